@@ -1,0 +1,92 @@
+"""The one place that says njit.
+
+Every kernel is compiled on the first call that needs it, once per dtype of its inputs, and kept in numba's cache.
+Inputs are typed read-only, so one compilation takes writable arrays and memory maps alike; the parameters named in
+`out` are written. No fastmath, no fused multiply-add, no parallel=True: the bits must not depend on the machine.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+from numba import types
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": None, "fastmath": False}
+
+KERNELS: list[Kernel] = []
+"""Every kernel of the package, for `streammetrics warmup` and for the tests that read the assembly."""
+
+
+def inline(function: F) -> F:
+    """Compile a step that kernels call in their inner loops."""
+    jitted: F = numba.njit(inline="always", **_OPTIONS)(function)
+    return jitted
+
+
+class Kernel:
+    """A loop, compiled for the dtypes it meets."""
+
+    def __init__(self, function: FunctionType, out: frozenset[str]) -> None:
+        self.function = function
+        self.__name__ = function.__name__
+        self.__doc__ = function.__doc__
+        self._names = tuple(inspect.signature(function).parameters)
+        self._out = out
+        self._make(cache=True)
+        KERNELS.append(self)
+
+    def _make(self, *, cache: bool) -> None:
+        try:
+            self.dispatcher = numba.njit(cache=cache, **_OPTIONS)(self.function)
+        except (RuntimeError, OSError):  # no folder to cache in (numba#7883): compile in every process instead
+            self.dispatcher = numba.njit(**_OPTIONS)(self.function)
+        self.dispatcher.disable_compile()
+
+    def __call__(self, *arguments: Any) -> Any:
+        try:
+            return self.dispatcher(*arguments)
+        except TypeError:
+            if not self._compile(arguments):
+                raise
+        return self.dispatcher(*arguments)
+
+    def _compile(self, arguments: tuple[Any, ...]) -> bool:
+        signature = tuple(self._type(n, a) for n, a in zip(self._names, arguments, strict=True))
+        if signature in self.dispatcher.overloads:
+            return False
+        try:
+            self._add(signature)
+        except OSError:  # the cache folder cannot be written after all
+            self._make(cache=False)
+            self._add(signature)
+        return True
+
+    def _add(self, signature: tuple[Any, ...]) -> None:
+        self.dispatcher.disable_compile(False)
+        try:
+            self.dispatcher.compile(signature)
+        finally:
+            self.dispatcher.disable_compile()
+
+    def _type(self, name: str, value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            dtype = numba.from_dtype(value.dtype)
+            return types.Array(dtype, value.ndim, "C", readonly=name not in self._out)
+        return numba.typeof(value)
+
+
+def kernel(*, out: tuple[str, ...]) -> Callable[[Callable[..., Any]], Kernel]:
+    """Declare a kernel; `out` names the arrays that it writes."""
+
+    def declare(function: Callable[..., Any]) -> Kernel:
+        assert isinstance(function, FunctionType)
+        return Kernel(function, frozenset(out))
+
+    return declare
