@@ -25,7 +25,12 @@ KERNELS: list[Kernel] = []
 
 
 def inline(function: F) -> F:
-    """Compile a step that kernels call in their inner loops."""
+    """Compile a step that kernels call in their inner loops, and the plain functions that it calls itself."""
+    scope = function.__globals__
+    called = {n: scope[n] for n in function.__code__.co_names if isinstance(scope.get(n), FunctionType)}
+    if called:
+        scope = scope | {name: inline(step) for name, step in called.items()}
+        function = FunctionType(function.__code__, scope, function.__name__)  # type: ignore[assignment]
     jitted: F = numba.njit(inline="always", **_OPTIONS)(function)
     return jitted
 

@@ -1,0 +1,142 @@
+"""Logarithm, exponential and their kin with the same bits on every machine.
+
+Only + - * / and integer operations on the bits of a float64: IEEE 754 rounds each of them in one way only. libm and the
+loops of numpy choose their code by processor, so their last bits differ. One source serves two worlds: the functions
+take float64 scalars and arrays in code without numba, and `_jit.inline` compiles them as steps of a kernel. Hence the
+style: no branches (the loops must vectorise), no warnings from integers that wrap, no import of numba.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Real = Any
+"""A float64, or an array of them; the result has the same form."""
+
+LN2_HIGH = 6.93147180369123816490e-01  # the last 20 bits are zero: k * LN2_HIGH is exact for the exponents of a float64
+LN2_LOW = 1.90821492927058770002e-10
+LOG2_E = 1.44269504088896338700e00
+
+LOG1 = 6.666666666666735130e-01  # minimax coefficients of log, from fdlibm e_log.c (Sun Microsystems 1993)
+LOG2 = 3.999999999940941908e-01
+LOG3 = 2.857142874366239149e-01
+LOG4 = 2.222219843214978396e-01
+LOG5 = 1.818357216161805012e-01
+LOG6 = 1.531383769920937332e-01
+LOG7 = 1.479819860511658591e-01
+
+EXP1 = 1.66666666666666019037e-01  # minimax coefficients of exp, from fdlibm e_exp.c
+EXP2 = -2.77777777770155933842e-03
+EXP3 = 6.61375632143793436117e-05
+EXP4 = -1.65339022054652515390e-06
+EXP5 = 4.13813679705723846039e-08
+
+ONE = 0x3FF0000000000000  # bits of 1.0
+ROOT_HALF = 0x3FE6A09E667F3BCD  # bits of sqrt(1/2): a mantissa is taken from [sqrt(1/2), sqrt(2))
+MANTISSA = 0x000FFFFFFFFFFFFF
+EXPONENT = 0x7FF
+TWO_52_BITS = 0x4330000000000000  # or-ed with a small integer k, it is 2^52 + k: a conversion that vectorises on AVX2
+TWO_52_BIASED = 4503599627370496.0 + 1023.0
+ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to an integer, which the low bits then hold
+ROUND_BITS = 0x4338000000000000
+
+
+def _exponent(u: Real) -> Real:
+    """Return k as a float, where u = 2^k m and m is in [sqrt(1/2), sqrt(2))."""
+    bits = np.float64(u).view(np.int64) + (ONE - ROOT_HALF)
+    k = (bits >> 52) & EXPONENT  # masked, it is a logical shift, which AVX2 has
+    return np.int64(k | TWO_52_BITS).view(np.float64) - TWO_52_BIASED
+
+
+def _fraction(u: Real) -> Real:
+    """Return f = m - 1, where u = 2^k m and m is in [sqrt(1/2), sqrt(2)); exact."""
+    bits = np.float64(u).view(np.int64) + (ONE - ROOT_HALF)
+    return np.int64((bits & MANTISSA) + ROOT_HALF).view(np.float64) - 1.0
+
+
+def _deficit(f: Real, low: Real) -> Real:
+    """Return f - log(1 + f) - low = f^2/2 - (s (f^2/2 + R(s^2)) + low) with s = f / (2 + f), R the series of log."""
+    s = f / (2.0 + f)
+    z = s * s
+    w = z * z
+    odd = z * (LOG1 + w * (LOG3 + w * (LOG5 + w * LOG7)))
+    even = w * (LOG2 + w * (LOG4 + w * LOG6))
+    half_square = 0.5 * f * f
+    return half_square - (s * (half_square + (odd + even)) + low)
+
+
+def _rest(x: Real, u: Real) -> Real:
+    """Return 1 + x - u, where u is 1 + x rounded; exact (Knuth's two-sum)."""
+    part = u - 1.0
+    return (1.0 - (u - part)) + (x - part)
+
+
+def log(x: Real) -> Real:
+    """Return the natural logarithm of a positive, normal, finite float64.
+
+    fdlibm's reduction and coefficients: x = 2^k m, k log(2) + log(m). Error below 1 ulp; log(1) is exactly 0. Zero,
+    negative, subnormal and infinite x give a meaningless number.
+    """
+    u = np.float64(x)
+    k = _exponent(u)
+    f = _fraction(u)
+    return k * LN2_HIGH - (_deficit(f, k * LN2_LOW) - f)
+
+
+def log1p(x: Real) -> Real:
+    """Return log(1 + x) for a finite x > -1; error below 1 ulp, also near 0: log(u) + c / u with u + c = 1 + x."""
+    x = np.float64(x)
+    u = 1.0 + x
+    k = _exponent(u)
+    f = _fraction(u)
+    return k * LN2_HIGH - (_deficit(f, k * LN2_LOW + _rest(x, u) / u) - f)
+
+
+def x_minus_log1p(x: Real) -> Real:
+    """Return x - log(1 + x) for a finite x >= 0; error below 6 ulp, also near 0, where it is x^2 / 2.
+
+    With 1 + x = 2^k (1 + f): (x - f - k log(2)) + (f - log(1 + f)), two terms that are not negative. Below 0.4 f is x
+    itself, not what 1 + x has left of it.
+    """
+    x = np.float64(x)
+    near = np.float64(x < 0.4)
+    far = 1.0 - near
+    u = 1.0 + x
+    k = _exponent(u)
+    f = near * x + far * _fraction(u)
+    return (x - f - k * LN2_HIGH) + _deficit(f, k * LN2_LOW + far * (_rest(x, u) / u))
+
+
+def exp(x: Real) -> Real:
+    """Return e^x; 0 below -745.2 and inf above 709.8 (there numpy warns as np.exp does), NaN for NaN.
+
+    fdlibm's reduction and coefficients: x = k log(2) + r, e^r = 1 + r + r c / (2 - c). Error below 1 ulp; a subnormal
+    result is rounded a second time. 2^k is applied in two halves, because 2^k itself may leave the range.
+    """
+    x = np.minimum(np.maximum(np.float64(x), -746.0), 710.0)
+    rounded = x * LOG2_E + ROUND
+    k = rounded - ROUND
+    high = x - k * LN2_HIGH
+    low = k * LN2_LOW
+    r = high - low
+    z = r * r
+    c = r - z * (EXP1 + z * (EXP2 + z * (EXP3 + z * (EXP4 + z * EXP5))))
+    y = 1.0 - ((low - (r * c) / (2.0 - c)) - high)
+    biased = np.float64(rounded).view(np.int64) - (ROUND_BITS - 2046)
+    half = (biased >> 1) & EXPONENT
+    return y * np.int64(half << 52).view(np.float64) * np.int64((biased - half) << 52).view(np.float64)
+
+
+def sigmoid(x: Real) -> Real:
+    """Return 1 / (1 + e^-x), relatively accurate on both sides; error below 3 ulp, any x."""
+    x = np.float64(x)
+    e = exp(-abs(x))
+    return np.maximum(e, np.float64(x >= 0.0)) / (1.0 + e)
+
+
+def softplus(x: Real) -> Real:
+    """Return log(1 + e^x) = max(x, 0) + log1p(e^-|x|), relatively accurate on both sides; error below 3 ulp, any x."""
+    x = np.float64(x)
+    return np.maximum(x, 0.0) + log1p(exp(-abs(x)))
