@@ -1,0 +1,92 @@
+"""The main job: 50 million rows through `streammetrics eval`, beside pyarrow reading the same columns and no more.
+
+Each side is a process of its own; the two run in turn with as many threads, on a warm cache. Starting (interpreter,
+imports, the first ten rows) is measured apart: it is seconds once, not nanoseconds a row.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import pyarrow.parquet as pq
+
+from benchmarks import logs, process
+from benchmarks.process import Usage
+from benchmarks.report import table, verdict
+from benchmarks.timing import MIB
+
+ROWS = 50_000_000
+THREADS = 2
+ROUNDS = 7
+METRICS = "auc,log_loss,calibration"
+
+
+def score_log(paths: Sequence[Path], by: Sequence[str] = (), environment: dict[str, str] | None = None) -> Usage:
+    """Score a log as `python -m streammetrics eval` does."""
+    options = ["--label", "click", "--score", "pctr", "--metrics", METRICS, "--threads", str(THREADS)]
+    for column in by:
+        options += ["--by", column]
+    warm, real = (["eval", *map(str, some), *options] for some in ([logs.log(10)], paths))
+    return process.run("-m streammetrics", warm, real, environment)
+
+
+def read_log(path: Path, by: Sequence[str] = ()) -> Usage:
+    """Read its columns with pyarrow."""
+    columns = ["click", "pctr", *by]
+    return process.run("benchmarks.eval:read", [str(logs.log(10)), *columns], [str(path), *columns])
+
+
+def read(arguments: Sequence[str]) -> None:
+    """Read by the rules that keep memory flat: row groups in threads, a file each, no pre-buffering."""
+    path, *columns = arguments
+    groups = iter(range(pq.ParquetFile(path).num_row_groups))
+    lock = threading.Lock()
+
+    def work() -> None:
+        file = pq.ParquetFile(path, pre_buffer=False)
+        while True:
+            with lock:
+                group = next(groups, None)
+            if group is None:
+                return
+            for _ in file.iter_batches(row_groups=[group], columns=columns, use_threads=False):
+                pass
+
+    workers = [threading.Thread(target=work) for _ in range(THREADS)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+
+def main() -> None:
+    """Print both sides without slices and with two, the ratios and the targets."""
+    path = logs.log(ROWS)
+    compare(path, [], 1.15)
+    compare(path, ["variant", "country"], 1.5)
+
+
+def compare(path: Path, by: list[str], target: float) -> None:
+    read_log(path, by)  # warms the disk's cache
+    rounds = [(score_log([path], by), read_log(path, by)) for _ in range(ROUNDS)]
+    rows = [_row(name, side) for name, side in zip(("eval", "pyarrow reads"), zip(*rounds, strict=True), strict=True)]
+
+    cpu = median(ours.cpu / theirs.cpu for ours, theirs in rounds)
+    wall = median(ours.wall / theirs.wall for ours, theirs in rounds)
+    whole = median((ours.start_cpu + ours.cpu) / (theirs.start_cpu + theirs.cpu) for ours, theirs in rounds)
+    rows.append(["ratio", f"{cpu:.2f}", f"{wall:.2f}", "", f"{whole:.2f}", "", ""])
+
+    sliced = "".join(f" --by {column}" for column in by)
+    head = ["", "CPU s", "wall s", "M rows/s", "CPU s with start", "wall s to start", "peak MiB"]
+    table(f"{ROWS:,} rows: eval --metrics {METRICS}{sliced}, {THREADS} threads", head, rows)
+    print(f"CPU ratio {cpu:.2f}, target {target:.2f}: {verdict(f'eval{sliced}', cpu <= target)}", flush=True)
+
+
+def _row(name: str, runs: Sequence[Usage]) -> list[str]:
+    cpu, wall, start, peak = (median(getattr(r, f) for r in runs) for f in ("cpu", "wall", "start_wall", "peak"))
+    whole = median(r.start_cpu + r.cpu for r in runs)
+    speed = f"{ROWS / wall / 1e6:.0f}"
+    return [name, f"{cpu:.2f}", f"{wall:.2f}", speed, f"{whole:.2f}", f"{start:.2f}", f"{peak / MIB:.0f}"]
