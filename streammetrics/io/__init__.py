@@ -1,0 +1,1 @@
+"""Reading logs in batches; a log to try things on."""
