@@ -1,0 +1,203 @@
+"""Prediction logs of any size in batches: Parquet, CSV, TSV and Arrow IPC; files, folders and patterns."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import cast
+
+import pyarrow as pa
+
+from streammetrics.io.parts import Part
+from streammetrics.io.readers import Facts, IpcReader, ParquetReader, Reader
+from streammetrics.io.sources import LogError, PathLike, Source, find_sources, key_values
+from streammetrics.io.text import TextReader, settle_types
+
+__all__ = ["DEFAULT_NULLS", "Log", "LogError", "Part"]
+
+DEFAULT_NULLS = ("", "\\N", "NULL", "null")
+"""Spellings of null in text files. "NA" is not one of them: it is the code of Namibia."""
+
+_LISTED = 40  # names in an error message
+_FOOTERS_AT_ONCE = 8
+
+
+class Log:
+    """A prediction log: one or many files of one format, never held in memory.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        Files, folders and patterns (`"log/**/*.parquet"`). Folders are read recursively; names that start with `.` or
+        `_` are left out. Folders named like `country=US` on the way to a file are columns of its rows (integers where
+        all values of that key are), unless the file has a column of that name.
+    delimiter : str, optional
+        What separates the values of a text file; default a tab for `.tsv` and a comma for `.csv`.
+    nulls : sequence of str
+        Spellings of null in text files, where they are not quoted.
+    types : mapping of str to str or pyarrow.DataType, optional
+        Types of columns of text files. Otherwise the first rows of all files decide: integers and text for keys,
+        float64 for other numbers.
+
+    Examples
+    --------
+    >>> from streammetrics.io.logs import Log
+    >>> log = Log(["clicks/day=*/"])  # doctest: +SKIP
+    >>> for part in log.parts(["click", "pctr"], keys=["country"]):  # doctest: +SKIP
+    ...     for batch in part.batches():
+    ...         metrics.update(batch)
+    """
+
+    def __init__(
+        self,
+        paths: PathLike | Sequence[PathLike],
+        *,
+        delimiter: str | None = None,
+        nulls: Sequence[str] = DEFAULT_NULLS,
+        types: Mapping[str, str | pa.DataType] | None = None,
+    ) -> None:
+        alone = isinstance(paths, (str, os.PathLike))
+        self._sources = find_sources(cast("Sequence[PathLike]", [paths] if alone else paths))
+        self._is_text = self._sources[0].format == "text"
+        asked = {name: _data_type(name, kind) for name, kind in (types or {}).items()}
+        if not self._is_text and (asked or delimiter is not None):
+            raise LogError(f"{self._sources[0].file}: types= and delimiter= are for text files; this one has its own")
+        self._types = asked
+        self._readers = [self._reader(source, delimiter, tuple(nulls)) for source in self._sources]
+
+    def __repr__(self) -> str:
+        return f"Log({len(self.files):,} files, {self.bytes:,} bytes)"
+
+    @property
+    def files(self) -> list[str]:
+        """The files, in the order in which they are read."""
+        return [source.file for source in self._sources]
+
+    @property
+    def bytes(self) -> int:
+        """Size of all files together, as they lie on the disk."""
+        return sum(source.bytes for source in self._sources)
+
+    @property
+    def rows(self) -> int | None:
+        """Rows of all files together, or None where that takes reading them (text, Arrow streams)."""
+        rows = [facts.rows for facts in self._facts]
+        return None if None in rows else sum(n for n in rows if n is not None)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that every file has, partition keys included."""
+        return list(self.schema.names)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns that every file has, with their types in the first file; of text files as guessed by Arrow."""
+        everywhere = set.intersection(*(set(self._names(i)) for i in range(len(self._sources))))
+        return pa.schema([(name, self._stored_type(0, name)) for name in self._names(0) if name in everywhere])
+
+    def parts(self, columns: Sequence[str], keys: Sequence[str] = ()) -> list[Part]:
+        """Split the log into ranges that threads or processes can read independently.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            The columns wanted; no others are read.
+        keys : sequence of str
+            Columns that slice or group: string columns among them come dictionary-encoded, and in text files they
+            stay integers or text. They need not be named in `columns` as well.
+
+        Returns
+        -------
+        list of Part
+            In the order of the rows. Parquet: row groups, small ones together; Arrow files: ranges of record batches;
+            text and Arrow streams: files. Parts pickle.
+
+        Raises
+        ------
+        LogError
+            A file is broken or lacks a column.
+        """
+        wanted = tuple(dict.fromkeys([*columns, *keys]))
+        for i in range(len(self._sources)):
+            self._check_columns(i, [*wanted, *self._types])
+        readers = self._readers
+        if self._is_text:
+            readers = self._typed_readers(wanted, keys)
+        return [
+            Part(reader, span, wanted, frozenset(keys), self._constants(i, wanted), (facts.names or [""])[0])
+            for i, (reader, facts) in enumerate(zip(readers, self._facts, strict=True))
+            for span in facts.spans
+        ]
+
+    def _reader(self, source: Source, delimiter: str | None, nulls: tuple[str, ...]) -> Reader:
+        if source.format == "text":
+            return TextReader(source, delimiter or source.delimiter, nulls, self._types)
+        return ParquetReader(source.file) if source.format == "parquet" else IpcReader(source.file)
+
+    @cached_property
+    def _facts(self) -> list[Facts]:
+        with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+            facts = list(pool.map(lambda reader: reader.facts(), self._readers))
+        # Thousands of files with the same thousand columns are to share one schema.
+        shared: dict[pa.Schema, Facts] = {}
+        first = [shared.setdefault(one.schema, one) for one in facts]
+        return [Facts(alike.schema, alike.names, one.rows, one.spans) for alike, one in zip(first, facts, strict=True)]
+
+    @cached_property
+    def _key_values(self) -> dict[str, dict[str, int | str | None]]:
+        return key_values(self._sources)
+
+    def _names(self, i: int) -> dict[str, None]:
+        """Columns of a file, its own first."""
+        return dict.fromkeys([*self._facts[i].names, *self._sources[i].keys])
+
+    def _stored_type(self, i: int, name: str) -> pa.DataType:
+        facts = self._facts[i]
+        return facts.schema.types[facts.names.index(name)] if name in facts.names else self._constant(i, name).type
+
+    def _constants(self, i: int, wanted: Sequence[str]) -> dict[str, pa.Array]:
+        """Partition keys of a file; a column of its own goes before, as what was logged is nearer to the truth."""
+        own = set(self._facts[i].names)
+        return {name: self._constant(i, name) for name in wanted if name not in own}
+
+    def _constant(self, i: int, name: str) -> pa.Array:
+        values = self._key_values[name]
+        kind = pa.int64() if any(isinstance(value, int) for value in values.values()) else pa.string()
+        value = values[self._sources[i].file]
+        index = pa.array([None if value is None else 0], pa.int32())
+        return pa.DictionaryArray.from_arrays(index, pa.array([] if value is None else [value], kind))
+
+    def _typed_readers(self, wanted: Sequence[str], keys: Sequence[str]) -> list[Reader]:
+        schemas = [facts.schema for facts in self._facts]
+        stored = [name for name in wanted if all(name in facts.names for facts in self._facts)]
+        return list(settle_types(cast("list[TextReader]", self._readers), schemas, stored, set(keys)))
+
+    def _check_columns(self, i: int, wanted: Sequence[str]) -> None:
+        names = self._names(i)
+        stored = self._facts[i].names
+        for name in wanted:
+            if name not in names:
+                raise LogError(self._missing(i, name))
+            if stored.count(name) > 1:
+                raise LogError(f"{self._sources[i].file}: column {name!r} is there {stored.count(name)} times")
+
+    def _missing(self, i: int, name: str) -> str:
+        names = list(self._names(i))
+        lower = {known.lower(): known for known in names}
+        close = difflib.get_close_matches(name.lower(), lower, n=1)
+        hint = f"; did you mean {lower[close[0]]!r}?" if close else ""
+        have = sum(name in self._names(j) for j in range(len(self._sources)))
+        some = f" ({have:,} of {len(self._sources):,} files have it)" if have else ""
+        more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
+        listed = ", ".join(names[:_LISTED]) + more
+        return f"{self._sources[i].file}: no column {name!r}{some}{hint}; there are: {listed}"
+
+
+def _data_type(name: str, kind: str | pa.DataType) -> pa.DataType:
+    try:
+        return pa.type_for_alias(kind) if isinstance(kind, str) else kind
+    except ValueError:
+        raise LogError(f"types: {kind!r} of column {name!r} is no Arrow type (try 'string' or 'double')") from None

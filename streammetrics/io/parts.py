@@ -1,0 +1,106 @@
+"""Parts of a log: ranges of rows that threads or processes read independently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from streammetrics.io.readers import BATCH_ROWS, Reader, Span, encode_keys, reading
+from streammetrics.io.sources import LogError
+
+__all__ = ["Part"]
+
+
+@dataclass(eq=False, repr=False)
+class Part:
+    """A range of rows of one file, read on its own: the unit of work of one thread or process.
+
+    Attributes
+    ----------
+    file : str
+        The file it belongs to.
+    first_row : int
+        Row of the file that its first row is, counted from 0; the header of a text file does not count.
+    rows : int or None
+        Its rows, or None where they are not known before they are read (text, Arrow streams).
+    bytes : int
+        Its share of the bytes of the file.
+    read_bytes : int
+        How many of them `batches` has read so far, for a progress bar.
+    """
+
+    _reader: Reader
+    _span: Span
+    _columns: tuple[str, ...]
+    _keys: frozenset[str]
+    _constants: Mapping[str, pa.Array]  # one value for each partition key
+    _fallback: str  # a column that is read for its length where only partition keys are wanted
+    read_bytes: int = field(default=0, init=False)
+
+    @property
+    def file(self) -> str:
+        """The file it belongs to."""
+        return self._reader.file
+
+    @property
+    def first_row(self) -> int:
+        """Row of the file that its first row is, counted from 0."""
+        return self._span.first_row
+
+    @property
+    def rows(self) -> int | None:
+        """Its rows, or None where they are not known before they are read."""
+        return self._span.rows
+
+    @property
+    def bytes(self) -> int:
+        """Its share of the bytes of the file."""
+        return self._span.bytes
+
+    def __repr__(self) -> str:
+        rows = "?" if self.rows is None else f"{self.rows:,}"
+        return f"Part({self.file!r}, first_row={self.first_row}, rows={rows})"
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Read it, at most 65,536 rows at a time, with exactly the wanted columns in the order they were named.
+
+        Yields
+        ------
+        pyarrow.RecordBatch
+            String columns among the keys and partition keys come dictionary-encoded.
+
+        Raises
+        ------
+        LogError
+            The file is broken, or a row of a text file is not what the header and the types say.
+        """
+        stored = [name for name in self._columns if name not in self._constants]
+        self.read_bytes = seen = 0
+        for read, done in self._reader.read(self._span, stored or [self._fallback], self._keys):
+            self.read_bytes = done
+            for start in range(0, read.num_rows, BATCH_ROWS):
+                batch = read.slice(start, BATCH_ROWS)
+                seen += batch.num_rows
+                yield self._assemble(batch)
+        self.read_bytes = self.bytes
+        if self.rows is not None and seen != self.rows:
+            raise LogError(f"{self.file}: {seen:,} rows where the file says it has {self.rows:,}")
+
+    def _assemble(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = [
+            _repeat(self._constants[name], batch.num_rows) if name in self._constants else batch.column(name)
+            for name in self._columns
+        ]
+        with reading(self.file):
+            wanted = pa.RecordBatch.from_arrays(arrays, names=list(self._columns))
+            wanted.validate(full=True)  # Arrow reads codes and offsets of a damaged file as they are: later, a crash
+            return encode_keys(wanted, self._keys)
+
+
+def _repeat(constant: pa.Array, rows: int) -> pa.Array:
+    """Repeat an array of one dictionary-encoded value."""
+    indices = pa.nulls(rows, pa.int32()) if constant.null_count else pa.array(np.zeros(rows, np.int32))
+    return pa.DictionaryArray.from_arrays(indices, constant.dictionary)

@@ -1,0 +1,144 @@
+"""CSV and TSV files in batches, compressed or not; what type their columns have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.csv as csv
+
+from streammetrics.io.readers import Facts, Span, broken, reading
+from streammetrics.io.sources import LogError, Source
+
+__all__ = ["TextReader", "settle_types"]
+
+_BLOCK_BYTES = 1 << 20  # 271 MB resident where 8 MiB took 406 (notes/ecosystem.md, 2.2)
+_PEEK_BYTES = 1 << 18
+_ROW = re.compile(r"Row #(\d+): ")
+_VALUE = re.compile(r"In CSV column #(\d+): .*?CSV conversion error to (.+?): (?:invalid value '(.*)'|(.*))", re.DOTALL)
+_COUNT = re.compile(r"Expected (\d+) columns, got (\d+)")
+_KEY_TEXT = pa.dictionary(pa.int32(), pa.string())
+
+
+@dataclass(frozen=True)
+class TextReader:
+    """One CSV or TSV file, read from its start to its end."""
+
+    source: Source
+    delimiter: str
+    nulls: tuple[str, ...]
+    types: Mapping[str, pa.DataType]
+    header: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> str:
+        """Path of the file."""
+        return self.source.file
+
+    def facts(self) -> Facts:
+        """Read the header and guess types from the first rows."""
+        with self._reading(), self._raw() as raw:
+            schema = self._open(raw, _PEEK_BYTES).schema
+            return Facts.of(schema, None, (Span(0, None, (0, 1), self.source.bytes),))
+
+    def read(self, span: Span, columns: Sequence[str], keys: Collection[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """Yield the file block by block."""
+        types = {name: self.types[name] for name in columns if name in self.types}
+        with self._reading(), pa.OSFile(self.file) as plain, self._raw(plain) as raw:
+            for batch in self._open(raw, _BLOCK_BYTES, include_columns=list(columns), column_types=types):
+                yield batch, min(plain.tell(), span.bytes)
+
+    def _raw(self, plain: pa.NativeFile | None = None) -> pa.NativeFile:
+        plain = pa.OSFile(self.file) if plain is None else plain
+        return pa.CompressedInputStream(plain, self.source.compression) if self.source.compression else plain
+
+    def _open(self, raw: pa.NativeFile, block: int, **convert: object) -> csv.CSVStreamingReader:
+        return csv.open_csv(
+            raw,
+            read_options=csv.ReadOptions(block_size=block, use_threads=False),  # with threads no row numbers
+            parse_options=csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            convert_options=csv.ConvertOptions(
+                null_values=list(self.nulls),
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+                **convert,
+            ),
+        )
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with reading(self.file):
+            try:
+                yield
+            except pa.ArrowInvalid as error:
+                raise self._row_error(str(error)) or broken(self.file, error) from None
+
+    def _row_error(self, message: str) -> LogError | None:
+        row = _ROW.search(message)
+        where = f"{self.file}: row {int(row[1]) - 2}" if row else self.file  # Arrow counts from 1, header included
+        value, count = _VALUE.search(message), _COUNT.search(message)
+        if value:
+            column = int(value[1])
+            name = repr(self.header[column]) if column < len(self.header) else f"number {column}"
+            what = f"{value[3][:40]!r} is not {value[2]}" if value[3] is not None else str(value[4])
+            return LogError(f"{where}: column {name}: {what}")
+        if count:
+            return LogError(f"{where}: {count[2]} columns where the header has {count[1]}")
+        return None
+
+
+def settle_types(
+    readers: Sequence[TextReader], schemas: Sequence[pa.Schema], columns: Sequence[str], keys: Collection[str]
+) -> list[TextReader]:
+    """Give a column one type in all files, decided by all of them and by nothing else.
+
+    Types guessed file by file would make the result depend on how the rows were split into files. Keys stay integers
+    or become text ("007" beside "B12", version "1.10"); other numbers are read as float64, as a column of scores may
+    well start with a thousand zeros.
+    """
+    types = {
+        name: _asked(readers[0].types[name], name in keys)
+        if name in readers[0].types
+        else _settle(name, [schema.field(name).type for schema in schemas], readers, name in keys)
+        for name in columns
+    }
+    return [
+        replace(reader, types=types, header=tuple(schema.names))
+        for reader, schema in zip(readers, schemas, strict=True)
+    ]
+
+
+def _asked(dtype: pa.DataType, is_key: bool) -> pa.DataType:
+    return _KEY_TEXT if is_key and dtype == pa.string() else dtype
+
+
+def _settle(name: str, guesses: Sequence[pa.DataType], readers: Sequence[TextReader], is_key: bool) -> pa.DataType:
+    kinds: dict[pa.DataType, str] = {}
+    for guess, reader in zip(guesses, readers, strict=True):
+        if not pa.types.is_null(guess):  # nothing but nulls fits any type
+            kinds.setdefault(_key_type(guess) if is_key else _value_type(guess), reader.file)
+    if not kinds:
+        return _KEY_TEXT if is_key else pa.float64()
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    if is_key:
+        return _KEY_TEXT
+    if all(pa.types.is_timestamp(kind) for kind in kinds) and len({kind.tz for kind in kinds}) == 1:
+        return max(kinds, key=lambda kind: str(kind.unit) == "ns")
+    (one, file), (other, other_file) = list(kinds.items())[:2]
+    raise LogError(f"column {name!r} is {one} in {file}, but {other} in {other_file}; name its type with types=")
+
+
+def _key_type(guess: pa.DataType) -> pa.DataType:
+    return pa.int64() if pa.types.is_integer(guess) else _KEY_TEXT
+
+
+def _value_type(guess: pa.DataType) -> pa.DataType:
+    if pa.types.is_integer(guess) or pa.types.is_floating(guess):
+        return pa.float64()
+    if pa.types.is_timestamp(guess) and guess.unit != "ns":
+        return pa.timestamp("us", guess.tz)  # later rows may have fractions of a second
+    return guess
