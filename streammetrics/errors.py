@@ -1,5 +1,7 @@
 """What can go wrong, by name: every error of the package derives from StreamMetricsError."""
 
+from __future__ import annotations
+
 __all__ = [
     "CounterOverflowError",
     "IncompatibleStateError",
@@ -16,7 +18,21 @@ class StreamMetricsError(Exception):
 
 
 class InvalidInputError(StreamMetricsError, ValueError):
-    """A batch holds something that cannot be counted; nothing of it was."""
+    """A batch holds something that cannot be counted; nothing of it was.
+
+    Attributes
+    ----------
+    column : str or None
+        The column at fault.
+    row : int or None
+        The first bad row, counted from 0 in the batch as it was given.
+    count : int or None
+        How many rows are bad.
+    """
+
+    def __init__(self, message: str, *, column: str | None = None, row: int | None = None, count: int | None = None):
+        super().__init__(message)
+        self.column, self.row, self.count = column, row, count
 
 
 class IncompatibleStateError(StreamMetricsError, ValueError):

@@ -15,10 +15,13 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 from numba import types
+from numba.extending import overload
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": None, "fastmath": False}
+
+_CHOSEN: set[Callable[..., Any]] = set()
 
 KERNELS: list[Kernel] = []
 """Every kernel of the package, for `streammetrics warmup` and for the tests that read the assembly."""
@@ -27,12 +30,30 @@ KERNELS: list[Kernel] = []
 def inline(function: F) -> F:
     """Compile a step that kernels call in their inner loops, and the plain functions that it calls itself."""
     scope = function.__globals__
-    called = {n: scope[n] for n in function.__code__.co_names if isinstance(scope.get(n), FunctionType)}
+    called = {n: scope[n] for n in function.__code__.co_names if _plain(scope.get(n))}
     if called:
         scope = scope | {name: inline(step) for name, step in called.items()}
         function = FunctionType(function.__code__, scope, function.__name__)  # type: ignore[assignment]
     jitted: F = numba.njit(inline="always", **_OPTIONS)(function)
     return jitted
+
+
+def by_dtype(*, float32: Callable[..., Any], float64: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Return a step of one number that is compiled from the function for its dtype."""
+
+    def step(z: Any) -> Any:
+        """Stand for the function that numba chooses."""
+
+    def choose(z: Any) -> Callable[..., Any]:
+        return float32 if z == types.float32 else float64
+
+    overload(step)(choose)
+    _CHOSEN.add(step)
+    return step
+
+
+def _plain(value: object) -> bool:
+    return isinstance(value, FunctionType) and value not in _CHOSEN
 
 
 class Kernel:
@@ -52,15 +73,15 @@ class Kernel:
             self.dispatcher = numba.njit(cache=cache, **_OPTIONS)(self.function)
         except (RuntimeError, OSError):  # no folder to cache in (numba#7883): compile in every process instead
             self.dispatcher = numba.njit(**_OPTIONS)(self.function)
-        self.dispatcher.disable_compile()
+        self._call: Callable[..., Any] = _not_compiled
 
     def __call__(self, *arguments: Any) -> Any:
         try:
-            return self.dispatcher(*arguments)
+            return self._call(*arguments)
         except TypeError:
             if not self._compile(arguments):
                 raise
-        return self.dispatcher(*arguments)
+        return self._call(*arguments)
 
     def _compile(self, arguments: tuple[Any, ...]) -> bool:
         signature = tuple(self._type(n, a) for n, a in zip(self._names, arguments, strict=True))
@@ -75,16 +96,19 @@ class Kernel:
 
     def _add(self, signature: tuple[Any, ...]) -> None:
         self.dispatcher.disable_compile(False)
-        try:
-            self.dispatcher.compile(signature)
-        finally:
-            self.dispatcher.disable_compile()
+        self.dispatcher.compile(signature)
+        self.dispatcher.disable_compile()  # a call with other types raises TypeError, and comes back here
+        self._call = self.dispatcher
 
     def _type(self, name: str, value: Any) -> Any:
         if isinstance(value, np.ndarray):
             dtype = numba.from_dtype(value.dtype)
             return types.Array(dtype, value.ndim, "C", readonly=name not in self._out)
         return numba.typeof(value)
+
+
+def _not_compiled(*_: Any) -> Any:
+    raise TypeError("not compiled yet")
 
 
 def kernel(*, out: tuple[str, ...]) -> Callable[[Callable[..., Any]], Kernel]:

@@ -1,0 +1,448 @@
+"""Columns in: every conversion and every check of what users pass, done once per column and batch.
+
+A column goes through three steps: `as_array` makes a one-dimensional numpy array of whatever was given, a `Kind`
+converts it to what kernels read, and the same kind checks its values. Rows that a task's `where` leaves out are gone
+before the second step, so a conversion label may be missing where there was no click.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import InvalidInputError
+
+__all__ = ["Batch", "Column", "Need", "flag", "label", "score", "weight"]
+
+Array = NDArray[Any]
+Mask = NDArray[np.bool_]
+
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 2.0**-36, 2.0**31
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column as kernels read it: contiguous, native, uint8, float32 or float64.
+
+    Parameters
+    ----------
+    values : ndarray
+        The rows.
+    source : str
+        Name of the dtype the user gave; thresholds and clipping follow it.
+    """
+
+    values: Array
+    source: str
+
+
+class Kind:
+    """What a column may hold: how it is converted and what is checked."""
+
+    expected: ClassVar[str]
+
+    def convert(self, values: Array, name: str) -> Column:
+        """Return the column as kernels read it; values that cannot be held are left for `bad`."""
+        raise NotImplementedError
+
+    def ok(self, column: Column) -> bool:
+        """Whether all values are good: the fast check."""
+        return not self.bad(column).any()
+
+    def bad(self, column: Column) -> Mask:
+        """Which rows hold a bad value."""
+        raise NotImplementedError
+
+
+class Label(Kind):
+    """0 or 1, in any dtype; kept as uint8, where 2 stands for everything else."""
+
+    expected = "0 or 1"
+
+    def __init__(self, labels: tuple[Any, Any] | None = None, pos_label: Any = None) -> None:
+        self.labels, self.pos_label = labels, pos_label
+        if labels is not None:
+            self.expected = f"{labels[0]!r} or {labels[1]!r}"  # type: ignore[misc]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Label) and (self.labels, self.pos_label) == (other.labels, other.pos_label)
+
+    def __hash__(self) -> int:
+        return hash((Label, self.labels, self.pos_label))
+
+    def convert(self, values: Array, name: str) -> Column:
+        source = values.dtype.name
+        if self.pos_label is not None:
+            missing = values != values if values.dtype.kind == "f" else np.zeros(len(values), bool)
+            return Column(np.where(missing, 2, values == self.pos_label).astype(np.uint8), source)
+        if self.labels is not None:
+            negative, positive = self.labels
+            return Column(np.where(values == positive, 1, np.where(values == negative, 0, 2)).astype(np.uint8), source)
+        _numeric(values, name, self.expected)
+        if values.dtype.itemsize == 1:  # bool, int8, uint8: the kernels see -1 as 255
+            return Column(np.ascontiguousarray(values).view(np.uint8), source)
+        positive = values == 1
+        out = positive.view(np.uint8)
+        good = (values == 0) | positive
+        return Column(out if good.all() else np.where(good, out, np.uint8(2)), source)
+
+    def bad(self, column: Column) -> Mask:
+        return column.values > 1
+
+
+class Score(Kind):
+    """A finite number; in [0, 1] on the probability scale. Kept as float32 or float64."""
+
+    def __init__(self, scale: str) -> None:
+        self.scale = scale
+        self.low, self.high = (0.0, 1.0) if scale == "probability" else (-np.inf, np.inf)
+        self.expected = (  # type: ignore[misc]
+            'a probability in [0, 1] (scale="logit" and scale="real" take any finite score)'
+            if scale == "probability"
+            else "a finite number"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Score) and self.scale == other.scale
+
+    def __hash__(self) -> int:
+        return hash((Score, self.scale))
+
+    def convert(self, values: Array, name: str) -> Column:
+        source = values.dtype.name
+        _numeric(values, name, self.expected)
+        if source in ("float16", "bfloat16"):
+            return Column(values.astype(np.float32), source)
+        if source in ("float32", "float64"):
+            return Column(np.ascontiguousarray(values), source)
+        if values.dtype.itemsize == 8 and values.size and max(-int(values.min()), int(values.max())) > 1 << 53:
+            raise InvalidInputError(
+                f"{name}: integers above 2**53 do not fit float64; convert them to floats", column=name
+            )
+        return Column(values.astype(np.float64), source)
+
+    def ok(self, column: Column) -> bool:
+        if not column.values.size:
+            return True
+        low, high = column.values.min(), column.values.max()  # NaN comes through both, and fails every comparison
+        return bool(low >= self.low and high <= self.high and np.isfinite(low) and np.isfinite(high))
+
+    def bad(self, column: Column) -> Mask:
+        values = column.values
+        return ~((values >= self.low) & (values <= self.high) & np.isfinite(values))
+
+
+class Weight(Kind):
+    """0, or a number in [2**-36, 2**31); kept as float64."""
+
+    expected = "0, or a weight in [2**-36, 2**31)"
+
+    def convert(self, values: Array, name: str) -> Column:
+        _numeric(values, name, self.expected)
+        return Column(np.ascontiguousarray(values, np.float64), values.dtype.name)
+
+    def ok(self, column: Column) -> bool:
+        if not column.values.size:
+            return True
+        low, high = column.values.min(), column.values.max()
+        return bool(low >= SMALLEST_WEIGHT and high < LARGEST_WEIGHT) or not self.bad(column).any()
+
+    def bad(self, column: Column) -> Mask:
+        w = column.values
+        return ~((w == 0) | ((w >= SMALLEST_WEIGHT) & (w < LARGEST_WEIGHT)))
+
+
+LABEL, FLAG, WEIGHT = Label(), Label(), Weight()
+SCORES = {scale: Score(scale) for scale in ("probability", "real", "logit")}
+
+
+@dataclass(frozen=True)
+class Need:
+    """A column that a state reads: its role, what it may hold, and whether it may be absent."""
+
+    role: str
+    kind: Kind
+    optional: bool = False
+
+
+def label(role: str = "y_true") -> Need:
+    """Declare the need for a 0/1 column."""
+    return Need(role, LABEL)
+
+
+def score(role: str = "y_score", scale: str = "probability") -> Need:
+    """Declare the need for a column of scores."""
+    return Need(role, SCORES[scale])
+
+
+def weight(role: str = "sample_weight") -> Need:
+    """Declare that a column of weights is welcome."""
+    return Need(role, WEIGHT, optional=True)
+
+
+def flag(role: str) -> Need:
+    """Declare the need for a 0/1 column of hard predictions."""
+    return Need(role, FLAG)
+
+
+class Batch:
+    """Columns by name, each converted and checked at most once.
+
+    Parameters
+    ----------
+    columns : mapping
+        Arrays, or whatever `as_array` takes, by name.
+    """
+
+    def __init__(self, columns: Mapping[str, Any], parent: Batch | None = None, index: NDArray[np.int64] | None = None):
+        self._columns, self._parent, self._index = columns, parent, index
+        self._arrays: dict[str, Array] = {}
+        self._made: dict[Any, Any] = {}
+        self._length: tuple[int, str] | None = None
+
+    def __contains__(self, name: str) -> bool:
+        return name in (self._columns if self._parent is None else self._parent)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns there are."""
+        return list(self._columns) if self._parent is None else self._parent.names
+
+    def raw(self, name: str) -> Any:
+        """Return a column as it was given, or raise naming those there are."""
+        try:
+            return self._columns[name]
+        except KeyError:
+            raise InvalidInputError(
+                f"there is no column {name!r}; the batch has {_listed(self.names)}", column=name
+            ) from None
+
+    def array(self, name: str) -> Array:
+        """Return a column as a one-dimensional numpy array, rows selected, values unchecked."""
+        if name not in self._arrays:
+            if self._parent is not None:
+                values = self._parent.array(name)[self._index]
+            else:
+                values = as_array(self.raw(name), name)
+                self.same_length(len(values), name)
+            self._arrays[name] = values
+        return self._arrays[name]
+
+    def same_length(self, n: int, name: str) -> None:
+        """Raise unless this column is as long as those before it."""
+        if self._length is None:
+            self._length = n, name
+        elif self._length[0] != n:
+            raise InvalidInputError(f"{name} has {n:,} rows, {self._length[1]} has {self._length[0]:,}", column=name)
+
+    def make(self, key: Any, maker: Callable[[], Any]) -> Any:
+        """Return what was made under this key, made now if it is new."""
+        if key not in self._made:
+            self._made[key] = maker()
+        return self._made[key]
+
+    def column(self, name: str, kind: Kind) -> Column:
+        """Return a column as kernels read it, values unchecked."""
+        made: Column = self.make((name, kind), lambda: kind.convert(self.array(name), name))
+        return made
+
+    def check(self, name: str, kind: Kind) -> None:
+        """Raise InvalidInputError naming column, first bad row and count, unless all values are good."""
+        column = self.column(name, kind)
+        if self.make((name, kind, "ok"), lambda: kind.ok(column)):
+            return
+        bad = np.flatnonzero(kind.bad(column))
+        first = int(bad[0])
+        found = self.array(name)[first]
+        raise InvalidInputError(
+            f"{name}: expected {kind.expected}, found {found!s} in row {self.origin(first):,}"
+            + (f" ({len(bad):,} bad rows of {len(column.values):,} in this batch)" if len(bad) > 1 else "")
+            + '; fix the column, or pass on_invalid="drop" to leave such rows out and count them',
+            column=name,
+            row=self.origin(first),
+            count=len(bad),
+        )
+
+    def origin(self, row: int) -> int:
+        """Where a row stood in the batch that the user gave."""
+        return row if self._parent is None or self._index is None else self._parent.origin(int(self._index[row]))
+
+    def select(self, keep: Mask) -> Batch:
+        """Return the batch of the rows kept."""
+        return Batch({}, self, np.flatnonzero(keep).astype(np.int64))
+
+    @property
+    def index(self) -> NDArray[np.int64]:
+        """For a selection: the rows of its parent."""
+        assert self._index is not None
+        return self._index
+
+
+# -- from whatever users pass to numpy -----------------------------------------------------------------------------------
+
+
+def as_array(raw: Any, name: str) -> Array:
+    """Make a one-dimensional numpy array, without copying where that is possible.
+
+    Takes numpy arrays, lists, pandas and polars series, Arrow arrays and chunked arrays, tensors of torch, JAX and
+    TensorFlow, and anything with DLPack or `__array__`. Missing values become NaN, for the checks to find.
+    """
+    values = raw if type(raw) is np.ndarray else _foreign(raw, name)
+    if values.ndim != 1:
+        hint = "; pass column[:, 0]" if values.ndim == 2 and values.shape[1] == 1 else ""
+        hint = "; pass a list or array of one row" if values.ndim == 0 else hint
+        raise InvalidInputError(f"{name}: expected one dimension, got shape {values.shape}{hint}", column=name)
+    if values.dtype.byteorder not in "=|":
+        values = values.astype(values.dtype.newbyteorder("="))
+    return values
+
+
+def _foreign(raw: Any, name: str) -> Array:
+    library = type(raw).__module__.partition(".")[0]
+    if isinstance(raw, np.ma.MaskedArray):
+        if np.ma.getmaskarray(raw).any():
+            raise InvalidInputError(
+                f"{name}: masked rows would be read through their mask; drop or fill them", column=name
+            )
+        return np.asarray(raw.data)
+    try:
+        return _FROM.get(library, _from_anything)(raw)
+    except InvalidInputError:
+        raise
+    except (TypeError, ValueError, RuntimeError) as error:
+        cause = str(error).splitlines()[0]
+        raise InvalidInputError(
+            f"{name}: a {type(raw).__name__} does not convert to an array: {cause}", column=name
+        ) from error
+
+
+def _from_anything(raw: Any) -> Array:
+    if isinstance(raw, (list, tuple)):
+        return np.asarray(raw) if len(raw) else np.zeros(0)
+    if hasattr(raw, "__array__") or not hasattr(raw, "__dlpack__"):
+        return np.asarray(raw)
+    return np.from_dlpack(raw)
+
+
+def _from_torch(raw: Any) -> Array:
+    tensor = raw.detach().cpu()
+    if str(tensor.dtype) == "torch.bfloat16":
+        return _Sourced.mark(tensor.float().numpy(), "bfloat16")
+    array: Array = tensor.numpy()
+    return array
+
+
+def _from_pandas(raw: Any) -> Array:
+    if isinstance(getattr(raw, "dtype", None), np.dtype):
+        return np.asarray(raw)
+    if not hasattr(raw, "isna") or not raw.isna().any():
+        plain = getattr(raw.dtype, "numpy_dtype", None)
+        return np.asarray(
+            raw.to_numpy(plain) if isinstance(plain, np.dtype) and plain.kind in "biuf" else raw.to_numpy()
+        )
+    wanted = getattr(raw.dtype, "numpy_dtype", None)
+    if isinstance(wanted, np.dtype) and wanted.kind in "biuf":
+        return np.asarray(raw.to_numpy(wanted if wanted.kind == "f" else np.float64, na_value=np.nan))
+    return np.asarray(raw.to_numpy())
+
+
+def _from_polars(raw: Any) -> Array:
+    if str(raw.dtype) == "Boolean" and raw.null_count():
+        raw = raw.cast(int)
+    return np.asarray(raw.to_numpy())
+
+
+def _from_arrow(raw: Any) -> Array:
+    kind = str(raw.type)
+    if kind.startswith("dictionary"):
+        raw = raw.cast(raw.type.value_type)
+        kind = str(raw.type)
+    if kind == "bool" and raw.null_count:
+        raw = raw.cast("uint8")
+    return np.asarray(raw.to_numpy() if hasattr(raw, "chunks") else raw.to_numpy(zero_copy_only=False))
+
+
+_FROM: dict[str, Callable[[Any], Array]] = {
+    "torch": _from_torch,
+    "pandas": _from_pandas,
+    "polars": _from_polars,
+    "pyarrow": _from_arrow,
+}
+
+
+class _Sourced(np.ndarray[Any, Any]):
+    """An array widened from a dtype that numpy lacks; remembers which."""
+
+    source: str
+
+    @classmethod
+    def mark(cls, values: Array, source: str) -> Array:
+        marked = values.view(cls)
+        marked.source = source
+        return marked
+
+
+def _numeric(values: Array, name: str, expected: str) -> None:
+    kind, dtype = values.dtype.kind, values.dtype.name
+    if kind in "biu" or dtype in ("float16", "float32", "float64", "bfloat16"):
+        return
+    hint = {
+        "O": "; objects are not converted by guessing: pass numbers, or astype() them yourself",
+        "c": "; complex numbers have no order",
+        "M": "; dates have no place here",
+        "m": "; durations have no place here",
+        "U": "; convert the strings to numbers, or give labels=(negative, positive) to the task",
+        "S": "; convert the strings to numbers, or give labels=(negative, positive) to the task",
+        "T": "; convert the strings to numbers, or give labels=(negative, positive) to the task",
+        "f": "; pass float64, float32 or float16",
+    }.get(kind, "")
+    if kind == "O" and values.size and any(v is None for v in values):
+        first = next(i for i, v in enumerate(values) if v is None)
+        hint = f"; row {first} is missing"
+    raise InvalidInputError(f"{name}: expected {expected}, got an array of {dtype}{hint}", column=name)
+
+
+# -- from tables to columns --------------------------------------------------------------------------------------------
+
+
+def as_columns(table: Any) -> Mapping[str, Any] | None:
+    """Read a mapping, data frame, Arrow table or record batch as columns by name; None if it is none of these."""
+    if isinstance(table, Mapping):
+        return table
+    library = type(table).__module__.partition(".")[0]
+    if library == "pyarrow" and hasattr(table, "schema") and hasattr(table, "column"):
+        return _Lazy(table.schema.names, table.column)
+    if library in ("pandas", "polars") and hasattr(table, "columns") and not hasattr(table, "collect"):
+        return _Lazy([str(c) for c in table.columns], table.__getitem__)
+    if hasattr(table, "__arrow_c_stream__") and not hasattr(table, "__array__") and not hasattr(table, "dtype"):
+        import pyarrow
+
+        return as_columns(pyarrow.RecordBatchReader.from_stream(table).read_all())
+    return None
+
+
+class _Lazy(Mapping[str, Any]):
+    """Columns of a table, fetched when asked for."""
+
+    def __init__(self, names: Sequence[str], get: Callable[[str], Any]) -> None:
+        self._names, self._get = list(names), get
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._get(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:20]))
+    return (shown or "none") + (f" and {len(names) - 20} more" if len(names) > 20 else "")

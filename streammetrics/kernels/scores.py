@@ -1,0 +1,170 @@
+"""Counting scores by label and bucket: the histogram behind AUC, average precision and KS.
+
+A bucket is the leading bits of the score, truncated, never rounded: so the map is non-decreasing, and float32 and
+float64 scores of equal value fall in the same bucket. Each block of rows is turned into indices first (the loop
+vectorises) and counted after (scalar bumps); a block that holds a bad value is not counted at all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._jit import by_dtype, inline, kernel
+from .sums import add_fixed, split
+
+f4, f8, i4, i8, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint32, np.uint64
+
+BLOCK = 2048
+OCTAVES = 32  # of p below 1/2, and of 1 - p above it
+OFF_GRID = u4(1 << 31)  # rides on the index of a row to its slice
+LARGEST = i4(0x7F7FFFFF)  # the bits of the largest float32
+
+
+def _word32(z: Any) -> Any:
+    """Return the bits of a number's magnitude, and that none were dropped."""
+    return f4(z).view(i4) & i4(0x7FFFFFFF), i4(0)
+
+
+def _word64(z: Any) -> Any:
+    """Return the float32 bits of a number's magnitude, truncated; 0 for what is below float32's normal range."""
+    bits = f8(z).view(i8) & i8(0x7FFFFFFFFFFFFFFF)
+    top = (bits >> i8(29)) - i8(896 << 23)
+    tiny = top < i8(0)
+    return i4(i8(0) if tiny else top), i4((bits & i8(0x1FFFFFFF)) != 0) | i4(tiny & (bits != 0))
+
+
+def _real_word64(z: Any) -> Any:
+    """Return the float32 bits of any magnitude, truncated: denormals to the bit, what is beyond clamped to the end."""
+    bits = f8(z).view(i8) & i8(0x7FFFFFFFFFFFFFFF)
+    top = (bits >> i8(29)) - i8(896 << 23)
+    below, above = top < i8(1 << 23), top > i8(LARGEST)
+    scaled = abs(z) * f8(2.0**149) if below else f8(0.0)  # below 2**-126 float32 is a grid of 2**-149
+    small = i8(scaled)
+    lost = (f8(small) != scaled) if below else (((bits & i8(0x1FFFFFFF)) != 0) | above)
+    return i4(small if below else (i8(LARGEST) if above else top)), i4(lost)
+
+
+word = by_dtype(float32=_word32, float64=_word64)
+real_word = by_dtype(float32=_word32, float64=_real_word64)
+
+
+@inline
+def probability_indices(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, index: Any) -> Any:
+    """Write label * K + bucket of n rows from a, plus `mark` if off the grid; return (any bad value, any off the grid)."""
+    shift = i4(23 - (bits - 6))
+    base = i4(94 << 23) >> shift  # the bits of 2**-33
+    top = i4(1) << i4(bits)
+    buckets = u4(top + i4(1))
+    mask = (i4(1) << shift) - i4(1)
+    bad, off = i4(0), i4(0)
+    yy, ss = y[a : a + n], s[a : a + n]
+    for j in range(n):
+        p = ss[j]
+        up = p > f4(0.5)
+        z = f4(1) - p if up else p
+        bad |= i4(yy[j] > 1) | i4(not (z >= f4(0)))
+        w, lost = word(z)
+        b = (w >> shift) - base
+        low = b <= i4(0)
+        lost |= (w & mask) | (w if low else i4(0))  # the bottom bucket is on the grid for 0 alone
+        off |= lost
+        b = i4(0) if low else b
+        b = top - b if up else b
+        index[j] = u4(b) + buckets * u4(yy[j] != 0) + (mark if lost != i4(0) else u4(0))
+    return bad, off
+
+
+@inline
+def real_indices(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, index: Any) -> Any:
+    """Write what `probability_indices` writes, for scores of any size."""
+    shift = i4(32 - bits)
+    half = i4(1) << i4(bits - 1)
+    buckets = u4(half) * u4(2)
+    mask = (i4(1) << shift) - i4(1)
+    bad, off = i4(0), i4(0)
+    yy, ss = y[a : a + n], s[a : a + n]
+    for j in range(n):
+        x = ss[j]
+        bad |= i4(yy[j] > 1) | i4(not (abs(x) < np.inf))
+        w, lost = real_word(x)
+        lost |= w & mask
+        off |= lost
+        b = w >> shift
+        b = half - i4(1) - b if x < f4(0) else half + b
+        index[j] = u4(b) + buckets * u4(yy[j] != 0) + (mark if lost != i4(0) else u4(0))
+    return bad, off
+
+
+@inline
+def bump(index: Any, n: Any, rows: Any, step: Any) -> None:
+    j, whole = u8(0), u8(n) & u8(0xFFFFFFFFFFFFFFF8)
+    while j < whole:
+        rows[index[j]] += step
+        rows[index[j + u8(1)]] += step
+        rows[index[j + u8(2)]] += step
+        rows[index[j + u8(3)]] += step
+        rows[index[j + u8(4)]] += step
+        rows[index[j + u8(5)]] += step
+        rows[index[j + u8(6)]] += step
+        rows[index[j + u8(7)]] += step
+        j += u8(8)
+    while j < u8(n):
+        rows[index[j]] += step
+        j += u8(1)
+
+
+@kernel(out=("rows", "off_grid"))
+def count_scores(
+    y: Any, s: Any, at: Any, rows: Any, off_grid: Any, real: Any, bits: Any, stride: Any, step: Any
+) -> Any:
+    """Add `step` to the counter of each row; return how many rows were counted before the first bad block.
+
+    `rows` is flat: slice, label, bucket. `at` holds the slice of each row, or nothing for a lone state.
+    """
+    index = np.empty(BLOCK, np.uint32)
+    mark = OFF_GRID if at.shape[0] else u4(0)
+    for a in range(0, s.shape[0], BLOCK):
+        n = min(BLOCK, s.shape[0] - a)
+        if real:
+            bad, off = real_indices(y, s, a, n, bits, mark, index)
+        else:
+            bad, off = probability_indices(y, s, a, n, bits, mark, index)
+        if bad:
+            return a
+        if at.shape[0]:
+            for j in range(n):
+                i = u8(at[a + j])
+                rows[i * u8(stride) + u8(index[j] & ~OFF_GRID)] += step
+                off_grid[i] |= i8(index[j] >> u4(31))
+        else:
+            bump(index, n, rows, step)
+            off_grid[0] |= i8(off != 0)
+    return s.shape[0]
+
+
+@kernel(out=("rows", "excess", "off_grid"))
+def count_weighted(
+    y: Any, s: Any, w: Any, at: Any, rows: Any, excess: Any, off_grid: Any, real: Any, bits: Any, stride: Any, step: Any
+) -> Any:
+    """Count as `count_scores` does, and add each row's weight - 1 to its cell of `excess` (fixed numbers)."""
+    index = np.empty(BLOCK, np.uint32)
+    for a in range(0, s.shape[0], BLOCK):
+        n = min(BLOCK, s.shape[0] - a)
+        if real:
+            bad, _ = real_indices(y, s, a, n, bits, OFF_GRID, index)
+        else:
+            bad, _ = probability_indices(y, s, a, n, bits, OFF_GRID, index)
+        for j in range(n):
+            bad |= i4(not ((w[a + j] == 0.0) | ((w[a + j] >= 2.0**-36) & (w[a + j] < 2.0**31))))
+        if bad:
+            return a
+        for j in range(n):
+            i = u8(at[a + j]) if at.shape[0] else u8(0)
+            cell = i * u8(stride) + u8(index[j] & ~OFF_GRID)
+            rows[cell] += step
+            off_grid[i] |= i8(index[j] >> u4(31))
+            high, low = split(w[a + j])
+            add_fixed(excess, u8(2) * cell, i8(step) * (high - i8(1 << 20)), i8(step) * low)
+    return s.shape[0]

@@ -1,0 +1,184 @@
+"""Exact sums over scored rows: rows and weight by label, and the terms behind log-loss, Brier score and calibration.
+
+A term is computed once per row in float64, in loops that vectorise, and added as integers: a fixed number of 2**-60 (see
+module `exact`), by adding a magic number and reading the bits. Integer sums do not depend on order. A term of 2**31 or
+more (a heavy weight, a wild logit) goes to a superaccumulator instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import elementary
+from ._jit import inline, kernel
+
+f4, f8, i4, i8, u8 = np.float32, np.float64, np.int32, np.int64, np.uint64
+
+BLOCK = 1024
+TERMS = ("score", "log_loss", "brier")  # by their number in the kernel
+SCORE, LOG_LOSS, BRIER = 0, 1, 2
+LARGE = 2.0**31  # terms from here on leave the fixed-point range
+
+HIGH, LOW = 1.5 * 2.0**32, 1.5 * 2.0**-8  # adding them rounds to 2**-20 and 2**-60
+HIGH_BITS, LOW_BITS = i8(0x41F8000000000000), i8(0x3F78000000000000)
+LOW_MASK = i8((1 << 40) - 1)
+
+log = inline(elementary.log)
+sigmoid = inline(elementary.sigmoid)
+softplus = inline(elementary.softplus)
+
+
+@inline
+def split(v: Any) -> Any:
+    """Return v as high * 2**-20 + low * 2**-60, for |v| < 2**31."""
+    t = v + HIGH
+    rest = v - (t - HIGH)
+    return f8(t).view(i8) - HIGH_BITS, f8(rest + LOW).view(i8) - LOW_BITS
+
+
+@inline
+def add_fixed(numbers: Any, at: Any, high: Any, low: Any) -> None:
+    """Add to one fixed number of a flat array, kept canonical."""
+    low += numbers[at + u8(1)]
+    numbers[at] += high + (low >> i8(40))
+    numbers[at + u8(1)] = low & LOW_MASK
+
+
+@inline
+def add_exact(numbers: Any, at: Any, v: Any) -> None:
+    """Add a non-negative float64 to one superaccumulator of a flat array; the caller carries."""
+    bits = f8(v).view(i8)
+    exponent = max(bits >> i8(52), i8(1))
+    mantissa = bits & i8(0xFFFFFFFFFFFFF)
+    if bits >> i8(52):
+        mantissa |= i8(1) << i8(52)
+    place = exponent + i8(13)  # of the lowest bit, in units of 2**-1088
+    shift = place & i8(31)
+    low = (mantissa & i8(0xFFFFFFFF)) << shift
+    high = (mantissa >> i8(32)) << shift
+    k = at + u8(place >> i8(5))
+    numbers[k] += low & i8(0xFFFFFFFF)
+    numbers[k + u8(1)] += (low >> i8(32)) + (high & i8(0xFFFFFFFF))
+    numbers[k + u8(2)] += high >> i8(32)
+
+
+@inline
+def fill(term: Any, logit: Any, eps: Any, y: Any, s: Any, out: Any, clipped: Any) -> None:
+    """Write one term of every row of a block."""
+    n = s.shape[0]
+    if term == LOG_LOSS and logit:
+        for j in range(n):
+            z = f8(s[j])
+            out[j] = softplus(-z if y[j] else z)
+    elif term == LOG_LOSS:
+        top = 1.0 - eps
+        for j in range(n):
+            q = abs(f8(i4(1) - i4(y[j])) - f8(s[j]))  # p or 1 - p, without a branch
+            clipped[j] = (q < eps) | (q > top)
+            q = q if q > eps else eps
+            out[j] = -log(q if q < top else top)
+    else:
+        for j in range(n):
+            out[j] = f8(s[j])
+        if logit:
+            for j in range(n):
+                out[j] = sigmoid(out[j])
+        if term == BRIER:
+            for j in range(n):
+                d = out[j] - f8(i4(y[j]))
+                out[j] = d * d
+
+
+@inline
+def bad_values(logit: Any, y: Any, s: Any, w: Any) -> Any:
+    bad = i4(0)
+    if logit:
+        for j in range(s.shape[0]):
+            bad |= i4(y[j] > 1) | i4(not (abs(s[j]) < np.inf))
+    else:
+        for j in range(s.shape[0]):
+            bad |= i4(y[j] > 1) | i4(not (s[j] >= 0)) | i4(not (s[j] <= 1))
+    for j in range(w.shape[0]):
+        bad |= i4(not ((w[j] == 0.0) | ((w[j] >= 2.0**-36) & (w[j] < 2.0**31))))
+    return bad
+
+
+@kernel(out=("rows", "excess", "sums", "large", "clipped"))
+def sum_scores(
+    y: Any, s: Any, w: Any, at: Any, terms: Any, logit: Any, eps: Any,
+    rows: Any, excess: Any, sums: Any, large: Any, clipped: Any,
+) -> Any:  # fmt: skip
+    """Add the terms asked for; return -1 if a value is bad (nothing was added), else how many terms were large.
+
+    Arrays are flat. `w` and `at` are empty for no weights and a lone state. A lone state is checked and then added to at
+    the end; the rows of a sliced one have been checked before.
+    """
+    n_terms, n, lone = terms.shape[0], s.shape[0], at.shape[0] == 0
+    out, hit = np.empty(BLOCK, f8), np.zeros(BLOCK, np.uint8)
+    total = np.zeros(2 * n_terms, i8)
+    counts, weights = np.zeros(2, i8), np.zeros(4, i8)
+    n_clipped, n_large = i8(0), i8(0)
+    if lone:
+        for a in range(0, n, BLOCK):
+            b = min(a + BLOCK, n)
+            if bad_values(logit, y[a:b], s[a:b], w[a : min(b, w.shape[0])]):
+                return -1
+    for a in range(0, n, BLOCK):
+        m = min(BLOCK, n - a)
+        yy, ss = y[a : a + m], s[a : a + m]
+        if lone:
+            positives = i4(0)
+            for j in range(m):
+                positives += i4(yy[j])
+            counts[1] += positives
+            counts[0] += m - positives
+        else:
+            for j in range(m):
+                rows[u8(at[a + j]) * u8(2) + u8(yy[j])] += 1
+        for j in range(m if w.shape[0] else 0):
+            high, low = split(w[a + j])
+            if lone:
+                add_fixed(weights, u8(2) * u8(yy[j]), high - i8(1 << 20), low)
+            else:
+                add_fixed(excess, u8(2) * (u8(at[a + j]) * u8(2) + u8(yy[j])), high - i8(1 << 20), low)
+        for t in range(n_terms):
+            fill(terms[t], logit, eps, yy, ss, out[:m], hit)
+            for j in range(m if w.shape[0] else 0):
+                out[j] *= w[a + j]
+            for j in range(m if large.shape[0] else 0):
+                if out[j] >= LARGE:
+                    place = u8(0) if lone else u8(at[a + j])
+                    add_exact(large, (place * u8(n_terms) + u8(t)) * u8(68), out[j])
+                    out[j] = 0.0
+                    n_large += 1
+            if lone:
+                highs, lows = i8(0), i8(0)
+                for j in range(m):
+                    high, low = split(out[j])
+                    highs += high
+                    lows += low
+                add_fixed(total, u8(2 * t), highs, lows)
+            else:
+                for j in range(m):
+                    high, low = split(out[j])
+                    add_fixed(sums, u8(2) * (u8(at[a + j]) * u8(n_terms) + u8(t)), high, low)
+            if terms[t] == LOG_LOSS and not logit:
+                if lone:
+                    hits = i4(0)
+                    for j in range(m):
+                        hits += i4(hit[j])
+                    n_clipped += hits
+                else:
+                    for j in range(m):
+                        clipped[u8(at[a + j]) * u8(n_terms) + u8(t)] += hit[j]
+    if lone:
+        rows[0] += counts[0]
+        rows[1] += counts[1]
+        for t in range(n_terms):
+            clipped[t] += n_clipped if terms[t] == LOG_LOSS else i8(0)
+            add_fixed(sums, u8(2 * t), total[2 * t], total[2 * t + 1])
+        for c in range(2 if w.shape[0] else 0):
+            add_fixed(excess, u8(2 * c), weights[2 * c], weights[2 * c + 1])
+    return n_large

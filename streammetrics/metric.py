@@ -1,0 +1,352 @@
+"""Metric: what a user looks up. Settings, a formula, and one pure function of a state."""
+
+from __future__ import annotations
+
+import math
+import threading
+import warnings
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from .columns import Batch, as_columns
+from .errors import IncompatibleStateError, UndefinedMetricWarning
+from .intake import Binding, Unit
+from .settings import Settings, encode_setting, setting, union
+from .state import DROPPED, State
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, dataclass_transform
+else:
+
+    def dataclass_transform(**_: Any) -> Any:
+        return lambda cls: cls
+
+
+__all__ = ["METRICS", "Interval", "Metric", "ScoredLabels"]
+
+S = TypeVar("S", bound=State)
+T = TypeVar("T")
+
+METRICS: dict[str, type[Metric[Any, Any]]] = {}
+"""Every metric there is, by tag: what the laws, the catalogue and the command line go through."""
+
+PLAIN = Binding()
+
+
+class Interval(NamedTuple):
+    """A statistical interval, or the reason why there is none.
+
+    Parameters
+    ----------
+    low, high : float
+        The limits; NaN if there is a reason.
+    confidence : float
+        The nominal coverage.
+    reason : str or None
+        Why no interval can be given.
+    """
+
+    low: float
+    high: float
+    confidence: float
+    reason: str | None = None
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=False, field_specifiers=(setting, union))
+class Metric(Settings, Generic[S, T]):
+    """A metric: fed by `update`, united by `merge`, read by `compute`.
+
+    A subclass declares settings, makes an empty state (`make_state`), and computes `of(state)`; see `check_metric` for the laws that
+    every metric keeps.
+
+    Notes
+    -----
+    To make a metric of your own, in any package, over a state that exists::
+
+        class Odds(sm.Metric[sm.ScoreSums, float], tag="acme.odds"):
+            '''Predicted odds of a click.'''
+
+            def make_state(self):
+                return sm.ScoreSums(terms=("score",))
+
+            def of(self, state):
+                p = float(state.total("score") / state.weight())
+                return p / (1 - p)
+    """
+
+    tag: ClassVar[str] = ""
+    best: ClassVar[str | None] = None
+    """Whether "high" or "low" is better, or None."""
+    formula: ClassVar[str] = ""
+    cost: ClassVar[str] = ""
+    bound: ClassVar[str] = "exact: rounded once"
+
+    on_invalid: str = setting("raise", choices=("raise", "drop"), operational=True)
+
+    def __init_subclass__(cls, tag: str = "", **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if tag:
+            taken = METRICS.get(tag)
+            if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
+                raise TypeError(f"the metric tag {tag!r} is already taken by {taken.__qualname__}")
+            cls.tag = tag
+            METRICS[tag] = cls
+
+    # -- what a metric declares ----------------------------------------------------------------------------------------
+
+    def make_state(self) -> S:
+        """Make the empty state this metric reads."""
+        raise NotImplementedError(f"{type(self).__name__} does not say which state it reads")
+
+    def of(self, state: S) -> T:
+        """Compute the value from a state; pure."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it computes")
+
+    def bounds_of(self, state: S) -> tuple[T, T]:
+        """Return certified limits of the value, from a state. Equal limits: the value is exact, rounded once."""
+        value = self.of(state)
+        return value, value
+
+    def interval_of(self, state: S, confidence: float) -> Interval:
+        """Return the statistical interval of the value, from a state."""
+        nan = float("nan")
+        return Interval(nan, nan, confidence, "rows of one user are not independent: no interval from this state alone")
+
+    def reason_of(self, state: S) -> str | None:
+        """Say why the value is undefined; None if it is defined."""
+        return "no rows" if not state.facts().get("rows", 1) else None
+
+    @property
+    def name(self) -> str:
+        """The name in collections and tables, such as "auc" or "precision@0.9"."""
+        return self.tag
+
+    # -- what every metric does ------------------------------------------------------------------------------------------
+
+    @property
+    def _unit(self) -> Unit:
+        unit: Unit | None = self.__dict__.get("_own")
+        if unit is None:
+            unit = self.__dict__["_own"] = Unit(self.make_state(), PLAIN)
+            self.__dict__["_lock"] = threading.Lock()
+        return unit
+
+    @property
+    def state(self) -> S:
+        """The state: what was seen so far."""
+        state: Any = self._unit.state
+        return state  # type: ignore[no-any-return]
+
+    @classmethod
+    def holding(cls, metric: Metric[S, T], state: S) -> Metric[S, T]:
+        """Return a copy of a metric that owns this state."""
+        new = type(metric)(**metric.settings)
+        new._unit.state = state
+        return new
+
+    def _feed(self, columns: Mapping[str, Any]) -> Self:
+        unit, batch = self._unit, Batch(columns)
+        trusted = unit.state.checks_itself and self.on_invalid != "drop"
+        rows = unit.prepare(batch, self.on_invalid, check=not trusted)
+        with self.__dict__["_lock"]:
+            unit.state.admit(rows.n, rows.weight)
+            if not unit.absorb(rows):
+                unit.prepare(batch, self.on_invalid)  # raises, naming column, row and count
+                raise AssertionError(f"{unit.state!r} refused rows that pass its checks")
+        return self
+
+    def merge(self, other: Self) -> Self:
+        """Add what another metric of the same settings has seen; `other` stays as it is.
+
+        Raises
+        ------
+        IncompatibleStateError
+            The other is another metric or has other settings; the message names each difference.
+        """
+        if other is self:
+            raise IncompatibleStateError(
+                "merging a metric with itself counts its rows twice; merge a copy() if you mean it"
+            )
+        if type(other) is not type(self):
+            raise IncompatibleStateError(f"cannot merge a {type(other).__name__} into a {type(self).__name__}")
+        mine, theirs = encode_settings(self), encode_settings(other)
+        found = [f"{k} is {v!r} here and {theirs[k]!r} there" for k, v in mine.items() if theirs[k] != v]
+        if found:
+            hint = "; coarsen(bits) brings histograms to the same resolution" if "bits" in " ".join(found) else ""
+            raise IncompatibleStateError(f"cannot merge this {type(self).__name__}: {'; '.join(found)}{hint}")
+        source = other.state
+        with self._guard():
+            self.state.merge(source)
+        return self
+
+    def _guard(self) -> threading.Lock:
+        lock: threading.Lock = (self._unit, self.__dict__["_lock"])[1]
+        return lock
+
+    def compute(self) -> T:
+        """Return the value; NaN, with one UndefinedMetricWarning and a reason, where it is undefined."""
+        with self._guard():
+            value = self.of(self.state)
+        if isinstance(value, float) and math.isnan(value) and not self.__dict__.get("_warned"):
+            self.__dict__["_warned"] = True
+            reason = self.reason_of(self.state) or "0/0"
+            warnings.warn(f"{self.name} is undefined: {reason}", UndefinedMetricWarning, stacklevel=2)
+        return value
+
+    def bounds(self) -> tuple[T, T]:
+        """Return certified limits of the value: a proof from the state. Equal limits: the value is exact, rounded once."""
+        with self._guard():
+            return self.bounds_of(self.state)
+
+    def interval(self, confidence: float = 0.95) -> Interval:
+        """Return the statistical interval of the value, or the reason why there is none."""
+        if not 0 < confidence < 1:
+            raise ValueError(f"confidence must be between 0 and 1, not {confidence!r}")
+        with self._guard():
+            return self.interval_of(self.state, confidence)
+
+    def explain(self) -> dict[str, Any]:
+        """Return the value with everything behind it: bounds, formula, rows, weight, rows dropped and why."""
+        with self._guard():
+            return explain(self, self.state)
+
+    def reset(self) -> Self:
+        """Forget every row."""
+        with self._guard():
+            self.state.reset()
+        self.__dict__.pop("_warned", None)
+        return self
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        with self._guard():
+            new = self.holding(self, self.state.copy())
+        new.__dict__["on_invalid"] = self.on_invalid
+        return new  # type: ignore[return-value]
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.copy()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Metric):
+            return NotImplemented
+        return (
+            type(self) is type(other) and encode_settings(self) == encode_settings(other) and self.state == other.state
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def coarsen(self, bits: int) -> Self:
+        """Return this metric at a lower resolution of its histogram: what the same rows would have made there."""
+        if "bits" not in self.settings:
+            raise TypeError(f"{self.name} has no histogram to coarsen")
+        new = type(self)(**(self.settings | {"bits": bits}))
+        with self._guard():
+            new._unit.state = self.state.coarsen(bits)  # type: ignore[attr-defined]
+        return new
+
+    def header(self) -> dict[str, Any]:
+        """Describe metric and state as plain data: what the bytes format writes."""
+        return {"kind": "metric", "tag": self.tag, "settings": encode_settings(self), "state": self.state.header()}
+
+    def states(self) -> list[State]:
+        """The states whose arrays the bytes hold."""
+        return [self.state]
+
+    def digest(self) -> str:
+        """SHA-256 of settings and state."""
+        from .codec import digest
+
+        with self._guard():
+            return digest(self)
+
+    def to_bytes(self) -> bytes:
+        """Encode metric and state in the library's one format (see `streammetrics.codec`)."""
+        from .codec import encode
+
+        with self._guard():
+            return encode(self)
+
+    def __reduce__(self) -> Any:
+        from .codec import from_bytes
+
+        return from_bytes, (self.to_bytes(),)
+
+
+class ScoredLabels(Metric[S, T]):
+    """A metric of a 0/1 label and a score."""
+
+    def update(self, y_true: Any, y_score: Any = None, /, **columns: Any) -> Self:
+        """Count a batch.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n,)
+            0 or 1. Or a mapping, data frame or Arrow table that holds the columns by name.
+        y_score : array-like of shape (n,)
+            Probabilities, or what `scale=` says.
+        **columns : array-like of shape (n,)
+            `sample_weight`: 0, or between 2**-36 and 2**31. Both others may be given by name, too.
+
+        Raises
+        ------
+        InvalidInputError
+            A value is bad, or lengths differ; the message names column, row and count, and nothing was counted.
+        CounterOverflowError
+            2**62 rows, or a total weight of 2**42, would be passed.
+        """
+        return self._feed(
+            named(type(self).__name__, ("y_true", "y_score"), (y_true, y_score), columns, ("sample_weight",))
+        )
+
+
+def named(
+    owner: str, roles: tuple[str, ...], given: tuple[Any, ...], columns: dict[str, Any], also: tuple[str, ...]
+) -> Mapping[str, Any]:
+    """Return positional and named columns as one mapping; a table in first place stands for all of them."""
+    if given[0] is not None and all(g is None for g in given[1:]) and (table := as_columns(given[0])) is not None:
+        if columns:
+            raise TypeError(f"{owner}.update() takes a table or columns, not both")
+        return table
+    out = {role: value for role, value in zip(roles, given, strict=True) if value is not None}
+    for name, value in columns.items():
+        if name not in roles and name not in also:
+            raise TypeError(f"{owner}.update() does not know {name!r}; it takes {', '.join((*roles, *also))}")
+        if name in out:
+            raise TypeError(f"{owner}.update() was given {name} twice")
+        if value is not None:
+            out[name] = value
+    return out
+
+
+def encode_settings(metric: Metric[Any, Any]) -> dict[str, Any]:
+    """Settings as plain data, comparable and ready for JSON."""
+    return {k: encode_setting(v) for k, v in metric.settings.items()}
+
+
+def dropped_of(state: State) -> dict[str, int]:
+    """Return how many rows were left out, by reason, without the zeros."""
+    return {reason: int(n) for reason, n in zip(DROPPED, state.dropped.reshape(-1), strict=True) if n}
+
+
+def explain(metric: Metric[Any, Any], state: State) -> dict[str, Any]:
+    """Return a metric's value on a state with everything behind it."""
+    value = metric.of(state)
+    low, high = metric.bounds_of(state)
+    facts = state.facts()
+    return {
+        "metric": metric.name,
+        "value": value,
+        "bounds": (low, high),
+        "exact": bool(np.all(low == high)),
+        "reason": metric.reason_of(state),
+        "formula": metric.formula,
+        "settings": metric.settings,
+        **{k: float(v) if isinstance(v, Fraction) else v for k, v in facts.items()},
+        "dropped": dropped_of(state),
+    }

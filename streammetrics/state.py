@@ -1,0 +1,543 @@
+"""State: frozen settings plus named integer arrays, each declared with the rule by which it merges.
+
+From that one declaration come merge, reset, copy, ==, repr, pickle, bytes and digest, and slices: a state whose arrays
+have one more leading axis holds as many states as that axis is long (`compose.Sliced`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import exact
+from .errors import CounterOverflowError, IncompatibleStateError, MemoryLimitError, StateFormatError
+from .settings import Settings, canonical_json, encode_setting, setting, union
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, dataclass_transform
+
+    from .columns import Column, Need
+else:
+
+    def dataclass_transform(**_: Any) -> Any:
+        return lambda cls: cls
+
+
+__all__ = ["ArrayRule", "State", "added", "highest", "keyed", "lowest", "rows"]
+
+Array = NDArray[Any]
+
+ROW_LIMIT = 1 << 62
+"""No counter and no high limb passes this: there is room to add two states before the check."""
+
+DROPPED = ("where", "y_true", "y_score", "y_pred", "sample_weight", "group", "query", "key")
+"""Why a row was left out, in the order in which reasons are looked for. For ever: it is in the bytes."""
+
+_IDENTITY = {"add": 0, "min": np.iinfo(np.int64).max, "max": np.iinfo(np.int64).min}
+_COMBINE = {"add": np.add, "min": np.minimum, "max": np.maximum}
+_LIMBS = {"count": 0, "signed": 0, "flag": 0, "fixed": 2, "exact": exact.CHUNKS}
+
+
+@dataclass(frozen=True)
+class ArrayRule:
+    """How one array of a state is shaped, merged and checked.
+
+    Parameters
+    ----------
+    rule : {"add", "min", "max", "keyed", "rows"}
+        `keyed` arrays are sorted unique rows of int64, with companion arrays declared `per` them; `rows` arrays are
+        sorted rows of int64 that may repeat. Only these two grow.
+    shape : tuple of int or str
+        Axes; a string names a setting or property (its value, or its length if a tuple).
+    form : {"count", "signed", "flag", "fixed", "exact"}
+        What the integers are; `fixed` and `exact` add an axis of limbs (module `exact`).
+    optional : bool
+        Absent until first needed, and again when all zero.
+    per : str, optional
+        The `keyed` array whose rows the first axis follows.
+    """
+
+    rule: Literal["add", "min", "max", "keyed", "rows"]
+    shape: tuple[int | str, ...] = ()
+    form: Literal["count", "signed", "flag", "fixed", "exact"] = "count"
+    optional: bool = False
+    per: str | None = None
+
+    @property
+    def grows(self) -> bool:
+        """Whether the array's length depends on the data."""
+        return self.rule in ("keyed", "rows") or self.per is not None
+
+    @property
+    def identity(self) -> int:
+        """The value that changes nothing when combined."""
+        return 0 if self.form == "flag" else _IDENTITY[self.rule]
+
+    def combine(self, ours: Array, theirs: Array) -> Array:
+        """Combine two aligned arrays into a new one, in canonical form."""
+        return self.carry(_COMBINE[self.rule](ours, theirs))
+
+    def carry(self, array: Array) -> Array:
+        """Bring limbs to canonical form, in place."""
+        if self.form == "fixed":
+            exact.carry_fixed(array)
+        elif self.form == "exact":
+            exact.carry_exact(array)
+        return array
+
+    def load(self, array: Array) -> int:
+        """How far the array has used up its range: compared with ROW_LIMIT."""
+        if self.rule != "add" or not array.size:
+            return 0
+        top = array if self.form in ("count", "signed", "flag") else array[..., 0 if self.form == "fixed" else -1]
+        return int(np.abs(top).sum())
+
+
+def _declare(rule: Any, shape: tuple[int | str, ...], form: Any, optional: bool, per: str | None) -> Any:
+    return field(init=False, repr=False, metadata={"array": ArrayRule(rule, shape, form, optional, per)})
+
+
+def added(
+    *shape: int | str, form: str = "count", optional: bool = False, per: str | None = None, init: Literal[False] = False
+) -> Any:
+    """Declare an array that merges by addition (see `ArrayRule`)."""
+    return _declare("add", shape, form, optional, per)
+
+
+def lowest(*shape: int | str, per: str | None = None, init: Literal[False] = False) -> Any:
+    """Declare an array that keeps the minimum."""
+    return _declare("min", shape, "signed", False, per)
+
+
+def highest(*shape: int | str, form: str = "signed", per: str | None = None, init: Literal[False] = False) -> Any:
+    """Declare an array that keeps the maximum; `form="flag"` starts at 0."""
+    return _declare("max", shape, form, False, per)
+
+
+def keyed(width: int | str = 1, *, init: Literal[False] = False) -> Any:
+    """Declare sorted unique rows of `width` int64: the keys of the arrays declared `per` them."""
+    return _declare("keyed", (width,), "signed", False, None)
+
+
+def rows(width: int | str = 1, *, init: Literal[False] = False) -> Any:
+    """Declare a sorted multiset of rows of `width` int64."""
+    return _declare("rows", (width,), "signed", False, None)
+
+
+@dataclass_transform(
+    frozen_default=True,
+    kw_only_default=True,
+    eq_default=False,
+    field_specifiers=(setting, union, added, lowest, highest, keyed, rows),
+)
+class State(Settings):
+    """A sufficient statistic: what was seen, enough to answer every metric that reads it.
+
+    A subclass declares settings and arrays, says which columns it `needs`, and counts a checked batch in `absorb`.
+    Everything else follows from the declaration. The settings are the state's identity: only equal ones merge.
+
+    Notes
+    -----
+    To make a state of your own, in any package::
+
+        class Extremes(sm.State, tag="acme.extremes"):
+            highest: sm.Array = sm.highest()
+
+            def needs(self):
+                return (sm.score("y_score", "real"),)
+
+            def absorb(self, at, y_score):
+                np.maximum.at(self.highest.reshape(-1), 0 if at is None else at, order(y_score.values))
+
+    `at` is None for a lone state. In a `Sliced` one it is the slice of each row, and every array has one more axis,
+    in front, of slices. `check_metric` runs every law on the result.
+    """
+
+    tag: ClassVar[str] = ""
+    checks_itself: ClassVar[bool] = False
+    """Whether `absorb` checks values as it counts, and returns False (nothing counted) on a bad one."""
+
+    dropped: Array = added(len(DROPPED))
+
+    _by_tag: ClassVar[dict[str, type[State]]] = {}
+    _rules: ClassVar[dict[str, ArrayRule]] = {}
+
+    def __init_subclass__(cls, tag: str = "", **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        cls._rules = {f.name: f.metadata["array"] for f in fields(cls) if "array" in f.metadata}  # type: ignore[arg-type]
+        if tag:
+            taken = State._by_tag.get(tag)
+            if taken is not None and taken.__qualname__ != cls.__qualname__:
+                raise TypeError(f"the state tag {tag!r} is already taken by {taken.__qualname__}")
+            cls.tag = tag
+            State._by_tag[tag] = cls
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._allocate(None)
+
+    # -- what a state declares -----------------------------------------------------------------------------------
+
+    def needs(self) -> tuple[Need, ...]:
+        """The columns that `absorb` wants, each with its check."""
+        raise NotImplementedError(f"{type(self).__name__} does not say which columns it needs")
+
+    def absorb(self, at: NDArray[np.int64] | None, /, **columns: Column) -> bool | None:
+        """Count the rows of checked columns, row i into slice `at[i]`."""
+        raise NotImplementedError(f"{type(self).__name__} cannot absorb rows")
+
+    def check(self) -> None:
+        """Raise StateFormatError where decoded arrays contradict one another."""
+
+    def facts(self) -> dict[str, Any]:
+        """What is worth telling about a lone state: rows, positives, weight."""
+        return {}
+
+    # -- arrays --------------------------------------------------------------------------------------------------
+
+    def rules(self) -> dict[str, ArrayRule]:
+        """The merge rule of every array by name."""
+        return self._rules
+
+    @property
+    def slices(self) -> int | None:
+        """How many states the leading axis holds; None for a lone state."""
+        return self.__dict__["_slices"]
+
+    def _allocate(self, slices: int | None) -> None:
+        self.__dict__["_slices"] = slices
+        self.__dict__["_load"] = 0
+        for name, rule in self.rules().items():
+            self.__dict__[name] = None if rule.optional else self._empty(rule)
+
+    def _empty(self, rule: ArrayRule) -> Array:
+        lead = () if self.slices is None or rule.grows else (self.slices,)
+        shape = lead + self.shape(rule)
+        return np.zeros(shape, np.int64) if rule.grows or not rule.identity else np.full(shape, rule.identity, np.int64)
+
+    def shape(self, rule: ArrayRule) -> tuple[int, ...]:
+        """The shape of one array of an empty, lone state."""
+        axes = tuple(self._extent(axis) for axis in rule.shape)
+        if rule.rule in ("keyed", "rows"):
+            axes = (0, axes[0] + (self.slices is not None))  # in a sliced state the slice is the first key
+        if rule.per is not None:
+            axes = (0, *axes)
+        return axes + ((_LIMBS[rule.form],) if _LIMBS[rule.form] else ())
+
+    def _extent(self, axis: int | str) -> int:
+        value = axis if isinstance(axis, int) else getattr(self, axis)
+        return len(value) if isinstance(value, tuple) else int(value)
+
+    def need(self, name: str) -> Array:
+        """Return an optional array, made now if it is absent."""
+        array: Array | None = self.__dict__[name]
+        if array is None:
+            array = self.__dict__[name] = self._empty(self.rules()[name])
+        return array
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """The arrays by name, in canonical form: an optional array that is all zero is absent."""
+        return {name: array for name, array, rule in self._held() if not rule.optional or array.any()}
+
+    def _held(self) -> Iterator[tuple[str, Array, ArrayRule]]:
+        for name, rule in self.rules().items():
+            array = self.__dict__[name]
+            if array is not None:
+                yield name, array, rule
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory the arrays take."""
+        return sum(array.nbytes for _, array, _ in self._held())
+
+    def rebind(self, **arrays: Array) -> None:
+        """Replace arrays that grow (`keyed`, `rows` and what is `per` them), within the memory limit."""
+        limit = self.__dict__.get("memory_limit")
+        size = sum(a.nbytes for a in arrays.values())
+        if limit is not None and size > limit:
+            raise MemoryLimitError(f"{type(self).__name__} would need {size:,} bytes; its memory_limit is {limit:,}")
+        self.__dict__.update(arrays)
+
+    # -- for every state, from the declaration ---------------------------------------------------------------------
+
+    def empty(self, slices: int | None = None) -> Self:
+        """Make an empty state with the same settings, or one of `slices` states."""
+        new = type(self)(**self.settings)
+        if slices is not None:
+            new._allocate(slices)
+        return new
+
+    def reset(self) -> Self:
+        """Forget every row."""
+        self._allocate(self.slices)
+        return self
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        new = self.empty()
+        new.__dict__["_slices"] = self.slices
+        new._take({name: array.copy() for name, array, _ in self._held()})
+        return new
+
+    def _take(self, arrays: dict[str, Array]) -> None:
+        """Hold these arrays, which nobody else holds."""
+        for name in self.rules():
+            self.__dict__[name] = arrays.get(name)
+        self.__dict__["_load"] = self._loaded()
+
+    def _loaded(self) -> int:
+        return max((rule.load(array) for _, array, rule in self._held()), default=0)
+
+    def admit(self, n: int, weight: float = 0.0) -> None:
+        """Make sure that `n` more rows of this total weight stay in range, before any is counted."""
+        load = self.__dict__["_load"] + max(n, int(weight * (1 << 20)) + n if weight else n)
+        if load >= ROW_LIMIT:
+            raise CounterOverflowError(
+                f"{type(self).__name__} would pass 2**62 rows, or a total weight of 2**42; start a new state, or scale "
+                f"the weights down"
+            )
+        self.__dict__["_load"] = load
+
+    def differences(self, other: object) -> list[str]:
+        """Say in words why another state cannot be merged into this one; empty if it can."""
+        if not isinstance(other, State) or other.tag != self.tag or type(other) is not type(self):
+            return [f"it is a {type(other).__name__}, not a {type(self).__name__}"]
+        theirs = other.settings
+        found = [
+            f"{k} is {v!r} here and {theirs[k]!r} there" for k, v in self.settings.items() if not _equal(v, theirs[k])
+        ]
+        if self.slices != other.slices:
+            found.append(f"it has {other.slices} slices, this one {self.slices}")
+        return found
+
+    def merge(self, other: Self) -> Self:
+        """Add another state of the same settings; `other` stays as it is.
+
+        Raises
+        ------
+        IncompatibleStateError
+            A setting differs; the message names each, and both states are as they were.
+        CounterOverflowError
+            A counter or a sum would leave its range.
+        """
+        if other is self:
+            raise IncompatibleStateError(
+                "merging a state with itself counts its rows twice; merge a copy() if you mean it"
+            )
+        if found := self.differences(other):
+            hint = "; coarsen(bits) brings histograms to the same resolution" if "bits" in " ".join(found) else ""
+            raise IncompatibleStateError(f"cannot merge this {type(self).__name__}: {'; '.join(found)}{hint}")
+        for name, array, rule in other._held():
+            ours = self.__dict__[name]
+            if rule.load(array) + (rule.load(ours) if ours is not None else 0) >= ROW_LIMIT:
+                raise CounterOverflowError(
+                    f"{type(self).__name__}.{name} would leave its range; both states are as they were"
+                )
+        grown = _merge_growing(self, other)
+        for name, array, rule in other._held():
+            if not rule.grows:
+                ours = self.need(name)
+                rule.carry(_COMBINE[rule.rule](ours, array, out=ours))
+        self.rebind(**grown)
+        self.__dict__["_load"] = self._loaded()
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, State):
+            return NotImplemented
+        if self.differences(other):
+            return False
+        a, b = self.arrays, other.arrays
+        return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # -- identity and bytes ------------------------------------------------------------------------------------------
+
+    def header(self) -> dict[str, Any]:
+        """Describe settings and arrays as plain data: what the bytes format and the digest write."""
+        rules = self.rules()
+        return {
+            "tag": self.tag,
+            "settings": {k: encode_setting(v) for k, v in self.settings.items()},
+            "slices": self.slices,
+            "arrays": [
+                {
+                    "name": n,
+                    "shape": list(a.shape),
+                    "rule": r.rule,
+                    "form": r.form,
+                    "optional": r.optional,
+                    "per": r.per,
+                }
+                for n, a in self.arrays.items()
+                for r in [rules[n]]
+            ],
+        }
+
+    def digest(self) -> str:
+        """SHA-256 of settings and arrays: equal states, and only equal states, have equal digests."""
+        return digest_of(self.header(), list(self.arrays.values()))
+
+    def to_bytes(self) -> bytes:
+        """Encode in the library's one format (see `streammetrics.codec`)."""
+        from .codec import encode
+
+        return encode(self)
+
+    def __reduce__(self) -> Any:
+        from .codec import from_bytes
+
+        return from_bytes, (self.to_bytes(),)
+
+    # -- read-outs that collections widen ------------------------------------------------------------------------------
+
+    def widen(self, other: State) -> Self | None:
+        """Make one empty state that serves both, or None if their settings differ in more than read-outs."""
+        if type(other) is not type(self):
+            return None
+        wide: dict[str, Any] = {}
+        for f in fields(self):  # type: ignore[arg-type]
+            if f.init:
+                a, b = getattr(self, f.name), getattr(other, f.name)
+                if f.metadata.get("union"):
+                    wide[f.name] = tuple(sorted({*a, *b}))
+                elif _equal(a, b):
+                    wide[f.name] = a
+                else:
+                    return None
+        return type(self)(**wide)
+
+    def narrow(self, to: State) -> Self:
+        """Return the part of a widened state that `to` asks for, as if it had been kept alone."""
+        new = self.empty() if to.settings == self.settings else type(self)(**to.settings)
+        new.__dict__["_slices"] = self.slices
+        taken: dict[str, Array] = {}
+        for name, array, rule in self._held():
+            for axis, extent in enumerate(rule.shape):
+                ours, wanted = (getattr(s, extent, None) if isinstance(extent, str) else None for s in (self, to))
+                if isinstance(ours, tuple) and ours != wanted:
+                    lead = axis + (self.slices is not None and not rule.grows) + (rule.per is not None)
+                    array = array.take([ours.index(w) for w in wanted or ()], axis=lead)
+            taken[name] = array.copy()
+        new._take(taken)
+        return new
+
+    # -- slices: the leading axis -----------------------------------------------------------------------------------
+
+    def slice(self, i: int) -> Self:
+        """Return slice i of a sliced state as a lone one."""
+        new = self.empty()
+        taken: dict[str, Array] = {}
+        chosen: dict[str, Array] = {}
+        for name, array, rule in self._held():
+            if not rule.grows:
+                taken[name] = array[i].copy()
+            elif rule.per is None:
+                chosen[name] = array[:, 0] == i
+                taken[name] = array[chosen[name], 1:]
+            else:
+                taken[name] = array[chosen[rule.per]]
+        new._take(taken)
+        return new
+
+    def regroup(self, to: NDArray[np.int64], slices: int) -> Self:
+        """Return a sliced state in which slice i has been added to slice `to[i]`."""
+        new = self.empty(slices)
+        arrays: dict[str, Array] = {}
+        for name, array, rule in self._held():
+            if rule.grows:
+                arrays[name] = array
+                if rule.per is None:
+                    arrays[name] = array.copy()
+                    arrays[name][:, 0] = to[array[:, 0]]
+            else:
+                arrays[name] = _scatter(rule, array[: len(to)], to, new._empty(rule))
+        new._take(arrays)
+        new.rebind(**_canonical(new, {n: a for n, a, r in new._held() if r.grows}))
+        return new
+
+
+def digest_of(header: dict[str, Any], arrays: list[Array]) -> str:
+    """SHA-256 of a header and the raw little-endian bytes of its arrays."""
+    sha = hashlib.sha256(canonical_json(header).encode())
+    for array in arrays:
+        sha.update(np.ascontiguousarray(array, "<i8").data)
+    return sha.hexdigest()
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return canonical_json(encode_setting(a)) == canonical_json(encode_setting(b))
+
+
+def _scatter(rule: ArrayRule, source: Array, to: NDArray[np.int64], target: Array) -> Array:
+    """Combine row i of `source` into row `to[i]` of `target`."""
+    if len(np.unique(to)) == len(to):  # the common case: no two rows meet
+        target[to] = rule.combine(target[to], source)
+        return target
+    order = np.argsort(to, kind="stable")
+    starts = np.flatnonzero(np.r_[True, np.diff(to[order]) != 0])
+    met = _COMBINE[rule.rule].reduceat(source[order], starts, axis=0)
+    where = to[order][starts]
+    target[where] = rule.combine(target[where], met)
+    return target
+
+
+def _merge_growing(ours: State, theirs: State) -> dict[str, Array]:
+    both: dict[str, Array] = {}
+    for name, array, rule in theirs._held():
+        if rule.grows:
+            both[name] = np.concatenate([ours.__dict__[name], array])
+    return _canonical(ours, both)
+
+
+def _canonical(state: State, arrays: dict[str, Array]) -> dict[str, Array]:
+    """Sort rows; unite equal keys and combine what is `per` them."""
+    out: dict[str, Array] = {}
+    for name, array in arrays.items():
+        rule = state.rules()[name]
+        if rule.rule == "rows":
+            out[name] = array[np.lexsort(array.T[::-1])]
+        elif rule.rule == "keyed":
+            out[name], to = np.unique(array, axis=0, return_inverse=True)
+            to = to.reshape(-1).astype(np.int64)
+            for member, held in arrays.items():
+                its = state.rules()[member]
+                if its.per == name:
+                    fresh = np.full((len(out[name]), *held.shape[1:]), its.identity, np.int64)
+                    out[member] = _scatter(its, held, to, fresh)
+    return out
+
+
+def check_arrays(state: State) -> None:
+    """Raise StateFormatError unless every array is in canonical form and in range."""
+    for name, array, rule in state._held():
+        where = f"{type(state).__name__}.{name}"
+        if rule.form in ("count", "flag") and array.size and array.min() < 0:
+            raise StateFormatError(f"{where} holds a negative count")
+        if rule.form == "flag" and array.size and array.max() > 1:
+            raise StateFormatError(f"{where} holds a flag that is neither 0 nor 1")
+        if rule.form == "fixed" and array.size and ((array[..., 1] < 0) | (array[..., 1] >= 1 << exact.LOW_BITS)).any():
+            raise StateFormatError(f"{where} holds a sum that is not in canonical form")
+        if rule.form == "exact" and array.size and ((array[..., :-1] < 0) | (array[..., :-1] >= 1 << 32)).any():
+            raise StateFormatError(f"{where} holds an exact sum that is not in canonical form")
+        if rule.rule == "add" and _total(array, rule) >= ROW_LIMIT:
+            raise StateFormatError(f"{where} is out of range")
+        if rule.optional and not array.any():
+            raise StateFormatError(f"{where} is all zero, and should be absent")
+    held = {n: a for n, a, r in state._held() if r.grows}
+    canonical = _canonical(state, held)
+    if any(not np.array_equal(held[n], canonical[n]) for n in held):
+        raise StateFormatError(f"{type(state).__name__} holds keys that are not sorted and unique")
+    state.check()
+
+
+def _total(array: Array, rule: ArrayRule) -> float:
+    top = array if rule.form in ("count", "signed", "flag") else array[..., 0 if rule.form == "fixed" else -1]
+    return float(np.abs(top.astype(np.float64)).sum())  # in floats: hostile bytes must not wrap around

@@ -1,0 +1,1 @@
+"""Sufficient statistics, one file each: settings, arrays, `absorb` calling a kernel, and the read-outs metrics share."""

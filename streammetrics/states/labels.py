@@ -1,0 +1,107 @@
+"""Counts of decisions: true label by predicted label, at one or more thresholds."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..columns import Column, Need, flag, label, score, weight
+from ..exact import UNIT, fixed_to_int
+from ..settings import setting, union
+from ..state import Array, State, added
+
+__all__ = ["DecisionCounts"]
+
+NOTHING = np.zeros(0, np.int64)
+NO_WEIGHTS = np.zeros(0)
+
+
+class DecisionCounts(State, tag="decisions"):
+    """Rows by true label and decision: true and false, positives and negatives.
+
+    Parameters
+    ----------
+    thresholds : tuple of float
+        A row is called positive where `score >= threshold`, the threshold rounded to the dtype of the scores, as numpy
+        does. A collection keeps the union of the thresholds its metrics ask for.
+    column : {"y_score", "y_pred"}
+        `y_score` takes any finite number; `y_pred` takes decisions, which must be 0 or 1.
+
+    Notes
+    -----
+    `counts` is thresholds x true label x decision: [[TN, FP], [FN, TP]] as scikit-learn lays it out.
+    """
+
+    thresholds: tuple[float, ...] = union((0.5,))
+    column: str = setting("y_score", choices=("y_score", "y_pred"))
+
+    counts: Array = added("thresholds", 2, 2)
+    excess: Array = added("thresholds", 2, 2, form="fixed", optional=True)
+
+    checks_itself = True
+
+    def needs(self) -> tuple[Need, ...]:
+        return label(), score(scale="real") if self.column == "y_score" else flag("y_pred"), weight()
+
+    def absorb(
+        self,
+        at: NDArray[np.int64] | None,
+        /,
+        y_true: Column,
+        sample_weight: Column | None = None,
+        **decision: Column,
+    ) -> bool:
+        from ..kernels.labels import count_decisions
+
+        column = decision[self.column]
+        scores = column.values if self.column == "y_score" else column.values.astype(np.float32)
+        weights = sample_weight.values if sample_weight is not None else NO_WEIGHTS
+        if at is None and self.column == "y_pred" and (column.values > 1).any():
+            return False
+        if at is None and len(weights) and not _good(weights):
+            return False
+        return bool(
+            count_decisions(
+                y_true.values,
+                scores,
+                weights,
+                NOTHING if at is None else at,
+                self._rounded(column.source, scores.dtype),
+                self.counts.reshape(-1),
+                self.need("excess").reshape(-1) if sample_weight is not None else NOTHING,
+            )
+        )
+
+    def _rounded(self, source: str, dtype: np.dtype[np.floating]) -> NDArray[np.floating]:
+        """Round the thresholds to the dtype of the scores as they were given."""
+        rounded = np.array(self.thresholds)
+        if source == "bfloat16":
+            bits = rounded.astype(np.float32).view(np.uint32).astype(np.uint64)
+            bits = (bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) & np.uint64(0xFFFF0000)
+            return bits.astype(np.uint32).view(np.float32).astype(dtype)
+        return rounded.astype(source if source in ("float16", "float32") else np.float64).astype(dtype)
+
+    def facts(self) -> dict[str, Any]:
+        tn, fp, fn, tp = self.cells(self.thresholds[0])
+        counts = self.counts[0]
+        weight = Fraction(tn + fp + fn + tp, 1 if self.excess is None else UNIT)
+        return {"rows": int(counts.sum()), "positives": int(counts[1].sum()), "weight": weight}
+
+    def cells(self, threshold: float) -> tuple[int, int, int, int]:
+        """TN, FP, FN, TP at a threshold: rows, or weight in units of 2**-60."""
+        i = self.thresholds.index(threshold)
+        counts = [int(c) for c in self.counts[i].reshape(-1)]
+        if self.excess is not None:
+            extra = self.excess[i].reshape(4, 2)
+            counts = [c * UNIT + fixed_to_int(e) for c, e in zip(counts, extra, strict=True)]
+        tn, fp, fn, tp = counts
+        return tn, fp, fn, tp
+
+
+def _good(weights: NDArray[np.float64]) -> bool:
+    from ..columns import WEIGHT
+
+    return WEIGHT.ok(Column(weights, "float64"))

@@ -1,0 +1,159 @@
+"""The score histogram: rows by label and bucket of the score, enough for every metric of the ranking of two classes."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..columns import Column, Need, label, score, weight
+from ..errors import InvalidInputError, StateFormatError
+from ..exact import UNIT, Mass, carry_fixed
+from ..settings import setting
+from ..state import Array, State, added, highest
+
+__all__ = ["ScoreHistogram"]
+
+NOTHING = np.zeros(0, np.int64)
+
+
+class ScoreHistogram(State, tag="scores"):
+    """Rows of negatives and positives in each bucket of the score.
+
+    A bucket is the leading bits of the score, truncated: the map never decreases, whatever the scores.
+
+    Parameters
+    ----------
+    scale : {"probability", "real", "logit"}
+        `probability` has 32 octaves of p below 1/2 and of 1 - p above it, mirrored, and a bucket for 1/2 itself:
+        2**bits + 1 buckets. `real` and `logit` take the leading bits of the float32: 2**bits buckets.
+    bits : int
+        log2 of the number of buckets. Fewer bits nest in more.
+
+    Notes
+    -----
+    `off_grid` is 1 if a score had bits that its bucket does not show, or lay beyond the last octave. While it is 0 every
+    bucket holds one value, and what is read from the histogram is exact: so for float16 and bfloat16 scores.
+    """
+
+    scale: str = setting("probability", choices=("probability", "real", "logit"))
+    bits: int = setting(16, low=8, high=24)
+
+    rows: Array = added(2, "buckets")
+    excess: Array = added(2, "buckets", form="fixed", optional=True)
+    off_grid: Array = highest(form="flag")
+
+    checks_itself = True
+
+    @property
+    def buckets(self) -> int:
+        """The number of buckets."""
+        return (1 << self.bits) + (self.scale == "probability")
+
+    def needs(self) -> tuple[Need, ...]:
+        return label(), score(scale=self.scale), weight()
+
+    def absorb(
+        self,
+        at: NDArray[np.int64] | None,
+        /,
+        y_true: Column,
+        y_score: Column,
+        sample_weight: Column | None = None,
+    ) -> bool:
+        from ..kernels.scores import count_scores, count_weighted
+
+        y, s, places = y_true.values, y_score.values, NOTHING if at is None else at
+        rows, off_grid = self.rows.reshape(-1), self.off_grid.reshape(-1)
+        fixed = self.scale != "probability", self.bits, 2 * self.buckets
+        before = off_grid.copy() if at is None else off_grid
+        if sample_weight is None:
+            done = count_scores(y, s, places, rows, off_grid, *fixed, 1)
+            if done < len(s):  # a bad block: take those before it back
+                count_scores(y[:done], s[:done], places[:done], rows, off_grid, *fixed, -1)
+        else:
+            excess, w = self.need("excess").reshape(-1), sample_weight.values
+            done = count_weighted(y, s, w, places, rows, excess, off_grid, *fixed, 1)
+            if done < len(s):
+                count_weighted(y[:done], s[:done], w[:done], places[:done], rows, excess, off_grid, *fixed, -1)
+        if done < len(s):
+            off_grid[:] = before
+        return bool(done == len(s))
+
+    def check(self) -> None:
+        if self.excess is not None and _negative_weight(self.rows, self.excess):
+            raise StateFormatError("ScoreHistogram.excess makes a weight negative")
+
+    def facts(self) -> dict[str, Any]:
+        negatives, positives = self.negatives, self.positives
+        unit = 1 if self.excess is None else UNIT
+        return {
+            "rows": int(self.rows.sum()),
+            "positives": int(self.rows[1].sum()),
+            "weight": Fraction(negatives.total() + positives.total(), unit),
+            "off_grid": not self.is_exact,
+        }
+
+    @property
+    def negatives(self) -> Mass:
+        """Rows (or weight) of negatives by bucket, in ascending order of score."""
+        return Mass.of(self.rows[0], None if self.excess is None else self.excess[0])
+
+    @property
+    def positives(self) -> Mass:
+        """Rows (or weight) of positives by bucket, in ascending order of score."""
+        return Mass.of(self.rows[1], None if self.excess is None else self.excess[1])
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every bucket is known to hold one value."""
+        return not bool(self.off_grid)
+
+    def coarsen(self, bits: int) -> ScoreHistogram:
+        """Return the histogram of the same rows with fewer bits: what they would have made there, to the bit."""
+        drop = self.bits - bits
+        new = ScoreHistogram(scale=self.scale, bits=bits)
+        if drop < 0:
+            raise InvalidInputError(f"a histogram of {self.bits} bits cannot be refined to {bits}; coarsen() goes down")
+        if drop == 0:
+            return self.copy()
+        to = self._coarser(drop)
+        lead = (self.slices,) if self.slices is not None else ()
+        arrays = {"dropped": self.dropped.copy(), "rows": np.zeros((*lead, 2, new.buckets), np.int64)}
+        np.add.at(arrays["rows"], (..., to), self.rows)
+        if self.excess is not None:
+            arrays["excess"] = np.zeros((*lead, 2, new.buckets, 2), np.int64)
+            np.add.at(arrays["excess"], (..., to, slice(None)), self.excess)
+            carry_fixed(arrays["excess"])
+        off = np.flatnonzero(self._off_coarser_grid(drop))
+        seen = (self.rows[..., off] != 0).any(axis=(-1, -2))
+        arrays["off_grid"] = self.off_grid | seen.astype(np.int64)
+        new.__dict__["_slices"] = self.slices
+        new._take(arrays)
+        return new
+
+    def _coarser(self, drop: int) -> NDArray[np.int64]:
+        """Return the bucket of each bucket when `drop` bits fewer are kept."""
+        bucket = np.arange(self.buckets)
+        if self.scale != "probability":
+            return bucket >> drop
+        top = self.buckets - 1  # p above 1/2 mirrors 1 - p below it
+        return np.where(bucket <= top // 2, bucket >> drop, (top >> drop) - ((top - bucket) >> drop))
+
+    def _off_coarser_grid(self, drop: int) -> NDArray[np.bool_]:
+        """Return which buckets hold values that have bits to lose when `drop` bits fewer are kept."""
+        bucket = np.arange(self.buckets)
+        if self.scale == "probability":
+            step = np.minimum(bucket, self.buckets - 1 - bucket)
+            # the bottom bucket is on the grid for 0 alone: what moves into it from above is off
+            return (step & ((1 << drop) - 1) != 0) | ((step > 0) & (step >> drop == 0))
+        half = self.buckets // 2
+        magnitude = np.where(bucket >= half, bucket - half, half - 1 - bucket)
+        return magnitude & ((1 << drop) - 1) != 0
+
+
+def _negative_weight(rows: Array, excess: Array) -> bool:
+    """Whether rows + excess is below zero in some cell."""
+    return bool(((excess[..., 0].astype(np.float64) / (1 << 20)) + rows < -1e-6).any())
