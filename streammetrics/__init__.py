@@ -1,7 +1,11 @@
 """Streaming metric accumulators: constant memory, mergeable, the same bits however the log is split."""
 
+from .codec import from_bytes, load, save
+from .collection import MetricCollection, Task
 from .columns import Column, Need, flag, label, score, weight
+from .compose import Sliced
 from .errors import *
+from .merging import merge
 from .metric import METRICS, Interval, Metric
 from .metrics import *
 from .settings import setting, union
@@ -9,5 +13,6 @@ from .state import Array, State, added, highest, keyed, lowest, rows
 from .states.labels import DecisionCounts
 from .states.scores import ScoreHistogram
 from .states.sums import ScoreSums
+from .table import Table
 
 __version__ = "0.1.0.dev0"

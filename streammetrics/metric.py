@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from .columns import Batch, as_columns
+from .codec import decoders
 from .errors import IncompatibleStateError, UndefinedMetricWarning
 from .intake import Binding, Unit
 from .settings import Settings, encode_setting, setting, union
@@ -350,3 +351,17 @@ def explain(metric: Metric[Any, Any], state: State) -> dict[str, Any]:
         **{k: float(v) if isinstance(v, Fraction) else v for k, v in facts.items()},
         "dropped": dropped_of(state),
     }
+
+
+def _decode_metric(header: dict[str, Any], read: Any) -> Metric[Any, Any]:
+    from .opaque import make_metric
+
+    metric = make_metric(header["tag"], header["settings"], header["state"])
+    state = read(header["state"])
+    if state.slices is not None or metric.make_state().settings != state.settings:
+        raise ValueError(f"the state of {metric.name} is not the one it reads")
+    metric._unit.state = state
+    return metric
+
+
+decoders["metric"] = _decode_metric

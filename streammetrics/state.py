@@ -326,6 +326,18 @@ class State(Settings):
         CounterOverflowError
             A counter or a sum would leave its range.
         """
+        self.check_merge(other)
+        grown = _merge_growing(self, other)
+        for name, array, rule in other._held():
+            if not rule.grows:
+                ours = self.need(name)
+                rule.carry(_COMBINE[rule.rule](ours, array, out=ours))
+        self.rebind(**grown)
+        self.__dict__["_load"] = self._loaded()
+        return self
+
+    def check_merge(self, other: State) -> None:
+        """Raise what `merge` would raise, and change nothing."""
         if other is self:
             raise IncompatibleStateError(
                 "merging a state with itself counts its rows twice; merge a copy() if you mean it"
@@ -339,14 +351,6 @@ class State(Settings):
                 raise CounterOverflowError(
                     f"{type(self).__name__}.{name} would leave its range; both states are as they were"
                 )
-        grown = _merge_growing(self, other)
-        for name, array, rule in other._held():
-            if not rule.grows:
-                ours = self.need(name)
-                rule.carry(_COMBINE[rule.rule](ours, array, out=ours))
-        self.rebind(**grown)
-        self.__dict__["_load"] = self._loaded()
-        return self
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, State):
@@ -428,6 +432,24 @@ class State(Settings):
             taken[name] = array.copy()
         new._take(taken)
         return new
+
+    def resize(self, slices: int) -> None:
+        """Make room for more slices."""
+        grown = {}
+        held, have = list(self._held()), self.slices or 0
+        self.__dict__["_slices"] = slices
+        for name, array, rule in held:
+            grown[name] = array
+            if not rule.grows:
+                grown[name] = self._empty(rule)
+                grown[name][:have] = array
+        self.__dict__.update(grown)
+
+    def clear(self, i: int) -> None:
+        """Forget the rows of slice i."""
+        for _, array, rule in self._held():
+            if not rule.grows:
+                array[i] = rule.identity
 
     # -- slices: the leading axis -----------------------------------------------------------------------------------
 

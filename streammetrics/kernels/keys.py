@@ -1,0 +1,79 @@
+"""Finding the number of a key: open addressing over int64, or over the bytes of strings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._jit import inline, kernel
+
+i8, u1, u8 = np.int64, np.uint8, np.uint64
+
+
+@inline
+def mix(x: Any) -> Any:
+    """Scatter 64 bits (the finaliser of SplitMix64)."""
+    x = (x ^ (x >> u8(30))) * u8(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> u8(27))) * u8(0x94D049BB133111EB)
+    return x ^ (x >> u8(31))
+
+
+@kernel(out=("slots", "numbers"))
+def number_ints(values: Any, stored: Any, count: Any, slots: Any, numbers: Any, learn: Any) -> Any:
+    """Write the number of each value; -1 for a new one, or, to learn, give it the next number. Return the count.
+
+    `stored[number]` is the value; `slots` is a table of numbers, -1 where free, its length a power of two. A call that
+    learns passes new values alone, and has made room.
+    """
+    mask = u8(slots.shape[0] - 1)
+    last, last_number = i8(0), i8(-1)
+    for j in range(values.shape[0]):
+        v = values[j]
+        if v == last and last_number >= i8(0):  # logs come in runs
+            numbers[j] = last_number
+            continue
+        at = mix(u8(v)) & mask
+        while slots[at] >= i8(0) and stored[slots[at]] != v:
+            at = (at + u8(1)) & mask
+        if slots[at] < i8(0) and learn:
+            slots[at] = count
+            count += 1
+        numbers[j] = slots[at]
+        last, last_number = v, slots[at]
+    return count
+
+
+@inline
+def hash_text(data: Any, start: Any, stop: Any) -> Any:
+    """FNV-1a over bytes, scattered."""
+    h = u8(0xCBF29CE484222325)
+    for k in range(start, stop):
+        h = (h ^ u8(data[k])) * u8(0x100000001B3)
+    return mix(h)
+
+
+@kernel(out=("slots", "numbers"))
+def number_texts(
+    data: Any, offsets: Any, stored: Any, stored_offsets: Any, count: Any, slots: Any, numbers: Any, learn: Any
+) -> Any:
+    """Write the number of each text, `data[offsets[j]:offsets[j + 1]]`, as `number_ints` does for integers."""
+    mask = u8(slots.shape[0] - 1)
+    for j in range(offsets.shape[0] - 1):
+        start, size = offsets[j], offsets[j + 1] - offsets[j]
+        at = hash_text(data, start, start + size) & mask
+        while slots[at] >= i8(0):
+            other = stored_offsets[slots[at]]
+            same = stored_offsets[slots[at] + 1] - other == size
+            k = i8(0)
+            while same and k < size:
+                same = data[start + k] == stored[other + k]
+                k += 1
+            if same:
+                break
+            at = (at + u8(1)) & mask
+        if slots[at] < i8(0) and learn:
+            slots[at] = count
+            count += 1
+        numbers[j] = slots[at]
+    return count
