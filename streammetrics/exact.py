@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+ONE_DIGIT = 1 << 30  # products of two numbers below it, summed over cells that total less than it, stay in int64
 
 LOW_BITS = 40  # of the low limb of a fixed number
 FRACTION_BITS = 60  # a fixed number is a multiple of 2**-60
@@ -67,7 +68,8 @@ def enclose(low: Fraction, high: Fraction) -> tuple[float, float]:
 class Mass:
     """A non-negative integer per cell, as wide as it needs to be: rows, or weight in units of 2**-60.
 
-    Held as digits in base 2**20, least significant first, so that sums and products of whole arrays are int64 loops.
+    Held as digits in base 2**20, least significant first, so that sums and products of whole arrays are int64 loops; as
+    one digit if the total is below 2**30, which is the common case, and the fast one.
 
     Parameters
     ----------
@@ -81,7 +83,7 @@ class Mass:
     def of(cls, rows: Ints, excess: Ints | None = None) -> Mass:
         """Rows per cell; with `excess` (fixed numbers: the sum of w - 1) the weight per cell, in units of 2**-60."""
         if excess is None:
-            return cls(_digits(rows[None]))
+            return cls(rows[None] if rows.sum() < ONE_DIGIT else _digits(rows[None]))
         high, low = excess[..., 0], excess[..., 1]
         mask = (1 << DIGIT_BITS) - 1
         # rows * 2**60 + high * 2**40 + low, by digits of 2**20; the carry below makes every digit non-negative
@@ -102,7 +104,8 @@ class Mass:
         """Return the sum of all cells before each cell."""
         sums = np.zeros_like(self.digits)
         np.cumsum(self.digits[:, :-1], axis=1, out=sums[:, 1:])
-        return Mass(_digits(sums))
+        one = len(sums) == 1 and sums[0, -1:].sum() + self.digits[0, -1:].sum() < ONE_DIGIT
+        return Mass(sums if one else _digits(sums))
 
     def dot(self, other: Mass) -> int:
         """Sum of products, cell by cell."""

@@ -16,7 +16,7 @@ from .codec import decoders
 from .errors import IncompatibleStateError, UndefinedMetricWarning
 from .intake import Binding, Unit
 from .settings import Settings, encode_setting, setting, union
-from .state import DROPPED, State
+from .state import DROPPED, ROW_LIMIT, State
 
 if TYPE_CHECKING:
     from typing_extensions import Self, dataclass_transform
@@ -157,7 +157,26 @@ class Metric(Settings, Generic[S, T]):
             if not unit.absorb(rows):
                 unit.prepare(batch, self.on_invalid)  # raises, naming column, row and count
                 raise AssertionError(f"{unit.state!r} refused rows that pass its checks")
+            if "_quick" not in self.__dict__ and rows.n:
+                self.__dict__["_quick"] = unit.state.quick()
         return self
+
+    def _fed_quickly(self, y: Any, s: Any) -> bool:
+        """Count two plain arrays without a batch; False if they have to go the long way, where errors are explained."""
+        held = self.__dict__
+        quick = held.get("_quick")
+        if quick is None or type(y) is not np.ndarray or type(s) is not np.ndarray or len(y) != len(s):
+            return False
+        state = held["_own"].state.__dict__
+        with held["_lock"]:
+            load = state["_load"] + len(s)
+            try:
+                if load >= ROW_LIMIT or not quick(y, s):
+                    return False
+            except (TypeError, KeyError):  # a dtype or layout that has to be converted
+                return False
+            state["_load"] = load
+        return True
 
     def merge(self, other: Self) -> Self:
         """Add what another metric of the same settings has seen; `other` stays as it is.
@@ -301,6 +320,8 @@ class ScoredLabels(Metric[S, T]):
         CounterOverflowError
             2**62 rows, or a total weight of 2**42, would be passed.
         """
+        if not columns and self._fed_quickly(y_true, y_score):
+            return self
         return self._feed(
             named(type(self).__name__, ("y_true", "y_score"), (y_true, y_score), columns, ("sample_weight",))
         )

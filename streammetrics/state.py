@@ -7,7 +7,7 @@ have one more leading axis holds as many states as that axis is long (`compose.S
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -191,6 +191,15 @@ class State(Settings):
         """Count the rows of checked columns, row i into slice `at[i]`."""
         raise NotImplementedError(f"{type(self).__name__} cannot absorb rows")
 
+    def quick(self) -> Callable[[Array, Array], bool] | None:
+        """Return a shortcut of `absorb` for plain rows of a lone state that checks itself, or None.
+
+        It takes a uint8 label and a float32 or float64 score, contiguous and of equal length, and returns False, nothing
+        counted, on a bad value; it raises TypeError or KeyError for anything else. Once `absorb` has run, so that the
+        kernel is compiled, it makes the difference between 16 and 1 microsecond a call.
+        """
+        return None
+
     def check(self) -> None:
         """Raise StateFormatError where decoded arrays contradict one another."""
 
@@ -275,7 +284,12 @@ class State(Settings):
 
     def reset(self) -> Self:
         """Forget every row."""
-        self._allocate(self.slices)
+        for name, array, rule in list(self._held()):
+            if rule.grows or rule.optional:
+                self.__dict__[name] = None if rule.optional else self._empty(rule)
+            else:
+                array[...] = rule.identity  # in place: a shortcut (see `quick`) may hold the array
+        self.__dict__["_load"] = 0
         return self
 
     def copy(self) -> Self:

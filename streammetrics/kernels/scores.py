@@ -22,17 +22,24 @@ OFF_GRID = u4(1 << 31)  # rides on the index of a row to its slice
 LARGEST = i4(0x7F7FFFFF)  # the bits of the largest float32
 
 
-def _word32(z: Any) -> Any:
+def _half_word32(z: Any) -> Any:
+    """Return the bits of z, that none were dropped, and whether z is not in [0, 1/2]."""
+    bits = f4(z + f4(0)).view(i4)  # -0.0 + 0 is 0; as an unsigned number, negatives and NaN are large
+    return bits, i4(0), u4(bits) > u4(0x3F000000)
+
+
+def _half_word64(z: Any) -> Any:
+    """Return the float32 bits of z, truncated, whether bits were dropped, and whether z is not in [0, 1/2]."""
+    bits = f8(z + f8(0)).view(i8)
+    top = (bits >> i8(29)) - i8(896 << 23)
+    tiny = top < i8(0)  # below float32's normal range, and so below the last octave
+    lost = i4((bits & i8(0x1FFFFFFF)) != 0) | i4(tiny & (bits != 0))
+    return i4(i8(0) if tiny else top), lost, u8(bits) > u8(0x3FE0000000000000)
+
+
+def _real_word32(z: Any) -> Any:
     """Return the bits of a number's magnitude, and that none were dropped."""
     return f4(z).view(i4) & i4(0x7FFFFFFF), i4(0)
-
-
-def _word64(z: Any) -> Any:
-    """Return the float32 bits of a number's magnitude, truncated; 0 for what is below float32's normal range."""
-    bits = f8(z).view(i8) & i8(0x7FFFFFFFFFFFFFFF)
-    top = (bits >> i8(29)) - i8(896 << 23)
-    tiny = top < i8(0)
-    return i4(i8(0) if tiny else top), i4((bits & i8(0x1FFFFFFF)) != 0) | i4(tiny & (bits != 0))
 
 
 def _real_word64(z: Any) -> Any:
@@ -46,8 +53,8 @@ def _real_word64(z: Any) -> Any:
     return i4(small if below else (i8(LARGEST) if above else top)), i4(lost)
 
 
-word = by_dtype(float32=_word32, float64=_word64)
-real_word = by_dtype(float32=_word32, float64=_real_word64)
+half_word = by_dtype(float32=_half_word32, float64=_half_word64)
+real_word = by_dtype(float32=_real_word32, float64=_real_word64)
 
 
 @inline
@@ -64,8 +71,8 @@ def probability_indices(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, in
         p = ss[j]
         up = p > f4(0.5)
         z = f4(1) - p if up else p
-        bad |= i4(yy[j] > 1) | i4(not (z >= f4(0)))
-        w, lost = word(z)
+        w, lost, outside = half_word(z)
+        bad |= i4(yy[j] >> 1) | i4(outside)
         b = (w >> shift) - base
         low = b <= i4(0)
         lost |= (w & mask) | (w if low else i4(0))  # the bottom bucket is on the grid for 0 alone
@@ -98,73 +105,82 @@ def real_indices(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, index: An
 
 
 @inline
-def bump(index: Any, n: Any, rows: Any, step: Any) -> None:
+def bump(index: Any, n: Any, rows: Any) -> None:
+    """Count n rows by their index."""
     j, whole = u8(0), u8(n) & u8(0xFFFFFFFFFFFFFFF8)
     while j < whole:
-        rows[index[j]] += step
-        rows[index[j + u8(1)]] += step
-        rows[index[j + u8(2)]] += step
-        rows[index[j + u8(3)]] += step
-        rows[index[j + u8(4)]] += step
-        rows[index[j + u8(5)]] += step
-        rows[index[j + u8(6)]] += step
-        rows[index[j + u8(7)]] += step
+        rows[index[j]] += 1
+        rows[index[j + u8(1)]] += 1
+        rows[index[j + u8(2)]] += 1
+        rows[index[j + u8(3)]] += 1
+        rows[index[j + u8(4)]] += 1
+        rows[index[j + u8(5)]] += 1
+        rows[index[j + u8(6)]] += 1
+        rows[index[j + u8(7)]] += 1
         j += u8(8)
     while j < u8(n):
-        rows[index[j]] += step
+        rows[index[j]] += 1
         j += u8(1)
 
 
 @kernel(out=("rows", "off_grid"))
-def count_scores(
-    y: Any, s: Any, at: Any, rows: Any, off_grid: Any, real: Any, bits: Any, stride: Any, step: Any
-) -> Any:
-    """Add `step` to the counter of each row; return how many rows were counted before the first bad block.
+def count_probabilities(y: Any, s: Any, rows: Any, off_grid: Any, bits: Any) -> Any:
+    """Count each row; return how many were counted before the first bad block.
 
-    `rows` is flat: slice, label, bucket. `at` holds the slice of each row, or nothing for a lone state.
+    `rows` is flat: label, bucket.
     """
     index = np.empty(BLOCK, np.uint32)
-    mark = OFF_GRID if at.shape[0] else u4(0)
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
-        if real:
-            bad, off = real_indices(y, s, a, n, bits, mark, index)
-        else:
-            bad, off = probability_indices(y, s, a, n, bits, mark, index)
+        bad, off = probability_indices(y, s, a, n, bits, u4(0), index)
         if bad:
             return a
-        if at.shape[0]:
-            for j in range(n):
-                i = u8(at[a + j])
-                rows[i * u8(stride) + u8(index[j] & ~OFF_GRID)] += step
-                off_grid[i] |= i8(index[j] >> u4(31))
-        else:
-            bump(index, n, rows, step)
-            off_grid[0] |= i8(off != 0)
+        bump(index, n, rows)
+        off_grid[0] |= i8(off != 0)
+    return s.shape[0]
+
+
+@kernel(out=("rows", "off_grid"))
+def count_reals(y: Any, s: Any, rows: Any, off_grid: Any, bits: Any) -> Any:
+    """Do what `count_probabilities` does, for scores of any size."""
+    index = np.empty(BLOCK, np.uint32)
+    for a in range(0, s.shape[0], BLOCK):
+        n = min(BLOCK, s.shape[0] - a)
+        bad, off = real_indices(y, s, a, n, bits, u4(0), index)
+        if bad:
+            return a
+        bump(index, n, rows)
+        off_grid[0] |= i8(off != 0)
     return s.shape[0]
 
 
 @kernel(out=("rows", "excess", "off_grid"))
-def count_weighted(
+def count_cells(
     y: Any, s: Any, w: Any, at: Any, rows: Any, excess: Any, off_grid: Any, real: Any, bits: Any, stride: Any, step: Any
 ) -> Any:
-    """Count as `count_scores` does, and add each row's weight - 1 to its cell of `excess` (fixed numbers)."""
+    """Do what the two above do, with weights, with slices, or with both.
+
+    `rows` is flat: slice, label, bucket; `excess` holds the sum of weight - 1 of each cell (fixed numbers). `w` and `at`
+    are empty for no weights and a lone state. A `step` of -1 takes back what a step of 1 has counted.
+    """
     index = np.empty(BLOCK, np.uint32)
+    sliced, weighted = at.shape[0] != 0, w.shape[0] != 0
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
         if real:
             bad, _ = real_indices(y, s, a, n, bits, OFF_GRID, index)
         else:
             bad, _ = probability_indices(y, s, a, n, bits, OFF_GRID, index)
-        for j in range(n):
+        for j in range(n if weighted else 0):
             bad |= i4(not ((w[a + j] == 0.0) | ((w[a + j] >= 2.0**-36) & (w[a + j] < 2.0**31))))
         if bad:
             return a
         for j in range(n):
-            i = u8(at[a + j]) if at.shape[0] else u8(0)
+            i = u8(at[a + j]) if sliced else u8(0)
             cell = i * u8(stride) + u8(index[j] & ~OFF_GRID)
             rows[cell] += step
             off_grid[i] |= i8(index[j] >> u4(31))
-            high, low = split(w[a + j])
-            add_fixed(excess, u8(2) * cell, i8(step) * (high - i8(1 << 20)), i8(step) * low)
+            if weighted:
+                high, low = split(w[a + j])
+                add_fixed(excess, u8(2) * cell, i8(step) * (high - i8(1 << 20)), i8(step) * low)
     return s.shape[0]

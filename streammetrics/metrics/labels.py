@@ -63,6 +63,8 @@ class DecisionMetric(Metric[DecisionCounts, T]):
         InvalidInputError
             A value is bad, or lengths differ; the message names column, row and count, and nothing was counted.
         """
+        if not columns and self._fed_quickly(y_true, y_score):
+            return self
         roles = ("y_true", "y_pred" if self.threshold is None else "y_score")
         return self._feed(named(type(self).__name__, roles, (y_true, y_score), columns, ("sample_weight",)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -74,6 +75,20 @@ class DecisionCounts(State, tag="decisions"):
                 self.need("excess").reshape(-1) if sample_weight is not None else NOTHING,
             )
         )
+
+    def quick(self) -> Callable[[Array, Array], bool] | None:
+        from ..kernels.labels import count_decisions
+
+        if self.column != "y_score":
+            return None
+        counts = self.counts.reshape(-1)
+        thresholds = {np.float32: self._rounded("float32", np.dtype("f4")), np.float64: np.array(self.thresholds)}
+
+        def add(y: Array, s: Array) -> bool:
+            cuts = thresholds[s.dtype.type]
+            return bool(count_decisions.dispatcher(y, s, NO_WEIGHTS, NOTHING, cuts, counts, NOTHING))
+
+        return add
 
     def _rounded(self, source: str, dtype: np.dtype[np.floating]) -> NDArray[np.floating]:
         """Round the thresholds to the dtype of the scores as they were given."""

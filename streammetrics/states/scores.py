@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..state import Array, State, added, highest
 __all__ = ["ScoreHistogram"]
 
 NOTHING = np.zeros(0, np.int64)
+NO_WEIGHTS = np.zeros(0)
 
 
 class ScoreHistogram(State, tag="scores"):
@@ -63,24 +65,46 @@ class ScoreHistogram(State, tag="scores"):
         y_score: Column,
         sample_weight: Column | None = None,
     ) -> bool:
-        from ..kernels.scores import count_scores, count_weighted
+        from ..kernels.scores import count_probabilities, count_reals
 
-        y, s, places = y_true.values, y_score.values, NOTHING if at is None else at
-        rows, off_grid = self.rows.reshape(-1), self.off_grid.reshape(-1)
-        fixed = self.scale != "probability", self.bits, 2 * self.buckets
-        before = off_grid.copy() if at is None else off_grid
-        if sample_weight is None:
-            done = count_scores(y, s, places, rows, off_grid, *fixed, 1)
-            if done < len(s):  # a bad block: take those before it back
-                count_scores(y[:done], s[:done], places[:done], rows, off_grid, *fixed, -1)
+        y, s = y_true.values, y_score.values
+        before = self.off_grid.copy() if at is None else self.off_grid
+        if at is None and sample_weight is None:
+            count = count_probabilities if self.scale == "probability" else count_reals
+            done = count(y, s, self.rows.reshape(-1), self.off_grid.reshape(-1), self.bits)
         else:
-            excess, w = self.need("excess").reshape(-1), sample_weight.values
-            done = count_weighted(y, s, w, places, rows, excess, off_grid, *fixed, 1)
-            if done < len(s):
-                count_weighted(y[:done], s[:done], w[:done], places[:done], rows, excess, off_grid, *fixed, -1)
-        if done < len(s):
-            off_grid[:] = before
-        return bool(done == len(s))
+            done = self._count_cells(y, s, sample_weight.values if sample_weight is not None else NO_WEIGHTS, at, 1)
+        if done == len(s):
+            return True
+        weights = sample_weight.values[:done] if sample_weight is not None else NO_WEIGHTS
+        self._count_cells(y[:done], s[:done], weights, None, -1)  # a bad block: take those before it back
+        self.off_grid[...] = before
+        return False
+
+    def _count_cells(self, y: Array, s: Array, w: Array, at: NDArray[np.int64] | None, step: int) -> int:
+        from ..kernels.scores import count_cells
+
+        rows, off_grid, real = self.rows.reshape(-1), self.off_grid.reshape(-1), self.scale != "probability"
+        excess = self.need("excess").reshape(-1) if len(w) else NOTHING
+        places = NOTHING if at is None else at
+        return int(count_cells(y, s, w, places, rows, excess, off_grid, real, self.bits, 2 * self.buckets, step))
+
+    def quick(self) -> Callable[[Array, Array], bool]:
+        from ..kernels.scores import count_probabilities, count_reals
+
+        count = count_probabilities if self.scale == "probability" else count_reals
+        rows, off_grid, bits = self.rows.reshape(-1), self.off_grid.reshape(-1), self.bits
+
+        def add(y: Array, s: Array) -> bool:
+            before = off_grid[0]
+            done = count.dispatcher(y, s, rows, off_grid, bits)
+            if done == len(s):
+                return True
+            self._count_cells(y[:done], s[:done], NO_WEIGHTS, None, -1)
+            off_grid[0] = before
+            return False
+
+        return add
 
     def check(self) -> None:
         if self.excess is not None and _negative_weight(self.rows, self.excess):

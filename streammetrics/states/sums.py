@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -91,6 +92,21 @@ class ScoreSums(State, tag="score_sums"):
         if found > 0 and large is not None:
             self.rules()["large"].carry(large)
         return bool(found >= 0)
+
+    def quick(self) -> Callable[[Array, Array], bool] | None:
+        from ..kernels.sums import sum_scores
+
+        if self.scale == "logit":
+            return None
+        terms = np.array([TERMS.index(t) for t in self.terms], np.int64)
+        rows, sums, clipped = self.rows.reshape(-1), self.sums.reshape(-1), self.clipped.reshape(-1)
+        eps = {np.float32: self._eps("float32"), np.float64: self._eps("float64")}
+
+        def add(y: Array, s: Array) -> bool:
+            at, e = NOTHING, eps[s.dtype.type]
+            return bool(sum_scores.dispatcher(y, s, NO_WEIGHTS, at, terms, False, e, rows, at, sums, at, clipped) >= 0)
+
+        return add
 
     def _eps(self, source: str) -> float:
         if self.eps is not None:
