@@ -4,12 +4,12 @@
 
     "SMET" | u16 version | u16 flags | u32 header length | header | bodies | SHA-256 digest | u32 CRC32 of all before
 
-Integers are little-endian. The header is canonical JSON (sorted keys, no spaces, ASCII): what the object is, its settings,
-and name, shape and merge rule of every array. A body is `u8 encoding | u64 length | data` for each array of int64 in turn:
-encoding 0 is raw, 1 is byte-shuffled and deflated, 2 is the gaps between non-zero values and those values, both as LEB128,
-deflated. The digest is SHA-256 of the header and the raw arrays: it does not depend on the deflate at hand, so equality,
-ledgers and golden files compare digests. Reading trusts nothing: sizes are bounded before anything is allocated, values
-are checked after decoding, and whatever is wrong raises StateFormatError.
+Integers are little-endian. The header is canonical JSON (sorted keys, no spaces, ASCII): what the object is, its
+settings, and name, shape and merge rule of every array. A body is `u8 encoding | u64 length | data` for each array of
+int64 in turn: encoding 0 is raw, 1 is byte-shuffled and deflated, 2 is the gaps between non-zero values and those values,
+both as LEB128, deflated. The digest is SHA-256 of the header and the raw arrays: it does not depend on the deflate at
+hand, so equality, ledgers and golden files compare digests. Reading trusts nothing: sizes are bounded before anything is
+allocated, values are checked after decoding, and whatever is wrong raises StateFormatError.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class Label(Kind):
         return Column(out if good.all() else np.where(good, out, np.uint8(2)), source)
 
     def bad(self, column: Column) -> Mask:
-        return column.values > 1
+        return np.asarray(column.values > 1)
 
 
 class Score(Kind):
@@ -282,7 +282,7 @@ class Batch:
         return self._index
 
 
-# -- from whatever users pass to numpy -----------------------------------------------------------------------------------
+# -- from whatever users pass to numpy ---------------------------------------------------------------------------------
 
 
 def as_array(raw: Any, name: str) -> Array:

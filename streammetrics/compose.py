@@ -83,7 +83,7 @@ class Sliced:
         inner = metric if isinstance(metric, MetricCollection) else MetricCollection(*flat(metric))
         lone = isinstance(metric, Metric)
         self.memory_limit = memory_limit
-        self.on_invalid = on_invalid or getattr(metric, "on_invalid", "raise")
+        self.on_invalid: str = on_invalid or str(getattr(metric, "on_invalid", "raise"))
         pinned = {v if isinstance(v, tuple) else (v,) for v in values}
         if any(len(v) != len(names) for v in pinned):
             raise ValueError(f"values= takes keys of {len(names)} columns, {', '.join(names)}")
@@ -99,7 +99,7 @@ class Sliced:
         self._columns = KeyColumns(by)
         self._slot = np.zeros(0, np.int64)  # of each key number: its slice, OTHER or UNMET
 
-    # -- rows in ---------------------------------------------------------------------------------------------------------
+    # -- rows in -------------------------------------------------------------------------------------------------------
 
     def update(self, y_true: Any, y_score: Any = None, /, **columns: Any) -> Self:
         """Count a batch, each row in its slice.
@@ -141,7 +141,7 @@ class Sliced:
         """Return the slice of each row, made room for; the numbers are of keys."""
         most = int(numbers.max()) + 1 if len(numbers) else 0
         if most > len(self._slot):
-            self._slot = np.concatenate([self._slot, np.full(most + len(self._slot) - len(self._slot), UNMET)])
+            self._slot = np.concatenate([self._slot, np.full(most, UNMET)])
         at = self._slot[numbers]
         if len(at) and at.min() < 0:
             seen = np.zeros(len(self._slot), bool)
@@ -210,7 +210,7 @@ class Sliced:
                 f"limit= to keep some slices and merge the others, or raise memory_limit"
             )
 
-    # -- merging ---------------------------------------------------------------------------------------------------------
+    # -- merging -------------------------------------------------------------------------------------------------------
 
     def merge(self, other: Sliced) -> Self:
         """Add what another worker has seen; `other` stays as it is.
@@ -273,7 +273,7 @@ class Sliced:
             found += [f"keys of {n} are of kind {a} here and {b} there" for n, a, b in pairs if a and b and a != b]
         return found + self._plan.differences(other._plan)
 
-    # -- results ---------------------------------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------------------------
 
     @property
     def by(self) -> tuple[str, ...]:
@@ -330,9 +330,11 @@ class Sliced:
     def compute(self) -> dict[Any, Any]:
         """Return the value (or the values by name) of every slice by key."""
         out = {}
-        for key in self.keys:
-            found = {r["metric"]: r["value"] for r in self._records(self._key(key))}
-            out[key] = next(iter(found.values())) if self._lone else found
+        with self._lock:
+            for i, key in sorted(enumerate(self._kept, 1), key=lambda place: sort_key(place[1])):
+                states = [u.state.slice(i) for u in self._plan.units]
+                found = {n: m.of(states[u]) for n, (m, u) in self._plan.entries.items()}
+                out[key[0] if len(key) == 1 else key] = next(iter(found.values())) if self._lone else found
         return out
 
     def _records(self, key: Key) -> list[dict[str, Any]]:
@@ -411,7 +413,7 @@ class Sliced:
                 unit.state.clear(OTHER)
         return new
 
-    # -- like every other object -----------------------------------------------------------------------------------------
+    # -- like every other object ---------------------------------------------------------------------------------------
 
     def copy(self) -> Self:
         """Return an independent copy."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -160,7 +161,7 @@ def _drop(
     gone: Mask | None = None
     for role, name, kind in ordered:
         column = chosen.column(name, kind)
-        if chosen.make((name, kind, "ok"), lambda k=kind, c=column: k.ok(c)):
+        if chosen.make((name, kind, "ok"), partial(kind.ok, column)):
             continue
         bad = kind.bad(column)
         fresh = bad if gone is None else bad & ~gone
@@ -223,5 +224,5 @@ class Unit:
             if at is None:
                 self.state.dropped[reason] += len(gone)
             else:
-                np.add.at(self.state.dropped, (at[gone], reason), 1)
+                self.state.dropped[:, reason] += np.bincount(at[gone], minlength=len(self.state.dropped))
         return True

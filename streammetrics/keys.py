@@ -1,12 +1,13 @@
 """Keys of slices: integers of any width, strings, bytes and nulls, numbered in the order in which they are met.
 
-Numbers live in one process; what is saved and compared is the keys. No step loops over rows, or over the keys of a batch,
-in Python: only a key that was never met before costs a few microseconds.
+Numbers live in one process; what is saved and compared is the keys. No step loops over rows, or over the keys of a
+batch, in Python: only a key that was never met before costs a few microseconds.
 """
 
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from typing import Any, Union
 
 import numpy as np
@@ -18,7 +19,7 @@ from .settings import canonical_json
 
 __all__ = ["Key", "KeyColumns", "decode_key", "encode_key", "fixed_hash", "sort_key"]
 
-Atom = Union[int, str, bytes, None]
+Atom = Union[int, str, bytes, None]  # noqa: UP007 - evaluated at run time on Python 3.10
 Key = tuple[Atom, ...]
 Codes = NDArray[np.int64]
 
@@ -159,7 +160,7 @@ class KeyColumns:
         """Return the number of each row's key."""
         made: list[Codes] = []
         for column in self.columns:
-            codes = batch.make((column.name, id(column)), lambda c=column: c.codes(batch.raw(c.name)))
+            codes = batch.make((column.name, id(column)), partial(_codes, column, batch))
             batch.same_length(len(codes), column.name)
             made.append(codes)
         out = made[0]
@@ -181,6 +182,10 @@ class KeyColumns:
     def kinds(self) -> tuple[str, ...]:
         """The kind of each column's keys."""
         return tuple(c.kind for c in self.columns)
+
+
+def _codes(column: KeyColumn, batch: Batch) -> Codes:
+    return column.codes(batch.raw(column.name))
 
 
 # -- what users pass ---------------------------------------------------------------------------------------------------
@@ -280,7 +285,7 @@ def _objects(values: NDArray[Any], name: str) -> tuple[str, Any]:
         wide = np.uint64 if max(filled) >= 1 << 63 else np.int64
         return "integer", (np.array(filled, wide), mask)
     for kind, empty, types in (("string", "", str), ("bytes", b"", bytes)):
-        if all(issubclass(t, types) for t in found):  # type: ignore[arg-type]
+        if all(issubclass(t, types) for t in found):
             return _texts(
                 np.array([empty if m else v for v, m in zip(values, missing, strict=True)], object), kind, mask
             )

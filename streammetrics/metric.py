@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from .columns import Batch, as_columns
 from .codec import decoders
+from .columns import Batch, as_columns
 from .errors import IncompatibleStateError, UndefinedMetricWarning
 from .intake import Binding, Unit
 from .settings import Settings, encode_setting, setting, union
@@ -60,8 +60,8 @@ class Interval(NamedTuple):
 class Metric(Settings, Generic[S, T]):
     """A metric: fed by `update`, united by `merge`, read by `compute`.
 
-    A subclass declares settings, makes an empty state (`make_state`), and computes `of(state)`; see `check_metric` for the laws that
-    every metric keeps.
+    A subclass declares settings, makes an empty state (`make_state`), and computes `of(state)`; see `check_metric` for
+    the laws that every metric keeps.
 
     Notes
     -----
@@ -125,7 +125,7 @@ class Metric(Settings, Generic[S, T]):
         """The name in collections and tables, such as "auc" or "precision@0.9"."""
         return self.tag
 
-    # -- what every metric does ------------------------------------------------------------------------------------------
+    # -- what every metric does ----------------------------------------------------------------------------------------
 
     @property
     def _unit(self) -> Unit:

@@ -1,4 +1,4 @@
-"""Metrics and states of packages that are not imported: they load, merge and re-encode; they cannot update or compute."""
+"""Metrics and states of packages that are not imported: they load, merge and re-encode, but cannot update or compute."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class OpaqueState(State):
                     n: other.rules().get(n, r) for n, r in (other.rules() | self.rules()).items()
                 }
                 self.__dict__[name] = None
-        super().merge(other)
+        super().merge(other)  # type: ignore[arg-type]
         return self
 
     def __repr__(self) -> str:

@@ -60,16 +60,16 @@ class Settings:
         dataclass(frozen=True, eq=False, repr=False)(cls)
         made: Any = cls.__init__
 
-        def __init__(self: Any, *arguments: Any, **settings: Any) -> None:
+        def init(self: Any, *arguments: Any, **settings: Any) -> None:
             _reject_unknown(cls, settings)
             made(self, *arguments, **settings)
 
-        __init__.__doc__ = made.__doc__
-        __init__.__signature__ = inspect.signature(made)  # type: ignore[attr-defined]
-        cls.__init__ = __init__  # type: ignore[method-assign]
+        init.__doc__ = made.__doc__
+        init.__signature__ = inspect.signature(made)  # type: ignore[attr-defined]
+        cls.__init__ = init  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
-        hints = _hints(type(self))
+        hints = _hints(type(self))  # type: ignore[arg-type]
         for f in fields(self):  # type: ignore[arg-type]
             if f.init:
                 value = _check(type(self).__name__, f.name, getattr(self, f.name), hints[f.name], f.metadata["rules"])
@@ -86,7 +86,7 @@ class Settings:
 
 
 @functools.cache
-def _hints(cls: type) -> dict[str, Any]:
+def _hints(cls: Any) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 
@@ -100,7 +100,7 @@ def _same(default: Any, instance: Any, name: str) -> bool:
 
 
 def _reject_unknown(cls: type, given: dict[str, Any]) -> None:
-    known = [f.name for f in fields(cls) if f.init]  # type: ignore[arg-type]
+    known = [f.name for f in fields(cls) if f.init]
     for name in given:
         if name not in known:
             close = difflib.get_close_matches(name, known, 1)
@@ -123,9 +123,8 @@ def _check(owner: str, name: str, value: Any, hint: Any, rules: dict[str, Any]) 
     for kind in allowed:
         if kind is bool and isinstance(value, bool):
             return value
-        if kind in (int, float) and isinstance(value, (int, float)) and not isinstance(value, bool):
-            if kind is float or isinstance(value, int) or float(value).is_integer():
-                return _in_range(owner, name, kind(value), rules)
+        if kind in (int, float) and _is_number(value, kind):
+            return _in_range(owner, name, kind(value), rules)
         if hasattr(value, "item") and kind in (int, float):  # a numpy scalar
             return _check(owner, name, value.item(), hint, rules)
         if kind is str and isinstance(value, str):
@@ -135,6 +134,12 @@ def _check(owner: str, name: str, value: Any, hint: Any, rules: dict[str, Any]) 
         if kind is Any:
             return value
     raise TypeError(f"{owner}: {name} must be {_spell(hint)}, not {value!r}")
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    return kind is float or isinstance(value, int) or value.is_integer()
 
 
 def _is_union(hint: Any) -> bool:

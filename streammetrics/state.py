@@ -21,7 +21,7 @@ from .settings import Settings, canonical_json, encode_setting, setting, union
 if TYPE_CHECKING:
     from typing_extensions import Self, dataclass_transform
 
-    from .columns import Column, Need
+    from .columns import Need
 else:
 
     def dataclass_transform(**_: Any) -> Any:
@@ -187,8 +187,8 @@ class State(Settings):
         """The columns that `absorb` wants, each with its check."""
         raise NotImplementedError(f"{type(self).__name__} does not say which columns it needs")
 
-    def absorb(self, at: NDArray[np.int64] | None, /, **columns: Column) -> bool | None:
-        """Count the rows of checked columns, row i into slice `at[i]`."""
+    def absorb(self, *at: Any, **columns: Any) -> bool | None:
+        """Count the rows of checked columns, one by role, row i into slice `at[i]`; `at` is None for a lone state."""
         raise NotImplementedError(f"{type(self).__name__} cannot absorb rows")
 
     def quick(self) -> Callable[[Array, Array], bool] | None:
@@ -216,7 +216,8 @@ class State(Settings):
     @property
     def slices(self) -> int | None:
         """How many states the leading axis holds; None for a lone state."""
-        return self.__dict__["_slices"]
+        slices: int | None = self.__dict__["_slices"]
+        return slices
 
     def _allocate(self, slices: int | None) -> None:
         self.__dict__["_slices"] = slices

@@ -65,7 +65,7 @@ class Table:
 
     def to_pandas(self) -> Any:
         """Return a pandas data frame."""
-        import pandas
+        import pandas  # type: ignore[import-untyped, unused-ignore]
 
         return pandas.DataFrame(self.to_dict(), columns=list(self.columns))
 
@@ -92,7 +92,7 @@ class Table:
 
     def __repr__(self) -> str:
         head, rows = self.texts()
-        cut = rows if len(rows) <= MANY else rows[: MANY // 2] + [["…"] * len(head)] + rows[-MANY // 2 :]
+        cut = rows if len(rows) <= MANY else [*rows[: MANY // 2], ["…"] * len(head), *rows[-MANY // 2 :]]
         widths = [max(len(line[i]) for line in [head, *cut]) for i in range(len(head))]
         right = [i >= len(self.by) + 1 and name != "reason" for i, name in enumerate(head)]
         lines = [

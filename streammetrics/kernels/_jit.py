@@ -104,7 +104,7 @@ class Kernel:
         if isinstance(value, np.ndarray):
             dtype = numba.from_dtype(value.dtype)
             return types.Array(dtype, value.ndim, "C", readonly=name not in self._out)
-        return numba.typeof(value)
+        return numba.typeof(value)  # type: ignore[no-untyped-call]
 
 
 def _not_compiled(*_: Any) -> Any:

@@ -16,6 +16,7 @@ BLOCK = 2048
 
 @inline
 def bad_decisions(y: Any, s: Any) -> Any:
+    """Whether a label is not 0 or 1, or a score not finite."""
     bad = i4(0)
     for j in range(s.shape[0]):
         bad |= i4(y[j] > 1) | i4(not (abs(s[j]) < np.inf))

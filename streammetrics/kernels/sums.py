@@ -93,6 +93,7 @@ def fill(term: Any, logit: Any, eps: Any, y: Any, s: Any, out: Any, clipped: Any
 
 @inline
 def bad_values(logit: Any, y: Any, s: Any, w: Any) -> Any:
+    """Whether a label, score or weight is not what it should be."""
     bad = i4(0)
     if logit:
         for j in range(s.shape[0]):
@@ -120,7 +121,7 @@ def sum_scores(
     total = np.zeros(2 * n_terms, i8)
     counts, weights = np.zeros(2, i8), np.zeros(4, i8)
     n_clipped, n_large = i8(0), i8(0)
-    if lone:
+    if lone and large.shape[0]:  # large terms are added as they come, so everything is checked before
         for a in range(0, n, BLOCK):
             b = min(a + BLOCK, n)
             if bad_values(logit, y[a:b], s[a:b], w[a : min(b, w.shape[0])]):
@@ -128,6 +129,8 @@ def sum_scores(
     for a in range(0, n, BLOCK):
         m = min(BLOCK, n - a)
         yy, ss = y[a : a + m], s[a : a + m]
+        if lone and not large.shape[0] and bad_values(logit, yy, ss, w[:0]):
+            return -1
         if lone:
             positives = i4(0)
             for j in range(m):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,7 @@ class DecisionMetric(Metric[DecisionCounts, T]):
 
     threshold: float | None = setting(0.5)
 
-    best = "high"
+    best: ClassVar[str | None] = "high"
     cost = "64 bytes a threshold; under 1 ns a row"
     bound = "exact: counts, rounded once"
 

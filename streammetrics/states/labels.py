@@ -96,8 +96,9 @@ class DecisionCounts(State, tag="decisions"):
         if source == "bfloat16":
             bits = rounded.astype(np.float32).view(np.uint32).astype(np.uint64)
             bits = (bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) & np.uint64(0xFFFF0000)
-            return bits.astype(np.uint32).view(np.float32).astype(dtype)
-        return rounded.astype(source if source in ("float16", "float32") else np.float64).astype(dtype)
+            return np.asarray(bits.astype(np.uint32).view(np.float32).astype(dtype))
+        own = source if source in ("float16", "float32") else "float64"
+        return np.asarray(rounded.astype(own).astype(dtype))
 
     def facts(self) -> dict[str, Any]:
         tn, fp, fn, tp = self.cells(self.thresholds[0])

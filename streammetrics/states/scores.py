@@ -144,12 +144,11 @@ class ScoreHistogram(State, tag="scores"):
         if drop == 0:
             return self.copy()
         to = self._coarser(drop)
-        lead = (self.slices,) if self.slices is not None else ()
-        arrays = {"dropped": self.dropped.copy(), "rows": np.zeros((*lead, 2, new.buckets), np.int64)}
-        np.add.at(arrays["rows"], (..., to), self.rows)
+        arrays = {"dropped": self.dropped.copy()}
+        firsts = np.flatnonzero(np.diff(to, prepend=-1))  # buckets that become one stand side by side
+        arrays["rows"] = np.add.reduceat(self.rows, firsts, axis=-1)
         if self.excess is not None:
-            arrays["excess"] = np.zeros((*lead, 2, new.buckets, 2), np.int64)
-            np.add.at(arrays["excess"], (..., to, slice(None)), self.excess)
+            arrays["excess"] = np.add.reduceat(self.excess, firsts, axis=-2)
             carry_fixed(arrays["excess"])
         off = np.flatnonzero(self._off_coarser_grid(drop))
         seen = (self.rows[..., off] != 0).any(axis=(-1, -2))
@@ -162,7 +161,7 @@ class ScoreHistogram(State, tag="scores"):
         """Return the bucket of each bucket when `drop` bits fewer are kept."""
         bucket = np.arange(self.buckets)
         if self.scale != "probability":
-            return bucket >> drop
+            return np.asarray(bucket >> drop)
         top = self.buckets - 1  # p above 1/2 mirrors 1 - p below it
         return np.where(bucket <= top // 2, bucket >> drop, (top >> drop) - ((top - bucket) >> drop))
 
@@ -172,10 +171,10 @@ class ScoreHistogram(State, tag="scores"):
         if self.scale == "probability":
             step = np.minimum(bucket, self.buckets - 1 - bucket)
             # the bottom bucket is on the grid for 0 alone: what moves into it from above is off
-            return (step & ((1 << drop) - 1) != 0) | ((step > 0) & (step >> drop == 0))
+            return np.asarray((step & ((1 << drop) - 1) != 0) | ((step > 0) & (step >> drop == 0)))
         half = self.buckets // 2
         magnitude = np.where(bucket >= half, bucket - half, half - 1 - bucket)
-        return magnitude & ((1 << drop) - 1) != 0
+        return np.asarray(magnitude & ((1 << drop) - 1) != 0)
 
 
 def _negative_weight(rows: Array, excess: Array) -> bool:
