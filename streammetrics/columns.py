@@ -153,7 +153,7 @@ class Weight(Kind):
 
     def bad(self, column: Column) -> Mask:
         w = column.values
-        return ~((w == 0) | ((w >= SMALLEST_WEIGHT) & (w < LARGEST_WEIGHT)))
+        return np.asarray(~((w == 0) | ((w >= SMALLEST_WEIGHT) & (w < LARGEST_WEIGHT))))
 
 
 LABEL, FLAG, WEIGHT = Label(), Label(), Weight()
