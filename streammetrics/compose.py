@@ -15,7 +15,7 @@ from .collection import MetricCollection, Metrics, Plan, flatten, records
 from .columns import Batch
 from .errors import IncompatibleStateError, MemoryLimitError
 from .intake import Binding, Rows, Unit
-from .keys import Key, KeyColumns, decode_key, encode_key, fixed_hash, sort_key
+from .keys import Coded, Key, KeyColumns, decode_key, encode_key, fixed_hash, sort_key
 from .metric import Metric
 from .settings import canonical_json
 from .state import Array, State
@@ -137,19 +137,26 @@ class Sliced:
         for unit, rows in zip(self._plan.units, prepared, strict=True):
             unit.absorb(rows, at)
 
-    def _place(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the slice of each row, made room for; the numbers are of keys."""
+    def _place(self, coded: Coded) -> NDArray[np.int64]:
+        """Return the slice of each row, made room for."""
+        numbers, index = coded
         most = int(numbers.max()) + 1 if len(numbers) else 0
         if most > len(self._slot):
             self._slot = np.concatenate([self._slot, np.full(most, UNMET)])
         at = self._slot[numbers]
         if len(at) and at.min() < 0:
-            seen = np.zeros(len(self._slot), bool)
-            seen[numbers] = True
-            new = np.flatnonzero(seen & (self._slot == UNMET))
-            self._admit([(int(n), self._columns.key(int(n))) for n in new])
+            self._admit([(int(n), self._columns.key(int(n))) for n in self._unmet(coded, at)])
             at = self._slot[numbers]
-        return at
+        return at if index is None else at[index]
+
+    def _unmet(self, coded: Coded, at: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the numbers without a slice that some row has; a dictionary may hold entries that none has."""
+        seen = at < 0
+        if coded.entries is not None:
+            used = np.zeros(len(at), bool)
+            used[coded.entries] = True
+            seen &= used
+        return np.unique(coded.numbers[seen])
 
     def _admit(self, new: list[tuple[int, Key]]) -> None:
         """Give new keys a slice, or send them to `other`; keys met before may have to make way."""
@@ -256,7 +263,7 @@ class Sliced:
             column.kind = kind
         if keys:
             batch = Batch({n: objects([k[i] for k in keys]) for i, n in enumerate(self._by)})
-            numbers = self._columns.numbers(batch)
+            numbers = self._columns.numbers(batch).expand()
             self._slot = np.full(int(numbers.max()) + 1, UNMET)
             self._slot[numbers] = np.arange(1, len(keys) + 1)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import partial
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,23 @@ Codes = NDArray[np.int64]
 
 NULL = 0  # the number of a missing key in its column
 FREE = 1 << 10
+GRID = 1 << 14  # pairs of dictionary entries that are numbered before they are met
+
+
+class Coded(NamedTuple):
+    """The number of each row's key: `numbers[entries]`, or `numbers` itself without entries."""
+
+    numbers: Codes
+    entries: NDArray[Any] | None
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self.numbers if self.entries is None else self.entries)
+
+    def expand(self) -> Codes:
+        """The number of each row's key."""
+        return self.numbers if self.entries is None else self.numbers[self.entries]
 
 
 class IntNumbers:
@@ -101,23 +118,24 @@ class KeyColumn:
         self.name, self.kind = name, ""
         self._ints, self._big, self._texts = IntNumbers(), IntNumbers(), TextNumbers()
 
-    def codes(self, raw: Any) -> Codes:
-        """Return the number of each row's key, from 1; 0 for null."""
+    def coded(self, raw: Any) -> Coded:
+        """Return the numbers of the keys, from 1; 0 for null."""
         kind, made = _read(raw, self.name)
         if kind:
             self.accept(kind)
+        if not kind:
+            return Coded(np.zeros(1, np.int64), np.zeros(made, np.int64))
         if kind == "integer":
             values, missing = made
             codes = self._integers(values)
-        elif kind:
-            (data, offsets), index, missing = made
-            numbers = self._texts.of(data, offsets) if len(offsets) > 1 else np.zeros(1, np.int64)
-            codes = numbers[index] + 1 if index is not None else numbers + 1
-        else:
-            return np.full(made, NULL, np.int64)
-        if missing is not None:
-            codes[missing] = NULL
-        return codes
+            if missing is not None:
+                codes[missing] = NULL
+            return Coded(codes, None)
+        (data, offsets), index, missing = made
+        numbers = self._texts.of(data, offsets) + 1
+        if missing is None:
+            return Coded(numbers, index)
+        return Coded(np.append(numbers, NULL), np.where(missing, len(numbers), index))
 
     def accept(self, kind: str) -> None:
         """Raise unless keys of this kind belong here."""
@@ -156,16 +174,16 @@ class KeyColumns:
         self.columns = [KeyColumn(n) for n in names]
         self._pairs = [IntNumbers() for _ in names[1:]]
 
-    def numbers(self, batch: Batch) -> Codes:
-        """Return the number of each row's key."""
-        made: list[Codes] = []
+    def numbers(self, batch: Batch) -> Coded:
+        """Return the numbers of the keys."""
+        made: list[Coded] = []
         for column in self.columns:
-            codes = batch.make((column.name, id(column)), partial(_codes, column, batch))
-            batch.same_length(len(codes), column.name)
-            made.append(codes)
+            coded = batch.make((column.name, id(column)), partial(_coded, column, batch))
+            batch.same_length(coded.rows, column.name)
+            made.append(coded)
         out = made[0]
-        for pairs, codes in zip(self._pairs, made[1:], strict=True):
-            out = pairs.of((out << 32) | codes)
+        for pairs, coded in zip(self._pairs, made[1:], strict=True):
+            out = _cross(out, coded, pairs)
         return out
 
     def key(self, number: int) -> Key:
@@ -184,8 +202,16 @@ class KeyColumns:
         return tuple(c.kind for c in self.columns)
 
 
-def _codes(column: KeyColumn, batch: Batch) -> Codes:
-    return column.codes(batch.raw(column.name))
+def _coded(column: KeyColumn, batch: Batch) -> Coded:
+    return column.coded(batch.raw(column.name))
+
+
+def _cross(a: Coded, b: Coded, pairs: IntNumbers) -> Coded:
+    """Return the numbers of pairs of keys; of all pairs of two small dictionaries at once."""
+    if a.entries is None or b.entries is None or len(a.numbers) * len(b.numbers) > GRID:
+        return Coded(pairs.of((a.expand() << 32) | b.expand()), None)
+    grid = (a.numbers[:, None] << 32) | b.numbers[None, :]
+    return Coded(pairs.of(grid.reshape(-1)), a.entries.astype(np.int64) * len(b.numbers) + b.entries)
 
 
 # -- what users pass ---------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ Inputs are typed read-only, so one compilation takes writable arrays and memory 
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, TypeVar
@@ -22,6 +23,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": None, "fastmath": False}
 
 _CHOSEN: set[Callable[..., Any]] = set()
+
+_COMPILING = threading.RLock()
 
 KERNELS: list[Kernel] = []
 """Every kernel of the package, for `streammetrics warmup` and for the tests that read the assembly."""
@@ -79,20 +82,19 @@ class Kernel:
         try:
             return self._call(*arguments)
         except TypeError:
-            if not self._compile(arguments):
-                raise
-        return self._call(*arguments)
+            self._compile(arguments)
+        return self._call(*arguments)  # raises again if the types were not the reason
 
-    def _compile(self, arguments: tuple[Any, ...]) -> bool:
+    def _compile(self, arguments: tuple[Any, ...]) -> None:
         signature = tuple(self._type(n, a) for n, a in zip(self._names, arguments, strict=True))
-        if signature in self.dispatcher.overloads:
-            return False
-        try:
-            self._add(signature)
-        except OSError:  # the cache folder cannot be written after all
-            self._make(cache=False)
-            self._add(signature)
-        return True
+        with _COMPILING:
+            if signature in self.dispatcher.overloads:  # another thread was faster
+                return
+            try:
+                self._add(signature)
+            except OSError:  # the cache folder cannot be written after all
+                self._make(cache=False)
+                self._add(signature)
 
     def _add(self, signature: tuple[Any, ...]) -> None:
         self.dispatcher.disable_compile(False)

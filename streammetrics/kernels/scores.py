@@ -179,7 +179,8 @@ def count_cells(
             i = u8(at[a + j]) if sliced else u8(0)
             cell = i * u8(stride) + u8(index[j] & ~OFF_GRID)
             rows[cell] += step
-            off_grid[i] |= i8(index[j] >> u4(31))
+            if not off_grid[i]:  # most often it is set already, and reading is cheaper than writing
+                off_grid[i] = i8(index[j] >> u4(31))
             if weighted:
                 high, low = split(w[a + j])
                 add_fixed(excess, u8(2) * cell, i8(step) * (high - i8(1 << 20)), i8(step) * low)

@@ -17,6 +17,7 @@ from ._jit import inline, kernel
 f4, f8, i4, i8, u8 = np.float32, np.float64, np.int32, np.int64, np.uint64
 
 BLOCK = 1024
+LANES = 4
 TERMS = ("score", "log_loss", "brier")  # by their number in the kernel
 SCORE, LOG_LOSS, BRIER = 0, 1, 2
 LARGE = 2.0**31  # terms from here on leave the fixed-point range
@@ -108,80 +109,128 @@ def bad_values(logit: Any, y: Any, s: Any, w: Any) -> Any:
 
 @kernel(out=("rows", "excess", "sums", "large", "clipped"))
 def sum_scores(
-    y: Any, s: Any, w: Any, at: Any, terms: Any, logit: Any, eps: Any,
+    y: Any, s: Any, w: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, clipped: Any,
 ) -> Any:  # fmt: skip
     """Add the terms asked for; return -1 if a value is bad (nothing was added), else how many terms were large.
 
-    Arrays are flat. `w` and `at` are empty for no weights and a lone state. A lone state is checked and then added to at
-    the end; the rows of a sliced one have been checked before.
+    `w` is empty for no weights; `large` for terms that cannot be.
     """
-    n_terms, n, lone = terms.shape[0], s.shape[0], at.shape[0] == 0
+    n_terms, n, n_large = terms.shape[0], s.shape[0], i8(0)
     out, hit = np.empty(BLOCK, f8), np.zeros(BLOCK, np.uint8)
-    total = np.zeros(2 * n_terms, i8)
-    counts, weights = np.zeros(2, i8), np.zeros(4, i8)
-    n_clipped, n_large = i8(0), i8(0)
-    if lone and large.shape[0]:  # large terms are added as they come, so everything is checked before
-        for a in range(0, n, BLOCK):
-            b = min(a + BLOCK, n)
-            if bad_values(logit, y[a:b], s[a:b], w[a : min(b, w.shape[0])]):
-                return -1
+    total, counts, weights, hits = np.zeros(2 * n_terms, i8), np.zeros(2, i8), np.zeros(4, i8), np.zeros(n_terms, i8)
+    for a in range(0, n if large.shape[0] else 0, BLOCK):  # large terms are added as they come: check before
+        b = min(a + BLOCK, n)
+        if bad_values(logit, y[a:b], s[a:b], w[a : min(b, w.shape[0])]):
+            return -1
     for a in range(0, n, BLOCK):
         m = min(BLOCK, n - a)
         yy, ss = y[a : a + m], s[a : a + m]
-        if lone and not large.shape[0] and bad_values(logit, yy, ss, w[:0]):
+        if not large.shape[0] and bad_values(logit, yy, ss, w[:0]):
             return -1
-        if lone:
-            positives = i4(0)
-            for j in range(m):
-                positives += i4(yy[j])
-            counts[1] += positives
-            counts[0] += m - positives
-        else:
-            for j in range(m):
-                rows[u8(at[a + j]) * u8(2) + u8(yy[j])] += 1
+        positives = i4(0)
+        for j in range(m):
+            positives += i4(yy[j])
+        counts[1] += positives
+        counts[0] += m - positives
         for j in range(m if w.shape[0] else 0):
             high, low = split(w[a + j])
-            if lone:
-                add_fixed(weights, u8(2) * u8(yy[j]), high - i8(1 << 20), low)
-            else:
-                add_fixed(excess, u8(2) * (u8(at[a + j]) * u8(2) + u8(yy[j])), high - i8(1 << 20), low)
+            add_fixed(weights, u8(2) * u8(yy[j]), high - i8(1 << 20), low)
         for t in range(n_terms):
             fill(terms[t], logit, eps, yy, ss, out[:m], hit)
             for j in range(m if w.shape[0] else 0):
                 out[j] *= w[a + j]
             for j in range(m if large.shape[0] else 0):
                 if out[j] >= LARGE:
-                    place = u8(0) if lone else u8(at[a + j])
-                    add_exact(large, (place * u8(n_terms) + u8(t)) * u8(68), out[j])
+                    add_exact(large, u8(t) * u8(68), out[j])
                     out[j] = 0.0
                     n_large += 1
-            if lone:
-                highs, lows = i8(0), i8(0)
+            highs, lows = i8(0), i8(0)
+            for j in range(m):
+                high, low = split(out[j])
+                highs += high
+                lows += low
+            add_fixed(total, u8(2 * t), highs, lows)
+            if terms[t] == LOG_LOSS and not logit:
+                block_hits = i4(0)
+                for j in range(m):
+                    block_hits += i4(hit[j])
+                hits[t] += block_hits
+    for c in range(2):
+        rows[c] += counts[c]
+        if w.shape[0]:
+            add_fixed(excess, u8(2 * c), weights[2 * c], weights[2 * c + 1])
+    for t in range(n_terms):
+        clipped[t] += hits[t]
+        add_fixed(sums, u8(2 * t), total[2 * t], total[2 * t + 1])
+    return n_large
+
+
+@inline
+def pour(lanes: Any, slices: Any, n_terms: Any, rows: Any, sums: Any) -> None:
+    """Add what the lanes hold to rows and sums, and empty them."""
+    width = 2 + 2 * n_terms
+    for k in range(LANES * slices):
+        i, lane = k % slices, k * width
+        for c in range(2):
+            rows[2 * i + c] += lanes[lane + c]
+        for t in range(n_terms):
+            add_fixed(sums, u8(2 * (i * n_terms + t)), lanes[lane + 2 + 2 * t], lanes[lane + 3 + 2 * t])
+    lanes[:] = 0
+
+
+@kernel(out=("rows", "excess", "sums", "large", "clipped"))
+def sum_slices(
+    y: Any, s: Any, w: Any, at: Any, slices: Any, terms: Any, logit: Any, eps: Any,
+    rows: Any, excess: Any, sums: Any, large: Any, clipped: Any,
+) -> Any:  # fmt: skip
+    """Add the terms asked for to the slice of each row; all values have been checked. Return how many were large.
+
+    Arrays are flat, slices first. With few slices rows take turns on four lanes of private sums, because adding to one
+    place again has to wait for the time before.
+    """
+    n_terms, n, n_large = terms.shape[0], s.shape[0], i8(0)
+    width = 2 + 2 * n_terms
+    laned = n >= 8 * slices
+    lanes = np.zeros(LANES * slices * width if laned else 0, i8)
+    out, hit = np.empty(BLOCK, f8), np.zeros(BLOCK, np.uint8)
+    place = np.empty(BLOCK, np.uint64)
+    for a in range(0, n, BLOCK):
+        m = min(BLOCK, n - a)
+        yy, ss, here = y[a : a + m], s[a : a + m], at[a : a + m]
+        if laned:
+            for j in range(m):
+                place[j] = u8(((j & (LANES - 1)) * slices + here[j]) * width)
+            for j in range(m):
+                lanes[place[j] + u8(yy[j])] += 1
+        else:
+            for j in range(m):
+                rows[u8(here[j]) * u8(2) + u8(yy[j])] += 1
+        for j in range(m if w.shape[0] else 0):
+            high, low = split(w[a + j])
+            add_fixed(excess, u8(2) * (u8(here[j]) * u8(2) + u8(yy[j])), high - i8(1 << 20), low)
+        for t in range(n_terms):
+            fill(terms[t], logit, eps, yy, ss, out[:m], hit)
+            for j in range(m if w.shape[0] else 0):
+                out[j] *= w[a + j]
+            for j in range(m if large.shape[0] else 0):
+                if out[j] >= LARGE:
+                    add_exact(large, (u8(here[j]) * u8(n_terms) + u8(t)) * u8(68), out[j])
+                    out[j] = 0.0
+                    n_large += 1
+            if laned:
+                first = u8(2 + 2 * t)
                 for j in range(m):
                     high, low = split(out[j])
-                    highs += high
-                    lows += low
-                add_fixed(total, u8(2 * t), highs, lows)
+                    lanes[place[j] + first] += high
+                    lanes[place[j] + first + u8(1)] += low
             else:
                 for j in range(m):
                     high, low = split(out[j])
-                    add_fixed(sums, u8(2) * (u8(at[a + j]) * u8(n_terms) + u8(t)), high, low)
-            if terms[t] == LOG_LOSS and not logit:
-                if lone:
-                    hits = i4(0)
-                    for j in range(m):
-                        hits += i4(hit[j])
-                    n_clipped += hits
-                else:
-                    for j in range(m):
-                        clipped[u8(at[a + j]) * u8(n_terms) + u8(t)] += hit[j]
-    if lone:
-        rows[0] += counts[0]
-        rows[1] += counts[1]
-        for t in range(n_terms):
-            clipped[t] += n_clipped if terms[t] == LOG_LOSS else i8(0)
-            add_fixed(sums, u8(2 * t), total[2 * t], total[2 * t + 1])
-        for c in range(2 if w.shape[0] else 0):
-            add_fixed(excess, u8(2 * c), weights[2 * c], weights[2 * c + 1])
+                    add_fixed(sums, u8(2) * (u8(here[j]) * u8(n_terms) + u8(t)), high, low)
+            for j in range(m if terms[t] == LOG_LOSS and not logit else 0):
+                if hit[j]:
+                    clipped[u8(here[j]) * u8(n_terms) + u8(t)] += 1
+        if laned and (a + m == n or (a // BLOCK) % 4096 == 4095):  # before the low limbs can overflow
+            pour(lanes, slices, n_terms, rows, sums)
     return n_large

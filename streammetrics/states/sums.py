@@ -69,26 +69,22 @@ class ScoreSums(State, tag="score_sums"):
         y_score: Column | None = None,
         sample_weight: Column | None = None,
     ) -> bool:
-        from ..kernels.sums import sum_scores
+        from ..kernels.sums import sum_scores, sum_slices
 
         if y_score is None:  # no terms: only labels are counted, and the kernel looks at a score all the same
             y_score = Column(y_true.values.astype(np.float32), "float32")
         weighted = sample_weight is not None
         large = self.need("large") if weighted or self.scale == "logit" else None
-        found = sum_scores(
-            y_true.values,
-            y_score.values,
-            sample_weight.values if sample_weight is not None else NO_WEIGHTS,
-            NOTHING if at is None else at,
-            np.array([TERMS.index(t) for t in self.terms], np.int64),
-            self.scale == "logit",
-            self._eps(y_score.source),
+        rows = y_true.values, y_score.values, sample_weight.values if sample_weight is not None else NO_WEIGHTS
+        how = np.array([TERMS.index(t) for t in self.terms], np.int64), self.scale == "logit", self._eps(y_score.source)
+        into = (
             self.rows.reshape(-1),
             self.need("excess").reshape(-1) if weighted else NOTHING,
             self.sums.reshape(-1),
             NOTHING if large is None else large.reshape(-1),
             self.clipped.reshape(-1),
         )
+        found = sum_scores(*rows, *how, *into) if at is None else sum_slices(*rows, at, self.slices, *how, *into)
         if found > 0 and large is not None:
             self.rules()["large"].carry(large)
         return bool(found >= 0)
@@ -103,8 +99,9 @@ class ScoreSums(State, tag="score_sums"):
         eps = {np.float32: self._eps("float32"), np.float64: self._eps("float64")}
 
         def add(y: Array, s: Array) -> bool:
-            at, e = NOTHING, eps[s.dtype.type]
-            return bool(sum_scores.dispatcher(y, s, NO_WEIGHTS, at, terms, False, e, rows, at, sums, at, clipped) >= 0)
+            e = eps[s.dtype.type]
+            done = sum_scores.dispatcher(y, s, NO_WEIGHTS, terms, False, e, rows, NOTHING, sums, NOTHING, clipped)
+            return bool(done >= 0)
 
         return add
 
