@@ -1,5 +1,6 @@
 """Streaming metric accumulators: constant memory, mergeable, the same bits however the log is split."""
 
+from .bundle import Bundle
 from .codec import from_bytes, load, save
 from .collection import MetricCollection, Task
 from .columns import Column, Need, flag, label, score, weight

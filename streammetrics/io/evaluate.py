@@ -1,0 +1,277 @@
+"""Scoring a log: threads read its parts and count them, each into empty copies of its own, which are merged at the end.
+
+States are integers and merging adds them, so the result has the same bits however many threads there are.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from streammetrics.bundle import Bundle
+from streammetrics.collection import MetricCollection
+from streammetrics.columns import Batch, as_columns
+from streammetrics.compose import Sliced
+from streammetrics.errors import InvalidInputError
+from streammetrics.io.logs import Log, Part
+
+__all__ = ["OVERALL", "Progress", "Scored", "cpus", "evaluate", "slice_name"]
+
+OVERALL = "overall"
+WATCH_SECONDS = 0.1
+STOP_SECONDS = 5.0  # longer than a batch takes, and most compilations
+
+
+class Progress(NamedTuple):
+    """How far a pass over a log has come.
+
+    Parameters
+    ----------
+    rows : int
+        Rows counted so far.
+    bytes : int
+        Bytes of the files that are behind.
+    """
+
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What one pass over a log has made.
+
+    Parameters
+    ----------
+    overall : MetricCollection
+        All rows.
+    slices : dict of tuple of str to Sliced
+        By slicing columns.
+    rows : int
+        Rows read, those left out included.
+    """
+
+    overall: MetricCollection
+    slices: dict[tuple[str, ...], Sliced]
+    rows: int
+
+    @property
+    def saved(self) -> MetricCollection | Bundle:
+        """What `--save` writes: the collection, or with slices a bundle of "overall" and "by country,device" and so on."""
+        if not self.slices:
+            return self.overall
+        return Bundle({OVERALL: self.overall} | {slice_name(by): sliced for by, sliced in self.slices.items()})
+
+
+def slice_name(by: Iterable[str]) -> str:
+    """Name the slices by some columns: what they are called in a bundle and above a table."""
+    return f"by {','.join(by)}"
+
+
+def cpus() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def evaluate(
+    log: Log,
+    metrics: MetricCollection,
+    by: Iterable[str | Sequence[str]] = (),
+    *,
+    limit: int | None = None,
+    threads: int | None = None,
+    watch: Callable[[Progress], object] | None = None,
+) -> Scored:
+    """Score a log in one pass, in memory that does not grow with its rows.
+
+    Parameters
+    ----------
+    log : Log
+        Where the rows are.
+    metrics : MetricCollection
+        What to compute; it stays empty. Weights are read only where a task names their column.
+    by : iterable of str or sequence of str
+        Slices: each item is one column, or several whose values are crossed.
+    limit : int, optional
+        Slices to keep of each kind; the others are merged into one (see `Sliced`).
+    threads : int, optional
+        How many threads; as many as there are processors by default.
+    watch : callable, optional
+        Called ten times a second with the progress so far, in the calling thread.
+
+    Returns
+    -------
+    Scored
+        The metrics of all rows and of every slice.
+
+    Raises
+    ------
+    LogError
+        A file is broken or lacks a column.
+    InvalidInputError
+        A value is bad; the message names file, column and row (counted from 0 in its file).
+    MemoryLimitError
+        There are too many slices.
+    """
+    sets = [(one,) if isinstance(one, str) else tuple(one) for one in by]
+    keys = list(dict.fromkeys(name for names in sets for name in names))
+    columns = [name for name, must in metrics.columns.items() if must]
+    _check_unasked(metrics, {*columns, *keys})
+    parts = log.parts(columns, keys)
+    counter = _Counter(metrics.copy().reset(), [Sliced(metrics, by=names, limit=limit) for names in sets])
+    job = _Job(parts)
+    count = min(threads or cpus(), max(len(parts), 1))
+    workers = [_Worker(job, counter.copy() if i else counter) for i in range(count)]
+    _run(job, workers, watch)
+    total = reduce(_Counter.merge, (worker.counter for worker in workers))
+    overall = total.slices[0].total if total.slices else total.metrics
+    slices = dict(zip(sets, total.slices, strict=True))
+    return Scored(overall, slices, sum(worker.rows for worker in workers))
+
+
+def _check_unasked(metrics: MetricCollection, read: set[str]) -> None:
+    """Raise where a column that is read for something else would weigh the rows of a task that names no weights."""
+    for unit in metrics._plan.units:
+        named = dict(unit.binding.columns)
+        for need in unit.needs:
+            if need.optional and need.role not in named and need.role in read:
+                raise InvalidInputError(
+                    f"the column {need.role!r} is read for one purpose, and would be taken for the {need.role} of "
+                    f"every task that names none; name it in all tasks, or rename the column",
+                    column=need.role,
+                )
+
+
+@dataclass
+class _Counter:
+    """The objects that one worker counts into."""
+
+    metrics: MetricCollection
+    slices: list[Sliced]
+
+    def copy(self) -> _Counter:
+        return _Counter(self.metrics.copy(), [sliced.copy() for sliced in self.slices])
+
+    def absorb(self, columns: pa.RecordBatch) -> None:
+        """Count a batch; what several objects read of it is converted and checked once."""
+        table = as_columns(columns)
+        assert table is not None
+        batch = Batch(table)
+        for sliced in self.slices:
+            sliced.absorb(batch)
+        if not self.slices:  # otherwise slices add up to the total, exactly
+            self.metrics.absorb(batch)
+
+    def merge(self, other: _Counter) -> _Counter:
+        self.metrics.merge(other.metrics)
+        for ours, theirs in zip(self.slices, other.slices, strict=True):
+            ours.merge(theirs)
+        return self
+
+
+class _Job:
+    """The parts that are left, and what went wrong first (in the order of the log)."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.parts = parts
+        self.stopped = False
+        self.done = threading.Event()
+        self._next = self._ended = 0
+        self._failed: tuple[int, BaseException] | None = None
+        self._lock = threading.Lock()
+
+    def take(self) -> Iterator[tuple[int, Part]]:
+        """Yield parts until none is left."""
+        while not self.stopped:
+            with self._lock:
+                i, self._next = self._next, self._next + 1
+            if i >= len(self.parts):
+                return
+            yield i, self.parts[i]
+
+    def fail(self, i: int, error: BaseException) -> None:
+        """Remember an error, and let everybody stop."""
+        with self._lock:
+            if self._failed is None or i < self._failed[0]:
+                self._failed = i, error
+        self.stopped = True
+
+    def end(self, workers: int) -> None:
+        """Say that one of so many workers has ended."""
+        with self._lock:
+            self._ended += 1
+            if self._ended == workers:
+                self.done.set()
+
+    def raise_failure(self) -> None:
+        """Raise what went wrong, if anything did."""
+        if self._failed is not None:
+            raise self._failed[1]
+
+
+class _Worker(threading.Thread):
+    """Reads parts and counts them."""
+
+    def __init__(self, job: _Job, counter: _Counter) -> None:
+        super().__init__(name="streammetrics", daemon=True)  # must not keep an interrupted process alive
+        self.job, self.counter = job, counter
+        self.rows = 0
+        self.crew = 1
+
+    def run(self) -> None:
+        i = -1
+        try:
+            for i, part in self.job.take():
+                self._read(part)
+        except BaseException as error:  # noqa: BLE001 - raised again in the calling thread
+            self.job.fail(i, error)
+        finally:
+            self.job.end(self.crew)
+
+    def _read(self, part: Part) -> None:
+        row = part.first_row
+        for columns in part.batches():
+            if self.job.stopped:
+                return
+            try:
+                self.counter.absorb(columns)
+            except InvalidInputError as error:
+                raise _located(error, part, row) from None
+            row += columns.num_rows
+            self.rows += columns.num_rows
+
+
+def _located(error: InvalidInputError, part: Part, before: int) -> InvalidInputError:
+    """Say where in the file a bad value is, instead of where in the batch."""
+    text, row = str(error), error.row
+    if row is None:
+        return InvalidInputError(f"{part.file}: {text}", column=error.column, count=error.count)
+    here = f" in row {row:,}"
+    assert here in text
+    text = text.replace(here, f" in row {before + row:,} of {part.file}", 1)
+    return InvalidInputError(text, column=error.column, row=before + row, count=error.count)
+
+
+def _run(job: _Job, workers: Sequence[_Worker], watch: Callable[[Progress], object] | None) -> None:
+    """Let the workers work; an interrupt stops them within a batch."""
+    for worker in workers:
+        worker.crew = len(workers)
+    try:
+        for worker in workers:
+            worker.start()
+        while not job.done.wait(WATCH_SECONDS):
+            if watch is not None:
+                watch(Progress(sum(w.rows for w in workers), sum(part.read_bytes for part in job.parts)))
+    except BaseException:
+        job.stopped = True
+        for worker in workers:
+            if worker.ident is not None:
+                worker.join(STOP_SECONDS)
+        raise
+    job.raise_failure()
