@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from .arrays import Array
 from .codec import decoders
 from .collection import MetricCollection
 from .compose import Sliced
 from .errors import IncompatibleStateError
 from .metric import Metric
-from .state import Array, State
+from .state import State
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -26,9 +26,10 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from .arrays import Array, digest_of
 from .errors import StateFormatError, StreamMetricsError
 from .settings import canonical_json
-from .state import Array, State, check_arrays, digest_of
+from .state import State, check_arrays
 
 __all__ = ["decoders", "digest", "encode", "from_bytes", "load", "save"]
 

@@ -1,259 +1,27 @@
-"""Many metrics over one pass: tasks bind them to columns, and metrics that ask for the same state share it."""
+"""Many metrics over one pass: metrics that ask for the same state from the same columns share it."""
 
 from __future__ import annotations
 
 import math
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Union
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from .codec import decoders
-from .columns import Batch, as_columns
+from .columns import Batch
 from .errors import IncompatibleStateError, UndefinedMetricWarning
-from .intake import Binding, Unit
-from .metric import Metric, encode_settings, explain
-from .settings import canonical_json
+from .intake import Binding
+from .metric import Metric, explain
+from .plan import Plan, merge_units, records
 from .state import State
 from .table import Table
+from .task import Metrics, flatten
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["MetricCollection", "Task"]
-
-Metrics = Union["Metric[Any, Any]", "Task", Iterable[Any], Mapping[str, Any]]
-
-
-class Task:
-    """Metrics bound to columns, rows chosen by `where`, down-sampling undone.
-
-    Parameters
-    ----------
-    metrics : metric, list or dict of metrics
-        What to compute; a dict names them.
-    y_true, y_score, y_pred, sample_weight, group, query : str, optional
-        The columns that play these roles; by default those of the same name.
-    where : str, optional
-        A 0/1 column: rows with 0 are left out, and counted. Conversions after clicks: ``where="click"``.
-    labels : (negative, positive), optional
-        What the two labels are called, such as (-1, 1) or ("no", "yes").
-    pos_label : optional
-        What a positive is called; everything else is a negative.
-    negative_rate : float, optional
-        The share of negatives kept in a down-sampled log, in (0, 1].
-    corrects : {"score", "rows", "both"}, optional
-        What to bring back to the full log. `score`: p' = p / (p + (1 - p) / r), for a model trained on down-sampled rows.
-        `rows`: negatives weigh 1 / r, for a log that was down-sampled.
-    scale : {"probability", "logit"}
-        What the scores are, for the correction; metrics have their own `scale`.
-
-    Examples
-    --------
-    >>> import streammetrics as sm
-    >>> task = sm.Task([sm.AUC(), sm.NormalizedEntropy()], y_true="convert", y_score="pcvr", where="click")
-    >>> sm.MetricCollection({"cvr": task}).names
-    ['cvr/auc', 'cvr/normalized_entropy']
-    """
-
-    def __init__(
-        self,
-        metrics: Metrics,
-        *,
-        y_true: str | None = None,
-        y_score: str | None = None,
-        y_pred: str | None = None,
-        sample_weight: str | None = None,
-        group: str | None = None,
-        query: str | None = None,
-        where: str | None = None,
-        labels: tuple[Any, Any] | None = None,
-        pos_label: Any = None,
-        negative_rate: float | None = None,
-        corrects: str | None = None,
-        scale: str = "probability",
-    ) -> None:
-        roles = {"y_true": y_true, "y_score": y_score, "y_pred": y_pred}
-        roles |= {"sample_weight": sample_weight, "group": group, "query": query}
-        if (negative_rate is None) != (corrects is None):
-            raise ValueError('a task takes negative_rate= and corrects="score", "rows" or "both" together')
-        if corrects not in (None, "score", "rows", "both"):
-            raise ValueError(f'corrects must be "score", "rows" or "both", not {corrects!r}')
-        if negative_rate is not None and not 0 < negative_rate <= 1:
-            raise ValueError(f"negative_rate is the share of negatives kept, in (0, 1], not {negative_rate!r}")
-        if labels is not None and (len(labels) != 2 or labels[0] == labels[1]):
-            raise ValueError(f"labels must be (negative, positive), two different values, not {labels!r}")
-        self.metrics = metrics
-        self.binding = Binding(
-            columns=tuple(sorted((r, c) for r, c in roles.items() if c is not None)),
-            where=where,
-            labels=tuple(labels) if labels is not None else None,
-            pos_label=pos_label,
-            negative_rate=negative_rate,
-            corrects=corrects,
-            scale=scale,
-        )
-
-    def __repr__(self) -> str:
-        given = [f"{k}={v!r}" for k, v in self.binding.header().items() if k != "columns"]
-        given = [f"{r}={c!r}" for r, c in self.binding.columns] + given
-        return f"Task({', '.join([repr(self.metrics), *given])})"
-
-
-class Entry(NamedTuple):
-    """A metric of a collection, by name, and the number of the unit that it reads."""
-
-    metric: Metric[Any, Any]
-    unit: int
-
-
-def flatten(metrics: Any, binding: Binding, prefix: str = "") -> Iterator[tuple[str, Metric[Any, Any], Binding]]:
-    """Yield every metric of a nest of lists, dicts and tasks, with its full name and binding."""
-    if isinstance(metrics, Metric):
-        yield prefix + metrics.name, metrics, binding
-    elif isinstance(metrics, Task):
-        yield from flatten(metrics.metrics, metrics.binding, prefix)
-    elif isinstance(metrics, Mapping):
-        for key, value in metrics.items():
-            if isinstance(value, Metric):
-                yield f"{prefix}{key}", value, binding
-            else:
-                yield from flatten(value, binding, f"{prefix}{key}/")
-    elif isinstance(metrics, (list, tuple)):
-        for value in metrics:
-            yield from flatten(value, binding, prefix)
-    else:
-        hint = "; write AUC(), not AUC" if isinstance(metrics, type) else ""
-        raise TypeError(f"expected metrics, lists, dicts or tasks, got {metrics!r}{hint}")
-
-
-class Plan:
-    """Which metric reads which state, decided from settings and columns alone, before any data."""
-
-    def __init__(self, named: Iterable[tuple[str, Metric[Any, Any], Binding]]) -> None:
-        self.entries: dict[str, Entry] = {}
-        self.units: list[Unit] = []
-        for name, metric, binding in named:
-            if name in self.entries:
-                raise ValueError(f"two metrics are called {name!r}; name them with a dict")
-            self.entries[name] = Entry(metric, self._unit(metric, binding))
-        if not self.entries:
-            raise ValueError("a collection needs at least one metric")
-
-    def _unit(self, metric: Metric[Any, Any], binding: Binding) -> int:
-        wanted = Unit(metric.make_state(), binding)
-        given = getattr(metric, "scale", None)
-        if binding.corrects in ("score", "both") and given not in (None, binding.scale):
-            raise ValueError(f"{metric.name} has scale={given!r}, its task scale={binding.scale!r}")
-        for i, unit in enumerate(self.units):
-            if unit.binding == binding and unit.needs == wanted.needs and (wide := unit.state.widen(wanted.state)):
-                self.units[i] = Unit(wide, binding)
-                return i
-        self.units.append(wanted)
-        return len(self.units) - 1
-
-    @property
-    def columns(self) -> dict[str, bool]:
-        """The columns read, and whether each must be there."""
-        found: dict[str, bool] = {}
-        for unit in self.units:
-            for need in unit.needs:
-                name = unit.binding.column(need.role)
-                must = not need.optional or need.role in dict(unit.binding.columns)
-                found[name] = found.get(name, False) or must
-            if unit.binding.where is not None:
-                found[unit.binding.where] = True
-        return found
-
-    def mapping(
-        self, owner: str, given: tuple[Any, Any], columns: Mapping[str, Any], also: Iterable[str] = ()
-    ) -> Mapping[str, Any]:
-        """Return positional and named columns, or a table, as one mapping."""
-        first, second = given
-        if first is not None and second is None and (table := as_columns(first)) is not None:
-            if columns:
-                raise TypeError(f"{owner}.update() takes a table or columns, not both")
-            return table
-        known = [*self.columns, *also]
-        out = dict(columns)
-        for name in out:
-            if name not in known:
-                raise TypeError(f"{owner}.update() does not know {name!r}; it reads {', '.join(known)}")
-        scores = [c for c in ("y_score", "y_pred") if c in known]
-        for names, value in ((("y_true",), first), (scores[:1], second)):
-            if value is None:
-                continue
-            if not names or names[0] not in known:
-                raise TypeError(f"{owner} reads {', '.join(known)}: give columns by name, or a table")
-            if names[0] in out:
-                raise TypeError(f"{owner}.update() was given {names[0]} twice")
-            out[names[0]] = value
-        return out
-
-    def header(self) -> dict[str, Any]:
-        """Describe metrics and units as plain data."""
-        return {
-            "metrics": [
-                {"name": n, "tag": e.metric.tag, "settings": encode_settings(e.metric), "unit": e.unit}
-                for n, e in self.entries.items()
-            ],
-            "units": [{"binding": u.binding.header(), "state": u.state.header()} for u in self.units],
-        }
-
-    @classmethod
-    def of(cls, header: dict[str, Any], read: Any) -> Plan:
-        """Read what `header` wrote."""
-        from .opaque import make_metric
-
-        plan = cls.__new__(cls)
-        heads = header["units"]
-        plan.units = [Unit(read(u["state"]), Binding.of(u["binding"])) for u in heads]
-        plan.entries = {
-            m["name"]: Entry(make_metric(m["tag"], m["settings"], heads[m["unit"]]["state"]), m["unit"])
-            for m in header["metrics"]
-        }
-        if len(plan.entries) != len(header["metrics"]) or any(type(e.unit) is not int for e in plan.entries.values()):
-            raise ValueError("two metrics have one name")
-        for name, (metric, unit) in plan.entries.items():
-            state, wanted = plan.units[unit].state, metric.make_state()
-            wide = state.widen(wanted) if state.tag == wanted.tag else None
-            if wide is None or wide.settings != state.settings:
-                raise ValueError(f"{name} does not read the state it is given")
-        return plan
-
-    def differences(self, other: Plan) -> list[str]:
-        """Say in words how another plan differs."""
-        mine, theirs = self._identity(), other._identity()
-        found = [f"it has no {n!r}" for n in mine if n not in theirs]
-        found += [f"it has {n!r}, this one has not" for n in theirs if n not in mine]
-        return found + [
-            f"{n!r} is {mine[n]} here and {theirs[n]} there" for n in mine if theirs.get(n, mine[n]) != mine[n]
-        ]
-
-    def _identity(self) -> dict[str, str]:
-        return {
-            name: canonical_json([e.metric.tag, encode_settings(e.metric), self.units[e.unit].binding.header()])
-            for name, e in self.entries.items()
-        }
-
-    def state(self, name: str) -> State:
-        """The state that a metric reads, narrowed to what it asks for, as a copy."""
-        entry = self._entry(name)
-        return self.units[entry.unit].state.narrow(entry.metric.make_state())
-
-    def _entry(self, name: str) -> Entry:
-        if name not in self.entries:
-            raise KeyError(f"there is no metric {name!r}; there are {', '.join(self.entries)}")
-        return self.entries[name]
-
-    def restrict(self, names: Iterable[str]) -> Plan:
-        """Return a plan of some of the metrics, holding what has been seen."""
-        chosen = [n for n in self.entries if n in set(names)]
-        plan = Plan((n, self.entries[n].metric, self.units[self.entries[n].unit].binding) for n in chosen)
-        for name in chosen:
-            new, old = plan.units[plan.entries[name].unit], self.units[self.entries[name].unit]
-            new.state = old.state.narrow(new.state)
-        return plan
+__all__ = ["MetricCollection"]
 
 
 class MetricCollection:
@@ -482,42 +250,6 @@ class MetricCollection:
         from .codec import from_bytes
 
         return from_bytes, (self.to_bytes(),)
-
-
-def merge_units(ours: list[Unit], theirs: list[Unit]) -> None:
-    """Merge the states of equal plans; nothing changes unless all of them can."""
-    partners = [next(t for t in theirs if t.binding == o.binding and not o.state.differences(t.state)) for o in ours]
-    for o, t in zip(ours, partners, strict=True):
-        o.state.check_merge(t.state)
-    for o, t in zip(ours, partners, strict=True):
-        o.state.merge(t.state)
-
-
-def records(plan: Plan, i: int | None) -> list[dict[str, Any]]:
-    """Return a record for the table of every metric, of slice i or of a lone collection."""
-    states = [u.state if i is None else u.state.slice(i) for u in plan.units]
-    facts = [s.facts() for s in states]
-    out = []
-    for name, (metric, unit) in plan.entries.items():
-        state, known = states[unit], facts[unit]
-        low, high = metric.bounds_of(state)
-        interval = metric.interval_of(state, 0.95)
-        value = metric.of(state)
-        scalar = isinstance(value, float)
-        out.append({
-            "metric": name,
-            "value": value,
-            # only a histogram has something to certify; counts and sums are exact as they stand
-            "bound_low": low if scalar and "off_grid" in known else None,
-            "bound_high": high if scalar and "off_grid" in known else None,
-            "interval_low": interval.low if interval.reason is None else math.nan,
-            "interval_high": interval.high if interval.reason is None else math.nan,
-            "rows": known.get("rows"),
-            "weight": float(known["weight"]) if "weight" in known else None,
-            "positives": known.get("positives"),
-            "reason": metric.reason_of(state),
-        })  # fmt: skip
-    return out
 
 
 def _decode_collection(header: dict[str, Any], read: Any) -> MetricCollection:

@@ -7,13 +7,14 @@ before the second step, so a conversion label may be missing where there was no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .convert import as_array
 from .errors import InvalidInputError
 
 __all__ = ["Batch", "Column", "Need", "flag", "label", "score", "weight"]
@@ -282,110 +283,6 @@ class Batch:
         return self._index
 
 
-# -- from whatever users pass to numpy ---------------------------------------------------------------------------------
-
-
-def as_array(raw: Any, name: str) -> Array:
-    """Make a one-dimensional numpy array, without copying where that is possible.
-
-    Takes numpy arrays, lists, pandas and polars series, Arrow arrays and chunked arrays, tensors of torch, JAX and
-    TensorFlow, and anything with DLPack or `__array__`. Missing values become NaN, for the checks to find.
-    """
-    values = raw if type(raw) is np.ndarray else _foreign(raw, name)
-    if values.ndim != 1:
-        hint = "; pass column[:, 0]" if values.ndim == 2 and values.shape[1] == 1 else ""
-        hint = "; pass a list or array of one row" if values.ndim == 0 else hint
-        raise InvalidInputError(f"{name}: expected one dimension, got shape {values.shape}{hint}", column=name)
-    if values.dtype.byteorder not in "=|":
-        values = values.astype(values.dtype.newbyteorder("="))
-    return values
-
-
-def _foreign(raw: Any, name: str) -> Array:
-    library = type(raw).__module__.partition(".")[0]
-    if isinstance(raw, np.ma.MaskedArray):
-        if np.ma.getmaskarray(raw).any():
-            raise InvalidInputError(
-                f"{name}: masked rows would be read through their mask; drop or fill them", column=name
-            )
-        return np.asarray(raw.data)
-    try:
-        return _FROM.get(library, _from_anything)(raw)
-    except InvalidInputError:
-        raise
-    except (TypeError, ValueError, RuntimeError) as error:
-        cause = str(error).splitlines()[0]
-        raise InvalidInputError(
-            f"{name}: a {type(raw).__name__} does not convert to an array: {cause}", column=name
-        ) from error
-
-
-def _from_anything(raw: Any) -> Array:
-    if isinstance(raw, (list, tuple)):
-        return np.asarray(raw) if len(raw) else np.zeros(0)
-    if hasattr(raw, "__array__") or not hasattr(raw, "__dlpack__"):
-        return np.asarray(raw)
-    return np.from_dlpack(raw)
-
-
-def _from_torch(raw: Any) -> Array:
-    tensor = raw.detach().cpu()
-    if str(tensor.dtype) == "torch.bfloat16":
-        return _Sourced.mark(tensor.float().numpy(), "bfloat16")
-    array: Array = tensor.numpy()
-    return array
-
-
-def _from_pandas(raw: Any) -> Array:
-    if isinstance(getattr(raw, "dtype", None), np.dtype):
-        return np.asarray(raw)
-    if not hasattr(raw, "isna") or not raw.isna().any():
-        plain = getattr(raw.dtype, "numpy_dtype", None)
-        return np.asarray(
-            raw.to_numpy(plain) if isinstance(plain, np.dtype) and plain.kind in "biuf" else raw.to_numpy()
-        )
-    wanted = getattr(raw.dtype, "numpy_dtype", None)
-    if isinstance(wanted, np.dtype) and wanted.kind in "biuf":
-        return np.asarray(raw.to_numpy(wanted if wanted.kind == "f" else np.float64, na_value=np.nan))
-    return np.asarray(raw.to_numpy())
-
-
-def _from_polars(raw: Any) -> Array:
-    if str(raw.dtype) == "Boolean" and raw.null_count():
-        raw = raw.cast(int)
-    return np.asarray(raw.to_numpy())
-
-
-def _from_arrow(raw: Any) -> Array:
-    kind = str(raw.type)
-    if kind.startswith("dictionary"):
-        raw = raw.cast(raw.type.value_type)
-        kind = str(raw.type)
-    if kind == "bool" and raw.null_count:
-        raw = raw.cast("uint8")
-    return np.asarray(raw.to_numpy() if hasattr(raw, "chunks") else raw.to_numpy(zero_copy_only=False))
-
-
-_FROM: dict[str, Callable[[Any], Array]] = {
-    "torch": _from_torch,
-    "pandas": _from_pandas,
-    "polars": _from_polars,
-    "pyarrow": _from_arrow,
-}
-
-
-class _Sourced(np.ndarray[Any, Any]):
-    """An array widened from a dtype that numpy lacks; remembers which."""
-
-    source: str
-
-    @classmethod
-    def mark(cls, values: Array, source: str) -> Array:
-        marked = values.view(cls)
-        marked.source = source
-        return marked
-
-
 def _numeric(values: Array, name: str, expected: str) -> None:
     kind, dtype = values.dtype.kind, values.dtype.name
     if kind in "biu" or dtype in ("float16", "float32", "float64", "bfloat16"):
@@ -404,43 +301,6 @@ def _numeric(values: Array, name: str, expected: str) -> None:
         first = next(i for i, v in enumerate(values) if v is None)
         hint = f"; row {first} is missing"
     raise InvalidInputError(f"{name}: expected {expected}, got an array of {dtype}{hint}", column=name)
-
-
-# -- from tables to columns --------------------------------------------------------------------------------------------
-
-
-def as_columns(table: Any) -> Mapping[str, Any] | None:
-    """Read a mapping, data frame, Arrow table or record batch as columns by name; None if it is none of these."""
-    if isinstance(table, Mapping):
-        return table
-    library = type(table).__module__.partition(".")[0]
-    if library == "pyarrow" and hasattr(table, "schema") and hasattr(table, "column"):
-        return _Lazy(table.schema.names, table.column)
-    if library in ("pandas", "polars") and hasattr(table, "columns") and not hasattr(table, "collect"):
-        return _Lazy([str(c) for c in table.columns], table.__getitem__)
-    if hasattr(table, "__arrow_c_stream__") and not hasattr(table, "__array__") and not hasattr(table, "dtype"):
-        import pyarrow
-
-        return as_columns(pyarrow.RecordBatchReader.from_stream(table).read_all())
-    return None
-
-
-class _Lazy(Mapping[str, Any]):
-    """Columns of a table, fetched when asked for."""
-
-    def __init__(self, names: Sequence[str], get: Callable[[str], Any]) -> None:
-        self._names, self._get = list(names), get
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._names:
-            raise KeyError(name)
-        return self._get(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
 
 
 def _listed(names: Sequence[str]) -> str:

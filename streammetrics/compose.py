@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .arrays import Array
 from .codec import decoders
-from .collection import MetricCollection, Metrics, Plan, flatten, records
+from .collection import MetricCollection
 from .columns import Batch
 from .errors import IncompatibleStateError, MemoryLimitError
 from .intake import Binding, Rows, Unit
 from .keys import Coded, Key, KeyColumns, decode_key, encode_key, fixed_hash, sort_key
 from .metric import Metric
+from .plan import Plan, records
 from .settings import canonical_json
-from .state import Array, State
+from .state import State
 from .table import Table
+from .task import Metrics, flatten
 
 if TYPE_CHECKING:
     from typing_extensions import Self

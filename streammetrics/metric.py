@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from .arrays import ROW_LIMIT
 from .codec import decoders
-from .columns import Batch, as_columns
+from .columns import Batch
+from .convert import as_columns
 from .errors import IncompatibleStateError, UndefinedMetricWarning
 from .intake import Binding, Unit
 from .settings import Settings, encode_setting, setting, union
-from .state import DROPPED, ROW_LIMIT, State
+from .state import DROPPED, State
 
 if TYPE_CHECKING:
     from typing_extensions import Self, dataclass_transform

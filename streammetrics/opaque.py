@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from .arrays import ArrayRule
 from .columns import Need
 from .errors import StateFormatError, StreamMetricsError
 from .metric import METRICS, Metric
 from .settings import decode_setting
-from .state import DROPPED, ArrayRule, State
+from .state import DROPPED, State
 
 __all__ = ["OpaqueMetric", "OpaqueState", "make_metric", "make_state"]
 

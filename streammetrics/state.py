@@ -6,15 +6,27 @@ have one more leading axis holds as many states as that axis is long (`compose.S
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import exact
+from .arrays import (
+    COMBINE,
+    ROW_LIMIT,
+    Array,
+    ArrayRule,
+    added,
+    canonical,
+    digest_of,
+    highest,
+    keyed,
+    lowest,
+    rows,
+    scatter,
+)
 from .errors import CounterOverflowError, IncompatibleStateError, MemoryLimitError, StateFormatError
 from .settings import Settings, canonical_json, encode_setting, setting, union
 
@@ -28,105 +40,10 @@ else:
         return lambda cls: cls
 
 
-__all__ = ["ArrayRule", "State", "added", "highest", "keyed", "lowest", "rows"]
-
-Array = NDArray[Any]
-
-ROW_LIMIT = 1 << 62
-"""No counter and no high limb passes this: there is room to add two states before the check."""
+__all__ = ["State"]
 
 DROPPED = ("where", "y_true", "y_score", "y_pred", "sample_weight", "group", "query", "key")
 """Why a row was left out, in the order in which reasons are looked for. For ever: it is in the bytes."""
-
-_IDENTITY = {"add": 0, "min": np.iinfo(np.int64).max, "max": np.iinfo(np.int64).min}
-_COMBINE = {"add": np.add, "min": np.minimum, "max": np.maximum}
-_LIMBS = {"count": 0, "signed": 0, "flag": 0, "fixed": 2, "exact": exact.CHUNKS}
-
-
-@dataclass(frozen=True)
-class ArrayRule:
-    """How one array of a state is shaped, merged and checked.
-
-    Parameters
-    ----------
-    rule : {"add", "min", "max", "keyed", "rows"}
-        `keyed` arrays are sorted unique rows of int64, with companion arrays declared `per` them; `rows` arrays are
-        sorted rows of int64 that may repeat. Only these two grow.
-    shape : tuple of int or str
-        Axes; a string names a setting or property (its value, or its length if a tuple).
-    form : {"count", "signed", "flag", "fixed", "exact"}
-        What the integers are; `fixed` and `exact` add an axis of limbs (module `exact`).
-    optional : bool
-        Absent until first needed, and again when all zero.
-    per : str, optional
-        The `keyed` array whose rows the first axis follows.
-    """
-
-    rule: Literal["add", "min", "max", "keyed", "rows"]
-    shape: tuple[int | str, ...] = ()
-    form: Literal["count", "signed", "flag", "fixed", "exact"] = "count"
-    optional: bool = False
-    per: str | None = None
-
-    @property
-    def grows(self) -> bool:
-        """Whether the array's length depends on the data."""
-        return self.rule in ("keyed", "rows") or self.per is not None
-
-    @property
-    def identity(self) -> int:
-        """The value that changes nothing when combined."""
-        return 0 if self.form == "flag" else _IDENTITY[self.rule]
-
-    def combine(self, ours: Array, theirs: Array) -> Array:
-        """Combine two aligned arrays into a new one, in canonical form."""
-        return self.carry(_COMBINE[self.rule](ours, theirs))
-
-    def carry(self, array: Array) -> Array:
-        """Bring limbs to canonical form, in place."""
-        if self.form == "fixed":
-            exact.carry_fixed(array)
-        elif self.form == "exact":
-            exact.carry_exact(array)
-        return array
-
-    def load(self, array: Array) -> int:
-        """How far the array has used up its range: compared with ROW_LIMIT."""
-        if self.rule != "add" or not array.size:
-            return 0
-        top = array if self.form in ("count", "signed", "flag") else array[..., 0 if self.form == "fixed" else -1]
-        return int(np.abs(top).sum())
-
-
-def _declare(rule: Any, shape: tuple[int | str, ...], form: Any, optional: bool, per: str | None) -> Any:
-    return field(init=False, repr=False, metadata={"array": ArrayRule(rule, shape, form, optional, per)})
-
-
-def added(
-    *shape: int | str, form: str = "count", optional: bool = False, per: str | None = None, init: Literal[False] = False
-) -> Any:
-    """Declare an array that merges by addition (see `ArrayRule`)."""
-    return _declare("add", shape, form, optional, per)
-
-
-def lowest(*shape: int | str, per: str | None = None, init: Literal[False] = False) -> Any:
-    """Declare an array that keeps the minimum."""
-    return _declare("min", shape, "signed", False, per)
-
-
-def highest(*shape: int | str, form: str = "signed", per: str | None = None, init: Literal[False] = False) -> Any:
-    """Declare an array that keeps the maximum; `form="flag"` starts at 0."""
-    return _declare("max", shape, form, False, per)
-
-
-def keyed(width: int | str = 1, *, init: Literal[False] = False) -> Any:
-    """Declare sorted unique rows of `width` int64: the keys of the arrays declared `per` them."""
-    return _declare("keyed", (width,), "signed", False, None)
-
-
-def rows(width: int | str = 1, *, init: Literal[False] = False) -> Any:
-    """Declare a sorted multiset of rows of `width` int64."""
-    return _declare("rows", (width,), "signed", False, None)
 
 
 @dataclass_transform(
@@ -237,7 +154,7 @@ class State(Settings):
             axes = (0, axes[0] + (self.slices is not None))  # in a sliced state the slice is the first key
         if rule.per is not None:
             axes = (0, *axes)
-        return axes + ((_LIMBS[rule.form],) if _LIMBS[rule.form] else ())
+        return axes + ((rule.limbs,) if rule.limbs else ())
 
     def _extent(self, axis: int | str) -> int:
         value = axis if isinstance(axis, int) else getattr(self, axis)
@@ -342,11 +259,12 @@ class State(Settings):
             A counter or a sum would leave its range.
         """
         self.check_merge(other)
-        grown = _merge_growing(self, other)
+        both = {n: np.concatenate([self.__dict__[n], a]) for n, a, rule in other._held() if rule.grows}
+        grown = canonical(self.rules(), both)
         for name, array, rule in other._held():
             if not rule.grows:
                 ours = self.need(name)
-                rule.carry(_COMBINE[rule.rule](ours, array, out=ours))
+                rule.carry(COMBINE[rule.rule](ours, array, out=ours))
         self.rebind(**grown)
         self.__dict__["_load"] = self._loaded()
         return self
@@ -495,86 +413,23 @@ class State(Settings):
                     arrays[name] = array.copy()
                     arrays[name][:, 0] = to[array[:, 0]]
             else:
-                arrays[name] = _scatter(rule, array[: len(to)], to, new._empty(rule))
+                arrays[name] = scatter(rule, array[: len(to)], to, new._empty(rule))
         new._take(arrays)
-        new.rebind(**_canonical(new, {n: a for n, a, r in new._held() if r.grows}))
+        new.rebind(**canonical(new.rules(), {n: a for n, a, r in new._held() if r.grows}))
         return new
-
-
-def digest_of(header: dict[str, Any], arrays: list[Array]) -> str:
-    """SHA-256 of a header and the raw little-endian bytes of its arrays."""
-    sha = hashlib.sha256(canonical_json(header).encode())
-    for array in arrays:
-        sha.update(np.ascontiguousarray(array, "<i8").data)
-    return sha.hexdigest()
 
 
 def _equal(a: Any, b: Any) -> bool:
     return canonical_json(encode_setting(a)) == canonical_json(encode_setting(b))
 
 
-def _scatter(rule: ArrayRule, source: Array, to: NDArray[np.int64], target: Array) -> Array:
-    """Combine row i of `source` into row `to[i]` of `target`."""
-    if len(np.unique(to)) == len(to):  # the common case: no two rows meet
-        target[to] = rule.combine(target[to], source)
-        return target
-    order = np.argsort(to, kind="stable")
-    starts = np.flatnonzero(np.r_[True, np.diff(to[order]) != 0])
-    met = _COMBINE[rule.rule].reduceat(source[order], starts, axis=0)
-    where = to[order][starts]
-    target[where] = rule.combine(target[where], met)
-    return target
-
-
-def _merge_growing(ours: State, theirs: State) -> dict[str, Array]:
-    both: dict[str, Array] = {}
-    for name, array, rule in theirs._held():
-        if rule.grows:
-            both[name] = np.concatenate([ours.__dict__[name], array])
-    return _canonical(ours, both)
-
-
-def _canonical(state: State, arrays: dict[str, Array]) -> dict[str, Array]:
-    """Sort rows; unite equal keys and combine what is `per` them."""
-    out: dict[str, Array] = {}
-    for name, array in arrays.items():
-        rule = state.rules()[name]
-        if rule.rule == "rows":
-            out[name] = array[np.lexsort(array.T[::-1])]
-        elif rule.rule == "keyed":
-            out[name], to = np.unique(array, axis=0, return_inverse=True)
-            to = to.reshape(-1).astype(np.int64)
-            for member, held in arrays.items():
-                its = state.rules()[member]
-                if its.per == name:
-                    fresh = np.full((len(out[name]), *held.shape[1:]), its.identity, np.int64)
-                    out[member] = _scatter(its, held, to, fresh)
-    return out
-
-
 def check_arrays(state: State) -> None:
     """Raise StateFormatError unless every array is in canonical form and in range."""
     for name, array, rule in state._held():
-        where = f"{type(state).__name__}.{name}"
-        if rule.form in ("count", "flag") and array.size and array.min() < 0:
-            raise StateFormatError(f"{where} holds a negative count")
-        if rule.form == "flag" and array.size and array.max() > 1:
-            raise StateFormatError(f"{where} holds a flag that is neither 0 nor 1")
-        if rule.form == "fixed" and array.size and ((array[..., 1] < 0) | (array[..., 1] >= 1 << exact.LOW_BITS)).any():
-            raise StateFormatError(f"{where} holds a sum that is not in canonical form")
-        if rule.form == "exact" and array.size and ((array[..., :-1] < 0) | (array[..., :-1] >= 1 << 32)).any():
-            raise StateFormatError(f"{where} holds an exact sum that is not in canonical form")
-        if rule.rule == "add" and _total(array, rule) >= ROW_LIMIT:
-            raise StateFormatError(f"{where} is out of range")
-        if rule.optional and not array.any():
-            raise StateFormatError(f"{where} is all zero, and should be absent")
+        if wrong := rule.broken(array):
+            raise StateFormatError(f"{type(state).__name__}.{name} {wrong}")
     held = {n: a for n, a, r in state._held() if r.grows}
-    canonical = _canonical(state, held)
-    if any(not np.array_equal(held[n], canonical[n]) for n in held):
+    sorted_ = canonical(state.rules(), held)
+    if any(not np.array_equal(held[n], sorted_[n]) for n in held):
         raise StateFormatError(f"{type(state).__name__} holds keys that are not sorted and unique")
     state.check()
-
-
-def _total(array: Array, rule: ArrayRule) -> float:
-    top = array if rule.form in ("count", "signed", "flag") else array[..., 0 if rule.form == "fixed" else -1]
-    return float(np.abs(top.astype(np.float64)).sum())  # in floats: hostile bytes must not wrap around

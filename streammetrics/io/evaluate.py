@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from streammetrics.bundle import Bundle
 from streammetrics.collection import MetricCollection
-from streammetrics.columns import Batch, as_columns
+from streammetrics.columns import Batch
+from streammetrics.convert import as_columns
 from streammetrics.compose import Sliced
 from streammetrics.errors import InvalidInputError
 from streammetrics.io.logs import Log, Part
@@ -225,12 +226,13 @@ class _Worker(threading.Thread):
         self.crew = 1
 
     def run(self) -> None:
-        i = -1
+        at = -1
         try:
-            for i, part in self.job.take():
+            for number, part in self.job.take():
+                at = number
                 self._read(part)
         except BaseException as error:  # noqa: BLE001 - raised again in the calling thread
-            self.job.fail(i, error)
+            self.job.fail(at, error)
         finally:
             self.job.end(self.crew)
 

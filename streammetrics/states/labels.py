@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array, added
 from ..columns import Column, Need, flag, label, score, weight
 from ..exact import UNIT, fixed_to_int
 from ..settings import setting, union
-from ..state import Array, State, added
+from ..state import State
 
 __all__ = ["DecisionCounts"]
 

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array, added, highest
 from ..columns import Column, Need, label, score, weight
 from ..errors import InvalidInputError, StateFormatError
 from ..exact import UNIT, Mass, carry_fixed
 from ..settings import setting
-from ..state import Array, State, added, highest
+from ..state import State
 
 __all__ = ["ScoreHistogram"]
 

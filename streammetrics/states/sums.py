@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array, added
 from ..columns import Column, Need, label, score, weight
 from ..errors import StateFormatError
 from ..exact import UNIT, exact_to_fraction, fixed_to_int
 from ..settings import setting, union
-from ..state import Array, State, added
+from ..state import State
 
 __all__ = ["ScoreSums"]
 
