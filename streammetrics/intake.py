@@ -122,9 +122,10 @@ def prepare(batch: Batch, binding: Binding, needs: Sequence[Need], on_invalid: s
     bound = [(n.role, binding.column(n.role), n.kind) for n in map(binding.need, needs) if _present(n, binding, batch)]
     if on_invalid == "drop":
         chosen, index = _drop(chosen, index, bound, left_out)
-    elif check or binding.corrects:
-        for _, name, kind in bound:
-            chosen.check(name, kind)
+    else:
+        for role, name, kind in bound:
+            if check or binding.corrects or role == "sample_weight":  # weights are summed before any is counted
+                chosen.check(name, kind)
     columns = {role: chosen.column(name, kind) for role, name, kind in bound}
     if binding.corrects:
         columns = chosen.make((binding, tuple(bound)), lambda: _correct(columns, binding))

@@ -178,7 +178,7 @@ class KeyColumns:
         """Return the numbers of the keys."""
         made: list[Coded] = []
         for column in self.columns:
-            coded = batch.make((column.name, id(column)), partial(_coded, column, batch))
+            coded = batch.make(column, partial(_coded, column, batch))
             batch.same_length(coded.rows, column.name)
             made.append(coded)
         out = made[0]

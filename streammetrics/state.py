@@ -77,7 +77,7 @@ class State(Settings):
 
     tag: ClassVar[str] = ""
     checks_itself: ClassVar[bool] = False
-    """Whether `absorb` checks values as it counts, and returns False (nothing counted) on a bad one."""
+    """Whether `absorb` checks labels and scores as it counts, and returns False (nothing counted) on a bad one."""
 
     dropped: Array = added(len(DROPPED))
 

@@ -171,8 +171,6 @@ def count_cells(
             bad, _ = real_indices(y, s, a, n, bits, OFF_GRID, index)
         else:
             bad, _ = probability_indices(y, s, a, n, bits, OFF_GRID, index)
-        for j in range(n if weighted else 0):
-            bad |= i4(not ((w[a + j] == 0.0) | ((w[a + j] >= 2.0**-36) & (w[a + j] < 2.0**31))))
         if bad:
             return a
         for j in range(n):

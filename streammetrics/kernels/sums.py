@@ -93,8 +93,8 @@ def fill(term: Any, logit: Any, eps: Any, y: Any, s: Any, out: Any, clipped: Any
 
 
 @inline
-def bad_values(logit: Any, y: Any, s: Any, w: Any) -> Any:
-    """Whether a label, score or weight is not what it should be."""
+def bad_values(logit: Any, y: Any, s: Any) -> Any:
+    """Whether a label or score is not what it should be."""
     bad = i4(0)
     if logit:
         for j in range(s.shape[0]):
@@ -102,8 +102,6 @@ def bad_values(logit: Any, y: Any, s: Any, w: Any) -> Any:
     else:
         for j in range(s.shape[0]):
             bad |= i4(y[j] > 1) | i4(not (s[j] >= 0)) | i4(not (s[j] <= 1))
-    for j in range(w.shape[0]):
-        bad |= i4(not ((w[j] == 0.0) | ((w[j] >= 2.0**-36) & (w[j] < 2.0**31))))
     return bad
 
 
@@ -121,12 +119,12 @@ def sum_scores(
     total, counts, weights, hits = np.zeros(2 * n_terms, i8), np.zeros(2, i8), np.zeros(4, i8), np.zeros(n_terms, i8)
     for a in range(0, n if large.shape[0] else 0, BLOCK):  # large terms are added as they come: check before
         b = min(a + BLOCK, n)
-        if bad_values(logit, y[a:b], s[a:b], w[a : min(b, w.shape[0])]):
+        if bad_values(logit, y[a:b], s[a:b]):
             return -1
     for a in range(0, n, BLOCK):
         m = min(BLOCK, n - a)
         yy, ss = y[a : a + m], s[a : a + m]
-        if not large.shape[0] and bad_values(logit, yy, ss, w[:0]):
+        if not large.shape[0] and bad_values(logit, yy, ss):
             return -1
         positives = i4(0)
         for j in range(m):

@@ -63,8 +63,6 @@ class DecisionCounts(State, tag="decisions"):
         weights = sample_weight.values if sample_weight is not None else NO_WEIGHTS
         if at is None and self.column == "y_pred" and (column.values > 1).any():
             return False
-        if at is None and len(weights) and not _good(weights):
-            return False
         return bool(
             count_decisions(
                 y_true.values,
@@ -116,9 +114,3 @@ class DecisionCounts(State, tag="decisions"):
             counts = [c * UNIT + fixed_to_int(e) for c, e in zip(counts, extra, strict=True)]
         tn, fp, fn, tp = counts
         return tn, fp, fn, tp
-
-
-def _good(weights: NDArray[np.float64]) -> bool:
-    from ..columns import WEIGHT
-
-    return WEIGHT.ok(Column(weights, "float64"))
