@@ -15,7 +15,7 @@ from .arrays import ROW_LIMIT
 from .codec import decoders
 from .columns import Batch
 from .convert import as_columns
-from .errors import IncompatibleStateError, UndefinedMetricWarning
+from .errors import IncompatibleStateError, InvalidInputError, UndefinedMetricWarning
 from .intake import Binding, Unit
 from .settings import Settings, encode_setting, setting, union
 from .state import DROPPED, State
@@ -345,7 +345,16 @@ def named(
             raise TypeError(f"{owner}.update() was given {name} twice")
         if value is not None:
             out[name] = value
+    same_lengths(out)  # also of a score that the metric does not read
     return out
+
+
+def same_lengths(columns: Mapping[str, Any]) -> None:
+    """Raise unless all columns that know their length have the same."""
+    known = [(name, len(c)) for name, c in columns.items() if hasattr(c, "__len__") and getattr(c, "ndim", 1) > 0]
+    for name, n in known[1:]:
+        if n != known[0][1]:
+            raise InvalidInputError(f"{name} has {n:,} rows, {known[0][0]} has {known[0][1]:,}", column=name)
 
 
 def encode_settings(metric: Metric[Any, Any]) -> dict[str, Any]:
