@@ -16,7 +16,7 @@ from .sums import add_fixed, split
 
 f4, f8, i4, i8, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint32, np.uint64
 
-BLOCK = 2048
+BLOCK = 256  # short: the scalar bumps of one block overlap with the vector loop of the next
 OCTAVES = 32  # of p below 1/2, and of 1 - p above it
 OFF_GRID = u4(1 << 31)  # rides on the index of a row to its slice
 LARGEST = i4(0x7F7FFFFF)  # the bits of the largest float32
