@@ -259,16 +259,11 @@ class Sliced:
         return self
 
     def _take_keys(self, keys: list[Key], columns: KeyColumns) -> None:
-        """Hold these keys; numbers are given afresh as they are met again."""
+        """Hold these keys; they are numbered as rows meet them again, so that a merge server needs no kernel."""
         kinds = [a or b for a, b in zip(self._columns.kinds, columns.kinds, strict=True)]
         self._kept, self._columns, self._slot = keys, KeyColumns(self._by), np.zeros(0, np.int64)
         for column, kind in zip(self._columns.columns, kinds, strict=True):
             column.kind = kind
-        if keys:
-            batch = Batch({n: objects([k[i] for k in keys]) for i, n in enumerate(self._by)})
-            numbers = self._columns.numbers(batch).expand()
-            self._slot = np.full(int(numbers.max()) + 1, UNMET)
-            self._slot[numbers] = np.arange(1, len(keys) + 1)
 
     def _differences(self, other: object) -> list[str]:
         if not isinstance(other, Sliced):
@@ -543,13 +538,6 @@ def flat(metric: Any) -> list[Any]:
     """Return what a collection takes as its arguments."""
     list(flatten(metric, Binding()))  # says what is wrong
     return [metric]
-
-
-def objects(values: list[Any]) -> NDArray[Any]:
-    """An array of objects, whatever they are."""
-    out = np.empty(len(values), object)
-    out[:] = values
-    return out
 
 
 def _alike(a: Unit, b: Unit) -> bool:
