@@ -90,7 +90,8 @@ class Sliced:
         pinned = {v if isinstance(v, tuple) else (v,) for v in values}
         if any(len(v) != len(names) for v in pinned):
             raise ValueError(f"values= takes keys of {len(names)} columns, {', '.join(names)}")
-        self._hold(inner._plan.restrict(inner.names), names, lone, limit, frozenset(pinned))
+        kept = frozenset(pinned) if limit is not None else frozenset()  # without a limit all are kept
+        self._hold(inner._plan.restrict(inner.names), names, lone, limit, kept)
         for unit in self._plan.units:
             unit.state = unit.state.empty(1)
 
