@@ -175,7 +175,7 @@ class Metric(Settings, Generic[S, T]):
             try:
                 if load >= ROW_LIMIT or not quick(y, s):
                     return False
-            except (TypeError, KeyError):  # a dtype or layout that has to be converted
+            except (TypeError, KeyError, RuntimeError):  # a dtype or layout to convert, or a kernel being compiled
                 return False
             state["_load"] = load
         return True

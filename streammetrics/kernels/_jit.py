@@ -82,7 +82,11 @@ class Kernel:
         try:
             return self._call(*arguments)
         except TypeError:
-            self._compile(arguments)
+            pass
+        except RuntimeError as error:  # another thread was just compiling this kernel for other types
+            if "compilation disabled" not in str(error):
+                raise
+        self._compile(arguments)
         return self._call(*arguments)  # raises again if the types were not the reason
 
     def _compile(self, arguments: tuple[Any, ...]) -> None:
