@@ -70,7 +70,7 @@ class MetricCollection:
         """The columns that `update` reads, and whether each must be there."""
         return self._plan.columns
 
-    def update(self, y_true: Any, y_score: Any = None, /, **columns: Any) -> Self:
+    def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Self:
         """Count a batch in every metric.
 
         Parameters

@@ -105,7 +105,7 @@ class Sliced:
 
     # -- rows in -------------------------------------------------------------------------------------------------------
 
-    def update(self, y_true: Any, y_score: Any = None, /, **columns: Any) -> Self:
+    def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Self:
         """Count a batch, each row in its slice.
 
         Parameters

@@ -216,6 +216,18 @@ class Unit:
         """Return the rows this state will count."""
         return prepare(batch, self.binding, self.needs, on_invalid, check=check)
 
+    def count(self, rows: Rows) -> bool:
+        """Admit and absorb rows of a lone state; if that fails the state's range is as it was, too."""
+        held, counted = self.state.__dict__, False
+        load = held["_load"]
+        try:
+            self.state.admit(rows.n, rows.weight)
+            counted = self.absorb(rows)
+        finally:
+            if not counted:
+                held["_load"] = load
+        return counted
+
     def absorb(self, rows: Rows, at: NDArray[np.int64] | None = None) -> bool:
         """Count checked rows, and those left out; False if a state that checks itself found a bad value."""
         here = at if at is None or rows.index is None else at[rows.index]

@@ -37,6 +37,7 @@ METRICS: dict[str, type[Metric[Any, Any]]] = {}
 """Every metric there is, by tag: what the laws, the catalogue and the command line go through."""
 
 PLAIN = Binding()
+_MAKING = threading.RLock()
 
 
 class Interval(NamedTuple):
@@ -129,12 +130,35 @@ class Metric(Settings, Generic[S, T]):
 
     # -- what every metric does ----------------------------------------------------------------------------------------
 
+    def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Self:
+        """Count a batch.
+
+        Parameters
+        ----------
+        y_true, y_score : array-like of shape (n,), or table
+            The first two columns that the state must have; or a mapping, data frame or Arrow table, alone.
+        **columns : array-like of shape (n,)
+            Columns by name.
+
+        Raises
+        ------
+        InvalidInputError
+            A column is missing, of another length, or holds a bad value; nothing was counted.
+        """
+        must, may = ([n.role for n in self._unit.needs if n.optional is o] for o in (False, True))
+        given = (y_true, y_score) if y_score is not None else (y_true,)
+        if len(given) > len(must):
+            raise TypeError(f"{type(self).__name__}.update() takes {', '.join(must)}, and no second column")
+        return self._feed(named(type(self).__name__, tuple(must[: len(given)]), given, columns, (*must, *may)))
+
     @property
     def _unit(self) -> Unit:
-        unit: Unit | None = self.__dict__.get("_own")
-        if unit is None:
-            unit = self.__dict__["_own"] = Unit(self.make_state(), PLAIN)
-            self.__dict__["_lock"] = threading.Lock()
+        if "_own" not in self.__dict__:
+            with _MAKING:  # several threads may bring the first rows
+                if "_own" not in self.__dict__:
+                    self.__dict__["_lock"] = threading.Lock()
+                    self.__dict__["_own"] = Unit(self.make_state(), PLAIN)
+        unit: Unit = self.__dict__["_own"]
         return unit
 
     @property
@@ -155,8 +179,7 @@ class Metric(Settings, Generic[S, T]):
         trusted = unit.state.checks_itself and self.on_invalid != "drop"
         rows = unit.prepare(batch, self.on_invalid, check=not trusted)
         with self.__dict__["_lock"]:
-            unit.state.admit(rows.n, rows.weight)
-            if not unit.absorb(rows):
+            if not unit.count(rows):
                 unit.prepare(batch, self.on_invalid)  # raises, naming column, row and count
                 raise AssertionError(f"{unit.state!r} refused rows that pass its checks")
             if "_quick" not in self.__dict__ and rows.n:
@@ -303,7 +326,7 @@ class Metric(Settings, Generic[S, T]):
 class ScoredLabels(Metric[S, T]):
     """A metric of a 0/1 label and a score."""
 
-    def update(self, y_true: Any, y_score: Any = None, /, **columns: Any) -> Self:
+    def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Self:
         """Count a batch.
 
         Parameters

@@ -70,8 +70,8 @@ class Plan:
                 raise TypeError(f"{owner}.update() takes a table or columns, not both")
             return table
         known = [*self.columns, *also]
-        out = dict(columns)
-        for name in out:
+        out = {name: column for name, column in columns.items() if column is not None}
+        for name in columns:
             if name not in known:
                 raise TypeError(f"{owner}.update() does not know {name!r}; it reads {', '.join(known)}")
         scores = [c for c in ("y_score", "y_pred") if c in known]

@@ -46,7 +46,7 @@ class DecisionMetric(Metric[DecisionCounts, T]):
     cost = "64 bytes a threshold; under 1 ns a row"
     bound = "exact: counts, rounded once"
 
-    def update(self, y_true: Any, y_score: Any = None, /, **columns: Any) -> Any:
+    def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
         """Count a batch.
 
         Parameters
