@@ -130,7 +130,7 @@ def bound(record: dict[str, Any]) -> str:
     low, high = record["bound_low"], record["bound_high"]
     if low is None or math.isnan(low):
         return ""
-    return f"±{(high - low) / 2:.1e}" if high > low else "exact"
+    return f"±{(high - low) / 2:.1e}" if high > np.nextafter(low, np.inf) else "exact"
 
 
 def _key(value: Any) -> str:
