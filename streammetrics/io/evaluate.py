@@ -17,8 +17,8 @@ import pyarrow as pa
 from streammetrics.bundle import Bundle
 from streammetrics.collection import MetricCollection
 from streammetrics.columns import Batch
-from streammetrics.convert import as_columns
 from streammetrics.compose import Sliced
+from streammetrics.convert import as_columns
 from streammetrics.errors import InvalidInputError
 from streammetrics.io.logs import Log, Part
 

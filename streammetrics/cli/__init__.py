@@ -1,0 +1,78 @@
+"""The command line: `streammetrics eval`, `merge`, `show`, `catalog`, `warmup`, `selftest`, `demo`.
+
+What a user can do wrong ends in one line on stderr and exit code 2. Imports are as late as they can be: `show`, `merge`
+and `catalog` load no numba, and what a command does not need it does not load.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from typing import NoReturn
+
+from streammetrics.cli.messages import UsageError, explain
+
+__all__ = ["UsageError", "main"]
+
+USAGE, INTERRUPTED = 2, 130
+EXTRAS = ("click", "pyarrow", "rich", "tomli", "typer")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Instead of those of the process.
+    """
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    sys.exit(_run(given))
+
+
+def _run(arguments: Sequence[str]) -> int:
+    if list(arguments) == ["--version"]:  # without even typer
+        return _print_version()
+    try:
+        from streammetrics.cli.app import run
+
+        code = run(arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return _interrupted()
+    except BrokenPipeError:  # `| head` has read enough; what is left in the buffer would fail again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in EXTRAS:
+            raise
+        _complain(f"the command line needs {error.name}: pip install 'streammetrics[cli]'")
+        return USAGE
+    except Exception as error:
+        line = explain(error)
+        if line is None:
+            raise
+        _complain(line)
+        return USAGE
+    return code
+
+
+def _print_version() -> int:
+    from streammetrics import __version__
+
+    print(f"streammetrics {__version__}")
+    return 0
+
+
+def _complain(line: str) -> None:
+    print(f"streammetrics: {line}", file=sys.stderr)
+
+
+def _interrupted() -> int:
+    print("streammetrics: interrupted", file=sys.stderr)
+    if any(t.daemon and t.is_alive() for t in threading.enumerate()):  # stuck in a compilation, or on a dead disk
+        sys.stdout.flush()
+        os._exit(INTERRUPTED)
+    return INTERRUPTED

@@ -1,0 +1,216 @@
+"""The commands and their options; what they do is imported when one is called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from streammetrics.cli.messages import UsageError
+
+__all__ = ["run"]
+
+app = typer.Typer(
+    name="streammetrics",
+    help="Score prediction logs of any size: exact where it can be, certified where it is not, in constant memory.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command; return its exit code."""
+    try:
+        code = app(args=list(arguments) or ["--help"], prog_name="streammetrics", standalone_mode=False)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # of click or of typer's own copy of it, whichever is installed
+            raise UsageError(error.format_message().replace("\n", " ")) from None
+        if type(error).__name__ == "Abort":
+            raise KeyboardInterrupt from None
+        raise
+    if code == 130:
+        raise KeyboardInterrupt
+    return code if isinstance(code, int) else 0
+
+
+class Format(str, Enum):
+    """How results are printed."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+class Corrects(str, Enum):
+    """What of a down-sampled log is brought back."""
+
+    score = "score"
+    rows = "rows"
+    both = "both"
+
+
+class Scale(str, Enum):
+    """What scores are."""
+
+    probability = "probability"
+    logit = "logit"
+    real = "real"
+
+
+class OnInvalid(str, Enum):
+    """What happens to a bad row."""
+
+    stop = "raise"
+    drop = "drop"
+
+
+Printed = Annotated[Format, typer.Option("--format", help="table for people; json and csv for programs, on stdout.")]
+Top = Annotated[int, typer.Option(min=1, help="Slices a table shows: those with most rows. json and csv have all.")]
+
+
+@app.callback(invoke_without_command=True)
+def _main(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        from streammetrics import __version__
+
+        typer.echo(f"streammetrics {__version__}")
+        raise typer.Exit
+
+
+Text = str | None
+Texts = list[str] | None
+LOG = "Files, folders, patterns: Parquet, CSV and TSV (.gz, .zst), Arrow IPC."
+INVALID = "Stop at a bad row, or leave it out and count it."
+SCORE = "Column of scores; again for more models, side by side."
+RATE = "Share of negatives that a down-sampled log kept."
+BY = "Slice by a column, or by the cross of several: country,device. Again for more tables."
+METRICS = "Such as auc,log_loss,precision@0.1; `streammetrics catalog` lists all."
+BITS = "Resolution of score histograms; 16 by default, which takes 1 MiB a slice."
+TASK = "TOML file with several tasks, instead of --label, --score and so on."
+
+
+@app.command("eval")
+def _eval(
+    log: Annotated[
+        list[str], typer.Argument(metavar="LOG...", help="Files, folders, patterns: Parquet, CSV, TSV, Arrow.")
+    ],
+    label: Annotated[Text, typer.Option(help="Column of labels, 0 or 1.")] = None,
+    score: Annotated[Texts, typer.Option(help=SCORE)] = None,
+    scale: Annotated[Scale, typer.Option(help="What scores are.")] = Scale.probability,
+    weight: Annotated[Text, typer.Option(help="Column of weights.")] = None,
+    where: Annotated[Text, typer.Option(help="0/1 column: only rows with 1 count.")] = None,
+    negative_rate: Annotated[float | None, typer.Option(help=RATE)] = None,
+    corrects: Annotated[Corrects | None, typer.Option(help="What --negative-rate undoes.")] = None,
+    by: Annotated[Texts, typer.Option(help=BY)] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=0, help="Slices to keep of each --by; the others are merged.")
+    ] = None,
+    metrics: Annotated[Text, typer.Option(help=METRICS)] = None,
+    bits: Annotated[int | None, typer.Option(min=8, max=24, help=BITS)] = None,
+    task: Annotated[Text, typer.Option(help=TASK)] = None,
+    on_invalid: Annotated[OnInvalid, typer.Option(help=INVALID)] = OnInvalid.stop,
+    threads: Annotated[int | None, typer.Option(min=1, help="By default one for each processor.")] = None,
+    save: Annotated[Text, typer.Option(help="Write the states to a file that `merge` and `show` read.")] = None,
+    printed: Printed = Format.table,
+    top: Top = 40,
+    delimiter: Annotated[Text, typer.Option(help="Of text files; comma by default, tab for .tsv.")] = None,
+) -> None:
+    """Score a log in one pass: all metrics, models and slices."""
+    from streammetrics.cli.score import Request, score_log
+    from streammetrics.cli.tasks import TaskSpec, read_task_file
+
+    names = None if metrics is None else tuple(name for name in metrics.split(",") if name.strip())
+    sets = list(by or [])
+    if task is not None:
+        given: dict[str, object] = {
+            "label": label,
+            "score": score,
+            "weight": weight,
+            "where": where,
+            "metrics": metrics,
+        }
+        given |= {"negative-rate": negative_rate, "corrects": corrects, "scale": None if scale == "probability" else 1}
+        if wrong := [f"--{name}" for name, value in given.items() if value]:
+            raise UsageError(f"{', '.join(wrong)} and --task exclude each other; the file says it for each task")
+        specs, sliced = read_task_file(task, bits)
+        sets = sets or sliced
+    elif label is None:
+        raise UsageError("which column is the label? Give --label, or --task FILE.toml")
+    else:
+        specs = {
+            "": TaskSpec(
+                label=label,
+                score=tuple(score or ()),
+                weight=weight,
+                where=where,
+                metrics=names,
+                scale=scale.value,
+                bits=bits,
+                negative_rate=negative_rate,
+                corrects=corrects.value if corrects else None,
+            )
+        }
+    score_log(Request(log, specs, sets, limit, on_invalid.value, threads, save, printed.value, top, delimiter))
+
+
+@app.command("merge")
+def _merge(
+    files: Annotated[list[str], typer.Argument(help="Files that --save or sm.save wrote.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="Where the merged states go.")],
+) -> None:
+    """Merge saved states, in any order: the same bits as one pass over all logs."""
+    from streammetrics.cli.saved import merge_files
+
+    merge_files(files, output)
+
+
+@app.command("show")
+def _show(
+    file: Annotated[str, typer.Argument(help="A file that --save, merge or sm.save wrote.")],
+    printed: Printed = Format.table,
+    top: Top = 40,
+) -> None:
+    """Print the results in saved states."""
+    from streammetrics.cli.saved import show_file
+
+    show_file(file, printed.value, top)
+
+
+@app.command("catalog")
+def _catalog(
+    metric: Annotated[Text, typer.Argument(help="One metric: its definition, settings and cost.")] = None,
+) -> None:
+    """List every metric: formula, which way is better, cost, and how exact it is."""
+    from streammetrics.cli.catalog import list_all, tell_one
+
+    list_all() if metric is None else tell_one(metric)
+
+
+@app.command("warmup")
+def _warmup() -> None:
+    """Compile all kernels into the cache, so that nothing has to wait for it later."""
+    from streammetrics.cli.warmup import warm_up
+
+    warm_up()
+
+
+@app.command("selftest")
+def _selftest() -> None:
+    """Check that this machine makes the same bits as all others, and measure its speed. Exit code 1 if not."""
+    from streammetrics.cli.selftest import self_test
+
+    raise typer.Exit(0 if self_test() else 1)
+
+
+@app.command("demo")
+def _demo(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Where the log goes.")] = "demo-log",
+    rows: Annotated[int, typer.Option(min=1000, help="Impressions.")] = 1_000_000,
+) -> None:
+    """Write a realistic click log, with the truth about it, and score it."""
+    from streammetrics.cli.demo import run_demo
+
+    run_demo(folder, rows)

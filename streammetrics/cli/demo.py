@@ -1,0 +1,217 @@
+"""`streammetrics demo`: a click log with known truth, scored in every way that a first look wants to see."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from streammetrics.cli.grid import Cell, Grid, say, show
+from streammetrics.cli.messages import UsageError
+from streammetrics.cli.records import Record, overall, tasks_of
+from streammetrics.cli.report import compare, headline, slices
+from streammetrics.cli.score import scored
+from streammetrics.cli.tasks import TaskSpec, make_collection, read_task_file
+from streammetrics.io.demo import DemoTruth, write_demo_log
+from streammetrics.io.logs import Log
+
+__all__ = ["run_demo"]
+
+RATE = 0.1
+SLICES = 6  # of country and device: enough to see what it looks like
+TRUTH, TASKS = "_truth.json", "tasks.toml"
+METRICS = ("auc", "normalized_entropy", "calibration", "ctr")
+SCREEN = ", ".join(f'"{name}"' for name in METRICS)
+FILE = f"""\
+# Three tasks, one pass: streammetrics eval {{folder}}/full --task {{folder}}/{TASKS}
+by = ["variant", "country,device"]
+
+[tasks.model_a]
+label = "click"
+score = "pctr_a"
+metrics = [{SCREEN}]
+
+[tasks.model_b]
+label = "click"
+score = "pctr_b"
+metrics = [{SCREEN}]
+
+[tasks.convert] # of those who clicked
+label = "convert"
+score = "pcvr"
+where = "click"
+metrics = [{SCREEN}]
+"""
+
+
+def run_demo(folder: str, rows: int) -> None:
+    """Write both logs unless they are there, score them, print the tables and the commands that make them."""
+    root = Path(folder)
+    began = time.perf_counter()
+    say(
+        f"Writing a week of impressions to {folder}/ ..." if not root.exists() else f"Using what is in {folder}/", "dim"
+    )
+    full = _logs(root, rows)
+    (root / TASKS).write_text(FILE.format(folder=folder), encoding="utf-8")
+    say(f"{full.rows:,} impressions of two models, and a copy that kept {RATE:.0%} of the negatives: {folder}/", "bold")
+    say(f"{time.perf_counter() - began:.1f} s; the first run also compiles, which takes some seconds once", "dim")
+    say()
+    _show_full(root, full)
+    _show_sampled(root)
+    _show_commands(folder)
+
+
+# -- the logs ----------------------------------------------------------------------------------------------------------
+
+
+def _logs(root: Path, rows: int) -> DemoTruth:
+    """Write the logs that are missing, or whose writing was interrupted; return the truth about the full one."""
+    _check_folder(root, rows)
+    _log(root / "sampled", rows, RATE)
+    return _log(root / "full", rows, 1.0)
+
+
+def _check_folder(root: Path, rows: int) -> None:
+    ours = {"full", "sampled", TASKS}
+    if not root.exists():
+        return
+    if not root.is_dir() or any(entry.name not in ours for entry in root.iterdir()):
+        raise UsageError(f"{root}: holds something else; name another folder: streammetrics demo DIR")
+    truth = root / "full" / TRUTH
+    if truth.exists() and (found := _read(truth).impressions) != rows:
+        raise UsageError(f"{root}: holds a demo of {found:,} rows; name another folder, or give --rows {found}")
+
+
+def _log(folder: Path, rows: int, rate: float) -> DemoTruth:
+    truth = folder / TRUTH
+    if truth.exists():
+        return _read(truth)
+    if folder.exists():
+        if any(p.is_file() and p.suffix not in (".parquet", ".partial") for p in folder.rglob("*")):
+            raise UsageError(f"{folder}: holds something else; name another folder: streammetrics demo DIR")
+        shutil.rmtree(folder)  # an interrupted demo: the truth is written last
+    made = write_demo_log(folder, rows, negative_rate=rate, sampled_scale=False)
+    truth.write_text(json.dumps(asdict(made)), encoding="utf-8")
+    return made
+
+
+def _read(path: Path) -> DemoTruth:
+    try:
+        return DemoTruth(**json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError):
+        raise UsageError(f"{path}: not what a demo wrote; name another folder: streammetrics demo DIR") from None
+
+
+# -- the full log ------------------------------------------------------------------------------------------------------
+
+
+def _show_full(root: Path, truth: DemoTruth) -> None:
+    specs, by = read_task_file(str(root / TASKS), None)
+    began = time.perf_counter()
+    sets = [tuple(names.split(",")) for names in by]
+    found = scored(Log(root / "full"), make_collection(specs, "raise"), sets)
+    seconds = time.perf_counter() - began
+    table = headline(found.overall, f"Two click models, and conversions after clicks: one pass, {seconds:.1f} s")
+    show(_with_truth(table, truth))
+    variants = slices(found.slices[sets[0]], title="By variant")
+    variants.remarks.append(
+        f"truth: ctr A {truth.ctr['A']:.6f}, B {truth.ctr['B']:.6f}: B has {truth.lift:+.1%}, before the luck of the draw"
+    )
+    show(variants)
+    crossed = slices(
+        found.slices[sets[1]], SLICES, f"By country and device, the {SLICES} largest of {len(found.slices[sets[1]])}"
+    )
+    crossed.remarks = [r for r in crossed.remarks if not r.startswith("and ")]
+    show(crossed)
+
+
+def _with_truth(grid: Grid, truth: DemoTruth) -> Grid:
+    """Put the truth beside each model's column, where it is known."""
+    ctr = _overall_ctr(truth)
+    known = {
+        "model_a": {"auc": truth.auc["pctr_a"], "calibration": truth.calibration["pctr_a"], "ctr": ctr},
+        "model_b": {"auc": truth.auc["pctr_b"], "calibration": truth.calibration["pctr_b"], "ctr": ctr},
+    }
+    heads, rows = grid.heads[:1], [None if row is None else row[:1] for row in grid.rows]
+    for i, name in enumerate(grid.heads[1:], 1):
+        heads += [name, "truth"] if name in known else [name]
+        for old, new in zip(grid.rows, rows, strict=True):
+            if old is not None and new is not None:
+                value = known.get(name, {}).get(old[0].text, math.nan)
+                shown = [Cell("" if math.isnan(value) else f"{value:.4f}", style="dim")] if name in known else []
+                new += [old[i], *shown]
+    remark = "truth: the expectation over clicks, given these impressions"
+    return Grid(grid.title, heads, rows, remarks=[*grid.remarks, remark])
+
+
+def _overall_ctr(truth: DemoTruth) -> float:
+    """The expected rate of both variants, which are about as large."""
+    return sum(truth.ctr.values()) / len(truth.ctr)
+
+
+# -- the down-sampled log ----------------------------------------------------------------------------------------------
+
+
+def _show_sampled(root: Path) -> None:
+    """Show that NE, calibration and rates of the sample are wrong as they stand, and right once corrected."""
+    spec = TaskSpec("click", ("pctr_b",), metrics=("auc", "average_precision", "log_loss", *METRICS[1:]))
+    corrected = TaskSpec("click", ("pctr_b",), metrics=spec.metrics, negative_rate=RATE, corrects="rows")
+    columns = {
+        "full log": _by_variant(root / "full", spec),
+        "sample as it is": _by_variant(root / "sampled", spec),
+        "sample corrected": _by_variant(root / "sampled", corrected),
+    }
+    grid = compare(columns, title=f"A log that kept {RATE:.0%} of the negatives, model_b")
+    grid.rows = [_marked(row) for row in grid.rows]
+    grid.remarks.append(
+        f"corrected: --negative-rate {RATE} --corrects rows; --corrects both for a model trained on such a sample"
+    )
+    show(grid)
+
+
+def _by_variant(folder: Path, spec: TaskSpec) -> dict[str, Record]:
+    """Score a log; by slice, because the first tables have compiled that already."""
+    found = scored(Log(folder), make_collection({"": spec}, "raise"), [("variant",)])
+    return tasks_of(overall(found.overall))[""]
+
+
+def _marked(row: list[Cell] | None) -> list[Cell] | None:
+    """Mark what the sample gets wrong by more than luck can explain."""
+    if row is None or row[0].text in ("rows", "positives"):
+        return row
+    full, sample, corrected = (float(cell.text) for cell in row[1:])
+    wrong = abs(sample - full) > 0.02 * full
+    fine = abs(corrected - full) < 0.02 * full
+    marked = (
+        Cell(row[2].text, row[2].note, "red" if wrong else ""),
+        Cell(row[3].text, row[3].note, "green" if wrong and fine else ""),
+    )
+    return [*row[:2], *marked]
+
+
+# -- what to do next ---------------------------------------------------------------------------------------------------
+
+
+def _show_commands(folder: str) -> None:
+    say("Try it yourself", "bold cyan")
+    for text, command in (
+        ("both models side by side", f"streammetrics eval {folder}/full --label click --score pctr_a --score pctr_b"),
+        ("the tables above", f"streammetrics eval {folder}/full --task {folder}/{TASKS}"),
+        (
+            "the sampled log, corrected",
+            f"streammetrics eval {folder}/sampled --label click --score pctr_b --negative-rate {RATE} --corrects rows",
+        ),
+        (
+            "one day at a time, merged later",
+            f"for day in {folder}/full/day=*; do\n"
+            f"    streammetrics eval $day --label click --score pctr_b --by variant --save ${{day##*=}}.smet\n"
+            f"  done; streammetrics merge *.smet -o week.smet && streammetrics show week.smet",
+        ),
+        ("every metric there is", "streammetrics catalog"),
+    ):
+        say(f"# {text}", "dim")
+        for line in command.split("\n"):
+            say(line)

@@ -1,0 +1,47 @@
+"""What a user did wrong, in one line that speaks of options rather than of Python."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from streammetrics.errors import MemoryLimitError, StreamMetricsError
+
+__all__ = ["UsageError", "explain", "nearest"]
+
+_KEYWORD = re.compile(r"\b([a-z_]+)=\"?([\w.-]+)\"?(?= |;|,|\)|$)")
+_OPTIONS = ("scale", "on_invalid", "corrects", "limit", "negative_rate", "bits")
+
+
+class UsageError(Exception):
+    """What was asked for makes no sense; the message is one line."""
+
+
+def explain(error: Exception) -> str | None:
+    """Return the one line for a user's error; None for an error of ours, which is to be seen in full."""
+    if isinstance(error, MemoryLimitError):
+        return f"{str(error).partition(';')[0]}; fewer --bits make them smaller, --limit N keeps N of them"
+    if isinstance(error, (UsageError, StreamMetricsError)):
+        return as_options(str(error)).replace("\n", " ")
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return None
+
+
+def as_options(message: str) -> str:
+    """Spell keyword arguments as options: on_invalid="drop" becomes --on-invalid drop."""
+
+    def spell(match: re.Match[str]) -> str:
+        name, value = match.groups()
+        return f"--{name.replace('_', '-')} {value}" if name in _OPTIONS else match[0]
+
+    return _KEYWORD.sub(spell, message)
+
+
+def nearest(what: str, given: str, known: Iterable[str]) -> UsageError:
+    """Return the error for an unknown name: the nearest one, or all there are."""
+    names = list(known)
+    close = difflib.get_close_matches(given.lower(), names, 1)
+    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
+    return UsageError(f"there is no {what} {given!r}; {hint}")

@@ -1,0 +1,160 @@
+"""`streammetrics eval`: from a request to a scored log, printed and saved."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from streammetrics.cli.messages import UsageError
+from streammetrics.cli.tasks import TaskSpec, make_collection
+
+__all__ = ["Request", "check_target", "print_results", "read_sets", "score_log", "scored"]
+
+PATIENCE = 0.5  # seconds before a bar appears
+
+
+@dataclass(frozen=True)
+class Request:
+    """What `eval` was asked for.
+
+    Parameters
+    ----------
+    paths : list of str
+        The log.
+    specs : dict of str to TaskSpec
+        Tasks by name; "" for the one of the options.
+    by : list of str
+        Slices, as `--by` has them.
+    limit, on_invalid, threads, save, printed, top, delimiter
+        As the options of these names; `printed` is `--format`.
+    """
+
+    paths: Sequence[str]
+    specs: dict[str, TaskSpec]
+    by: Sequence[str]
+    limit: int | None
+    on_invalid: str
+    threads: int | None
+    save: str | None
+    printed: str
+    top: int
+    delimiter: str | None
+
+
+def score_log(request: Request) -> None:
+    """Score a log; print and save what comes of it."""
+    sets = read_sets(request.by)
+    metrics = make_collection(request.specs, request.on_invalid)
+    if request.save is not None:
+        check_target(request.save)
+    from streammetrics.io.logs import Log  # pyarrow only once the request makes sense
+
+    log = Log(request.paths, delimiter=_delimiter(request.delimiter))
+    found = scored(log, metrics, sets, limit=request.limit, threads=request.threads)
+    if request.save is not None:
+        from streammetrics.codec import save
+
+        save(found.saved, request.save)
+    files = f"{len(log.files):,} files" if len(log.files) > 1 else log.files[0]
+    print_results(found.saved, request.printed, request.top, f"{files}, {found.rows:,} rows")
+
+
+def read_sets(by: Sequence[str]) -> list[tuple[str, ...]]:
+    """Read `country,device` as the cross of two columns."""
+    sets = [tuple(name.strip() for name in one.split(",")) for one in by]
+    for names in sets:
+        if not all(names) or len(set(names)) != len(names):
+            raise UsageError(f"--by takes different columns, such as country,device, not {','.join(names)!r}")
+        if sets.count(names) > 1:
+            raise UsageError(f"--by {','.join(names)} is there twice")
+    return sets
+
+
+def scored(log: Any, metrics: Any, sets: Sequence[tuple[str, ...]], **options: Any) -> Any:
+    """Evaluate a log with a progress bar."""
+    from streammetrics.io.evaluate import evaluate
+
+    with _progress(log) as watch:
+        return evaluate(log, metrics, sets, watch=watch, **options)
+
+
+def _delimiter(given: str | None) -> str | None:
+    spelled = {"\\t": "\t", "tab": "\t"}.get(given or "", given)
+    if spelled is not None and len(spelled) != 1:
+        raise UsageError(f"--delimiter is one character (or tab), not {given!r}")
+    return spelled
+
+
+def check_target(path: str) -> None:
+    """Raise where a file cannot be written, before hours go into what it should hold."""
+    target = Path(path)
+    folder = target.parent
+    if not folder.is_dir():
+        raise UsageError(f"{path}: there is no folder {folder}")
+    if target.is_dir():
+        raise UsageError(f"{path}: is a folder; name a file")
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"{path}: no permission to write in {folder}")
+
+
+def print_results(thing: Any, printed: str, top: int, title: str) -> None:
+    """Print results as a table, JSON or CSV."""
+    if printed == "json":
+        from streammetrics.cli.records import write_json
+
+        write_json(thing)
+    elif printed == "csv":
+        from streammetrics.cli.records import write_csv
+
+        write_csv(thing)
+    else:
+        from streammetrics.cli.grid import say, show
+        from streammetrics.cli.report import grids
+
+        say(title, "dim")
+        say()
+        for grid in grids(thing, top):
+            show(grid)
+
+
+@contextmanager
+def _progress(log: Any) -> Iterator[Any]:
+    """Show a bar on stderr if that is a terminal; give what `evaluate` calls, or None."""
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), TextColumn("{task.percentage:>3.0f} %  {task.fields[rows]}  {task.fields[speed]}"))
+    bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+    total, began, first = log.rows, time.monotonic(), 0.0
+    job = bar.add_task("", total=total if total is not None else log.bytes, rows="", speed="")
+
+    def watch(progress: Any) -> None:
+        nonlocal first
+        now = time.monotonic()
+        if now - began > PATIENCE:
+            bar.start()
+        first = first or (now if progress.rows else 0.0)  # compiling is not counting
+        speed = f"{_short(progress.rows / (now - first))} rows/s" if first and now > first else ""
+        done = progress.rows if total is not None else progress.bytes
+        bar.update(job, completed=done, rows=f"{progress.rows:,} rows", speed=speed)
+
+    try:
+        yield watch
+    finally:
+        bar.stop()
+
+
+def _short(number: float) -> str:
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return f"{number:.0f} "

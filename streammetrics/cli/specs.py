@@ -1,0 +1,143 @@
+"""Metrics by name, as options and task files spell them: `auc`, `precision@0.1`, `f2`, `log_loss:eps=1e-6`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any
+
+from streammetrics.cli.messages import UsageError, nearest
+from streammetrics.metric import METRICS, Metric
+
+__all__ = ["DEFAULT", "at_setting", "make_metrics", "metric_names", "settings_of"]
+
+DEFAULT = ("auc", "average_precision", "log_loss", "normalized_entropy", "calibration", "ctr", "predicted_ctr")
+"""What an unasked question about a click log gets: ranking, loss, calibration, and what the rates are."""
+
+_AT = ("k", "max_fpr", "threshold")  # what the number after @ sets, as in the names of the metrics
+_INTEGER = re.compile(r"[+-]?\d+")
+_F_BETA = re.compile(r"f(\d+(?:\.\d+)?)")
+_SHORT: dict[str, tuple[str, dict[str, Any]]] = {"copc": ("calibration", {"inverse": True})}
+_OFTEN = {  # what the field calls them; only the name of the catalogue is accepted
+    "ap": "average_precision",
+    "auroc": "auc",
+    "brier": "brier_score",
+    "fpr": "false_positive_rate",
+    "kappa": "cohen_kappa",
+    "logloss": "log_loss",
+    "mcc": "matthews_corrcoef",
+    "ne": "normalized_entropy",
+    "pr_auc": "average_precision",
+    "roc_auc": "auc",
+    "sensitivity": "recall",
+    "tnr": "specificity",
+    "tpr": "recall",
+}
+
+
+def metric_names() -> list[str]:
+    """Return the names of all metrics, sorted."""
+    return sorted(METRICS)
+
+
+def settings_of(metric: type[Metric[Any, Any]]) -> dict[str, Any]:
+    """Return the settings of a metric with their defaults."""
+    return {f.name: f.default for f in fields(metric) if f.init and not f.metadata.get("operational")}  # type: ignore[arg-type]
+
+
+def at_setting(metric: type[Metric[Any, Any]]) -> str | None:
+    """Return the setting that the number after @ gives, if there is one."""
+    return next((name for name in _AT if name in settings_of(metric)), None)
+
+
+def make_metrics(
+    specs: Iterable[str] | None, *, scale: str = "probability", bits: int | None = None
+) -> dict[str, Metric[Any, Any]]:
+    """Make metrics by name.
+
+    Parameters
+    ----------
+    specs : iterable of str, optional
+        `tag`, `tag@number`, and `tag:setting=value` (again for more settings); None for the default screen, as far as it
+        suits the scale.
+    scale : {"probability", "logit", "real"}
+        What the scores are.
+    bits : int, optional
+        Resolution of histograms, where a metric has one.
+
+    Raises
+    ------
+    UsageError
+        A name is unknown (the message has the nearest), named twice, or a setting is wrong.
+    """
+    if specs is None:
+        return {tag: METRICS[tag](**_shared(METRICS[tag], scale, bits)) for tag in DEFAULT if _suits(tag, scale)}
+    made: dict[str, Metric[Any, Any]] = {}
+    for spec in specs:
+        name, metric = _make(spec.strip(), scale, bits)
+        if name in made:
+            raise UsageError(f"the metric {name} is asked for twice")
+        made[name] = metric
+    if not made:
+        raise UsageError("no metric is asked for")
+    return made
+
+
+def _suits(tag: str, scale: str) -> bool:
+    return scale in _scales(METRICS[tag], (scale,))
+
+
+def _scales(metric: type[Metric[Any, Any]], default: tuple[str, ...] = ()) -> tuple[str, ...]:
+    declared = next((f for f in fields(metric) if f.name == "scale"), None)  # type: ignore[arg-type]
+    return declared.metadata["rules"]["choices"] if declared is not None else default
+
+
+def _shared(metric: type[Metric[Any, Any]], scale: str, bits: int | None) -> dict[str, Any]:
+    """Return the settings that all metrics of a task have in common, as far as this one has them."""
+    shared = {"scale": scale} if _scales(metric) else {}
+    return shared | ({"bits": bits} if bits is not None and "bits" in settings_of(metric) else {})
+
+
+def _make(spec: str, scale: str, bits: int | None) -> tuple[str, Metric[Any, Any]]:
+    head, *given = spec.split(":")
+    tag, at, number = head.partition("@")
+    tag, settings = _known(tag)
+    metric = METRICS[tag]
+    if at:
+        setting = at_setting(metric)
+        if setting is None:
+            raise UsageError(f"metric {spec}: {tag} takes no number after @")
+        settings[setting] = _value(number)
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals:
+            raise UsageError(f"metric {spec}: a setting is written name=value, not {one!r}")
+        settings[name] = _value(value)
+    try:
+        made = metric(**(_shared(metric, scale, bits) | settings))
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"metric {spec}: {error}") from None
+    return (spec if given else made.name), made
+
+
+def _known(tag: str) -> tuple[str, dict[str, Any]]:
+    if tag in METRICS:
+        return tag, {}
+    if tag in _SHORT:
+        return _SHORT[tag][0], dict(_SHORT[tag][1])
+    if beta := _F_BETA.fullmatch(tag):
+        return "fbeta", {"beta": float(beta[1])}
+    if tag.lower() in _OFTEN:
+        raise UsageError(f"there is no metric {tag!r}; did you mean {_OFTEN[tag.lower()]!r}?")
+    raise nearest("metric", tag, metric_names())
+
+
+def _value(text: str) -> Any:
+    words = {"none": None, "true": True, "false": False}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return int(text) if _INTEGER.fullmatch(text) else float(text)
+    except ValueError:
+        return text

@@ -1,0 +1,194 @@
+"""From options, or from a task file, to the metrics of one pass."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from streammetrics.cli.messages import UsageError, nearest
+from streammetrics.cli.specs import make_metrics
+from streammetrics.collection import MetricCollection
+from streammetrics.metric import Metric
+from streammetrics.task import Task
+
+__all__ = ["TaskSpec", "make_collection", "read_task_file"]
+
+_CORRECTS = ("score", "rows", "both")
+_SCALES = ("probability", "logit", "real")
+_TEXTS = ("label", "weight", "where", "scale", "corrects")
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """One task, with the names that options and task files share.
+
+    Parameters
+    ----------
+    label : str
+        The column of labels.
+    score : tuple of str
+        Columns of scores: each is a task of its own.
+    weight, where : str, optional
+        The columns of weights, and of rows that count.
+    metrics : tuple of str, optional
+        As `make_metrics` takes them.
+    scale : str
+        What the scores are.
+    bits : int, optional
+        Resolution of histograms.
+    negative_rate : float, optional
+        Share of negatives that the log kept.
+    corrects : str, optional
+        What of it is undone.
+    labels, pos_label : optional
+        What labels are called, if not 0 and 1.
+    """
+
+    label: str
+    score: tuple[str, ...] = ()
+    weight: str | None = None
+    where: str | None = None
+    metrics: tuple[str, ...] | None = None
+    scale: str = "probability"
+    bits: int | None = None
+    negative_rate: float | None = None
+    corrects: str | None = None
+    labels: tuple[Any, ...] | None = None
+    pos_label: Any = None
+
+    def check(self) -> None:
+        """Raise UsageError where settings contradict one another."""
+        if self.scale not in _SCALES:
+            raise nearest("scale", self.scale, _SCALES)
+        if self.corrects is not None and self.corrects not in _CORRECTS:
+            raise nearest("way to correct", self.corrects, _CORRECTS)
+        if (self.negative_rate is None) != (self.corrects is None):
+            raise UsageError("a negative rate needs to know what it corrects (score, rows or both), and the other way")
+        if self.scale == "real" and self.corrects in ("score", "both"):
+            raise UsageError("scores of scale real cannot be corrected; probabilities and logits can")
+        if len(set(self.score)) != len(self.score):
+            raise UsageError(f"a score is named twice: {', '.join(self.score)}")
+
+    def tasks(self) -> dict[str, Task]:
+        """Return the task of every score; "" stands for none."""
+        self.check()
+        metrics = make_metrics(self.metrics, scale=self.scale, bits=self.bits)
+        if not self.score:
+            _check_scoreless(metrics)
+        return {score: self._task(metrics, score) for score in self.score or ("",)}
+
+    def _task(self, metrics: dict[str, Metric[Any, Any]], score: str) -> Task:
+        try:
+            return Task(
+                metrics,
+                y_true=self.label,
+                y_score=score or None,
+                sample_weight=self.weight,
+                where=self.where,
+                labels=self.labels,
+                pos_label=self.pos_label,
+                negative_rate=self.negative_rate,
+                corrects=self.corrects,
+                scale="logit" if self.scale == "logit" else "probability",
+            )
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+
+
+def _check_scoreless(metrics: dict[str, Metric[Any, Any]]) -> None:
+    need = [name for name, m in metrics.items() if any(n.role == "y_score" for n in m.make_state().needs())]
+    if need:
+        raise UsageError(f"{', '.join(need)} need a score: name its column")
+
+
+def make_collection(specs: dict[str, TaskSpec], on_invalid: str) -> MetricCollection:
+    """Make the metrics of all tasks: named "auc", "pctr_b/auc", "ctr/auc" or "ctr/pctr_b/auc", as short as is clear."""
+    if on_invalid not in ("raise", "drop"):
+        raise nearest("way to treat bad rows", on_invalid, ("raise", "drop"))
+    tree: dict[str, Any] = {}
+    for name, spec in specs.items():
+        try:
+            tasks = spec.tasks()
+        except UsageError as error:
+            raise UsageError(f"task {name}: {error}" if name else str(error)) from None
+        nested: Any = tasks if len(tasks) > 1 else next(iter(tasks.values()))
+        tree[name] = nested
+    try:
+        return MetricCollection(tree.get("", tree), on_invalid=on_invalid)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def read_task_file(path: str, bits: int | None) -> tuple[dict[str, TaskSpec], list[str]]:
+    """Read tasks, and the slices they are wanted by, from a TOML file.
+
+    ::
+
+        by = ["variant", "country,device"]
+
+        [tasks.ctr]
+        label = "click"
+        score = ["pctr_a", "pctr_b"]        # or one
+        metrics = ["auc", "log_loss"]       # all keys but label may be left out
+        negative_rate = 0.1
+        corrects = "both"
+
+    Raises
+    ------
+    UsageError
+        The file is not TOML, or says something unknown.
+    """
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib  # type: ignore[import-not-found]
+
+    try:
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not TOML: {error}") from None
+    for key in content:
+        if key not in ("by", "tasks"):
+            raise UsageError(f"{path}: {nearest('key', key, ('by', 'tasks'))}")
+    tasks = content.get("tasks")
+    if not isinstance(tasks, dict) or not all(isinstance(t, dict) for t in tasks.values()) or not tasks:
+        raise UsageError(f"{path}: no task; write [tasks.NAME] and below it label = ..., score = ...")
+    by = content.get("by", [])
+    by = [by] if isinstance(by, str) else by
+    if not isinstance(by, list) or not all(isinstance(one, str) for one in by):
+        raise UsageError(f'{path}: by is a list such as ["variant", "country,device"], not {by!r}')
+    return {name: _spec(f"{path}: task {name}", given, bits) for name, given in tasks.items()}, by
+
+
+def _spec(where: str, given: dict[str, Any], bits: int | None) -> TaskSpec:
+    known = [f.name for f in fields(TaskSpec)]
+    for key in given:
+        if key not in known:
+            raise UsageError(f"{where}: {nearest('key', key, known)}")
+    if "label" not in given:
+        raise UsageError(f"{where}: which column is the label?")
+    made = {"bits": bits} | given
+    for key in _TEXTS:
+        if key in given and not isinstance(given[key], str):
+            raise UsageError(f"{where}: {key} is a text, not {given[key]!r}")
+    for key in ("score", "metrics"):
+        if key in given:
+            made[key] = _texts(where, key, given[key])
+    for key, kinds in (("bits", (int,)), ("negative_rate", (int, float))):
+        if key in given and (not isinstance(given[key], kinds) or isinstance(given[key], bool)):
+            raise UsageError(f"{where}: {key} is a number, not {given[key]!r}")
+    if "labels" in given:
+        if not isinstance(given["labels"], list):
+            raise UsageError(f"{where}: labels is a list of the negative and the positive one, not {given['labels']!r}")
+        made["labels"] = tuple(given["labels"])
+    return TaskSpec(**made)
+
+
+def _texts(where: str, key: str, value: Any) -> tuple[str, ...]:
+    values: Sequence[Any] = [value] if isinstance(value, str) else value
+    if not isinstance(values, list) or not all(isinstance(v, str) for v in values):
+        raise UsageError(f"{where}: {key} is a list of texts, not {value!r}")
+    return tuple(values)

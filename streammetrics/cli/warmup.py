@@ -1,0 +1,63 @@
+"""`streammetrics warmup`: every metric sees a few rows of every kind, so that all kernels are compiled and cached."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from streammetrics.compose import Sliced
+from streammetrics.metric import METRICS, Metric
+
+__all__ = ["warm_up"]
+
+
+def warm_up() -> None:
+    """Compile all kernels, and say how long it took."""
+    began = time.perf_counter()
+    from streammetrics.kernels._jit import KERNELS
+
+    before = _compiled(KERNELS)
+    feed_all()
+    made = _compiled(KERNELS)
+    cached = sum(sum(k.dispatcher.stats.cache_hits.values()) for k in KERNELS)
+    where = next((str(k.dispatcher.stats.cache_path) for k in KERNELS if k.dispatcher.stats.cache_path), None)
+    seconds = time.perf_counter() - began
+    print(f"{len(KERNELS)} kernels, {made - before} variants in {seconds:.1f} s: {cached} were in the cache")
+    print(f"cache: {where}" if where else "no folder can be written for a cache: every process will compile anew")
+
+
+def feed_all() -> None:
+    """Let every metric absorb rows of each dtype, with and without weights and slices."""
+    for metric in METRICS.values():
+        for made in _variants(metric):
+            roles = [(need.role, need.optional) for need in made.make_state().needs()]
+            for dtype in (np.float32, np.float64):
+                plain = {role: _rows(role, dtype) for role, optional in roles if not optional}
+                weighted = plain | {role: _rows(role, dtype) for role, optional in roles if optional}
+                for columns in (plain, weighted):
+                    made.reset()._feed(columns)
+                    Sliced(made, by="key").update(columns | {"key": np.array([1, 2])})
+                    Sliced(made, by=("key", "text")).update(columns | {"key": [1, 2], "text": ["a", "b"]})
+
+
+def _variants(metric: Any) -> Iterator[Metric[Any, Any]]:
+    """Yield the metric for every scale it has."""
+    scale = next((f for f in fields(metric) if f.name == "scale"), None)
+    for one in scale.metadata["rules"]["choices"] if scale is not None else ():
+        yield metric(scale=one)
+    if scale is None:
+        yield metric()
+
+
+def _rows(role: str, dtype: Any) -> Any:
+    if role in ("y_true", "y_pred", "group", "query"):
+        return np.array([0, 1], np.uint8)
+    return np.array([0.25, 0.75], np.float64 if role == "sample_weight" else dtype)
+
+
+def _compiled(kernels: list[Any]) -> int:
+    return sum(len(k.dispatcher.overloads) for k in kernels)
