@@ -83,4 +83,6 @@ def metric_table() -> str:
 
 if __name__ == "__main__":
     rows = metric_table()
-    README.write_text(re.sub(r"(<!-- metrics -->\n).*?(<!-- /metrics -->)", lambda m: m[1] + rows + m[2], TEXT, flags=re.S))
+    README.write_text(
+        re.sub(r"(<!-- metrics -->\n).*?(<!-- /metrics -->)", lambda m: m[1] + rows + m[2], TEXT, flags=re.S)
+    )
