@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -100,6 +101,16 @@ class ArrayRule:
         if self.rule != "add" or not array.size:
             return 0
         return int(np.abs(self._top(array)).sum())
+
+
+def in_order(rules: Mapping[str, ArrayRule]) -> dict[str, ArrayRule]:
+    """Put rules in the order in which arrays are written: as declared, but optional ones last and by name.
+
+    So whoever merges states without knowing their class, each with some of the optional arrays, writes what the class
+    would have written.
+    """
+    optional = sorted(name for name, rule in rules.items() if rule.optional)
+    return {name: rules[name] for name in [*(n for n, r in rules.items() if not r.optional), *optional]}
 
 
 def _declare(rule: Any, shape: tuple[int | str, ...], form: Any, optional: bool, per: str | None) -> Any:

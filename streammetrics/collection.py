@@ -13,7 +13,7 @@ from .columns import Batch
 from .errors import IncompatibleStateError, UndefinedMetricWarning
 from .intake import Binding
 from .metric import Metric, explain
-from .plan import Plan, merge_units, records
+from .plan import Plan, count_units, merge_units, records
 from .state import State
 from .table import Table
 from .task import Metrics, flatten
@@ -95,10 +95,13 @@ class MetricCollection:
         units = self._plan.units
         prepared = [unit.prepare(batch, self.on_invalid) for unit in units]
         with self._lock:
-            for unit, rows in zip(units, prepared, strict=True):
-                unit.state.admit(rows.n, rows.weight)
-            for unit, rows in zip(units, prepared, strict=True):
-                unit.absorb(rows)
+            loads = [unit.state.__dict__["_load"] for unit in units]
+            try:
+                count_units(units, prepared)
+            except BaseException:
+                for unit, load in zip(units, loads, strict=True):
+                    unit.state.__dict__["_load"] = load
+                raise
         return self
 
     def merge(self, other: MetricCollection) -> Self:

@@ -15,10 +15,10 @@ from .codec import decoders
 from .collection import MetricCollection
 from .columns import Batch
 from .errors import IncompatibleStateError, MemoryLimitError
-from .intake import Binding, Rows, Unit
+from .intake import Binding, Unit
 from .keys import Coded, Key, KeyColumns, decode_key, encode_key, fixed_hash, sort_key
 from .metric import Metric
-from .plan import Plan, records
+from .plan import Plan, count_units, records
 from .settings import canonical_json
 from .state import State
 from .table import Table
@@ -131,15 +131,26 @@ class Sliced:
         units = self._plan.units
         prepared = [unit.prepare(batch, self.on_invalid) for unit in units]
         with self._lock:
-            for unit, rows in zip(units, prepared, strict=True):
-                unit.state.admit(rows.n, rows.weight)
-            at = self._place(self._columns.numbers(batch))
-            self._count(prepared, at)
+            before = self._held()
+            try:
+                count_units(units, prepared, self._place(self._columns.numbers(batch)))
+            except BaseException:
+                self._put_back(*before)
+                raise
         return self
 
-    def _count(self, prepared: list[Rows], at: NDArray[np.int64]) -> None:
-        for unit, rows in zip(self._plan.units, prepared, strict=True):
-            unit.absorb(rows, at)
+    def _held(self) -> tuple[Any, ...]:
+        """Everything that changes before rows are counted; none of it is written to in place."""
+        states = [(u, u.state, dict(u.state.__dict__)) for u in self._plan.units]
+        return states, self._kept, self._slot, self._columns.kinds
+
+    def _put_back(self, states: Any, kept: list[Key], slot: NDArray[np.int64], kinds: tuple[str, ...]) -> None:
+        for unit, state, held in states:
+            unit.state = state
+            state.__dict__.update(held)
+        self._kept, self._slot = kept, slot
+        for column, kind in zip(self._columns.columns, kinds, strict=True):
+            column.kind = kind
 
     def _place(self, coded: Coded) -> NDArray[np.int64]:
         """Return the slice of each row, made room for."""
@@ -169,6 +180,7 @@ class Sliced:
         fresh = [key for _, key in new if key in kept and key not in known]
         leaving = [key for key in self._kept if key not in kept]
         self._check_memory(len(self._kept) - len(leaving) + len(fresh) + 1)
+        self._kept, self._slot = list(self._kept), self._slot.copy()  # see `_held`
         if leaving:
             self._rearrange([key for key in self._kept if key in kept])
             known = {key: i + 1 for i, key in enumerate(self._kept)}

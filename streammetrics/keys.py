@@ -121,10 +121,10 @@ class KeyColumn:
     def coded(self, raw: Any) -> Coded:
         """Return the numbers of the keys, from 1; 0 for null."""
         kind, made = _read(raw, self.name)
-        if kind:
-            self.accept(kind)
-        if not kind:
-            return Coded(np.zeros(1, np.int64), np.zeros(made, np.int64))
+        nulls = _only_nulls(kind, made)
+        if nulls is not None:  # whatever their type: it says nothing about the keys
+            return Coded(np.zeros(1, np.int64), np.zeros(nulls, np.int64))
+        self.accept(kind)
         if kind == "integer":
             values, missing = made
             codes = self._integers(values)
@@ -228,6 +228,15 @@ def _read(raw: Any, name: str) -> tuple[str, Any]:
     if library == "torch":
         raw = raw.detach().cpu().numpy()
     return _from_numpy(np.asarray(raw) if not isinstance(raw, (list, tuple)) else _from_list(raw), name)
+
+
+def _only_nulls(kind: str, made: Any) -> int | None:
+    """Return how many rows there are if no row has a key; None if one has."""
+    if not kind:
+        return int(made)
+    *_, index, missing = made
+    n = len(index)
+    return n if not n or (missing is not None and missing.all()) else None
 
 
 def _from_list(raw: Any) -> NDArray[Any]:

@@ -170,9 +170,13 @@ class Metric(Settings, Generic[S, T]):
     @classmethod
     def holding(cls, metric: Metric[S, T], state: S) -> Metric[S, T]:
         """Return a copy of a metric that owns this state."""
-        new = type(metric)(**metric.settings)
+        new = metric.blank()
         new._unit.state = state
         return new
+
+    def blank(self) -> Self:
+        """Make a metric of the same settings that has seen nothing."""
+        return type(self)(**self.settings)
 
     def _feed(self, columns: Mapping[str, Any]) -> Self:
         unit, batch = self._unit, Batch(columns)
@@ -215,10 +219,10 @@ class Metric(Settings, Generic[S, T]):
             raise IncompatibleStateError(
                 "merging a metric with itself counts its rows twice; merge a copy() if you mean it"
             )
-        if type(other) is not type(self):
+        if type(other) is not type(self) or other.tag != self.tag:
             raise IncompatibleStateError(f"cannot merge a {type(other).__name__} into a {type(self).__name__}")
         mine, theirs = encode_settings(self), encode_settings(other)
-        found = [f"{k} is {v!r} here and {theirs[k]!r} there" for k, v in mine.items() if theirs[k] != v]
+        found = [f"{k} is {v!r} here and {theirs.get(k)!r} there" for k, v in mine.items() if theirs.get(k) != v]
         if found:
             hint = "; coarsen(bits) brings histograms to the same resolution" if "bits" in " ".join(found) else ""
             raise IncompatibleStateError(f"cannot merge this {type(self).__name__}: {'; '.join(found)}{hint}")
@@ -413,7 +417,7 @@ def _decode_metric(header: dict[str, Any], read: Any) -> Metric[Any, Any]:
 
     metric = make_metric(header["tag"], header["settings"], header["state"])
     state = read(header["state"])
-    if state.slices is not None or metric.make_state().settings != state.settings:
+    if metric.make_state().differences(state):
         raise ValueError(f"the state of {metric.name} is not the one it reads")
     metric._unit.state = state
     return metric

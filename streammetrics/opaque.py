@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from .arrays import ArrayRule
+from .arrays import Array, ArrayRule, in_order
 from .columns import Need
 from .errors import StateFormatError, StreamMetricsError
 from .metric import METRICS, Metric
@@ -20,9 +20,9 @@ RULES = ("add", "min", "max", "keyed", "rows")
 class OpaqueState(State):
     """A state known by its declaration alone, as the bytes carry it."""
 
-    def __init__(self, tag: str, settings: dict[str, Any], rules: dict[str, ArrayRule], slices: int | None) -> None:
-        self.__dict__.update(_tag=tag, _settings=settings, _declared=rules)
-        self._allocate(slices)
+    def __init__(self, tag: str, settings: dict[str, Any], rules: dict[str, ArrayRule]) -> None:
+        absent: dict[str, Any] = dict.fromkeys(rules)  # nothing is allocated on the word of a header
+        self.__dict__.update(absent, _tag=tag, _settings=settings, _declared=in_order(rules), _slices=None, _load=0)
 
     @property
     def tag(self) -> str:  # type: ignore[override]
@@ -45,17 +45,34 @@ class OpaqueState(State):
         raise StreamMetricsError(f"{self.tag!r} is not known here: import the package that defines it, then load again")
 
     def empty(self, slices: int | None = None) -> OpaqueState:
-        return OpaqueState(self.tag, self.settings, self.rules(), slices)
+        new = OpaqueState(self.tag, self.settings, self.rules())
+        new._allocate(slices)
+        return new
 
-    def merge(self, other: State) -> OpaqueState:
-        if isinstance(other, OpaqueState):  # an optional array that only the other has is declared there
-            for name in [n for n in other.rules() if n not in self.rules()]:
-                self.__dict__["_declared"] = {
-                    n: other.rules().get(n, r) for n, r in (other.rules() | self.rules()).items()
-                }
-                self.__dict__[name] = None
-        super().merge(other)  # type: ignore[arg-type]
-        return self
+    def check_merge(self, other: State) -> dict[str, Array]:
+        if isinstance(other, OpaqueState) and not self.differences(other):
+            new = {n: r for n, r in other.rules().items() if n not in self.rules() and r.optional}
+            self.__dict__.update(
+                dict.fromkeys(new), _declared=in_order(self.rules() | new)
+            )  # declared there, absent here
+        return super().check_merge(other)
+
+    def widen(self, other: State) -> OpaqueState | None:
+        """Make an empty state for both if they are of one kind; which settings are read-outs is not known here."""
+        if not isinstance(other, OpaqueState) or self.differences(other.empty(self.slices)):
+            return None
+        return OpaqueState(self.tag, self.settings, other.rules() | self.rules()).empty()
+
+    def differences(self, other: object) -> list[str]:
+        if isinstance(other, OpaqueState) and other.settings.keys() != self.settings.keys():
+            return [f"the settings of {self.tag!r} are not the same"]
+        found = super().differences(other)
+        if isinstance(other, OpaqueState) and not found:
+            ours, theirs = self.rules(), other.rules()
+            found += [f"its {n!r} is declared otherwise" for n, r in ours.items() if theirs.get(n, r) != r]
+            missing = {n: r for n, r in (ours | theirs).items() if not (n in ours and n in theirs) and not r.optional}
+            found += [f"only one has an array {n!r}" for n in missing]
+        return found
 
     def __repr__(self) -> str:
         return f"OpaqueState({self.tag!r})"
@@ -79,7 +96,10 @@ class OpaqueMetric(Metric[Any, Any]):
 
     def make_state(self) -> State:
         header: dict[str, Any] = self.__dict__["_state_header"]
-        return make_state(header)
+        return make_state(header).empty()
+
+    def blank(self) -> OpaqueMetric:
+        return OpaqueMetric(self.tag, self.settings, self.__dict__["_state_header"])
 
     def of(self, state: State) -> NoReturn:
         raise StreamMetricsError(f"{self.tag!r} is not known here: import the package that defines it, then load again")
@@ -89,7 +109,7 @@ class OpaqueMetric(Metric[Any, Any]):
 
 
 def make_state(header: dict[str, Any]) -> State:
-    """Make the empty state that a header describes."""
+    """Make the state that a header describes, still without content."""
     tag = header["tag"]
     if not isinstance(tag, str) or not isinstance(header["settings"], dict) or not isinstance(header["arrays"], list):
         raise StateFormatError("the header of a state is damaged")
@@ -97,7 +117,7 @@ def make_state(header: dict[str, Any]) -> State:
     if known is None:
         settings = {k: decode_setting(v) for k, v in header["settings"].items()}
         rules = {a["name"]: _rule(a, header["slices"]) for a in header["arrays"]}
-        return OpaqueState(tag, settings, rules, header["slices"])
+        return OpaqueState(tag, settings, rules)
     return known(**{k: decode_setting(v) for k, v in header["settings"].items()})
 
 
@@ -111,7 +131,7 @@ def make_metric(tag: str, settings: dict[str, Any], state: dict[str, Any]) -> Me
 def _rule(array: dict[str, Any], slices: int | None) -> ArrayRule:
     if array["form"] not in FORMS or array["rule"] not in RULES or not isinstance(array["name"], str):
         raise StateFormatError("an array is declared in an unknown way")
-    if array["name"] != "dropped" and not array["name"].isidentifier():
+    if not array["name"].isidentifier() or array["name"].startswith("_") or hasattr(State, array["name"]):
         raise StateFormatError("an array has an impossible name")
     if array["name"] == "dropped" and array["shape"][-1:] != [len(DROPPED)]:
         raise StateFormatError("dropped rows are counted under other reasons")

@@ -6,13 +6,16 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .convert import as_columns
-from .intake import Binding, Unit
+from .intake import Binding, Rows, Unit
 from .metric import Metric, encode_settings
 from .settings import canonical_json
-from .state import State
+from .state import State, equal
 
-__all__ = ["Entry", "Plan", "merge_units", "records"]
+__all__ = ["Entry", "Plan", "count_units", "merge_units", "records"]
 
 
 class Entry(NamedTuple):
@@ -112,7 +115,7 @@ class Plan:
         for name, (metric, unit) in plan.entries.items():
             state, wanted = plan.units[unit].state, metric.make_state()
             wide = state.widen(wanted) if state.tag == wanted.tag else None
-            if wide is None or wide.settings != state.settings:
+            if wide is None or any(not equal(v, wide.settings[k]) for k, v in state.settings.items()):
                 raise ValueError(f"{name} does not read the state it is given")
         return plan
 
@@ -151,13 +154,33 @@ class Plan:
         return plan
 
 
+def count_units(units: list[Unit], prepared: list[Rows], at: NDArray[np.int64] | None = None) -> None:
+    """Count rows in every state, or in none.
+
+    A state that grows may run out of memory while it counts. So it counts in a copy without rows, which is merged once
+    all have found room; the others cannot fail.
+    """
+    for unit, rows in zip(units, prepared, strict=True):
+        unit.state.admit(rows.n, rows.weight)
+    staged = []
+    for unit, rows in zip(units, prepared, strict=True):
+        if unit.state.grows:
+            fresh = Unit(unit.state.empty(unit.state.slices), unit.binding)
+            fresh.absorb(rows, at)
+            staged.append((unit, fresh.state, unit.state.check_merge(fresh.state)))
+    for unit, state, grown in staged:
+        unit.state.add(state, grown)
+    for unit, rows in zip(units, prepared, strict=True):
+        if not unit.state.grows:
+            unit.absorb(rows, at)
+
+
 def merge_units(ours: list[Unit], theirs: list[Unit]) -> None:
     """Merge the states of equal plans; nothing changes unless all of them can."""
     partners = [next(t for t in theirs if t.binding == o.binding and not o.state.differences(t.state)) for o in ours]
-    for o, t in zip(ours, partners, strict=True):
-        o.state.check_merge(t.state)
-    for o, t in zip(ours, partners, strict=True):
-        o.state.merge(t.state)
+    grown = [o.state.check_merge(t.state) for o, t in zip(ours, partners, strict=True)]
+    for o, t, g in zip(ours, partners, grown, strict=True):
+        o.state.add(t.state, g)
 
 
 def records(plan: Plan, i: int | None) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from .arrays import (
     canonical,
     digest_of,
     highest,
+    in_order,
     keyed,
     lowest,
     rows,
@@ -86,7 +87,8 @@ class State(Settings):
 
     def __init_subclass__(cls, tag: str = "", **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        cls._rules = {f.name: f.metadata["array"] for f in fields(cls) if "array" in f.metadata}  # type: ignore[arg-type]
+        found = {f.name: f.metadata["array"] for f in fields(cls) if "array" in f.metadata}  # type: ignore[arg-type]
+        cls._rules = in_order(found)
         if tag:
             taken = State._by_tag.get(tag)
             if taken is not None and taken.__qualname__ != cls.__qualname__:
@@ -96,6 +98,9 @@ class State(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for f in fields(self):  # type: ignore[arg-type]
+            if f.metadata.get("union"):  # a set of read-outs, so that states alone and in a collection are alike
+                object.__setattr__(self, f.name, tuple(sorted(set(getattr(self, f.name)))))
         self._allocate(None)
 
     # -- what a state declares -----------------------------------------------------------------------------------
@@ -164,7 +169,8 @@ class State(Settings):
         """Return an optional array, made now if it is absent."""
         array: Array | None = self.__dict__[name]
         if array is None:
-            array = self.__dict__[name] = self._empty(self.rules()[name])
+            rule = self.rules()[name]
+            array = self.__dict__[name] = _filled(self, name, rule) if rule.grows else self._empty(rule)
         return array
 
     @property
@@ -185,20 +191,34 @@ class State(Settings):
 
     def rebind(self, **arrays: Array) -> None:
         """Replace arrays that grow (`keyed`, `rows` and what is `per` them), within the memory limit."""
-        limit = self.__dict__.get("memory_limit")
-        size = sum(a.nbytes for a in arrays.values())
+        self._check_room(arrays)
+        self.__dict__.update(arrays)
+
+    def _check_room(self, arrays: dict[str, Array]) -> None:
+        limit = getattr(self, "memory_limit", None)
+        held = {name: array for name, array, rule in self._held() if rule.grows} | arrays
+        size = sum(a.nbytes for a in held.values())
         if limit is not None and size > limit:
             raise MemoryLimitError(f"{type(self).__name__} would need {size:,} bytes; its memory_limit is {limit:,}")
-        self.__dict__.update(arrays)
+
+    @property
+    def grows(self) -> bool:
+        """Whether an array grows with the data: then counting rows can fail for want of memory."""
+        return any(rule.grows for rule in self.rules().values())
 
     # -- for every state, from the declaration ---------------------------------------------------------------------
 
     def empty(self, slices: int | None = None) -> Self:
         """Make an empty state with the same settings, or one of `slices` states."""
-        new = type(self)(**self.settings)
+        new = self._with(self.settings)
         if slices is not None:
             new._allocate(slices)
         return new
+
+    def _with(self, settings: dict[str, Any]) -> Self:
+        """Make an empty, lone state of these settings, and of our operational ones."""
+        ours = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
+        return type(self)(**(ours | settings))
 
     def reset(self) -> Self:
         """Forget every row."""
@@ -242,7 +262,7 @@ class State(Settings):
             return [f"it is a {type(other).__name__}, not a {type(self).__name__}"]
         theirs = other.settings
         found = [
-            f"{k} is {v!r} here and {theirs[k]!r} there" for k, v in self.settings.items() if not _equal(v, theirs[k])
+            f"{k} is {v!r} here and {theirs[k]!r} there" for k, v in self.settings.items() if not equal(v, theirs[k])
         ]
         if self.slices != other.slices:
             found.append(f"it has {other.slices} slices, this one {self.slices}")
@@ -258,19 +278,20 @@ class State(Settings):
         CounterOverflowError
             A counter or a sum would leave its range.
         """
-        self.check_merge(other)
-        both = {n: np.concatenate([self.__dict__[n], a]) for n, a, rule in other._held() if rule.grows}
-        grown = canonical(self.rules(), both)
+        return self.add(other, self.check_merge(other))
+
+    def add(self, other: State, grown: dict[str, Array]) -> Self:
+        """Merge what `check_merge` has found to fit; this cannot fail."""
         for name, array, rule in other._held():
             if not rule.grows:
                 ours = self.need(name)
                 rule.carry(COMBINE[rule.rule](ours, array, out=ours))
-        self.rebind(**grown)
+        self.__dict__.update(grown)
         self.__dict__["_load"] = self._loaded()
         return self
 
-    def check_merge(self, other: State) -> None:
-        """Raise what `merge` would raise, and change nothing."""
+    def check_merge(self, other: State) -> dict[str, Array]:
+        """Raise what `merge` would raise, and change nothing; return the arrays that grow, merged."""
         if other is self:
             raise IncompatibleStateError(
                 "merging a state with itself counts its rows twice; merge a copy() if you mean it"
@@ -284,6 +305,18 @@ class State(Settings):
                 raise CounterOverflowError(
                     f"{type(self).__name__}.{name} would leave its range; both states are as they were"
                 )
+        grown = self._grown(other)
+        self._check_room(grown)
+        return grown
+
+    def _grown(self, other: State) -> dict[str, Array]:
+        """Merge the arrays that grow; one that is absent on one side is zero there."""
+        both: dict[str, Array] = {}
+        for name, rule in self.rules().items():
+            ours, theirs = self.__dict__[name], other.__dict__.get(name)
+            if rule.grows and not (ours is None and theirs is None):
+                both[name] = np.concatenate([_filled(self, name, rule), _filled(other, name, rule)])
+        return canonical(self.rules(), both)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, State):
@@ -345,7 +378,7 @@ class State(Settings):
                 a, b = getattr(self, f.name), getattr(other, f.name)
                 if f.metadata.get("union"):
                     wide[f.name] = tuple(sorted({*a, *b}))
-                elif _equal(a, b):
+                elif equal(a, b):
                     wide[f.name] = a
                 else:
                     return None
@@ -353,7 +386,7 @@ class State(Settings):
 
     def narrow(self, to: State) -> Self:
         """Return the part of a widened state that `to` asks for, as if it had been kept alone."""
-        new = self.empty() if to.settings == self.settings else type(self)(**to.settings)
+        new = self._with(to.settings) if to.settings != self.settings else self.empty()
         new.__dict__["_slices"] = self.slices
         taken: dict[str, Array] = {}
         for name, array, rule in self._held():
@@ -380,9 +413,14 @@ class State(Settings):
 
     def clear(self, i: int) -> None:
         """Forget the rows of slice i."""
-        for _, array, rule in self._held():
+        for name, array, rule in list(self._held()):
             if not rule.grows:
                 array[i] = rule.identity
+            elif rule.per is None:
+                kept = array[:, 0] != i
+                for member, held, its in list(self._held()):
+                    if name in (member, its.per):
+                        self.__dict__[member] = held[kept]
 
     # -- slices: the leading axis -----------------------------------------------------------------------------------
 
@@ -390,15 +428,12 @@ class State(Settings):
         """Return slice i of a sliced state as a lone one."""
         new = self.empty()
         taken: dict[str, Array] = {}
-        chosen: dict[str, Array] = {}
         for name, array, rule in self._held():
             if not rule.grows:
                 taken[name] = array[i].copy()
-            elif rule.per is None:
-                chosen[name] = array[:, 0] == i
-                taken[name] = array[chosen[name], 1:]
             else:
-                taken[name] = array[chosen[rule.per]]
+                chosen = self.__dict__[rule.per or name][:, 0] == i
+                taken[name] = array[chosen] if rule.per else array[chosen, 1:].copy()
         new._take(taken)
         return new
 
@@ -415,11 +450,22 @@ class State(Settings):
             else:
                 arrays[name] = scatter(rule, array[: len(to)], to, new._empty(rule))
         new._take(arrays)
-        new.rebind(**canonical(new.rules(), {n: a for n, a, r in new._held() if r.grows}))
+        if new.grows:
+            new.rebind(**canonical(new.rules(), {n: a for n, a, r in new._held() if r.grows}))
         return new
 
 
-def _equal(a: Any, b: Any) -> bool:
+def _filled(state: State, name: str, rule: ArrayRule) -> Array:
+    """Return an array that grows; zeros for one that is absent."""
+    array: Array | None = state.__dict__.get(name)
+    if array is None:
+        length = len(state.__dict__[rule.per or name])
+        array = np.zeros([length, *state.shape(rule)[1:]], np.int64)
+    return array
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Whether two settings are the same; NaN is itself."""
     return canonical_json(encode_setting(a)) == canonical_json(encode_setting(b))
 
 
@@ -429,6 +475,12 @@ def check_arrays(state: State) -> None:
         if wrong := rule.broken(array):
             raise StateFormatError(f"{type(state).__name__}.{name} {wrong}")
     held = {n: a for n, a, r in state._held() if r.grows}
+    for name, array in held.items():
+        per = state.rules()[name].per
+        if per is not None and len(array) != len(held.get(per, ())):
+            raise StateFormatError(f"{type(state).__name__}.{name} is not as long as {per}")
+        if per is None and state.slices is not None and ((array[:, 0] < 0) | (array[:, 0] >= state.slices)).any():
+            raise StateFormatError(f"{type(state).__name__}.{name} names a slice that is not there")
     sorted_ = canonical(state.rules(), held)
     if any(not np.array_equal(held[n], sorted_[n]) for n in held):
         raise StateFormatError(f"{type(state).__name__} holds keys that are not sorted and unique")
