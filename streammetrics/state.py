@@ -430,7 +430,7 @@ class State(Settings):
         taken: dict[str, Array] = {}
         for name, array, rule in self._held():
             if not rule.grows:
-                taken[name] = array[i].copy()
+                taken[name] = np.array(array[i])  # of one number, too
             else:
                 chosen = self.__dict__[rule.per or name][:, 0] == i
                 taken[name] = array[chosen] if rule.per else array[chosen, 1:].copy()
