@@ -51,9 +51,6 @@ def run_demo(folder: str, rows: int) -> None:
     """Write both logs unless they are there, score them, print the tables and the commands that make them."""
     root = Path(folder)
     began = time.perf_counter()
-    say(
-        f"Writing a week of impressions to {folder}/ ..." if not root.exists() else f"Using what is in {folder}/", "dim"
-    )
     full = _logs(root, rows)
     (root / TASKS).write_text(FILE.format(folder=folder), encoding="utf-8")
     say(f"{full.rows:,} impressions of two models, and a copy that kept {RATE:.0%} of the negatives: {folder}/", "bold")
@@ -70,6 +67,8 @@ def run_demo(folder: str, rows: int) -> None:
 def _logs(root: Path, rows: int) -> DemoTruth:
     """Write the logs that are missing, or whose writing was interrupted; return the truth about the full one."""
     _check_folder(root, rows)
+    if not (root / "full" / TRUTH).exists():
+        say(f"Writing a week of impressions to {root}/ ...", "dim")
     _log(root / "sampled", rows, RATE)
     return _log(root / "full", rows, 1.0)
 

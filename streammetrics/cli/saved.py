@@ -6,11 +6,12 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from streammetrics.cli.messages import UsageError
 from streammetrics.cli.records import pieces
 from streammetrics.cli.score import check_target, print_results
 from streammetrics.codec import load, save
-from streammetrics.compose import Sliced
 from streammetrics.errors import IncompatibleStateError
 
 __all__ = ["merge_files", "show_file"]
@@ -47,6 +48,7 @@ def show_file(file: str, printed: str, top: int) -> None:
 
 def _rows(thing: Any) -> str:
     piece = pieces(thing)[0][1]
-    state = (piece.total if isinstance(piece, Sliced) else piece)._plan.units[0].state
-    rows = state.facts().get("rows")
+    units = piece._plan.units
+    state = min((unit.state for unit in units), key=lambda s: s.nbytes)  # any of them knows
+    rows = (state.regroup(np.zeros(state.slices, np.int64), 1).slice(0) if state.slices else state).facts().get("rows")
     return "" if rows is None else f"{rows:,} rows, "

@@ -33,9 +33,9 @@ ROUNDS = 15
 GOLDEN = {
     "probabilities, float32": "c40bffe8188de43257b34afd6fc52c877557276330a4fd8b3c366f40a4932d68",
     "probabilities, float64": "00c499142893ba50e90b49987575f2a5e9046c4d9c2ebc75f0b9c6af71d5c9d5",
-    "probabilities, weighted": "6058a546934da8ea3960e9c3e41052f08f737fd99c690544ee3b903e7dd64e86",
+    "probabilities, weighted": "751d077a87f5e994f8e13506f600d690ebdf85b9fda99331cf3816c0ec7ef58b",
     "logits": "b3363fc29c8a4a39431a51773c4443519e8721bd4daef2342cfb12de001b5760",
-    "down-sampled, corrected": "a345869d71492e8c594b374547d2030b2a70006b14e636a57d03d38b31211de7",
+    "down-sampled, corrected": "3e9cadc0c596ad741c2607955bc5011f69c6988cac7719e221b04c6747bef61c",
     "slices": "7c0eda3051a9a9d545266cd0e90a6e1385d6f2003aa4c70453fdd5fb8ffcd9be",
     "slices, limited": "8a950e1898fa7c085dfe3ee21646855b3dcc8ec2ebfb41c2db35bc4590f39777",
 }

@@ -1,0 +1,395 @@
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+import streammetrics as sm
+from streammetrics.cli.specs import DEFAULT
+
+BASE = ("--label", "click", "--score", "pctr_b")
+
+
+def columns(table: pa.Table) -> dict[str, object]:
+    return {"y_true": table["click"], "y_score": table["pctr_b"]}
+
+
+class TestScreen:
+    def test_default_metrics_equal_those_of_the_library(self, run, log, table):
+        ran = run("eval", log, *BASE, "--format", "json")
+        assert ran.code == 0
+        assert ran.err == ""
+        expected = sm.MetricCollection([sm.METRICS[tag]() for tag in DEFAULT]).update(columns(table))
+        assert ran.values == expected.compute()
+        assert [r["metric"] for r in ran.records] == list(DEFAULT)
+
+    def test_records(self, run, log, table):
+        auc, ctr = run("eval", log, *BASE, "--metrics", "auc,ctr", "--format", "json").records
+        metric = sm.AUC().update(columns(table))
+        assert (auc["bound_low"], auc["bound_high"]) == metric.bounds()
+        assert (auc["interval_low"], auc["interval_high"]) == metric.interval()[:2]
+        assert (auc["by"], auc["slice"], auc["other"], auc["dropped"], auc["reason"]) == ([], {}, False, {}, None)
+        assert auc["rows"] == len(table)
+        assert auc["positives"] == sum(table["click"].to_pylist())
+        assert ctr["bound_low"] is None
+        assert ctr["weight"] == len(table)
+
+    def test_table_in_a_pipe_is_plain_aligned_text(self, run, log):
+        ran = run("eval", log, *BASE, "--metrics", "auc,ctr")
+        assert "\x1b" not in ran.out
+        lines = ran.out.splitlines()
+        assert lines[0] == "7 files, 30,000 rows"
+        assert lines[2].split() == ["metric", "value"]
+        assert lines[3].startswith("auc  ")
+        assert "±" in lines[3]
+        assert ["rows", "30,000"] in [line.split() for line in lines]
+
+    def test_csv_reads_back(self, run, log):
+        ran = run(
+            "eval", log, *BASE, "--metrics", "auc,ctr", "--by", "variant", "--by", "country,device", "--format", "csv"
+        )
+        rows = list(csv.DictReader(io.StringIO(ran.out)))
+        assert list(rows[0])[:5] == ["by", "variant", "country", "device", "metric"]
+        assert [r["by"] for r in rows[:4]] == ["", "", "variant", "variant"]
+        assert {r["country"] for r in rows if r["by"] == "country,device"} >= {"NA", "null", "US"}
+        json = run("eval", log, *BASE, "--metrics", "auc,ctr", "--by", "variant", "--format", "json").records
+        assert [float(r["value"]) for r in rows[:6]] == [r["value"] for r in json]
+
+    def test_undefined_values_are_null_with_a_reason(self, run, write):
+        path = write(click=[0, 0], pctr_b=[0.1, 0.2])
+        record = run("eval", path, *BASE, "--metrics", "auc", "--format", "json").records[0]
+        assert record["value"] is record["bound_low"] is None
+        assert record["reason"] == "one class: no positives"
+        assert "NaN: one class: no positives (1 value)" in run("eval", path, *BASE, "--metrics", "auc").out
+
+    def test_confusion_matrix(self, run, write):
+        path = write(click=[0, 0, 1, 1], pctr_b=[0.1, 0.6, 0.35, 0.8])
+        args = ("eval", path, *BASE, "--metrics", "confusion_matrix", "--by", "click", "--format")
+        assert run(*args, "json").records[0]["value"] == [[1, 1], [1, 1]]
+        assert '"[[1, 1], [1, 1]]"' in run(*args, "csv").out
+        assert "[[1, 1], [1, 1]]" in run(*args, "table").out
+
+    def test_an_empty_log(self, run, write):
+        path = write(
+            click=pa.array([], pa.int8()), pctr_b=pa.array([], pa.float32()), variant=pa.array([], pa.string())
+        )
+        records = run("eval", path, *BASE, "--by", "variant", "--format", "json").records
+        assert {r["reason"] for r in records if r["metric"] == "auc"} == {"no rows"}
+        assert run("eval", path, *BASE, "--by", "variant").code == 0
+
+
+class TestOptions:
+    def test_several_scores_in_one_pass(self, run, log, table):
+        ran = run(
+            "eval",
+            log,
+            "--label",
+            "click",
+            "--score",
+            "pctr_a",
+            "--score",
+            "pctr_b",
+            "--metrics",
+            "auc",
+            "--format",
+            "json",
+        )
+        expected = {f"{s}/auc": sm.AUC().update(table["click"], table[s]).compute() for s in ("pctr_a", "pctr_b")}
+        assert ran.values == expected
+        shown = run("eval", log, "--label", "click", "--score", "pctr_a", "--score", "pctr_b")
+        assert ["metric", "pctr_a", "pctr_b"] in [line.split() for line in shown.out.splitlines()]
+
+    def test_slices(self, run, log, table):
+        ran = run(
+            "eval", log, *BASE, "--metrics", "auc", "--by", "variant", "--by", "country, device", "--format", "json"
+        )
+        for by in (["variant"], ["country", "device"]):
+            named = columns(table) | {c: table[c] for c in by}
+            expected = sm.Sliced(sm.AUC(), by=by).update(**named).compute()
+            found = [r for r in ran.records if r["by"] == by]
+            assert [tuple(r["slice"].values()) for r in found] == [
+                k if isinstance(k, tuple) else (k,) for k in expected
+            ]
+            np.testing.assert_array_equal(
+                [np.nan if r["value"] is None else r["value"] for r in found], [*expected.values()]
+            )
+
+    def test_overall_does_not_depend_on_slices(self, run, log):
+        plain = run("eval", log, *BASE, "--format", "json").values
+        assert run("eval", log, *BASE, "--by", "country", "--format", "json").values == plain
+        assert run("eval", log, *BASE, "--by", "country", "--limit", 2, "--format", "json").values == plain
+
+    def test_limit_merges_the_others(self, run, log):
+        ran = run("eval", log, *BASE, "--metrics", "ctr", "--by", "country", "--limit", 3, "--format", "json")
+        slices = [r for r in ran.records if r["by"]]
+        assert [r["other"] for r in slices] == [False, False, False, True]
+        assert sum(r["rows"] for r in slices) == 30_000
+        assert "(other)" in run("eval", log, *BASE, "--by", "country", "--limit", 3).out
+        assert "(other)" in run("eval", log, *BASE, "--by", "country", "--limit", 3, "--format", "csv").out
+
+    def test_top_shows_the_largest_slices(self, run, log):
+        out = run("eval", log, *BASE, "--metrics", "ctr", "--by", "country", "--top", 2).out
+        assert "US" in out
+        assert "IN" in out
+        assert "BR" not in out
+        assert "and 10 slices with fewer rows" in out
+
+    def test_partition_keys_are_columns(self, run, log):
+        records = run("eval", log, *BASE, "--metrics", "ctr", "--by", "day", "--format", "json").records
+        assert [r["slice"]["day"] for r in records if r["by"]] == [f"2025-06-0{d}" for d in range(2, 9)]
+
+    def test_where(self, run, log, table):
+        ran = run(
+            "eval",
+            log,
+            "--label",
+            "convert",
+            "--score",
+            "pcvr",
+            "--where",
+            "click",
+            "--metrics",
+            "auc",
+            "--format",
+            "json",
+        )
+        clicked = table.filter(pa.compute.equal(table["click"], 1))
+        assert ran.values["auc"] == sm.AUC().update(clicked["convert"], clicked["pcvr"]).compute()
+        assert ran.records[0]["dropped"] == {"where": len(table) - len(clicked)}
+        out = run("eval", log, "--label", "convert", "--score", "pcvr", "--where", "click", "--metrics", "auc").out
+        assert "left out: click is 0" in out
+
+    def test_weight(self, run, log, table):
+        ran = run("eval", log, *BASE, "--weight", "weight", "--metrics", "auc,log_loss", "--format", "json")
+        expected = sm.MetricCollection(sm.AUC(), sm.LogLoss()).update(**columns(table), sample_weight=table["weight"])
+        assert ran.values == expected.compute()
+        assert ran.records[0]["weight"] != 30_000
+
+    def test_logits(self, run, write):
+        z = np.array([-2.0, 0.5, 1.0, -1.0])
+        path = write(click=[0, 1, 1, 0], pctr_b=z)
+        ran = run("eval", path, *BASE, "--scale", "logit", "--metrics", "auc,log_loss", "--format", "json")
+        assert ran.values["log_loss"] == pytest.approx(np.mean(np.log1p(np.exp(-np.abs(z)))))
+        assert ran.values["auc"] == 1.0
+
+    def test_real_scores_get_the_metrics_that_suit_them(self, run, write):
+        ran = run("eval", write(click=[0, 1], pctr_b=[-300.0, 40.0]), *BASE, "--scale", "real", "--format", "json")
+        assert ran.values == {"auc": 1.0, "average_precision": 1.0}
+
+    def test_bits(self, run, log, table):
+        record = run("eval", log, *BASE, "--metrics", "auc", "--bits", 10, "--format", "json").records[0]
+        assert record["value"] == sm.AUC(bits=10).update(columns(table)).compute()
+
+    def test_metrics_are_spelled_as_they_are_named(self, run, log):
+        names = "precision@0.1,auc@0.2,f2,f0.5@0.1,copc,normalized_entropy:base_rate=0.02,log_loss:eps=1e-6"
+        assert list(run("eval", log, *BASE, "--metrics", names, "--format", "json").values) == names.split(",")
+
+    def test_labels_alone_need_no_score(self, run, log, fails):
+        assert "ctr" in run("eval", log, "--label", "click", "--metrics", "ctr", "--format", "json").values
+        assert fails("eval", log, "--label", "click", "--metrics", "ctr,auc") == "auc need a score: name its column"
+
+    @pytest.mark.parametrize(
+        ("name", "delimiter"), [("log.csv", ","), ("log.tsv", "\t"), ("log.csv.gz", ";"), ("log.arrow", "")]
+    )
+    def test_formats(self, run, table, tmp_path, name, delimiter):
+        small = table.select(["click", "pctr_b", "variant"]).slice(0, 500)
+        path = tmp_path / name
+        if delimiter:
+            plain = io.BytesIO()
+            pa.csv.write_csv(small, plain, pa.csv.WriteOptions(delimiter=delimiter))
+            path.write_bytes(gzip.compress(plain.getvalue()) if name.endswith("gz") else plain.getvalue())
+        else:
+            pa.feather.write_feather(small, path)
+        extra = ("--delimiter", delimiter) if delimiter == ";" else ()
+        ran = run("eval", path, *BASE, *extra, "--metrics", "auc", "--by", "variant", "--format", "json")
+        as_read = small["pctr_b"].to_numpy() if not delimiter else [float(str(v)) for v in small["pctr_b"].to_numpy()]
+        assert ran.values["auc"] == sm.AUC().update(small["click"], np.asarray(as_read)).compute()
+
+
+class TestSameBits:
+    @pytest.fixture
+    def digest(self, run, tmp_path):
+        def make(*arguments: object) -> str:
+            path = tmp_path / "state.smet"
+            assert run("eval", *arguments, "--save", path).code == 0
+            return sm.load(path).digest()
+
+        return make
+
+    @pytest.mark.parametrize(
+        "more",
+        [(), ("--weight", "weight"), ("--by", "country"), ("--by", "country,device", "--limit", "7", "--by", "day")],
+    )
+    def test_any_number_of_threads(self, log, digest, more):
+        assert len({digest(log, *BASE, *more, "--threads", n) for n in (1, 2, 5)}) == 1
+
+    def test_files_in_any_order(self, log, digest):
+        files = sorted(log.rglob("*.parquet"))
+        assert digest(*files, *BASE, "--by", "country") == digest(*reversed(files), *BASE, "--by", "country")
+
+    def test_dropped_rows_too(self, write, digest):
+        rng = np.random.default_rng(3)
+        score = rng.random(300_000)
+        score[::97] = np.nan
+        path = write(click=rng.integers(0, 2, 300_000).astype(np.int8), pctr_b=score)
+        assert len({digest(path, *BASE, "--on-invalid", "drop", "--threads", n) for n in (1, 2, 5)}) == 1
+
+
+class TestDownSampling:
+    """With correction NE, calibration and CTR agree with the full log; without, they visibly do not."""
+
+    NAMES = "auc,average_precision,normalized_entropy,calibration,ctr"
+
+    @pytest.mark.parametrize("sampled_scale", [False, True])
+    def test_correction(self, run, tmp_path, sampled_scale):
+        from streammetrics.io.demo import write_demo_log
+
+        write_demo_log(tmp_path / "full", 200_000)
+        write_demo_log(tmp_path / "sampled", 200_000, negative_rate=0.1, sampled_scale=sampled_scale)
+        args = (*BASE, "--metrics", self.NAMES, "--format", "json")
+        corrects = "both" if sampled_scale else "rows"
+        full, plain = (run("eval", tmp_path / f, *args).values for f in ("full", "sampled"))
+        fixed = run("eval", tmp_path / "sampled", *args, "--negative-rate", 0.1, "--corrects", corrects).values
+        assert fixed == pytest.approx(full, rel=0.04)
+        assert abs(plain["normalized_entropy"] / full["normalized_entropy"] - 1) > 10 * abs(
+            fixed["normalized_entropy"] / full["normalized_entropy"] - 1
+        )
+        assert plain["ctr"] > 5 * full["ctr"]
+        assert plain["average_precision"] > 2 * full["average_precision"]
+        if not sampled_scale:
+            assert plain["calibration"] < 0.2 * full["calibration"]
+
+    def test_scores_alone(self, run, write):
+        path = write(click=[0, 1], pctr_b=[0.5, 0.5])
+        args = (*BASE, "--metrics", "predicted_ctr", "--negative-rate", 0.1, "--corrects", "score", "--format", "json")
+        assert run("eval", path, *args).values["predicted_ctr"] == pytest.approx(0.1 / 1.1)
+
+
+class TestInvalidRows:
+    def test_drop_counts_by_reason(self, run, write):
+        path = write(click=[0, 1, None, 2, 1], pctr_b=[0.1, 0.2, 0.3, 0.4, 7.0])
+        ran = run("eval", path, *BASE, "--metrics", "auc,log_loss", "--on-invalid", "drop", "--format", "json")
+        assert ran.records[0]["dropped"] == {"y_true": 2, "y_score": 1}
+        assert ran.records[0]["rows"] == 2
+        out = run("eval", path, *BASE, "--metrics", "auc,log_loss,ctr", "--on-invalid", "drop").out
+        assert "dropped: bad click" in out
+        assert "dropped: bad pctr_b" in out
+        assert "rows of ctr" in out
+
+    def test_a_bad_score_names_file_column_and_row(self, fails, write):
+        score = np.full(300_000, 0.5)
+        score[290_001] = 1.5
+        path = write(click=np.zeros(300_000, np.int8), pctr_b=score)
+        line = fails("eval", path, *BASE)
+        assert "pctr_b: expected a probability in [0, 1]" in line
+        assert f"found 1.5 in row 290,001 of {path}" in line
+        assert "--on-invalid drop" in line
+        assert "--scale logit" in line
+
+    def test_a_bad_label(self, fails, write):
+        path = write(click=[0, 1, 5], pctr_b=[0.1, 0.2, 0.3])
+        assert f"click: expected 0 or 1, found 5 in row 2 of {path}" in fails("eval", path, *BASE)
+
+    def test_a_column_that_cannot_be_a_score(self, fails, write):
+        path = write(click=[0, 1], pctr_b=["a", "b"])
+        assert fails("eval", path, *BASE).startswith(f"{path}: pctr_b: expected a probability")
+
+    def test_too_many_slices(self, fails, write):
+        n = 5000
+        path = write(click=np.zeros(n, np.int8), pctr_b=np.full(n, 0.5), user=np.arange(n))
+        line = fails("eval", path, *BASE, "--metrics", "auc", "--by", "user")
+        assert "--limit N" in line
+        assert "--bits" in line
+
+
+class TestMistakes:
+    def test_a_missing_column_names_those_there_are(self, fails, log):
+        line = fails("eval", log, "--label", "clik", "--score", "pctr_b")
+        assert "no column 'clik'; did you mean 'click'?; there are: " in line
+        assert "pctr_a, pctr_b" in line
+
+    @pytest.mark.parametrize(
+        ("arguments", "part"),
+        [
+            (("--metrics", "aucc"), "there is no metric 'aucc'; did you mean 'auc'?"),
+            (("--metrics", "logloss"), "did you mean 'log_loss'?"),
+            (("--metrics", "ne"), "did you mean 'normalized_entropy'?"),
+            (("--metrics", "auc,auc"), "the metric auc is asked for twice"),
+            (("--metrics", ","), "no metric is asked for"),
+            (("--metrics", "ks@3"), "ks takes no number after @"),
+            (("--metrics", "auc:bit=9"), "did you mean 'bits'?"),
+            (("--metrics", "auc:bits"), "a setting is written name=value"),
+            (("--metrics", "auc:bits=99"), "bits must be at least 8 and at most 24"),
+            (("--metrics", "log_loss", "--scale", "real"), "scale must be one of"),
+            (("--scale", "logits"), "logits"),
+            (("--corrects", "both"), "a negative rate needs to know"),
+            (("--negative-rate", "0.1"), "a negative rate needs to know"),
+            (("--negative-rate", "7", "--corrects", "rows"), "in (0, 1], not 7"),
+            (("--negative-rate", "0.1", "--corrects", "both", "--scale", "real"), "cannot be corrected"),
+            (("--by", "variant,variant"), "--by takes different columns"),
+            (("--by", "variant", "--by", "variant"), "is there twice"),
+            (("--by", "pctr_b"), "keys are integers, strings or bytes"),
+            (("--score", "pctr_b"), "a score is named twice"),
+            (("--threads", "0"), "--threads"),
+            (("--lable", "x"), "--lable"),
+            (("--save", "/nowhere/x.smet"), "there is no folder /nowhere"),
+            (("--task", "x.toml"), "--label, --score and --task exclude each other"),
+            (("--delimiter", "ab"), "--delimiter is one character"),
+            (("--delimiter", ";"), "are for text files"),
+            (("--by", "weight", "--weight", "nix"), "no column 'nix'"),
+        ],
+    )
+    def test_one_line_and_code_2(self, fails, log, arguments, part):
+        assert part in fails("eval", log, *BASE, *arguments)
+
+    def test_no_label(self, fails, log):
+        assert "which column is the label?" in fails("eval", log)
+
+    def test_no_log(self, fails):
+        assert "no such file or folder" in fails("eval", "nowhere.parquet", *BASE)
+        assert "LOG" in fails("eval", *BASE).upper()
+
+    def test_an_unknown_command(self, fails):
+        assert "frob" in fails("frob")
+
+    def test_a_broken_file(self, fails, tmp_path):
+        path = tmp_path / "log.parquet"
+        path.write_bytes(b"PAR1 not really")
+        assert fails("eval", path, *BASE).startswith(f"{path}: ")
+
+    def test_a_damaged_page(self, fails, tmp_path):
+        rng = np.random.default_rng(0)
+        path = tmp_path / "log.parquet"
+        columns = {"click": rng.integers(0, 2, 50_000).astype(np.int8), "pctr_b": rng.random(50_000)}
+        pq.write_table(pa.table(columns), path, write_page_checksum=True)
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2 : len(data) // 2 + 50] = bytes(50)
+        path.write_bytes(bytes(data))
+        saved = tmp_path / "out.smet"
+        ran = fails("eval", path, "--label", "click", "--score", "pctr_b", "--save", saved)
+        assert ran.startswith(str(path))
+        assert not saved.exists()
+
+    def test_a_folder_to_save_to(self, fails, log, tmp_path):
+        assert "is a folder" in fails("eval", log, *BASE, "--save", tmp_path)
+
+    def test_nothing_is_left_after_a_failure(self, fails, write, tmp_path):
+        path = write(click=[0, 3], pctr_b=[0.5, 0.5])
+        before = sorted(tmp_path.iterdir())
+        fails("eval", path, *BASE, "--save", tmp_path / "x.smet")
+        assert sorted(tmp_path.iterdir()) == before
+
+    def test_what_was_saved_before_stays(self, run, fails, log, write, tmp_path):
+        saved: Path = tmp_path / "x.smet"
+        run("eval", log, *BASE, "--save", saved)
+        before = saved.read_bytes()
+        fails("eval", write(click=[0, 3], pctr_b=[0.5, 0.5]), *BASE, "--save", saved)
+        assert saved.read_bytes() == before

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import pytest
+
+import streammetrics as sm
+from streammetrics.cli import selftest
+from streammetrics.cli.grid import Cell, Grid, show
+
+
+class TestCatalog:
+    def test_lists_every_metric(self, run):
+        lines = run("catalog").out.splitlines()
+        for tag, metric in sm.METRICS.items():
+            line = next(line for line in lines if line.split()[:1] and line.split()[0].partition("[")[0] == tag)
+            assert metric.formula in line
+            assert metric.cost in line
+            assert metric.bound in line
+
+    @pytest.mark.parametrize("tag", sm.METRICS)
+    def test_tells_about_one(self, run, tag):
+        out = run("catalog", tag).out
+        assert sm.METRICS[tag].__doc__.splitlines()[0] in out
+        assert f"On the command line: {tag}" in out
+
+    def test_suggests(self, fails):
+        assert fails("catalog", "aucc") == "there is no metric 'aucc'; did you mean 'auc'?"
+
+
+class TestSelftest:
+    def test_all_bits_right(self, run):
+        ran = run("selftest")
+        assert ran.code == 0
+        assert ran.out.count("ok  ") == len(selftest.GOLDEN) == len(selftest.cases())
+        assert "all bits right" in ran.out
+        assert "ns a row" in ran.out
+
+    def test_other_bits(self, run, monkeypatch):
+        monkeypatch.setitem(selftest.GOLDEN, "logits", "0" * 64)
+        ran = run("selftest")
+        assert ran.code == 1
+        assert "WRONG  logits" in ran.out
+        assert "do not merge" in ran.out
+
+    def test_order_of_rows_makes_no_difference(self):
+        name = "slices, limited"
+        assert selftest.fingerprint(selftest.cases()[name]()) == selftest.GOLDEN[name]
+        columns = {k: v[::-1] for k, v in selftest.columns().items()}
+        made = sm.Sliced([sm.AUC(bits=12), sm.LogLoss()], by="shop", limit=3).update(columns)
+        assert (
+            made.digest()
+            == sm.Sliced([sm.AUC(bits=12), sm.LogLoss()], by="shop", limit=3).update(selftest.columns()).digest()
+        )
+
+
+def test_warmup(run):
+    ran = run("warmup")
+    assert ran.code == 0
+    assert "kernels" in ran.out
+    assert "cache: " in ran.out
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("demo") / "log"
+
+
+class TestDemo:
+    def test_shows_all(self, run, folder):
+        ran = run("demo", folder, "--rows", 40_000)
+        assert ran.code == 0
+        assert ran.err == ""
+        for part in (
+            "model_a",
+            "truth",
+            "By variant",
+            "By country and device",
+            "left out: click is 0",
+            "sample corrected",
+        ):
+            assert part in ran.out
+        assert f"streammetrics eval {folder}/full" in ran.out
+
+    def test_a_second_time_uses_what_is_there(self, run, folder):
+        before = {p: p.stat().st_mtime_ns for p in folder.rglob("*.parquet")}
+        assert run("demo", folder, "--rows", 40_000).code == 0
+        assert {p: p.stat().st_mtime_ns for p in folder.rglob("*.parquet")} == before
+
+    def test_its_commands_work(self, run, folder):
+        assert run("eval", folder / "full", "--task", folder / "tasks.toml").code == 0
+
+    def test_other_rows_than_are_there(self, fails, folder):
+        assert "holds a demo of 40,000 rows" in fails("demo", folder, "--rows", 50_000)
+
+    def test_an_interrupted_one_is_written_anew(self, run, folder):
+        (folder / "full" / "_truth.json").unlink()
+        assert run("demo", folder, "--rows", 40_000).code == 0
+        assert (folder / "full" / "_truth.json").exists()
+
+    def test_keeps_off_what_is_not_its_own(self, fails, tmp_path):
+        (tmp_path / "thesis.txt").write_text("years of work")
+        assert "holds something else" in fails("demo", tmp_path)
+        (tmp_path / "x" / "full").mkdir(parents=True)
+        (tmp_path / "x" / "full" / "thesis.txt").write_text("years of work")
+        assert "holds something else" in fails("demo", tmp_path / "x")
+        assert (tmp_path / "x" / "full" / "thesis.txt").exists()
+
+
+class TestGrid:
+    GRID = Grid(
+        "",
+        ["metric", *(f"column_{i}" for i in range(8))],
+        [[Cell("a"), *(Cell("0.123456", "±1e-5") for _ in range(8))]],
+    )
+
+    def test_a_narrow_terminal_gets_several_tables(self, monkeypatch, capsys):
+        monkeypatch.setattr("streammetrics.cli.grid.is_terminal", lambda: True)
+        monkeypatch.setenv("COLUMNS", "60")
+        show(self.GRID)
+        lines = [line for line in capsys.readouterr().out.splitlines() if "0.123456" in line]
+        assert len(lines) == 3
+        assert all(len(line) <= 60 for line in lines)
+
+    def test_a_pipe_gets_one(self, capsys):
+        show(self.GRID)
+        assert len([line for line in capsys.readouterr().out.splitlines() if "0.123456" in line]) == 1
+
+
+def test_no_arguments_is_a_call_for_help(run):
+    ran = run()
+    assert ran.code == 0
+    assert "selftest" in ran.out

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+
+import streammetrics as sm
+
+BASE = ("--label", "click", "--score", "pctr_b", "--metrics", "auc,log_loss", "--bits", 12)
+
+
+@pytest.fixture
+def days(run, log, tmp_path):
+    """A file for each day."""
+
+    def make(*more: object):
+        made = []
+        for folder in sorted(log.iterdir()):
+            made.append(tmp_path / f"{folder.name}.smet")
+            assert run("eval", folder, *BASE, *more, "--save", made[-1]).code == 0
+        return made
+
+    return make
+
+
+@pytest.mark.parametrize("more", [(), ("--by", "variant", "--by", "country,device")])
+def test_days_merge_to_the_week_in_any_order(run, log, days, tmp_path, more):
+    week = run("eval", log, *BASE, *more, "--save", tmp_path / "week", "--format", "json")
+    for files in (days(*more), days(*more)[::-1]):
+        ran = run("merge", *files, "-o", tmp_path / "merged")
+        assert ran.code == 0
+        assert "7 files merged, 30,000 rows" in ran.out
+        assert sm.load(tmp_path / "merged") == sm.load(tmp_path / "week")
+        assert sm.load(tmp_path / "merged").digest() == sm.load(tmp_path / "week").digest()
+    assert run("show", tmp_path / "merged", "--format", "json").out == week.out
+    assert sm.merge(days(*more)).digest() == sm.load(tmp_path / "week").digest()
+
+
+def test_show_prints_what_eval_printed(run, log, tmp_path):
+    for form in ("table", "csv"):
+        first = run("eval", log, *BASE, "--by", "variant", "--save", tmp_path / "x", "--format", form).out
+        again = run("show", tmp_path / "x", "--format", form).out
+        assert again.splitlines()[form == "table" :] == first.splitlines()[form == "table" :]
+
+
+def test_show_takes_whatever_was_saved(run, tmp_path):
+    y, p, key = [0, 1, 1], [0.2, 0.7, 0.4], ["a", None, "b"]
+    sm.save(sm.AUC().update(y, p), tmp_path / "metric")
+    sm.save(sm.Sliced(sm.AUC(), by="key").update(y, p, key=key), tmp_path / "sliced")
+    sm.save(sm.Sliced([sm.AUC(), sm.CTR()], by="key", limit=1).update(y, p, key=key), tmp_path / "limited")
+    sm.save(sm.Bundle({"mine": sm.CTR().update(y_true=y)}), tmp_path / "bundle")
+    assert run("show", tmp_path / "metric", "--format", "json").values == {"auc": 1.0}
+    assert [r["slice"] for r in run("show", tmp_path / "sliced", "--format", "json").records] == [
+        {"key": k} for k in (None, "a", "b")
+    ]
+    assert "(other)" in run("show", tmp_path / "limited").out
+    assert "mine" in run("show", tmp_path / "bundle").out
+    assert "by key" in run("show", tmp_path / "sliced").out
+
+
+def test_show_does_not_take_a_bare_state(fails, tmp_path):
+    sm.save(sm.ScoreHistogram(), tmp_path / "state")
+    assert "bare ScoreHistogram" in fails("show", tmp_path / "state")
+
+
+def test_bytes_as_keys(run, tmp_path):
+    sm.save(sm.Sliced(sm.CTR(), by="key").update(y_true=[0, 1], key=[b"\xff", b"a"]), tmp_path / "x")
+    assert [r["slice"]["key"] for r in run("show", tmp_path / "x", "--format", "json").records] == [
+        {"bytes": "61"},
+        {"bytes": "ff"},
+    ]
+    assert run("show", tmp_path / "x").code == run("show", tmp_path / "x", "--format", "csv").code == 0
+
+
+class TestMistakes:
+    def test_other_metrics(self, run, fails, log, tmp_path):
+        for name, metrics in (("a", "auc"), ("b", "ctr")):
+            run("eval", log, *BASE[:4], "--metrics", metrics, "--save", tmp_path / name)
+        line = fails("merge", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "c")
+        assert line.startswith(f"{tmp_path / 'b'}: cannot merge this collection: it has no 'auc'")
+        assert not (tmp_path / "c").exists()
+
+    def test_named_twice(self, run, fails, log, tmp_path):
+        run("eval", log, *BASE, "--save", tmp_path / "a")
+        assert "named twice" in fails("merge", tmp_path / "a", tmp_path / "." / "a", "-o", tmp_path / "c")
+
+    def test_not_a_state(self, fails, tmp_path):
+        (tmp_path / "x").write_text("hello, this is no state of ours at all, but text")
+        assert fails("show", tmp_path / "x").startswith(f"{tmp_path / 'x'}: these bytes are not a streammetrics state")
+        assert fails("merge", tmp_path / "x", "-o", tmp_path / "y").startswith(f"{tmp_path / 'x'}: ")
+
+    def test_not_there(self, fails, tmp_path):
+        assert fails("show", tmp_path / "x") == f"{tmp_path / 'x'}: No such file or directory"
+
+    def test_no_output(self, fails, tmp_path):
+        assert "output" in fails("merge", tmp_path / "x").lower()
+        assert "there is no folder" in fails("merge", tmp_path / "x", "-o", tmp_path / "no" / "y")

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import pytest
+
+import streammetrics as sm
+from streammetrics.io.evaluate import evaluate
+from streammetrics.io.logs import Log
+
+FILE = """
+by = ["variant", "country,device"]
+
+[tasks.ctr]
+label = "click"
+score = ["pctr_a", "pctr_b"]
+metrics = ["auc", "log_loss"]
+
+[tasks.cvr]
+label = "convert"
+score = "pcvr"
+where = "click"
+weight = "weight"
+metrics = ["auc", "precision@0.1"]
+"""
+
+
+@pytest.fixture
+def toml(tmp_path):
+    def write(text: str):
+        path = tmp_path / "tasks.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_tasks_in_one_pass(run, log, table, toml):
+    ran = run("eval", log, "--task", toml(FILE), "--format", "json")
+    names = [
+        "ctr/pctr_a/auc",
+        "ctr/pctr_a/log_loss",
+        "ctr/pctr_b/auc",
+        "ctr/pctr_b/log_loss",
+        "cvr/auc",
+        "cvr/precision@0.1",
+    ]
+    assert list(ran.values) == names
+    assert ran.values["ctr/pctr_b/auc"] == sm.AUC().update(table["click"], table["pctr_b"]).compute()
+    task = sm.Task(sm.AUC(), y_true="convert", y_score="pcvr", where="click", sample_weight="weight")
+    assert ran.values["cvr/auc"] == sm.MetricCollection(task).update(table).compute()["auc"]
+    assert {tuple(r["by"]) for r in ran.records} == {(), ("variant",), ("country", "device")}
+
+
+def test_tasks_side_by_side(run, log, toml):
+    lines = [line.split() for line in run("eval", log, "--task", toml(FILE), "--by", "variant").out.splitlines()]
+    assert ["metric", "ctr/pctr_a", "ctr/pctr_b", "cvr"] in lines
+    assert ["variant", "task", "rows", "positives", "auc", "log_loss", "precision@0.1"] in lines
+    assert ["country", "device"] not in [line[:2] for line in lines]  # --by goes before the file
+
+
+def test_labels_by_name(run, write, toml):
+    path = write(answer=["no", "yes", "yes"], p=[0.1, 0.9, 0.8])
+    for how in ('labels = ["no", "yes"]', 'pos_label = "yes"'):
+        text = f'[tasks.a]\nlabel = "answer"\nscore = "p"\nmetrics = ["auc"]\n{how}\n'
+        assert run("eval", path, "--task", toml(text), "--format", "json").values == {"a/auc": 1.0}
+
+
+def test_correction(run, write, toml):
+    path = write(click=[0, 1], p=[0.5, 0.5])
+    text = '[tasks.a]\nlabel = "click"\nscore = "p"\nmetrics = ["ctr"]\nnegative_rate = 0.1\ncorrects = "both"\n'
+    assert run("eval", path, "--task", toml(text), "--format", "json").values["a/ctr"] == pytest.approx(1 / 11)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("tasks = 3", "no task"),
+        ("[tasks]", "no task"),
+        ("by = [", "not TOML"),
+        ("bye = 1", "there is no key 'bye'; did you mean 'by'?"),
+        ("by = 3\n[tasks.a]\nlabel = 'click'", "by is a list"),
+        ("[tasks.a]", "task a: which column is the label?"),
+        ("[tasks.a]\nlabel = 'click'\nscor = 'p'", "task a: there is no key 'scor'; did you mean 'score'?"),
+        ("[tasks.a]\nlabel = 1", "label is a text, not 1"),
+        ("[tasks.a]\nlabel = 'click'\nmetrics = 'auc'", "task a: auc need a score"),
+        ("[tasks.a]\nlabel = 'click'\nmetrics = [1]", "metrics is a list of texts"),
+        ("[tasks.a]\nlabel = 'click'\nbits = 'x'", "bits is a number"),
+        ("[tasks.a]\nlabel = 'click'\nlabels = 'x'", "labels is a list"),
+        ("[tasks.a]\nlabel = 'click'\nlabels = [0]\nmetrics = ['ctr']", "labels must be (negative, positive)"),
+        ("[tasks.a]\nlabel = 'click'\nscore = 'pctr_b'\nmetrics = ['aucc']", "task a: there is no metric 'aucc'"),
+        (
+            "[tasks.a]\nlabel = 'click'\nscore = 'pctr_b'\ncorrects = 'all'\nnegative_rate = 0.1",
+            "no way to correct 'all'",
+        ),
+    ],
+)
+def test_mistakes(fails, log, toml, text, part):
+    assert part in fails("eval", log, "--task", toml(text))
+
+
+def test_a_file_that_is_not_there(fails, log):
+    assert fails("eval", log, "--task", "nowhere.toml") == "nowhere.toml: No such file or directory"
+
+
+class TestFromPython:
+    def test_as_one_update(self, log, table):
+        metrics = sm.MetricCollection(sm.Task([sm.AUC(), sm.LogLoss()], y_true="click", y_score="pctr_a"))
+        arms = sm.Sliced(metrics, by="variant")
+        seen: list[int] = []
+        found = evaluate(Log(log), metrics, ["variant"], threads=2, watch=lambda p: seen.append(p.rows))
+        assert found.overall == metrics.copy().update(table)
+        assert found.slices[("variant",)] == arms.update(table)
+        assert found.rows == len(table)
+        assert found.saved["overall"] is found.overall
+        assert found.saved["by variant"] is found.slices[("variant",)]
+        assert metrics["auc"].state.facts()["rows"] == 0
+
+    def test_what_was_seen_before_does_not_count(self, log, table):
+        metrics = sm.MetricCollection(sm.Task(sm.CTR(), y_true="click")).update(table)
+        assert evaluate(Log(log), metrics).overall.compute() == metrics.compute()
+        assert metrics["ctr"].state.facts()["rows"] == len(table)
+
+    def test_no_column_weighs_rows_unasked(self, write):
+        path = write(click=[0, 1], p=[0.1, 0.9], sample_weight=[1.0, 2.0])
+        plain = sm.Task(sm.CTR(), y_true="click")
+        assert evaluate(Log(path), sm.MetricCollection(plain)).overall.compute() == {"ctr": 0.5}
+        both = sm.MetricCollection({"a": plain, "b": sm.Task(sm.CTR(), y_true="click", sample_weight="sample_weight")})
+        with pytest.raises(sm.InvalidInputError, match="'sample_weight' is read for one purpose"):
+            evaluate(Log(path), both)
