@@ -52,7 +52,6 @@ def run_demo(folder: str, rows: int) -> None:
     root = Path(folder)
     began = time.perf_counter()
     full = _logs(root, rows)
-    (root / TASKS).write_text(FILE.format(folder=folder), encoding="utf-8")
     say(f"{full.rows:,} impressions of two models, and a copy that kept {RATE:.0%} of the negatives: {folder}/", "bold")
     say(f"{time.perf_counter() - began:.1f} s; the first run also compiles, which takes some seconds once", "dim")
     say()
@@ -67,6 +66,8 @@ def run_demo(folder: str, rows: int) -> None:
 def _logs(root: Path, rows: int) -> DemoTruth:
     """Write the logs that are missing, or whose writing was interrupted; return the truth about the full one."""
     _check_folder(root, rows)
+    root.mkdir(parents=True, exist_ok=True)
+    (root / TASKS).write_text(FILE.format(folder=root), encoding="utf-8")  # first: it says whose folder this is
     if not (root / "full" / TRUTH).exists():
         say(f"Writing a week of impressions to {root}/ ...", "dim")
     _log(root / "sampled", rows, RATE)
@@ -74,10 +75,12 @@ def _logs(root: Path, rows: int) -> DemoTruth:
 
 
 def _check_folder(root: Path, rows: int) -> None:
-    ours = {"full", "sampled", TASKS}
-    if not root.exists():
+    """Raise unless the folder is new, empty, or of a demo of as many rows: what it holds may be written anew."""
+    if not root.exists() or (root.is_dir() and not any(root.iterdir())):
         return
-    if not root.is_dir() or any(entry.name not in ours for entry in root.iterdir()):
+    tasks = root / TASKS
+    mine = tasks.is_file() and tasks.read_text(encoding="utf-8", errors="replace").startswith(FILE[:40])
+    if not mine or any(entry.name not in ("full", "sampled", TASKS) for entry in root.iterdir()):
         raise UsageError(f"{root}: holds something else; name another folder: streammetrics demo DIR")
     truth = root / "full" / TRUTH
     if truth.exists() and (found := _read(truth).impressions) != rows:
@@ -89,8 +92,6 @@ def _log(folder: Path, rows: int, rate: float) -> DemoTruth:
     if truth.exists():
         return _read(truth)
     if folder.exists():
-        if any(p.is_file() and p.suffix not in (".parquet", ".partial") for p in folder.rglob("*")):
-            raise UsageError(f"{folder}: holds something else; name another folder: streammetrics demo DIR")
         shutil.rmtree(folder)  # an interrupted demo: the truth is written last
     made = write_demo_log(folder, rows, negative_rate=rate, sampled_scale=False)
     truth.write_text(json.dumps(asdict(made)), encoding="utf-8")
