@@ -9,6 +9,7 @@ from .arrays import Array
 from .codec import decoders
 from .collection import MetricCollection
 from .compose import Sliced
+from .encodable import Encodable
 from .errors import IncompatibleStateError
 from .metric import Metric
 from .state import State
@@ -22,7 +23,7 @@ HELD = (Metric, MetricCollection, Sliced)
 KINDS = ("metric", "collection", "sliced")
 
 
-class Bundle(Mapping[str, Any]):
+class Bundle(Mapping[str, Any], Encodable):
     """Metrics, collections and slices by name, saved and merged as one.
 
     Parameters
@@ -93,11 +94,6 @@ class Bundle(Mapping[str, Any]):
         """Return an independent copy."""
         return type(self)({n: thing.copy() for n, thing in self.items()})
 
-    __copy__ = copy
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self.copy()
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Bundle):
             return NotImplemented
@@ -126,23 +122,6 @@ class Bundle(Mapping[str, Any]):
         for thing, head in zip(self.values(), header["things"], strict=True):
             if hasattr(thing, "take_extra"):
                 thing.take_extra(head, read)
-
-    def digest(self) -> str:
-        """SHA-256 of names, settings and states."""
-        from .codec import digest
-
-        return digest(self)
-
-    def to_bytes(self) -> bytes:
-        """Encode everything in the library's one format (see `streammetrics.codec`)."""
-        from .codec import encode
-
-        return encode(self)
-
-    def __reduce__(self) -> Any:
-        from .codec import from_bytes
-
-        return from_bytes, (self.to_bytes(),)
 
 
 def _decode_bundle(header: dict[str, Any], read: Any) -> Bundle:

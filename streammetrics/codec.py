@@ -22,7 +22,7 @@ import tempfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -43,17 +43,6 @@ RAW, SHUFFLED, GAPS = 0, 1, 2
 LEVEL = 1  # of deflate: level 6 is twice as slow for 7 % less
 
 
-class Encodable(Protocol):
-    """What the format can write."""
-
-    def header(self) -> dict[str, Any]:
-        """Describe the object as plain data, the arrays of its states included."""
-
-    def states(self) -> list[State]:
-        """The states whose arrays follow, in the order of the header."""
-
-
-T = TypeVar("T")
 decoders: dict[str, Callable[[dict[str, Any], Callable[[dict[str, Any]], State]], Any]] = {}
 """How each kind of header becomes an object again; `read_state` turns a state's header into the state."""
 

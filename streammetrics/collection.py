@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .codec import decoders
 from .columns import Batch
+from .encodable import Encodable
 from .errors import IncompatibleStateError, UndefinedMetricWarning
 from .intake import Binding
 from .metric import Metric, explain
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["MetricCollection"]
 
 
-class MetricCollection:
+class MetricCollection(Encodable):
     """Many metrics over one pass.
 
     Metrics that ask for the same state from the same columns share it: decided here, from settings, never from data.
@@ -53,6 +54,9 @@ class MetricCollection:
         if on_invalid not in ("raise", "drop"):
             raise ValueError(f'on_invalid must be "raise" or "drop", not {on_invalid!r}')
         self._hold(Plan(flatten(list(metrics), Binding())), on_invalid)
+
+    def _guard(self) -> threading.Lock:
+        return self._lock
 
     def _hold(self, plan: Plan, on_invalid: str = "raise") -> Self:
         self._plan, self.on_invalid = plan, on_invalid
@@ -194,11 +198,6 @@ class MetricCollection:
         with self._lock:
             return type(self).__new__(type(self))._hold(self._plan.restrict(self.names), self.on_invalid)
 
-    __copy__ = copy
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self.copy()
-
     def only(self, names: Iterable[str]) -> Self:
         """Return a collection of some of the metrics, with what they have seen."""
         with self._lock:
@@ -234,25 +233,6 @@ class MetricCollection:
     def states(self) -> list[State]:
         """The states whose arrays the bytes hold."""
         return [u.state for u in self._plan.units]
-
-    def digest(self) -> str:
-        """SHA-256 of metrics, columns and states."""
-        from .codec import digest
-
-        with self._lock:
-            return digest(self)
-
-    def to_bytes(self) -> bytes:
-        """Encode everything in the library's one format (see `streammetrics.codec`)."""
-        from .codec import encode
-
-        with self._lock:
-            return encode(self)
-
-    def __reduce__(self) -> Any:
-        from .codec import from_bytes
-
-        return from_bytes, (self.to_bytes(),)
 
 
 def _decode_collection(header: dict[str, Any], read: Any) -> MetricCollection:

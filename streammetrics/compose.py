@@ -14,6 +14,7 @@ from .arrays import Array
 from .codec import decoders
 from .collection import MetricCollection
 from .columns import Batch
+from .encodable import Encodable
 from .errors import IncompatibleStateError, MemoryLimitError
 from .intake import Binding, Unit
 from .keys import Coded, Key, KeyColumns, decode_key, encode_key, fixed_hash, sort_key
@@ -34,7 +35,7 @@ UNMET = -1
 MEMORY_LIMIT = 4 << 30
 
 
-class Sliced:
+class Sliced(Encodable):
     """A metric, or a collection, for every value of some columns.
 
     Parameters
@@ -94,6 +95,9 @@ class Sliced:
         self._hold(inner._plan.restrict(inner.names), names, lone, limit, kept)
         for unit in self._plan.units:
             unit.state = unit.state.empty(1)
+
+    def _guard(self) -> threading.Lock:
+        return self._lock
 
     def _hold(self, plan: Plan, by: tuple[str, ...], lone: bool, limit: int | None, pinned: frozenset[Key]) -> None:
         self._plan, self._by, self._lone, self._limit, self._pinned = plan, by, lone, limit, pinned
@@ -438,11 +442,6 @@ class Sliced:
         with self._lock:
             return self._with([s.copy() for s in self._canonical()], self._by, sorted(self._kept, key=sort_key))
 
-    __copy__ = copy
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self.copy()
-
     def reset(self) -> Self:
         """Forget every row and every key."""
         with self._lock:
@@ -526,25 +525,6 @@ class Sliced:
         if any(u.state.slices != count + 1 for u in self._plan.units):
             raise ValueError("the number of keys is not the number of slices")
         self._take_keys(keys, self._columns)
-
-    def digest(self) -> str:
-        """SHA-256 of metrics, columns, keys and states."""
-        from .codec import digest
-
-        with self._lock:
-            return digest(self)
-
-    def to_bytes(self) -> bytes:
-        """Encode everything in the library's one format (see `streammetrics.codec`)."""
-        from .codec import encode
-
-        with self._lock:
-            return encode(self)
-
-    def __reduce__(self) -> Any:
-        from .codec import from_bytes
-
-        return from_bytes, (self.to_bytes(),)
 
 
 def flat(metric: Any) -> list[Any]:

@@ -15,6 +15,7 @@ from .arrays import ROW_LIMIT
 from .codec import decoders
 from .columns import Batch
 from .convert import as_columns
+from .encodable import Encodable
 from .errors import IncompatibleStateError, InvalidInputError, UndefinedMetricWarning
 from .intake import Binding, Unit
 from .settings import Settings, encode_setting, setting, union
@@ -60,7 +61,7 @@ class Interval(NamedTuple):
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=False, field_specifiers=(setting, union))
-class Metric(Settings, Generic[S, T]):
+class Metric(Settings, Encodable, Generic[S, T]):
     """A metric: fed by `update`, united by `merge`, read by `compute`.
 
     A subclass declares settings, makes an empty state (`make_state`), and computes `of(state)`; see `check_metric` for
@@ -276,11 +277,6 @@ class Metric(Settings, Generic[S, T]):
         new.__dict__["on_invalid"] = self.on_invalid
         return new  # type: ignore[return-value]
 
-    __copy__ = copy
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self.copy()
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Metric):
             return NotImplemented
@@ -306,25 +302,6 @@ class Metric(Settings, Generic[S, T]):
     def states(self) -> list[State]:
         """The states whose arrays the bytes hold."""
         return [self.state]
-
-    def digest(self) -> str:
-        """SHA-256 of settings and state."""
-        from .codec import digest
-
-        with self._guard():
-            return digest(self)
-
-    def to_bytes(self) -> bytes:
-        """Encode metric and state in the library's one format (see `streammetrics.codec`)."""
-        from .codec import encode
-
-        with self._guard():
-            return encode(self)
-
-    def __reduce__(self) -> Any:
-        from .codec import from_bytes
-
-        return from_bytes, (self.to_bytes(),)
 
 
 class ScoredLabels(Metric[S, T]):

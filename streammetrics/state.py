@@ -20,7 +20,6 @@ from .arrays import (
     ArrayRule,
     added,
     canonical,
-    digest_of,
     highest,
     in_order,
     keyed,
@@ -28,6 +27,7 @@ from .arrays import (
     rows,
     scatter,
 )
+from .encodable import Encodable
 from .errors import CounterOverflowError, IncompatibleStateError, MemoryLimitError, StateFormatError
 from .settings import Settings, canonical_json, encode_setting, setting, union
 
@@ -53,7 +53,7 @@ DROPPED = ("where", "y_true", "y_score", "y_pred", "sample_weight", "group", "qu
     eq_default=False,
     field_specifiers=(setting, union, added, lowest, highest, keyed, rows),
 )
-class State(Settings):
+class State(Settings, Encodable):
     """A sufficient statistic: what was seen, enough to answer every metric that reads it.
 
     A subclass declares settings and arrays, says which columns it `needs`, and counts a checked batch in `absorb`.
@@ -350,21 +350,6 @@ class State(Settings):
                 for r in [rules[n]]
             ],
         }
-
-    def digest(self) -> str:
-        """SHA-256 of settings and arrays: equal states, and only equal states, have equal digests."""
-        return digest_of(self.header(), list(self.arrays.values()))
-
-    def to_bytes(self) -> bytes:
-        """Encode in the library's one format (see `streammetrics.codec`)."""
-        from .codec import encode
-
-        return encode(self)
-
-    def __reduce__(self) -> Any:
-        from .codec import from_bytes
-
-        return from_bytes, (self.to_bytes(),)
 
     # -- read-outs that collections widen ------------------------------------------------------------------------------
 
