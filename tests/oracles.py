@@ -1,0 +1,126 @@
+"""One line for every metric: what it must equal, from outside, as a function of labels, float64 scores and weights.
+
+`exact` values must agree to 1e-14; the others must lie inside the metric's certified bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import special, stats
+from sklearn import metrics as sk
+
+Array = Any
+NAN = float("nan")
+
+
+class Oracle(NamedTuple):
+    """A reference for a metric of these settings."""
+
+    settings: dict[str, Any]
+    of: Callable[[Array, Array, Array], Any]
+    scale: str = "probability"
+
+
+def clipped(p: Array, eps: float = 2.0**-52) -> Array:
+    """Scores as scikit-learn's log-loss takes them."""
+    return np.clip(p, eps, 1 - eps)
+
+
+def log_loss(y: Array, p: Array, w: Array, eps: float = 2.0**-52) -> float:
+    """scikit-learn's log-loss."""
+    return sk.log_loss(y, clipped(p, eps), sample_weight=w, labels=[0, 1])
+
+
+def logit_loss(y: Array, z: Array, w: Array) -> float:
+    """Log-loss from logits."""
+    return np.average(np.logaddexp(0, np.where(y, -z, z)), weights=w)
+
+
+def entropy(b: float) -> float:
+    """Entropy of a base rate, in nats."""
+    return stats.entropy([b, 1 - b])
+
+
+def ks(y: Array, s: Array, w: Array) -> float:
+    """The two-sample statistic, with weights."""
+    if (w == 1).all():
+        return stats.ks_2samp(s[y == 1], s[y == 0]).statistic
+    order = np.argsort(s, kind="stable")
+    ends = np.r_[np.diff(s[order]) != 0, True]
+    rates = [np.cumsum(np.where(y[order] == c, w[order], 0))[ends] / w[y == c].sum() for c in (0, 1)]
+    return np.abs(rates[1] - rates[0]).max()
+
+
+def decided(
+    function: Callable[..., float], threshold: float = 0.5, **more: Any
+) -> Callable[[Array, Array, Array], float]:
+    """A scikit-learn metric of decisions at a threshold."""
+    return lambda y, s, w: function(y, (s >= threshold).astype(int), sample_weight=w, **more)
+
+
+def matrix(y: Array, s: Array, w: Array, normalize: str | None = None) -> Array:
+    """scikit-learn's confusion matrix."""
+    return sk.confusion_matrix(y, s >= 0.5, sample_weight=w, labels=[0, 1], normalize=normalize)
+
+
+ZERO = {"zero_division": 0.0}
+ORACLES: dict[str, list[Oracle]] = {
+    "auc": [
+        Oracle({}, lambda y, s, w: sk.roc_auc_score(y, s, sample_weight=w)),
+        Oracle({"bits": 10}, lambda y, s, w: sk.roc_auc_score(y, s, sample_weight=w)),
+        Oracle({"max_fpr": 0.1}, lambda y, s, w: sk.roc_auc_score(y, s, sample_weight=w, max_fpr=0.1)),
+        Oracle({"scale": "logit"}, lambda y, s, w: sk.roc_auc_score(y, s, sample_weight=w), "logit"),
+    ],
+    "gini": [Oracle({}, lambda y, s, w: 2 * sk.roc_auc_score(y, s, sample_weight=w) - 1)],
+    "average_precision": [
+        Oracle({}, lambda y, s, w: sk.average_precision_score(y, s, sample_weight=w)),
+        Oracle({"scale": "real"}, lambda y, s, w: sk.average_precision_score(y, s, sample_weight=w), "logit"),
+    ],
+    "ks": [Oracle({}, ks), Oracle({"scale": "real", "bits": 12}, ks, "logit")],
+    "log_loss": [
+        Oracle({}, log_loss),
+        Oracle({"eps": 1e-3}, lambda y, p, w: log_loss(y, p, w, 1e-3)),
+        Oracle({"scale": "logit"}, logit_loss, "logit"),
+    ],
+    "normalized_entropy": [
+        Oracle({}, lambda y, p, w: log_loss(y, p, w) / entropy(np.average(y, weights=w))),
+        Oracle({"base_rate": 0.02}, lambda y, p, w: log_loss(y, p, w) / entropy(0.02)),
+    ],
+    "brier_score": [
+        Oracle({}, lambda y, p, w: sk.brier_score_loss(y, p, sample_weight=w)),
+        Oracle({"scale": "logit"}, lambda y, z, w: np.average((special.expit(z) - y) ** 2, weights=w), "logit"),
+    ],
+    "calibration": [
+        Oracle({}, lambda y, p, w: (w @ p) / (w @ y)),
+        Oracle({"inverse": True}, lambda y, p, w: (w @ y) / (w @ p)),
+        Oracle({"scale": "logit"}, lambda y, z, w: (w @ special.expit(z)) / (w @ y), "logit"),
+    ],
+    "ctr": [Oracle({}, lambda y, p, w: np.average(y, weights=w))],
+    "predicted_ctr": [Oracle({}, lambda y, p, w: np.average(p, weights=w))],
+    "confusion_matrix": [
+        Oracle({}, matrix),
+        *(Oracle({"normalize": n}, lambda y, s, w, n=n: matrix(y, s, w, n)) for n in ("true", "pred", "all")),
+    ],
+    "accuracy": [Oracle({}, decided(sk.accuracy_score))],
+    "error_rate": [Oracle({}, decided(sk.zero_one_loss))],
+    "precision": [
+        Oracle({"zero_division": 0.0}, decided(sk.precision_score, zero_division=0)),
+        Oracle({"threshold": 0.9, "zero_division": 1.0}, decided(sk.precision_score, 0.9, zero_division=1)),
+        Oracle({"threshold": -1.5, **ZERO}, decided(sk.precision_score, -1.5, zero_division=0), "logit"),
+    ],
+    "recall": [Oracle(ZERO, decided(sk.recall_score, zero_division=0))],
+    "fbeta": [
+        Oracle({"beta": 0.5, **ZERO}, decided(sk.fbeta_score, beta=0.5, zero_division=0)),
+        Oracle({"beta": 2.0, "threshold": 0.1, **ZERO}, decided(sk.fbeta_score, 0.1, beta=2, zero_division=0)),
+    ],
+    "f1": [Oracle(ZERO, decided(sk.f1_score, zero_division=0))],
+    "false_positive_rate": [Oracle({}, lambda y, s, w: w[(s >= 0.5) & (y == 0)].sum() / w[y == 0].sum())],
+    "specificity": [Oracle({}, decided(sk.recall_score, pos_label=0))],
+    "balanced_accuracy": [Oracle({}, decided(sk.balanced_accuracy_score))],
+    "matthews_corrcoef": [Oracle(ZERO, decided(sk.matthews_corrcoef))],
+    "cohen_kappa": [Oracle({}, decided(sk.cohen_kappa_score))],
+    "jaccard": [Oracle(ZERO, decided(sk.jaccard_score, zero_division=0))],
+}
