@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .errors import InvalidInputError
 
-__all__ = ["as_array", "as_columns"]
+__all__ = ["arrow_values", "as_array", "as_columns"]
 
 Array = NDArray[Any]
 
@@ -93,6 +93,18 @@ def _from_arrow(raw: Any) -> Array:
         kind = str(raw.type)
     if kind == "bool" and raw.null_count:
         raw = raw.cast("uint8")
+    return arrow_values(raw)
+
+
+_PLAIN = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)} | {"halffloat", "float", "double"}
+
+
+def arrow_values(raw: Any) -> Array:
+    """Return the values of an Arrow array, by DLPack where there is nothing to convert: `to_numpy` imports pandas."""
+    if str(raw.type) == "bool" and not raw.null_count:
+        return arrow_values(raw.cast("uint8")).view(bool)
+    if not raw.null_count and hasattr(raw, "__dlpack__") and str(raw.type) in _PLAIN:
+        return np.from_dlpack(raw)
     return np.asarray(raw.to_numpy() if hasattr(raw, "chunks") else raw.to_numpy(zero_copy_only=False))
 
 

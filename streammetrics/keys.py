@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .columns import Batch
+from .convert import arrow_values
 from .errors import InvalidInputError
 from .settings import canonical_json
 
@@ -268,18 +269,18 @@ def _from_arrow(raw: Any, name: str) -> tuple[str, Any]:
         return "", len(raw)
     if pa.types.is_boolean(raw.type):
         raw = raw.cast(pa.uint8())
-    missing = raw.is_null().to_numpy(zero_copy_only=False) if raw.null_count else None
+    missing = arrow_values(raw.is_null()) if raw.null_count else None
     if pa.types.is_dictionary(raw.type) and pa.types.is_integer(raw.type.value_type):
         raw = raw.dictionary_decode()
     if pa.types.is_integer(raw.type):
-        return "integer", ((raw.fill_null(0) if raw.null_count else raw).to_numpy(zero_copy_only=False), missing)
+        return "integer", (arrow_values(raw.fill_null(0) if raw.null_count else raw), missing)
     if not pa.types.is_dictionary(raw.type):
         raw = raw.dictionary_encode()
     texts, kind = raw.dictionary, _arrow_kind(raw.dictionary.type, name)
     if texts.null_count:
         at = raw.dictionary.is_null().take(raw.indices).fill_null(True)
-        missing = at.to_numpy(zero_copy_only=False)
-    index = (raw.indices.fill_null(0) if raw.indices.null_count else raw.indices).to_numpy(zero_copy_only=False)
+        missing = arrow_values(at)
+    index = arrow_values(raw.indices.fill_null(0) if raw.indices.null_count else raw.indices)
     plain = texts.cast(pa.large_binary())
     plain = plain.fill_null(b"") if plain.null_count else plain
     _, offsets, data = plain.buffers()
