@@ -7,6 +7,7 @@ from .collection import MetricCollection
 from .columns import Column, Need, flag, label, score, weight
 from .compose import Sliced
 from .errors import *
+from .laws import LawError, check_metric, check_state
 from .merging import merge
 from .metric import METRICS, Interval, Metric
 from .metrics import *

@@ -1,0 +1,169 @@
+"""What a law is tried on, and how it says what is wrong."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..columns import Need, Weight
+from ..errors import StreamMetricsError, UndefinedMetricWarning
+from ..metric import Metric
+from .specimens import Columns
+
+__all__ = [
+    "Case",
+    "Law",
+    "LawError",
+    "Rows",
+    "expect",
+    "numbers",
+    "quiet",
+    "refuses",
+    "same",
+    "same_value",
+    "shown",
+    "value_of",
+]
+
+Law = Callable[["Case"], None]
+Rows = NDArray[np.int64]
+
+
+class LawError(StreamMetricsError, AssertionError):
+    """A metric breaks a law that all metrics keep.
+
+    Attributes
+    ----------
+    law : str
+        The name of the law.
+    """
+
+    law = ""
+
+
+class Case(NamedTuple):
+    """What a law is tried on.
+
+    Parameters
+    ----------
+    make : callable
+        Makes an empty metric, collection or slices.
+    columns : dict of arrays
+        Good rows.
+    rng : numpy Generator
+        For whatever a law leaves to chance.
+    bad : dict
+        A bad value for columns that refuse some.
+    metric : Metric, optional
+        What `make` makes, for the laws of metrics.
+    """
+
+    make: Callable[[], Any]
+    columns: Columns
+    rng: np.random.Generator
+    bad: dict[str, Any] = {}  # noqa: RUF012 - a tuple's field, never written to
+    metric: Metric[Any, Any] | None = None
+
+    @property
+    def n(self) -> int:
+        """How many rows there are."""
+        return len(next(iter(self.columns.values())))
+
+    @property
+    def needs(self) -> Sequence[Need]:
+        """What the state of the metric reads."""
+        return () if self.metric is None else self.metric.make_state().needs()
+
+    def take(self, rows: Any) -> Columns:
+        """Return some of the rows."""
+        return {name: column[rows] for name, column in self.columns.items()}
+
+    def fed(self, columns: Columns | None = None, make: Callable[[], Any] | None = None) -> Any:
+        """Make something that has seen these rows; by default all."""
+        return (make or self.make)().update(self.columns if columns is None else columns)
+
+    def parts(self, k: int) -> list[Rows]:
+        """Split the rows in `k` parts at random; some may be empty."""
+        owner = self.rng.integers(0, k, self.n)
+        return [np.flatnonzero(owner == i) for i in range(k)]
+
+    def of(self, kind: type) -> list[Need]:
+        """The needs of a kind that these rows serve."""
+        return [n for n in self.needs if isinstance(n.kind, kind) and (n.optional or n.role in self.columns)]
+
+    def weight(self) -> str | None:
+        """The role of the weights, if the metric takes them."""
+        return next((n.role for n in self.of(Weight) if n.optional), None)
+
+
+def expect(good: Any, expected: str, came: Any = "something else") -> None:
+    """Raise LawError unless `good`."""
+    if not good:
+        raise LawError(f"expected {expected}; came {came}")
+
+
+def same(a: Any, b: Any, expected: str) -> None:
+    """Raise LawError unless two things have the same bytes, of which the digest is a part."""
+    if a.to_bytes() != b.to_bytes():
+        raise LawError(f"expected {expected}; came different ones: {_difference(a, b)}")
+
+
+def _difference(a: Any, b: Any) -> str:
+    for x, y in zip(a.states(), b.states(), strict=False):
+        if x.settings != y.settings:
+            return f"settings {x.settings} and {y.settings}"
+        for name in x.rules():
+            ours, theirs = x.arrays.get(name), y.arrays.get(name)
+            if (ours is None) != (theirs is None) or (ours is not None and not np.array_equal(ours, theirs)):
+                return f"{name} of {type(x).__name__} is {shown(ours)} and {shown(theirs)}"
+    return f"headers {shown(a.header())} and {shown(b.header())}"
+
+
+def shown(thing: Any) -> str:
+    """Show a thing in one line of bounded length."""
+    text = " ".join(str(thing).split())
+    return text if len(text) < 300 else text[:300] + "..."
+
+
+def refuses(error: type[Exception], action: Callable[[], Any], what: str) -> None:
+    """Raise LawError unless an action raises this error."""
+    try:
+        action()
+    except error:
+        return
+    except Exception as other:
+        raise LawError(f"expected {error.__name__} for {what}; came {type(other).__name__}: {other}") from other
+    raise LawError(f"expected {error.__name__} for {what}; came no error")
+
+
+def quiet(action: Callable[[], Any]) -> Any:
+    """Return what an action returns, without a warning where a value is undefined."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UndefinedMetricWarning)
+        return action()
+
+
+def value_of(thing: Any) -> Any:
+    """Return the value, without a warning where it is undefined."""
+    return quiet(thing.compute)
+
+
+def numbers(value: Any) -> NDArray[np.float64]:
+    """Return all numbers of a value: of a float, an array, a tuple or a dict."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    return np.concatenate([np.asarray(p, np.float64).reshape(-1) for p in parts]) if len(parts) else np.zeros(0)
+
+
+def same_value(a: Any, b: Any, expected: str, close: float = 0.0) -> None:
+    """Raise LawError unless two values are equal, or relatively close; NaN is equal to NaN."""
+    x, y = numbers(a), numbers(b)
+    good = x.shape == y.shape and bool(
+        np.all((x == y) | (np.isnan(x) & np.isnan(y)) | (np.abs(x - y) <= close * np.maximum(np.abs(x), np.abs(y))))
+    )
+    expect(good, f"{expected}: {a!r}", repr(b))

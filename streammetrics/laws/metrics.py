@@ -1,0 +1,222 @@
+"""Laws of metrics: values and bounds, weights, dtypes and formats, dropped rows, company."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..codec import from_bytes
+from ..collection import MetricCollection
+from ..columns import Label, Score
+from ..merging import merge
+from ..metric import METRICS, Metric, dropped_of
+from ..state import DROPPED, State
+from .case import Case, Law, expect, numbers, same, same_value, value_of
+from .specimens import Columns, formats, on_grid, tables
+
+CLOSE = 2.0**-44  # relatively: where a weight stands for rows, terms are rounded to 2**-60 once instead of k times
+
+
+def registered(case: Case) -> None:
+    """The class has a tag of its own, under which its bytes find it."""
+    metric = case.make()
+    expect(METRICS.get(metric.tag) is type(metric), "a class declared with tag=", f"tag {metric.tag!r}")
+    state = metric.state
+    expect(State._by_tag.get(state.tag) is type(state), "a state declared with tag=", f"tag {state.tag!r}")
+    expect(isinstance(metric.name, str) and metric.name, "a name", repr(metric.name))
+
+
+def within_bounds(case: Case) -> None:
+    """The value lies within its certified bounds, and is the same from the state alone."""
+    metric = case.fed()
+    value, (low, high) = value_of(metric), metric.bounds()
+    same_value(value, metric.of(from_bytes(metric.to_bytes()).state), "of(state) to be compute()")
+    v, a, b = numbers(value), numbers(low), numbers(high)
+    inside = ((a <= v) & (v <= b)) | (np.isnan(v) & np.isnan(a) & np.isnan(b))
+    expect(inside.all(), f"a value within [{low}, {high}]", repr(value))
+    interval = metric.interval()
+    expect(interval.reason or interval.low <= interval.high, "an interval, or a reason", repr(interval))
+
+
+def weight_of_one(case: Case) -> None:
+    """Weights of one give the same bytes as no weights."""
+    if role := case.weight():
+        plain = {k: v for k, v in case.columns.items() if k != role}
+        same(case.fed(plain), case.fed(plain | {role: np.ones(case.n)}), "weights of one to be no weights")
+
+
+def integer_weights(case: Case) -> None:
+    """A row of weight k has the value of k rows."""
+    if role := case.weight():
+        plain = {k: v for k, v in case.columns.items() if k != role}
+        times = case.rng.integers(1, 4, case.n)
+        weighted = value_of(case.fed(plain | {role: times.astype(np.float64)}))
+        repeated = value_of(case.fed({k: np.repeat(v, times) for k, v in plain.items()}))
+        same_value(repeated, weighted, "weight k to be worth k rows", CLOSE)
+
+
+def weight_of_zero(case: Case) -> None:
+    """A row of weight 0 does not change the value."""
+    if role := case.weight():
+        weights = case.columns.get(role, np.ones(case.n)).astype(np.float64)
+        weights[case.rng.random(case.n) < 0.4] = 0
+        kept = {k: v[weights > 0] for k, v in (case.columns | {role: weights}).items()}
+        came = value_of(case.fed(case.columns | {role: weights}))
+        same_value(value_of(case.fed(kept)), came, "rows of weight 0 to be worth nothing", CLOSE)
+
+
+def weighted_with_unweighted(case: Case) -> None:
+    """Batches with weights and batches without go together: no weights are weights of one."""
+    if role := case.weight():
+        plain = {k: v for k, v in case.columns.items() if k != role}
+        rows, others = case.parts(2)
+        weights = case.columns.get(role, np.full(case.n, 2.0)).astype(np.float64)
+        weights[others] = 1
+        whole = case.fed(plain | {role: weights})
+        one = case.fed({k: v[rows] for k, v in plain.items()} | {role: weights[rows]})
+        two = case.fed({k: v[others] for k, v in plain.items()})
+        same(whole, one.copy().merge(two), "weighted and unweighted states to merge")
+        same(whole, two.merge(one), "unweighted and weighted states to merge")
+        mixed = case.fed({k: v[others] for k, v in plain.items()})
+        same(
+            whole, mixed.update({k: v[rows] for k, v in (plain | {role: weights}).items()}), "a mix of batches to count"
+        )
+
+
+def label_dtypes(case: Case) -> None:
+    """Labels of equal value count alike in every dtype."""
+    whole = case.fed()
+    for need in case.of(Label):
+        for dtype in ("?", "u1", "i1", "<i4", ">i8", "u8", "f2", "<f4", ">f8"):
+            cast = case.columns | {need.role: case.columns[need.role].astype(dtype)}
+            same(whole, case.fed(cast), f"{need.role} as {np.dtype(dtype)} to count alike")
+
+
+def score_dtypes(case: Case) -> None:
+    """Scores that every floating dtype holds count alike in each; so do weights."""
+    held = {n.role: on_grid(n.kind, case.rng, case.n) for n in case.of(Score)}
+    if (role := case.weight()) in case.columns:
+        held[role] = np.ldexp(1.0, case.rng.integers(-10, 10, case.n))
+    whole = case.fed(case.columns | held)
+    for dtype in ("f2", "<f4", ">f4", ">f8"):
+        cast = case.columns | {name: column.astype(dtype) for name, column in held.items()}
+        same(whole, case.fed(cast), f"{', '.join(held)} as {np.dtype(dtype)} to count alike")
+
+
+def column_formats(case: Case) -> None:
+    """Lists, arrays, series, Arrow arrays and tensors of equal values count alike."""
+    columns = {k: v.astype(np.float64) if v.dtype.kind == "f" else v for k, v in case.columns.items()}
+    whole = case.fed(columns)
+    for name, column in columns.items():
+        for what, given in formats(column):
+            same(whole, case.fed(columns | {name: given}), f"{name} as a {what} to count alike")
+
+
+def table_formats(case: Case) -> None:
+    """Mappings, data frames, Arrow tables, record batches and keywords of equal columns count alike."""
+    whole = case.fed()
+    for what, table in tables(case.columns):
+        same(whole, case.make().update(table), f"a {what} to count alike")
+    same(whole, case.make().update(**case.columns), "keywords to count alike")
+    must = [n.role for n in case.needs if not n.optional][:2]
+    rest = {k: v for k, v in case.columns.items() if k not in must}
+    same(whole, case.make().update(*(case.columns[r] for r in must), **rest), "positions to count alike")
+
+
+def dropped_rows(case: Case) -> None:
+    """With on_invalid="drop" bad rows are left out and counted, and the counts merge."""
+    columns, reasons = spoiled(case)
+    make = dropping(case)
+    kept = {k: v[reasons == ""] for k, v in columns.items()}
+    metric = case.fed(columns, make)
+    counts = {r: int(np.count_nonzero(reasons == r)) for r in DROPPED if (reasons == r).any()}
+    expect(dropped_of(metric.state) == counts, f"dropped rows to be counted as {counts}", dropped_of(metric.state))
+    clean = case.fed(kept)
+    clean.state.dropped[:] = metric.state.dropped
+    same(clean, metric, "the rows that are left to count as if they were alone")
+    parts = [case.fed({k: v[rows] for k, v in columns.items()}, make) for rows in case.parts(3)]
+    same(metric, merge(parts), "counts of dropped rows to merge")
+
+
+def dropping(case: Case) -> Callable[[], Any]:
+    """Return what makes the metric of a case, leaving out bad rows."""
+    cls, settings = type(case.metric), case.metric.settings if case.metric is not None else {}
+    return lambda: cls(**settings, on_invalid="drop")  # type: ignore[misc, call-arg]
+
+
+def spoiled(case: Case) -> tuple[Columns, NDArray[Any]]:
+    """Return the rows, some of them bad, and by row the reason for which it is dropped, or nothing."""
+    columns, reasons = dict(case.columns), np.full(case.n, "", object)
+    for role in reversed(DROPPED):  # the first reason wins
+        if role in case.bad and role in columns:
+            hit = case.rng.random(case.n) < 0.2
+            columns[role] = columns[role].copy()
+            columns[role][hit] = case.bad[role]
+            reasons[hit] = role
+    return columns, reasons
+
+
+def in_collection(case: Case) -> None:
+    """In a collection with every other metric of the same columns it is, to the byte, what it is alone."""
+    assert case.metric is not None
+    metrics = {"": case.metric} | _family(case)
+    whole = MetricCollection(metrics).update(case.columns)
+    chosen = ["", *case.rng.choice(list(metrics), 2)]
+    for name in chosen:
+        same(
+            metrics[name].blank().update(case.columns),
+            whole[name],
+            f"{metrics[name]!r} to be in company what it is alone",
+        )
+    parts = [MetricCollection(metrics).update(case.take(rows)) for rows in case.parts(2)]
+    same(case.fed(), merge(parts)[""], "merged collections to hold what merged metrics hold")
+    same(case.fed(), from_bytes(whole.to_bytes())[""], "bytes of a collection to hold what the metric holds")
+    same(case.fed(), whole.only([""])[""], "only() to keep what the metric holds")
+
+
+def _family(case: Case) -> dict[str, Metric[Any, Any]]:
+    """Every registered metric that takes these rows, and those like this one at other settings."""
+    found = {}
+    for tag, cls in list(METRICS.items()):
+        scale = {"scale": getattr(case.metric, "scale", None)} if hasattr(cls, "scale") and _scaled(case.metric) else {}
+        try:
+            metric = cls(**scale)
+            metric.update(case.columns)
+        except (TypeError, ValueError):  # settings without a default; another scale; other columns
+            continue
+        found[tag] = metric.blank()
+    return found
+
+
+def _scaled(metric: Any) -> bool:
+    return getattr(metric, "scale", None) is not None
+
+
+def coarsened(case: Case) -> None:
+    """A histogram brought down to fewer bits is what the rows would have made there."""
+    metric = case.make()
+    if hasattr(metric.state, "coarsen") and "bits" in metric.settings and metric.state.bits > 8:
+        bits = int(case.rng.integers(8, metric.state.bits))
+        low = type(metric)(**(metric.settings | {"bits": bits}))
+        same(low.update(case.columns), case.fed().coarsen(bits), f"coarsen({bits}) to give what {bits} bits would")
+
+
+METRIC_LAWS: list[Law] = [
+    registered,
+    within_bounds,
+    weight_of_one,
+    integer_weights,
+    weight_of_zero,
+    weighted_with_unweighted,
+    label_dtypes,
+    score_dtypes,
+    column_formats,
+    table_formats,
+    dropped_rows,
+    in_collection,
+    coarsened,
+]
+"""What metrics keep besides."""

@@ -1,0 +1,139 @@
+"""Rows to try a metric on: made up from what its state needs, in every dtype and format that users pass."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Union
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..columns import Kind, Label, Need, Score, Weight
+
+__all__ = ["KEYS", "STYLES", "Columns", "Data", "bad_value", "formats", "on_grid", "sample", "sample_keys", "tables"]
+
+Array = NDArray[Any]
+Columns = dict[str, Array]
+Data = Union[Mapping[str, Any], Callable[[np.random.Generator, int], Mapping[str, Any]], None]  # noqa: UP007
+
+STYLES = ("plain", "ties", "saturated", "one class", "few", "empty")
+"""What rows may look like."""
+
+KEYS = ("integer", "wide", "string", "bytes")
+"""What keys of slices may be; wide integers are those from 2**63 on."""
+
+_NULLABLE = {"bool": "boolean", "uint8": "UInt8", "int64": "Int64", "float32": "Float32", "float64": "Float64"}
+TINY = 5e-324
+PROBABILITIES = (0.0, 1.0, 0.5, TINY, 2.0**-40, 2.0**-33, 1e-7, 1 - 2.0**-24, 1 - 2.0**-53, 0.5 - 2.0**-54, 0.3, 0.9)
+REALS = (0.0, -0.0, TINY, -TINY, 1.0, -1.0, 40.0, -40.0, 700.0, -700.0, 1e30, -1e30)
+WEIGHTS = (1.0, 1.0, 1.0, 0.0, 2.0, 0.5, 3.0, 0.1, 2.0**-36, 1e6)
+
+
+def sample(needs: Sequence[Need], rng: np.random.Generator, n: int, style: str, *, weighted: bool) -> Columns:
+    """Make up `n` rows of the columns that a state needs; optional ones only if `weighted`."""
+    wanted = [need for need in needs if weighted or not need.optional]
+    return {need.role: _values(need, rng, n, style) for need in wanted}
+
+
+def _values(need: Need, rng: np.random.Generator, n: int, style: str) -> Array:
+    kind = need.kind
+    if isinstance(kind, Label):
+        rate = float(rng.integers(2)) if style == "one class" else 0.4
+        return (rng.random(n) < rate).astype(np.uint8)
+    if isinstance(kind, Score):
+        return _scores(kind, rng, n, style).astype(rng.choice(["f4", "f8"]))
+    if isinstance(kind, Weight):
+        return rng.choice(WEIGHTS, n)
+    raise TypeError(
+        f"no rows can be made up for {need.role!r}, a {type(kind).__name__}: pass data=, columns by name or a function "
+        f"of (rng, n) that returns them"
+    )
+
+
+def _scores(kind: Score, rng: np.random.Generator, n: int, style: str) -> Array:
+    narrow = kind.scale == "probability"
+    if style == "saturated":
+        given = np.array(PROBABILITIES if narrow else REALS)
+        return rng.choice(given[np.abs(given) < 1e38], n)
+    if style == "ties":
+        return rng.choice([0.125, 0.25, 0.5, 0.75] if narrow else [-2.0, 0.0, 0.5, 3.0], n)
+    return rng.beta(1, 3, n) if narrow else rng.normal(0, 3, n)
+
+
+def on_grid(kind: Kind, rng: np.random.Generator, n: int) -> Array:
+    """Values that every floating dtype holds, away from round thresholds and from where clipping begins."""
+    odd = 2 * rng.integers(0, 256, n) + 1
+    return odd / 512 if getattr(kind, "scale", "") == "probability" else (odd - 256) / 32
+
+
+def bad_value(kind: Kind) -> Any:
+    """Return a value that this kind refuses, in any dtype; None for a kind that is not known here."""
+    if isinstance(kind, Label):
+        return 2
+    if isinstance(kind, Score):
+        return 1.5 if kind.scale == "probability" else np.inf
+    return -1.0 if isinstance(kind, Weight) else None
+
+
+def sample_keys(rng: np.random.Generator, n: int, kind: str, *, several: int = 5, nulls: bool = True) -> Array:
+    """Make up keys of slices, `several` different ones and null, as an array of objects."""
+    names: dict[str, list[Any]] = {
+        "integer": [0, -1, 7, 2**40, -(2**63)],
+        "wide": [2**63, 2**64 - 1, 5, 2**63 + 5, 0],
+        "string": ["", "a", "b", "é", "longer than eight bytes"],
+        "bytes": [b"", b"a", b"\xff", b"\x00", b"longer than eight bytes"],
+    }
+    chosen = names[kind][:several] + ([None] if nulls else [])
+    made = np.empty(n, object)
+    made[:] = [chosen[i] for i in rng.integers(0, len(chosen), n)]
+    return made
+
+
+# -- the same values, otherwise held -----------------------------------------------------------------------------------
+
+
+def formats(values: Array) -> Iterator[tuple[str, Any]]:
+    """Yield the same column in every format that can be had here, with its name."""
+    yield "list", values.tolist()
+    yield "tuple", tuple(values.tolist())
+    yield "strided array", np.repeat(values, 2)[::2]
+    yield "reversed array", values[::-1].copy()[::-1]
+    yield "byte-swapped array", values.astype(values.dtype.newbyteorder())
+    frozen = values.copy()
+    frozen.flags.writeable = False
+    yield "read-only array", frozen
+    if pandas := _library("pandas"):
+        yield "pandas series", pandas.Series(values, index=np.arange(len(values))[::-1])
+    if pandas and values.dtype.name in _NULLABLE:
+        yield "nullable pandas series", pandas.Series(values).astype(_NULLABLE[values.dtype.name])
+    if polars := _library("polars"):
+        yield "polars series", polars.Series(values)
+    if arrow := _library("pyarrow"):
+        half = len(values) // 2
+        yield "Arrow array", arrow.array(values)
+        yield "Arrow chunked array", arrow.chunked_array([values[:half], values[half:]], type=arrow.array(values).type)
+    if torch := _library("torch"):
+        yield "torch tensor", torch.from_numpy(values.copy())
+
+
+def tables(columns: Columns) -> Iterator[tuple[str, Any]]:
+    """Yield the same columns, and one more, as every kind of table that can be had here, with its name."""
+    wide = {"unused": np.full(len(next(iter(columns.values()))), "x"), **columns}
+    yield "dict", wide
+    if pandas := _library("pandas"):
+        yield "pandas data frame", pandas.DataFrame(wide)
+    if polars := _library("polars"):
+        yield "polars data frame", polars.DataFrame(wide)
+    if arrow := _library("pyarrow"):
+        table = arrow.table(wide)
+        yield "Arrow table", table
+        yield "sliced Arrow table", arrow.concat_tables([table.slice(0, 1), table.slice(1)])
+        yield "Arrow record batch", arrow.RecordBatch.from_pydict(wide)
+
+
+def _library(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
