@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import llvmlite.binding
 import mpmath
 import numba
 import numpy as np
@@ -241,22 +240,6 @@ def digest():
     grid = [elementary.t_quantile(p, df) for p in (1e-9, 0.025, 0.3, 0.9) for df in (1.0, 4.5, 300.0, 1e9)]
     total.update(np.array(grid).tobytes())
     return total.hexdigest()
-
-
-def numpy_features():
-    core = getattr(np, "_core", None) or np.core
-    module = core._multiarray_umath
-    return " ".join(f for f in module.__cpu_dispatch__ if module.__cpu_features__[f])
-
-
-def machines():
-    host = llvmlite.binding.get_host_cpu_features()
-    yield {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NPY_DISABLE_CPU_FEATURES": numpy_features()}
-    yield {"NUMBA_OPT": "0", "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4"}
-    if host.get("avx2") and host.get("fma"):
-        yield {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "", "NUMBA_OPT": "2"}
-    if host.get("avx512dq") and host.get("avx512vl"):
-        yield {"NUMBA_CPU_NAME": "skylake-avx512", "NUMBA_CPU_FEATURES": ""}
 
 
 def test_bits_do_not_depend_on_the_processor():

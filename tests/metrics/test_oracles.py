@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import oracles
 import pytest
 
 import streammetrics as sm
 
 HERE = Path(__file__).parent.parent
-_spec = importlib.util.spec_from_file_location("oracles", HERE / "oracles.py")
-oracles: Any = importlib.util.module_from_spec(_spec)  # type: ignore[arg-type]
-_spec.loader.exec_module(oracles)  # type: ignore[union-attr]
-
 DATA = Path(os.environ.get("STREAMMETRICS_DATA", HERE.parent.parent / "shared" / "data"))
 TABLES = ("ctr_video", "ctr_fashion_men", "binary_flights")
 OWN = sorted(t for t, m in sm.METRICS.items() if m.__module__.startswith("streammetrics."))

@@ -1,0 +1,77 @@
+"""No kernel holds a fused multiply-add, here or on aarch64, and the hot loops are vectorised.
+
+A fused operation rounds once where two operations round twice, so its last bit differs from that of a processor without.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+from llvmlite import binding as llvm
+
+import streammetrics as sm
+from streammetrics.kernels import _jit
+
+ARM = "aarch64-unknown-linux-gnu"
+FUSED_X86 = re.compile(r"\bvfn?m(add|sub)\w*")
+FUSED_ARM = re.compile(r"\bf(n?madd|n?msub|mla|mls)\b")
+
+
+@pytest.fixture(scope="module")
+def kernels() -> list[tuple[str, Any]]:
+    """Every kernel, compiled for the dtypes it meets."""
+    y, w, key = np.array([0, 1], np.uint8), np.array([1.0, 2.0]), np.array([3, 4])
+    for dtype in (np.float32, np.float64):
+        s = np.array([0.25, 0.5], dtype)
+        for scale in ("probability", "logit"):
+            metrics = [sm.AUC(scale=scale), sm.LogLoss(scale=scale), sm.BrierScore(scale=scale), sm.F1()]
+            for extra in ({}, {"sample_weight": w}):
+                sm.MetricCollection(metrics).update({"y_true": y, "y_score": s} | extra)
+                sm.Sliced(metrics, by="k").update({"y_true": y, "y_score": s, "k": key} | extra)
+    sm.Sliced(sm.CTR(), by="k").update({"y_true": y, "k": np.array(["a", "b"])})
+    return [(kernel.__name__, recompiled(kernel)) for kernel in _jit.KERNELS]
+
+
+def recompiled(kernel: _jit.Kernel) -> Any:
+    """Compile a kernel again: numba cannot show the assembly of what it reads from its cache."""
+    assert kernel.dispatcher.signatures, f"{kernel.__name__} was not called: add what calls it above"
+    fresh = numba.njit(**_jit._OPTIONS)(kernel.function)
+    for signature in kernel.dispatcher.signatures:
+        fresh.compile(signature)
+    return fresh
+
+
+def test_nothing_is_fused_here(kernels: list[tuple[str, Any]]) -> None:
+    for name, kernel in kernels:
+        for signature, assembly in kernel.inspect_asm().items():
+            found = FUSED_X86.findall(assembly) if platform.machine() == "x86_64" else FUSED_ARM.findall(assembly)
+            assert not found, f"{name}{signature}: {found}"
+
+
+def test_nothing_would_be_fused_on_aarch64(kernels: list[tuple[str, Any]]) -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple(ARM).create_target_machine(opt=3)
+    for name, kernel in kernels:
+        for signature, text in kernel.inspect_llvm().items():
+            body = re.sub(r'target triple = ".*"', f'target triple = "{ARM}"', text)
+            body = re.sub(r'target datalayout = ".*"', f'target datalayout = "{target.target_data}"', body)
+            body = re.sub(r'"target-(cpu|features)"="[^"]*"', "", body)
+            body = re.sub(r"= (tail )?call i8 @llvm\.x86\.atomic.*", "= add i8 0, 0", body)  # reference counts
+            module = llvm.parse_assembly(body)
+            assembly = target.emit_assembly(module)
+            assert "fmul" in assembly or "add" in assembly
+            assert not FUSED_ARM.findall(assembly), f"{name}{signature}"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="reads x86 assembly")
+def test_hot_loops_are_vectorised(kernels: list[tuple[str, Any]]) -> None:
+    for name, kernel in kernels:
+        if name in ("count_probabilities", "sum_scores", "count_decisions"):
+            for assembly in kernel.inspect_asm().values():
+                assert len(re.findall(r"%[yz]mm\d", assembly)) > 50, name

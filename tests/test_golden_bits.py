@@ -1,0 +1,68 @@
+"""The same bits on every processor: digests and values under masks of CPU features, in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import streammetrics as sm
+
+
+def rows() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """A log made by integer arithmetic, so that it is the same everywhere."""
+    i = np.arange(20_000, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        h = (i + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        h ^= h >> np.uint64(29)
+        h *= np.uint64(0xBF58476D1CE4E5B9)
+        h ^= h >> np.uint64(32)
+    p = (h >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    p = p * p * p
+    y = ((h & np.uint64(0xFFF)).astype(np.float64) * 2.0**-12 < p).astype(np.uint8)
+    w = ((h >> np.uint64(5)) & np.uint64(0xFFFF)).astype(np.float64) / 4096 + 2.0**-30
+    return y, p, w, (h % np.uint64(5)).astype(np.int64)
+
+
+def fingerprint() -> list[str]:
+    """Digests of every metric's state, and values and bounds to the last digit."""
+    y, p, w, k = rows()
+    out = []
+    for scale, scores in (("probability", p), ("logit", p * 20 - 8)):
+        for dtype in (np.float32, np.float64):
+            for extra in ({}, {"sample_weight": w}):
+                table = {"y_true": y, "y_score": scores.astype(dtype), "k": k} | extra
+                for metric in (c for c in sm.METRICS.values() if c.__module__.startswith("streammetrics.")):
+                    made = metric(**({"scale": scale} if "scale" in metric().settings else {}))
+                    made._feed(table)
+                    out.append(f"{made.name} {made.digest()} {made.compute()!r} {made.bounds()!r} {made.interval()!r}")
+                out.append(sm.Sliced([sm.AUC(bits=10), sm.LogLoss()] if scale == "probability" else sm.F1(), by="k")
+                           .update(table).digest())  # fmt: skip
+    return out
+
+
+def test_masks_of_cpu_features_change_nothing(tmp_path: Path) -> None:
+    from machines import machines
+
+    environments = [{}, *machines()]
+    running = [
+        subprocess.Popen(
+            [sys.executable, __file__],
+            env=os.environ | mask | {"NUMBA_CACHE_DIR": str(tmp_path / str(i))},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for i, mask in enumerate(environments)
+    ]
+    printed = [process.communicate(timeout=400)[0].splitlines() for process in running]
+    assert [process.returncode for process in running] == [0] * len(running)
+    assert len(printed[0]) > 100
+    for mask, lines in zip(environments, printed, strict=True):
+        assert lines == printed[0], mask
+
+
+if __name__ == "__main__":
+    print("\n".join(fingerprint()))
