@@ -153,3 +153,10 @@ for _ in range(2):
     ran = in_process(code, "eval", log, *BASE)
     assert ran.stderr == ""
     assert ran.stdout.count("log_loss") == 2
+
+
+def test_an_ascii_terminal_gets_question_marks(log):
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-m", "streammetrics", "eval", str(log), *BASE]
+    ran = subprocess.run(command, capture_output=True, env=environment, check=True)
+    assert b" ?" in ran.stdout

@@ -243,6 +243,8 @@ def digest():
 
 
 def test_bits_do_not_depend_on_the_processor():
+    from machines import machines
+
     command = [sys.executable, "-W", "error", __file__]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     runs = [
