@@ -6,6 +6,7 @@ and `catalog` load no numba, and what a command does not need it does not load.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import threading
@@ -29,6 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         Instead of those of the process.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ± gets a question mark, not a traceback
     sys.exit(_run(given))
 
 
