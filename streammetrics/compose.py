@@ -80,17 +80,11 @@ class Sliced(Encodable):
         on_invalid: str | None = None,
     ) -> None:
         names = (by,) if isinstance(by, str) else tuple(by)
-        if not names or len(set(names)) != len(names) or not all(isinstance(n, str) for n in names):
-            raise ValueError(f"by= takes one or more different column names, not {by!r}")
-        if limit is not None and (type(limit) is not int or limit < 0):
-            raise ValueError(f"limit must be a number of slices, not {limit!r}")
         inner = metric if isinstance(metric, MetricCollection) else MetricCollection(*flat(metric))
         lone = isinstance(metric, Metric)
         self.memory_limit = memory_limit
         self.on_invalid: str = on_invalid or str(getattr(metric, "on_invalid", "raise"))
         pinned = {v if isinstance(v, tuple) else (v,) for v in values}
-        if any(len(v) != len(names) for v in pinned):
-            raise ValueError(f"values= takes keys of {len(names)} columns, {', '.join(names)}")
         kept = frozenset(pinned) if limit is not None else frozenset()  # without a limit all are kept
         self._hold(inner._plan.restrict(inner.names), names, lone, limit, kept)
         for unit in self._plan.units:
@@ -100,6 +94,12 @@ class Sliced(Encodable):
         return self._lock
 
     def _hold(self, plan: Plan, by: tuple[str, ...], lone: bool, limit: int | None, pinned: frozenset[Key]) -> None:
+        if not by or len(set(by)) != len(by) or not all(isinstance(n, str) for n in by):
+            raise ValueError(f"by= takes one or more different column names, not {by!r}")
+        if limit is not None and (type(limit) is not int or limit < 0):
+            raise ValueError(f"limit must be a number of slices, not {limit!r}")
+        if any(len(key) != len(by) for key in pinned):
+            raise ValueError(f"values= takes keys of {len(by)} columns, {', '.join(by)}")
         self._plan, self._by, self._lone, self._limit, self._pinned = plan, by, lone, limit, pinned
         self._lock = threading.Lock()
         self._kept: list[Key] = []  # slice i + 1 holds key i

@@ -89,7 +89,7 @@ class Metric(Settings, Encodable, Generic[S, T]):
     cost: ClassVar[str] = ""
     bound: ClassVar[str] = "exact: rounded once"
 
-    on_invalid: str = setting("raise", choices=("raise", "drop"), operational=True)
+    on_invalid: str = setting(default="raise", choices=("raise", "drop"), operational=True)
 
     def __init_subclass__(cls, tag: str = "", **keywords: Any) -> None:
         super().__init_subclass__(**keywords)

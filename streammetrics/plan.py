@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from .convert import as_columns
 from .intake import Binding, Rows, Unit
 from .metric import Metric, encode_settings
-from .settings import canonical_json
-from .state import State, equal
+from .settings import canonical_json, encode_setting
+from .state import State
 
 __all__ = ["Entry", "Plan", "count_units", "merge_units", "records"]
 
@@ -110,13 +110,11 @@ class Plan:
             m["name"]: Entry(make_metric(m["tag"], m["settings"], heads[m["unit"]]["state"]), m["unit"])
             for m in header["metrics"]
         }
-        if len(plan.entries) != len(header["metrics"]) or any(type(e.unit) is not int for e in plan.entries.values()):
+        if len(plan.entries) != len(header["metrics"]):
             raise ValueError("two metrics have one name")
-        for name, (metric, unit) in plan.entries.items():
-            state, wanted = plan.units[unit].state, metric.make_state()
-            wide = state.widen(wanted) if state.tag == wanted.tag else None
-            if wide is None or any(not equal(v, wide.settings[k]) for k, v in state.settings.items()):
-                raise ValueError(f"{name} does not read the state it is given")
+        fresh = cls((name, e.metric, plan.units[e.unit].binding) for name, e in plan.entries.items())
+        if fresh._shape() != plan._shape():
+            raise ValueError("the metrics do not read the states that they are given")
         return plan
 
     def differences(self, other: Plan) -> list[str]:
@@ -127,6 +125,14 @@ class Plan:
         return found + [
             f"{n!r} is {mine[n]} here and {theirs[n]} there" for n in mine if theirs.get(n, mine[n]) != mine[n]
         ]
+
+    def _shape(self) -> str:
+        """Which metric reads which unit, and what the units are."""
+        units = [
+            [u.binding.header(), u.state.tag, {k: encode_setting(v) for k, v in u.state.settings.items()}]
+            for u in self.units
+        ]
+        return canonical_json([units, [[n, e.unit] for n, e in self.entries.items()]])
 
     def _identity(self) -> dict[str, str]:
         return {

@@ -40,7 +40,7 @@ HARD = 0.5  # hard predictions, 0 or 1, are read as scores at this threshold
 class DecisionMetric(Metric[DecisionCounts, T]):
     """A metric that reads true and false positives and negatives."""
 
-    threshold: float | None = setting(0.5)
+    threshold: float | None = setting(default=0.5)
 
     best: ClassVar[str | None] = "high"
     cost = "64 bytes a threshold; under 1 ns a row"
@@ -83,7 +83,7 @@ class DecisionMetric(Metric[DecisionCounts, T]):
 class DecisionRatio(DecisionMetric[float]):
     """A quotient of counts."""
 
-    zero_division: float = setting(NAN, choices=(NAN, 0.0, 1.0))
+    zero_division: float = setting(default=NAN, choices=(NAN, 0.0, 1.0))
 
     def of(self, state: DecisionCounts) -> float:
         numerator, denominator = self.quotient(*state.cells(self._cut))
@@ -121,7 +121,7 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
            [1, 1]])
     """
 
-    normalize: str | None = setting(None, choices=(None, "true", "pred", "all"))
+    normalize: str | None = setting(default=None, choices=(None, "true", "pred", "all"))
 
     best = None
     formula = "[[TN, FP], [FN, TP]]"
@@ -264,7 +264,7 @@ class FBeta(DecisionRatio, tag="fbeta"):
     0.5
     """
 
-    beta: float = setting(1.0, above=0.0)
+    beta: float = setting(default=1.0, above=0.0)
 
     formula = "(1 + b^2) TP / ((1 + b^2) TP + b^2 FN + FP)"
 
@@ -401,7 +401,7 @@ class MatthewsCorrcoef(DecisionMetric[float], tag="matthews_corrcoef"):
     1.0
     """
 
-    zero_division: float = setting(NAN, choices=(NAN, 0.0, 1.0))
+    zero_division: float = setting(default=NAN, choices=(NAN, 0.0, 1.0))
 
     formula = "(TP TN - FP FN) / sqrt((TP + FP)(TP + FN)(TN + FP)(TN + FN))"
 

@@ -21,7 +21,7 @@ class SummedMetric(ScoredLabels[ScoreSums, float]):
     """A metric that reads exact sums over scored rows."""
 
     terms: ClassVar[tuple[str, ...]] = ()
-    scale: str = setting("probability", choices=("probability", "logit"))
+    scale: str = setting(default="probability", choices=("probability", "logit"))
 
     cost = "about 100 bytes; 1 ns a row and term"
     bound = "exact: terms within 1 ulp, summed exactly, rounded once"
@@ -60,7 +60,7 @@ class LogLoss(SummedMetric, tag="log_loss"):
     0.472288
     """
 
-    eps: float | None = setting(None, low=0.0, high=0.25)
+    eps: float | None = setting(default=None, low=0.0, high=0.25)
 
     best = "low"
     terms = ("log_loss",)
@@ -94,8 +94,8 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
     0.681367
     """
 
-    eps: float | None = setting(None, low=0.0, high=0.25)
-    base_rate: float | None = setting(None, above=0.0, high=0.9999999999999999)
+    eps: float | None = setting(default=None, low=0.0, high=0.25)
+    base_rate: float | None = setting(default=None, above=0.0, high=0.9999999999999999)
 
     best = "low"
     terms = ("log_loss",)
@@ -168,7 +168,7 @@ class Calibration(SummedMetric, tag="calibration"):
     0.8
     """
 
-    inverse: bool = setting(False)
+    inverse: bool = setting(default=False)
 
     terms = ("score",)
     formula = "sum w p / sum w y"

@@ -27,8 +27,8 @@ ROUNDING = 2.0**-45  # more than the float64 steps of a bound can lose, relative
 class RankingMetric(ScoredLabels[ScoreHistogram, float]):
     """A metric that reads the score histogram."""
 
-    scale: str = setting("probability", choices=("probability", "real", "logit"))
-    bits: int | None = setting(None, low=8, high=24)
+    scale: str = setting(default="probability", choices=("probability", "real", "logit"))
+    bits: int | None = setting(default=None, low=8, high=24)
 
     best = "high"
     cost = "1 MiB at 16 bits; about 1 ns a row; 1 ms to compute"

@@ -37,8 +37,8 @@ class DecisionCounts(State, tag="decisions"):
     `counts` is thresholds x true label x decision: [[TN, FP], [FN, TP]] as scikit-learn lays it out.
     """
 
-    thresholds: tuple[float, ...] = union((0.5,))
-    column: str = setting("y_score", choices=("y_score", "y_pred"))
+    thresholds: tuple[float, ...] = union(default=(0.5,))
+    column: str = setting(default="y_score", choices=("y_score", "y_pred"))
 
     counts: Array = added("thresholds", 2, 2)
     excess: Array = added("thresholds", 2, 2, form="fixed", optional=True)

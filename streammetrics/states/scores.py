@@ -41,8 +41,8 @@ class ScoreHistogram(State, tag="scores"):
     bucket holds one value, and what is read from the histogram is exact: so for float16 and bfloat16 scores.
     """
 
-    scale: str = setting("probability", choices=("probability", "real", "logit"))
-    bits: int = setting(16, low=8, high=24)
+    scale: str = setting(default="probability", choices=("probability", "real", "logit"))
+    bits: int = setting(default=16, low=8, high=24)
 
     rows: Array = added(2, "buckets")
     excess: Array = added(2, "buckets", form="fixed", optional=True)

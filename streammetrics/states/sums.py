@@ -42,9 +42,9 @@ class ScoreSums(State, tag="score_sums"):
     go to a superaccumulator. A lone state of three terms takes 200 bytes.
     """
 
-    terms: tuple[str, ...] = union(())
-    scale: str = setting("probability", choices=("probability", "logit"))
-    eps: float | None = setting(None, low=0.0, high=0.25)
+    terms: tuple[str, ...] = union(default=())
+    scale: str = setting(default="probability", choices=("probability", "logit"))
+    eps: float | None = setting(default=None, low=0.0, high=0.25)
 
     rows: Array = added(2)
     excess: Array = added(2, form="fixed", optional=True)
