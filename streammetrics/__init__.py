@@ -1,22 +1,39 @@
 """Streaming metric accumulators: constant memory, mergeable, the same bits however the log is split."""
 
-from .arrays import Array, added, highest, keyed, lowest, rows
-from .bundle import Bundle
-from .codec import from_bytes, load, save
-from .collection import MetricCollection
-from .columns import Column, Need, flag, label, score, weight
-from .compose import Sliced
+from .arrays import Array as Array
+from .arrays import added as added
+from .arrays import highest as highest
+from .arrays import keyed as keyed
+from .arrays import lowest as lowest
+from .arrays import rows as rows
+from .bundle import Bundle as Bundle
+from .codec import from_bytes as from_bytes
+from .codec import load as load
+from .codec import save as save
+from .collection import MetricCollection as MetricCollection
+from .columns import Column as Column
+from .columns import Need as Need
+from .columns import flag as flag
+from .columns import label as label
+from .columns import score as score
+from .columns import weight as weight
+from .compose import Sliced as Sliced
 from .errors import *
-from .laws import LawError, check_metric, check_state
-from .merging import merge
-from .metric import METRICS, Interval, Metric
+from .laws import LawError as LawError
+from .laws import check_metric as check_metric
+from .laws import check_state as check_state
+from .merging import merge as merge
+from .metric import METRICS as METRICS
+from .metric import Interval as Interval
+from .metric import Metric as Metric
 from .metrics import *
-from .settings import setting, union
-from .state import State
-from .states.labels import DecisionCounts
-from .states.scores import ScoreHistogram
-from .states.sums import ScoreSums
-from .table import Table
-from .task import Task
+from .settings import setting as setting
+from .settings import union as union
+from .state import State as State
+from .states.labels import DecisionCounts as DecisionCounts
+from .states.scores import ScoreHistogram as ScoreHistogram
+from .states.sums import ScoreSums as ScoreSums
+from .table import Table as Table
+from .task import Task as Task
 
 __version__ = "0.1.0.dev0"
