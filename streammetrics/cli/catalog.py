@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from streammetrics.cli.grid import Cell, Grid, say, show
+from streammetrics.cli.grid import Cell, Grid, is_terminal, say, show
 from streammetrics.cli.messages import nearest
 from streammetrics.cli.specs import at_setting, metric_names, settings_of
 from streammetrics.metric import METRICS
@@ -13,14 +13,18 @@ __all__ = ["list_all", "tell_one"]
 
 
 def list_all() -> None:
-    """Print one line for every metric."""
-    rows: list[list[Cell] | None] = []
-    for tag in metric_names():
-        metric = METRICS[tag]
-        at = at_setting(metric)
-        name = f"{tag}[@{at}]" if at else tag
-        rows.append([Cell(name), Cell(metric.best or ""), Cell(metric.formula), Cell(metric.bound), Cell(metric.cost)])
-    show(Grid("", ["metric", "best", "formula", "bound", "cost"], rows, left=5))
+    """Print every metric: a table in a pipe, some lines each on a terminal, where the formulas would not fit a row."""
+    named = {f"{tag}[@{at}]" if (at := at_setting(METRICS[tag])) else tag: METRICS[tag] for tag in metric_names()}
+    if is_terminal():
+        for name, metric in named.items():
+            say(f"{name}{f', {metric.best} is better' if metric.best else ''}", "bold")
+            say(f"  {metric.formula}")
+            say(f"  {metric.bound}; {metric.cost}", "dim")
+        say()
+    else:
+        cells = [[name, m.best or "", m.formula, m.bound, m.cost] for name, m in named.items()]
+        rows: list[list[Cell] | None] = [[Cell(text) for text in line] for line in cells]
+        show(Grid("", ["metric", "best", "formula", "bound", "cost"], rows, left=5))
     say("Also f2 or f0.5 for fbeta, copc for calibration:inverse=true; any setting as name:setting=value.", "dim")
     say("One metric in full: streammetrics catalog auc", "dim")
 
