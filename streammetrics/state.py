@@ -6,7 +6,7 @@ have one more leading axis holds as many states as that axis is long (`compose.S
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -170,7 +170,7 @@ class State(Settings, Encodable):
         array: Array | None = self.__dict__[name]
         if array is None:
             rule = self.rules()[name]
-            array = self.__dict__[name] = _filled(self, name, rule) if rule.grows else self._empty(rule)
+            array = self.__dict__[name] = self._filled(self.__dict__, name, rule) if rule.grows else self._empty(rule)
         return array
 
     @property
@@ -193,6 +193,29 @@ class State(Settings, Encodable):
         """Replace arrays that grow (`keyed`, `rows` and what is `per` them), within the memory limit."""
         self._check_room(arrays)
         self.__dict__.update(arrays)
+
+    def grow(self, at: NDArray[np.int64] | None, /, **rows: Array) -> None:
+        """Add rows to arrays that grow, in any order and as often as they come: what `absorb` of such a state calls.
+
+        Parameters
+        ----------
+        at : int64 array, optional
+            The slice of each row, as `absorb` was given it.
+        **rows : int64 arrays
+            Rows for a `keyed` or `rows` array; and for those `per` a `keyed` one, the cells that each row brings.
+
+        Raises
+        ------
+        MemoryLimitError
+            The arrays would pass `memory_limit`, if the state has such a setting; nothing was added.
+        """
+        new: dict[str, Array] = {}
+        for name, array in rows.items():
+            new[name] = np.asarray(array, np.int64)
+            if self.rules()[name].per is None:
+                flat = new[name].reshape(len(array), -1)
+                new[name] = flat if at is None else np.column_stack([at, flat])
+        self.rebind(**self._grown(new))
 
     def _check_room(self, arrays: dict[str, Array]) -> None:
         limit = getattr(self, "memory_limit", None)
@@ -305,18 +328,25 @@ class State(Settings, Encodable):
                 raise CounterOverflowError(
                     f"{type(self).__name__}.{name} would leave its range; both states are as they were"
                 )
-        grown = self._grown(other)
+        grown = self._grown(other.__dict__)
         self._check_room(grown)
         return grown
 
-    def _grown(self, other: State) -> dict[str, Array]:
-        """Merge the arrays that grow; one that is absent on one side is zero there."""
+    def _grown(self, others: Mapping[str, Any]) -> dict[str, Array]:
+        """Merge the arrays that grow with others; one that is absent on one side changes nothing there."""
         both: dict[str, Array] = {}
         for name, rule in self.rules().items():
-            ours, theirs = self.__dict__[name], other.__dict__.get(name)
-            if rule.grows and not (ours is None and theirs is None):
-                both[name] = np.concatenate([_filled(self, name, rule), _filled(other, name, rule)])
+            some = self.__dict__[name] is not None or others.get(name) is not None
+            if rule.grows and some and others.get(rule.per or name) is not None:
+                both[name] = np.concatenate([self._filled(h, name, rule) for h in (self.__dict__, others)])
         return canonical(self.rules(), both)
+
+    def _filled(self, held: Mapping[str, Any], name: str, rule: ArrayRule) -> Array:
+        """Return an array that grows; what changes nothing for one that is absent."""
+        array: Array | None = held.get(name)
+        if array is None:
+            array = np.full([len(held[rule.per or name]), *self.shape(rule)[1:]], rule.identity, np.int64)
+        return array
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, State):
@@ -438,15 +468,6 @@ class State(Settings, Encodable):
         if new.grows:
             new.rebind(**canonical(new.rules(), {n: a for n, a, r in new._held() if r.grows}))
         return new
-
-
-def _filled(state: State, name: str, rule: ArrayRule) -> Array:
-    """Return an array that grows; zeros for one that is absent."""
-    array: Array | None = state.__dict__.get(name)
-    if array is None:
-        length = len(state.__dict__[rule.per or name])
-        array = np.zeros([length, *state.shape(rule)[1:]], np.int64)
-    return array
 
 
 def equal(a: Any, b: Any) -> bool:

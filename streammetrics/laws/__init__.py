@@ -15,14 +15,14 @@ import numpy as np
 from ..metric import METRICS, Metric
 from ..state import State
 from .case import Case, Law, LawError, shown
-from .metrics import METRIC_LAWS
+from .metrics import METRIC_LAWS, registered
 from .objects import OBJECT_LAWS
 from .slices import SLICE_LAWS
 from .specimens import STYLES, Columns, Data, bad_value, sample
 
 __all__ = ["LAWS", "METRIC_LAWS", "OBJECT_LAWS", "SLICE_LAWS", "Case", "LawError", "check_metric", "check_state"]
 
-LAWS: list[Law] = [*OBJECT_LAWS, *METRIC_LAWS, *SLICE_LAWS]
+LAWS: list[Law] = [registered, *OBJECT_LAWS, *METRIC_LAWS, *SLICE_LAWS]
 """What `check_metric` tries, in turn."""
 
 

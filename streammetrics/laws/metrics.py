@@ -15,7 +15,7 @@ from ..merging import merge
 from ..metric import METRICS, Metric, dropped_of
 from ..state import DROPPED, State
 from .case import Case, Law, expect, numbers, same, same_value, value_of
-from .specimens import Columns, formats, on_grid, tables
+from .specimens import Columns, formats, on_grid, spoil, tables
 
 CLOSE = 2.0**-44  # relatively: where a weight stands for rows, terms are rounded to 2**-60 once instead of k times
 
@@ -27,6 +27,18 @@ def registered(case: Case) -> None:
     state = metric.state
     expect(State._by_tag.get(state.tag) is type(state), "a state declared with tag=", f"tag {state.tag!r}")
     expect(isinstance(metric.name, str) and metric.name, "a name", repr(metric.name))
+
+
+def value_follows_rows(case: Case) -> None:
+    """A value is that of the rows seen now, whatever was computed before: after update, merge and reset alike."""
+    a, b = (case.take(rows) for rows in case.parts(2))
+    nothing, whole = value_of(case.make()), value_of(case.fed())
+    for change in ("update", "merge"):
+        metric = case.fed(a)
+        value_of(metric)
+        getattr(metric, change)(b if change == "update" else case.fed(b))
+        same_value(whole, value_of(metric), f"{change}() after compute() to change the value")
+        same_value(nothing, value_of(metric.reset()), "reset() after compute() to change the value")
 
 
 def within_bounds(case: Case) -> None:
@@ -153,8 +165,7 @@ def spoiled(case: Case) -> tuple[Columns, NDArray[Any]]:
     for role in reversed(DROPPED):  # the first reason wins
         if role in case.bad and role in columns:
             hit = case.rng.random(case.n) < 0.2
-            columns[role] = columns[role].copy()
-            columns[role][hit] = case.bad[role]
+            columns[role] = spoil(columns[role], hit, case.bad[role])
             reasons[hit] = role
     return columns, reasons
 
@@ -185,7 +196,7 @@ def _family(case: Case) -> dict[str, Metric[Any, Any]]:
         try:
             metric = cls(**scale)
             metric.update(case.columns)
-        except (TypeError, ValueError):  # settings without a default; another scale; other columns
+        except Exception:  # noqa: BLE001 - settings without a default; another scale; other columns; broken itself
             continue
         found[tag] = metric.blank()
     return found
@@ -205,7 +216,7 @@ def coarsened(case: Case) -> None:
 
 
 METRIC_LAWS: list[Law] = [
-    registered,
+    value_follows_rows,
     within_bounds,
     weight_of_one,
     integer_weights,

@@ -18,7 +18,7 @@ from ..merging import merge
 from ..metric import METRICS
 from ..state import State
 from .case import Case, Law, expect, quiet, refuses, same, shown
-from .specimens import Columns
+from .specimens import Columns, spoil
 
 THREADS = (1, 2, 4, 16)
 
@@ -186,8 +186,7 @@ def _bad_batches(case: Case) -> Iterator[tuple[str, Columns]]:
         yield f"a column {name!r} of two dimensions", case.columns | {name: np.stack([column, column])}
         if name in case.bad:
             at = int(case.rng.integers(case.n))
-            spoiled = column.copy()
-            spoiled[at] = case.bad[name]
+            spoiled = spoil(column, at, case.bad[name])
             yield f"{name} = {case.bad[name]} in row {at}", case.columns | {name: spoiled}
     must = [n.role for n in case.needs if not n.optional]
     for name in must:

@@ -11,7 +11,19 @@ from numpy.typing import NDArray
 
 from ..columns import Kind, Label, Need, Score, Weight
 
-__all__ = ["KEYS", "STYLES", "Columns", "Data", "bad_value", "formats", "on_grid", "sample", "sample_keys", "tables"]
+__all__ = [
+    "KEYS",
+    "STYLES",
+    "Columns",
+    "Data",
+    "bad_value",
+    "formats",
+    "on_grid",
+    "sample",
+    "sample_keys",
+    "spoil",
+    "tables",
+]
 
 Array = NDArray[Any]
 Columns = dict[str, Array]
@@ -74,6 +86,13 @@ def bad_value(kind: Kind) -> Any:
     if isinstance(kind, Score):
         return 1.5 if kind.scale == "probability" else np.inf
     return -1.0 if isinstance(kind, Weight) else None
+
+
+def spoil(column: Array, at: Any, value: Any) -> Array:
+    """Return a copy of a column with another value in some rows; flags become integers, which hold a 2."""
+    out = column.astype(np.uint8) if column.dtype == bool else column.copy()
+    out[at] = value
+    return out
 
 
 def sample_keys(rng: np.random.Generator, n: int, kind: str, *, several: int = 5, nulls: bool = True) -> Array:

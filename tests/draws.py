@@ -1,0 +1,124 @@
+"""What hypothesis draws for the laws: metrics at several settings, rows, keys of slices.
+
+The normal run is short and always draws the same. The long form draws anew, and `LAWS` times as much::
+
+    LAWS=100 pytest tests/laws -n auto
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+import streammetrics as sm
+from streammetrics.columns import Label, Score, Weight
+from streammetrics.laws import metric_case
+from streammetrics.laws.specimens import KEYS, PROBABILITIES, REALS, WEIGHTS
+
+TIMES = int(os.environ.get("LAWS", "1"))
+
+OWN = {tag: cls for tag, cls in sm.METRICS.items() if cls.__module__.startswith("streammetrics.")}
+
+RANKING = [
+    {"bits": 8},
+    {"bits": 9, "scale": "real"},
+    {"bits": 8, "scale": "logit"},
+]
+DECISIONS = [{}, {"threshold": 0.3}]
+SETTINGS: dict[str, list[dict[str, object]]] = {
+    "auc": [*RANKING, {"bits": 8, "max_fpr": 0.1}, {"bits": 12}],
+    "gini": RANKING[:2],
+    "average_precision": RANKING,
+    "ks": RANKING,
+    "log_loss": [{}, {"eps": 0.01}, {"eps": 0.0}, {"scale": "logit"}],
+    "normalized_entropy": [{}, {"base_rate": 0.1}, {"scale": "logit"}],
+    "brier_score": [{}, {"scale": "logit"}],
+    "calibration": [{}, {"inverse": True}, {"scale": "logit"}],
+    "predicted_ctr": [{}, {"scale": "logit"}],
+    "confusion_matrix": [{}, {"threshold": None}, {"threshold": -1.0, "normalize": "true"}, {"normalize": "all"}],
+    "accuracy": [{}, {"threshold": None}, {"threshold": 0.1, "zero_division": 1.0}],
+    "precision": [*DECISIONS, {"threshold": 0.9, "zero_division": 0.0}],
+    "fbeta": [{"beta": 2.0}, {"beta": 0.5, "threshold": 0.3}],
+    "matthews_corrcoef": [{}, {"zero_division": 0.0}],
+}
+"""Settings to try, by tag; a metric that is missing here is tried at its defaults."""
+
+VARIANTS = [cls(**s) for tag, cls in OWN.items() for s in SETTINGS.get(tag, [{}])]
+
+
+def short(examples: int, **more):
+    """So many examples in the normal run, and many more in the long form."""
+    return settings(
+        max_examples=examples * TIMES,
+        deadline=None,
+        database=None,
+        derandomize=TIMES == 1,
+        suppress_health_check=list(HealthCheck),
+        **more,
+    )
+
+
+def scores(scale: str):
+    """Scores that a scale takes: ties, saturation, neighbours, anything."""
+    narrow = scale == "probability"
+    low, high = (0.0, 1.0) if narrow else (-(2.0**100), 2.0**100)
+    edges = st.sampled_from(PROBABILITIES if narrow else REALS)
+    few = st.sampled_from([0.25, 0.5, 0.75] if narrow else [-1.0, 0.0, 0.5])
+    return st.one_of(few, edges, st.floats(low, high), st.floats(max(low, -6e4), min(high, 6e4), width=16))
+
+
+def values(kind):
+    """Good values of a column."""
+    if isinstance(kind, Label):
+        return st.booleans()
+    return scores(kind.scale) if isinstance(kind, Score) else st.sampled_from(WEIGHTS)
+
+
+@st.composite
+def rows(draw, needs, most=30):
+    """Good rows of the columns that a state needs, with weights or without."""
+    weighted = draw(st.booleans())
+    wanted = [n for n in needs if weighted or not n.optional]
+    one_class = draw(st.sampled_from([None, None, None, True, False]))
+    kinds = [
+        st.just(one_class) if isinstance(n.kind, Label) and one_class is not None else values(n.kind) for n in wanted
+    ]
+    drawn = draw(st.lists(st.tuples(*kinds), max_size=most))
+    dtypes = [draw(st.sampled_from(_DTYPES.get(type(n.kind), ("f8",)))) for n in wanted]
+    return {
+        n.role: np.array([row[i] for row in drawn], dtype)
+        for i, (n, dtype) in enumerate(zip(wanted, dtypes, strict=True))
+    }
+
+
+_DTYPES = {Label: ("u1", "?", "i8", "f4"), Score: ("f4", "f8"), Weight: ("f8",)}
+
+
+@st.composite
+def cases(draw, metric, most=30):
+    """A metric and rows to try it on."""
+    columns = draw(rows(metric.make_state().needs(), most))
+    return metric_case(metric, columns, np.random.default_rng(draw(st.integers(0, 2**32))))
+
+
+ATOMS = {
+    "integer": st.one_of(st.integers(-2, 3), st.integers(-(2**63), 2**63 - 1)),
+    "wide": st.one_of(st.integers(0, 2), st.integers(2**63, 2**64 - 1)),
+    "string": st.one_of(st.sampled_from(["", "a", "b"]), st.text(st.characters(exclude_categories=["Cs"]), max_size=9)),
+    "bytes": st.one_of(st.sampled_from([b"", b"a", b"\x00"]), st.binary(max_size=9)),
+}
+
+
+@st.composite
+def keys(draw, n, names=("key",)):
+    """Keys of slices by one or more columns: few different ones and nulls, of one kind a column."""
+    out = {}
+    for name in names:
+        some = draw(st.lists(ATOMS[draw(st.sampled_from(KEYS))], min_size=1, max_size=4)) + [None]
+        column = np.empty(n, object)
+        column[:] = [draw(st.sampled_from(some)) for _ in range(n)]
+        out[name] = column
+    return out

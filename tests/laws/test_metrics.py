@@ -1,0 +1,40 @@
+"""Every law on every registered metric, at several settings, on rows that hypothesis draws.
+
+The normal run is short; for the long form see `draws`: ``LAWS=100 pytest tests/laws -n auto``.
+"""
+
+from __future__ import annotations
+
+import draws
+import pytest
+from hypothesis import given
+
+import streammetrics as sm
+from streammetrics.laws import LAWS, run
+
+
+@pytest.mark.parametrize("metric", draws.VARIANTS, ids=repr)
+def test_every_law(metric):
+    @draws.short(4)
+    @given(draws.cases(metric))
+    def hold(case):
+        for law in LAWS:
+            run(law, case)
+
+    hold()
+
+
+@pytest.mark.parametrize("cls", draws.OWN.values(), ids=lambda cls: cls.__name__)
+def test_settings_with_defaults_are_tried(cls):
+    assert any(type(metric) is cls for metric in draws.VARIANTS)
+    assert isinstance(cls().name, str)
+
+
+@pytest.mark.parametrize("metric", [sm.AUC(), sm.AveragePrecision(scale="real")], ids=repr)
+def test_every_law_at_the_usual_resolution(metric):
+    sm.check_metric(metric, seed=1, examples=2 * draws.TIMES)
+
+
+def test_laws_have_a_line_that_says_what_they_demand():
+    assert len({law.__name__ for law in LAWS}) == len(LAWS) > 30
+    assert all(law.__doc__ and len(law.__doc__.splitlines()) == 1 for law in LAWS)
