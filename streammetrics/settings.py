@@ -72,7 +72,8 @@ class Settings:
         hints = _hints(type(self))  # type: ignore[arg-type]
         for f in fields(self):  # type: ignore[arg-type]
             if f.init:
-                value = _check(type(self).__name__, f.name, getattr(self, f.name), hints[f.name], f.metadata.get("rules", {}))
+                rules = f.metadata.get("rules", {})
+                value = _check(type(self).__name__, f.name, getattr(self, f.name), hints[f.name], rules)
                 object.__setattr__(self, f.name, value)
 
     @property

@@ -117,7 +117,7 @@ def keys(draw, n, names=("key",)):
     """Keys of slices by one or more columns: few different ones and nulls, of one kind a column."""
     out = {}
     for name in names:
-        some = draw(st.lists(ATOMS[draw(st.sampled_from(KEYS))], min_size=1, max_size=4)) + [None]
+        some = [*draw(st.lists(ATOMS[draw(st.sampled_from(KEYS))], min_size=1, max_size=4)), None]
         column = np.empty(n, object)
         column[:] = [draw(st.sampled_from(some)) for _ in range(n)]
         out[name] = column
