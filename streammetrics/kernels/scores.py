@@ -163,23 +163,27 @@ def count_cells(
     `rows` is flat: slice, label, bucket; `excess` holds the sum of weight - 1 of each cell (fixed numbers). `w` and `at`
     are empty for no weights and a lone state. A `step` of -1 takes back what a step of 1 has counted.
     """
-    index = np.empty(BLOCK, np.uint32)
+    index, cell = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint64)
     sliced, weighted = at.shape[0] != 0, w.shape[0] != 0
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
         if real:
-            bad, _ = real_indices(y, s, a, n, bits, OFF_GRID, index)
+            bad, off = real_indices(y, s, a, n, bits, OFF_GRID, index)
         else:
-            bad, _ = probability_indices(y, s, a, n, bits, OFF_GRID, index)
+            bad, off = probability_indices(y, s, a, n, bits, OFF_GRID, index)
         if bad:
             return a
         for j in range(n):
+            cell[j] = u8(index[j] & ~OFF_GRID)
+        for j in range(n if sliced else 0):
+            cell[j] += u8(at[a + j]) * u8(stride)
+        for j in range(n):  # nothing else in this loop: it waits for memory, as many rows at a time as it can
+            rows[cell[j]] += step
+        for j in range(n if off else 0):
             i = u8(at[a + j]) if sliced else u8(0)
-            cell = i * u8(stride) + u8(index[j] & ~OFF_GRID)
-            rows[cell] += step
             if not off_grid[i]:  # most often it is set already, and reading is cheaper than writing
                 off_grid[i] = i8(index[j] >> u4(31))
-            if weighted:
-                high, low = split(w[a + j])
-                add_fixed(excess, u8(2) * cell, i8(step) * (high - i8(1 << 20)), i8(step) * low)
+        for j in range(n if weighted else 0):
+            high, low = split(w[a + j])
+            add_fixed(excess, u8(2) * cell[j], i8(step) * (high - i8(1 << 20)), i8(step) * low)
     return s.shape[0]
