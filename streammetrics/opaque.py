@@ -101,6 +101,9 @@ class OpaqueMetric(Metric[Any, Any]):
     def blank(self) -> OpaqueMetric:
         return OpaqueMetric(self.tag, self.settings, self.__dict__["_state_header"])
 
+    def update(self, *given: Any, **columns: Any) -> NoReturn:
+        self.of(self.state)
+
     def of(self, state: State) -> NoReturn:
         raise StreamMetricsError(f"{self.tag!r} is not known here: import the package that defines it, then load again")
 

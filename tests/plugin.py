@@ -177,7 +177,9 @@ class ShareAbove(sm.Metric[Cells, float], tag="plugin.share_above"):
     def of(self, state):
         i, weight, above = state.cuts.index(self.cut), 0, 0
         if state.excess is not None:
-            weight, above = int(state.excess[:, 0].sum()), int(state.above_excess[:, i, 0].sum())
+            weight = int(state.excess[:, 0].sum())
+        if state.above_excess is not None:
+            above = int(state.above_excess[:, i, 0].sum())
         weight += int(state.counts.sum()) << 20
         above += int(state.above[:, i].sum()) << 20
         return above / weight if weight else float("nan")
