@@ -22,7 +22,7 @@ quick = Part.batches
 def batches(part):
     for batch in quick(part):
         sys.stderr.write("batch\\n")  # at once, as two threads write
-        time.sleep(0.2)
+        time.sleep(1.5)  # long enough for the signal to arrive on a busy machine
         yield batch
 Part.batches = batches
 from streammetrics.cli import main
