@@ -1,0 +1,160 @@
+"""States and metrics of another package: the good ones keep every law, each broken one is caught by the law it breaks."""
+
+from __future__ import annotations
+
+import numpy as np
+import plugin
+import pytest
+
+import streammetrics as sm
+from streammetrics.columns import Column, Kind, Need
+from streammetrics.laws import LAWS
+
+
+@pytest.mark.parametrize("metric", plugin.GOOD, ids=repr)
+def test_good_metrics_keep_every_law(metric):
+    with plugin.imported():
+        sm.check_metric(metric, examples=4)
+
+
+@pytest.mark.parametrize("state", plugin.STATES, ids=repr)
+def test_good_states_keep_every_law(state):
+    with plugin.imported():
+        sm.check_state(state, seed=1, examples=3)
+    assert not [tag for tag in sm.METRICS if "plugin" in tag]
+
+
+@pytest.mark.parametrize(("metric", "law"), plugin.BROKEN.items(), ids=[m.__name__ for m in plugin.BROKEN])
+def test_broken_metrics_are_caught(metric, law):
+    assert law in {law.__name__ for law in LAWS}
+    with plugin.imported(metric, getattr(metric, "state_class", metric)), pytest.raises(sm.LawError) as caught:
+        sm.check_metric(metric)
+    assert caught.value.law == law
+    assert isinstance(caught.value, AssertionError)
+    assert isinstance(caught.value, sm.StreamMetricsError)
+
+
+@pytest.mark.parametrize("law", ["splits", "merge_commutes", "bytes_round_trip"])
+def test_broken_states_are_caught(law):
+    state = {"splits": plugin.Last, "merge_commutes": plugin.Uncarried, "bytes_round_trip": plugin.Uncarried}[law]()
+    with plugin.imported(type(state)), pytest.raises(sm.LawError):
+        sm.check_state(state)
+
+
+def test_the_message_says_what_was_expected_and_what_came():
+    with plugin.imported(plugin.Bold), pytest.raises(sm.LawError) as caught:
+        sm.check_metric(plugin.Bold)
+    message = str(caught.value)
+    assert message.startswith("Bold() breaks the law 'within_bounds' (The value lies within its certified bounds")
+    assert "expected a value within [" in message
+    assert "; came " in message
+    assert "\nThe 45 rows: {'y_true': array([" in message
+
+
+def test_an_object_is_checked_at_its_settings_and_left_alone():
+    metric = sm.AUC(bits=8).update([0, 1], [0.1, 0.9])
+    before = metric.to_bytes()
+    sm.check_metric(metric, examples=1)
+    assert metric.to_bytes() == before
+
+
+class Duration(Kind):
+    """A kind of column that the package does not know: positive numbers."""
+
+    expected = "a duration above 0"
+
+    def convert(self, values, name):
+        return Column(np.ascontiguousarray(values, np.float64), values.dtype.name)
+
+    def bad(self, column):
+        return ~((column.values > 0) & np.isfinite(column.values))
+
+
+DURATION = Duration()
+
+
+class Longest(sm.State, tag="plugin.longest"):
+    longest: sm.Array = sm.highest()
+
+    def needs(self):
+        return (Need("duration", DURATION),)
+
+    def absorb(self, at, /, duration):
+        where = np.zeros(len(duration.values), np.int64) if at is None else at
+        np.maximum.at(self.longest.reshape(-1), where, (duration.values * 1000).astype(np.int64))
+
+
+class MaxDuration(sm.Metric[Longest, float], tag="plugin.max_duration"):
+    def make_state(self):
+        return Longest()
+
+    def of(self, state):
+        return int(state.longest) / 1000
+
+
+sm.METRICS.pop("plugin.max_duration")
+sm.State._by_tag.pop("plugin.longest")
+
+
+class TestRowsOfOnesOwn:
+    @pytest.fixture(autouse=True)
+    def imported(self):
+        sm.METRICS["plugin.max_duration"] = MaxDuration
+        sm.State._by_tag["plugin.longest"] = Longest
+        yield
+        del sm.METRICS["plugin.max_duration"], sm.State._by_tag["plugin.longest"]
+
+    def test_columns_of_an_unknown_kind_ask_for_data(self):
+        with pytest.raises(TypeError, match="no rows can be made up for 'duration', a Duration: pass data="):
+            sm.check_metric(MaxDuration)
+
+    def test_a_function_makes_rows(self):
+        sm.check_metric(MaxDuration, data=lambda rng, n: {"duration": rng.exponential(1.0, n) + 0.01})
+
+    def test_a_mapping_is_sampled(self):
+        sm.check_metric(MaxDuration(), data={"duration": [0.5, 1.5, 2.25]}, examples=2)
+
+    def test_the_first_columns_are_positional(self):
+        assert MaxDuration().update([0.25, 2.0]).update(duration=[1.0]).update({"duration": [3.5]}).compute() == 3.5
+        with pytest.raises(TypeError, match="takes duration, and no second column"):
+            MaxDuration().update([1.0], [2.0])
+        with pytest.raises(TypeError, match="does not know 'time'; it takes duration"):
+            MaxDuration().update(time=[1.0])
+        with pytest.raises(sm.InvalidInputError, match=r"duration: expected a duration above 0, found -1\.0 in row 1"):
+            MaxDuration().update([1.0, -1.0])
+
+
+class TestDeclaration:
+    def test_a_tag_is_taken_once(self):
+        with pytest.raises(TypeError, match="the metric tag 'auc' is already taken by AUC"):
+
+            class Another(sm.Metric, tag="auc"):
+                pass
+
+        with pytest.raises(TypeError, match="the state tag 'scores' is already taken by ScoreHistogram"):
+
+            class Other(sm.State, tag="scores"):
+                pass
+
+    def test_a_plain_field_is_a_setting(self):
+        class Scaled(plugin.Odds):
+            factor: float = 2.0
+
+        assert Scaled(factor=3).settings["factor"] == 3.0
+        with pytest.raises(TypeError, match="Scaled: factor must be float, not 'x'"):
+            Scaled(factor="x")
+
+    def test_read_outs_are_a_set(self):
+        assert sm.DecisionCounts(thresholds=(0.9, 0.1, 0.9)) == sm.DecisionCounts(thresholds=(0.1, 0.9))
+
+    def test_what_is_not_declared_is_said(self):
+        class Bare(sm.Metric):
+            pass
+
+        class Empty(sm.State):
+            pass
+
+        with pytest.raises(NotImplementedError, match="Bare does not say which state it reads"):
+            Bare().update([1])
+        with pytest.raises(NotImplementedError, match="Empty does not say which columns it needs"):
+            Empty().needs()
