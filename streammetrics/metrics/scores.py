@@ -172,6 +172,11 @@ def delong(state: ScoreHistogram, auc: float, confidence: float) -> Interval:
 class Gini(RankingMetric, tag="gini"):
     """Gini coefficient of a classifier: 2 AUC - 1, from -1 to 1.
 
+    Parameters
+    ----------
+    scale, bits, on_invalid
+        As for AUC.
+
     Notes
     -----
     State, bound (twice AUC's) and cost as AUC. Also called accuracy ratio, Somers' D.
