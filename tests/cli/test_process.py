@@ -16,7 +16,8 @@ import streammetrics as sm
 BASE = ("--label", "click", "--score", "pctr_b", "--metrics", "auc,log_loss")
 
 SLOW = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell starts with SIGINT ignored
 from streammetrics.io.parts import Part
 quick = Part.batches
 def batches(part):
@@ -63,7 +64,7 @@ def test_an_interrupt_stops_quickly_and_leaves_nothing(log, tmp_path):
         out, err = process.communicate(timeout=20)
         took = time.monotonic() - began
     assert process.returncode == 130
-    assert took < 5
+    assert took < 15  # a kernel that is being compiled is waited for
     assert out == ""
     assert "Traceback" not in err
     assert err.endswith("streammetrics: interrupted\n")
