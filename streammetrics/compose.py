@@ -17,7 +17,7 @@ from .columns import Batch
 from .encodable import Encodable
 from .errors import IncompatibleStateError, MemoryLimitError
 from .intake import Binding, Unit
-from .keys import Coded, Key, KeyColumns, decode_key, encode_key, fixed_hash, sort_key
+from .keys import Coded, Key, KeyColumns, decode_key, encode_key, fixed_hash, kind_of, plain_key, sort_key
 from .metric import Metric
 from .plan import Plan, count_units, records
 from .settings import canonical_json
@@ -84,7 +84,9 @@ class Sliced(Encodable):
         lone = isinstance(metric, Metric)
         self.memory_limit = memory_limit
         self.on_invalid: str = on_invalid or str(getattr(metric, "on_invalid", "raise"))
-        pinned = {v if isinstance(v, tuple) else (v,) for v in values}
+        if isinstance(values, (str, bytes)):
+            raise TypeError(f"values= takes a list of keys, not {values!r}")
+        pinned = {plain_key(v, names) for v in values}
         kept = frozenset(pinned) if limit is not None else frozenset()  # without a limit all are kept
         self._hold(inner._plan.restrict(inner.names), names, lone, limit, kept)
         for unit in self._plan.units:
@@ -105,6 +107,8 @@ class Sliced(Encodable):
         self._kept: list[Key] = []  # slice i + 1 holds key i
         self._hashes: dict[Key, int] = {}
         self._columns = KeyColumns(by)
+        for i, column in enumerate(self._columns.columns):
+            column.kind = kind_of((key[i] for key in pinned), column.name)
         self._slot = np.zeros(0, np.int64)  # of each key number: its slice, OTHER or UNMET
 
     # -- rows in -------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ batch, in Python: only a key that was never met before costs a few microseconds.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, NamedTuple, Union
 
@@ -18,7 +19,7 @@ from .convert import arrow_values
 from .errors import InvalidInputError
 from .settings import canonical_json
 
-__all__ = ["Key", "KeyColumns", "decode_key", "encode_key", "fixed_hash", "sort_key"]
+__all__ = ["Key", "KeyColumns", "decode_key", "encode_key", "fixed_hash", "kind_of", "plain_key", "sort_key"]
 
 Atom = Union[int, str, bytes, None]  # noqa: UP007 - evaluated at run time on Python 3.10
 Key = tuple[Atom, ...]
@@ -148,12 +149,14 @@ class KeyColumn:
         self.kind = kind
 
     def _integers(self, values: NDArray[Any]) -> Codes:
-        if values.dtype != np.uint64 or not len(values) or values.max() < 1 << 63:
+        if values.dtype not in (np.uint64, object) or not len(values) or values.max() < 1 << 63:
             return 2 * self._ints.of(np.ascontiguousarray(values, np.int64)) + 1
-        big = values >= 1 << 63  # beyond int64: numbered apart, so that -1 and 2**64 - 1 stay different
+        big = np.asarray(
+            values >= 1 << 63, bool
+        )  # beyond int64: numbered apart, so that -1 and 2**64 - 1 stay different
         codes = np.empty(len(values), np.int64)
         codes[~big] = 2 * self._ints.of(values[~big].astype(np.int64)) + 1
-        codes[big] = 2 * self._big.of(values[big].view(np.int64)) + 2
+        codes[big] = 2 * self._big.of(values[big].astype(np.uint64).view(np.int64)) + 2
         return codes
 
     def key(self, code: int) -> Atom:
@@ -228,6 +231,8 @@ def _read(raw: Any, name: str) -> tuple[str, Any]:
         return _from_arrow(raw, name)
     if library == "torch":
         raw = raw.detach().cpu().numpy()
+    if isinstance(raw, np.ma.MaskedArray) and np.ma.getmaskarray(raw).any():
+        raise InvalidInputError(f"{name}: masked rows would be read through their mask; drop or fill them", column=name)
     return _from_numpy(np.asarray(raw) if not isinstance(raw, (list, tuple)) else _from_list(raw), name)
 
 
@@ -265,7 +270,7 @@ def _from_arrow(raw: Any, name: str) -> tuple[str, Any]:
         )
         if isinstance(raw, pa.ChunkedArray):
             raw = raw.chunk(0) if raw.num_chunks else pa.array([], raw.type)
-    if pa.types.is_null(raw.type):
+    if pa.types.is_null(raw.type) or not len(raw):
         return "", len(raw)
     if pa.types.is_boolean(raw.type):
         raw = raw.cast(pa.uint8())
@@ -301,46 +306,84 @@ def _arrow_kind(kind: Any, name: str) -> str:
 def _from_numpy(values: NDArray[Any], name: str) -> tuple[str, Any]:
     if values.ndim != 1:
         raise InvalidInputError(f"{name}: expected one dimension, got shape {values.shape}", column=name)
+    if not len(values):
+        return "", 0
     if values.dtype.kind in "biu":
         return "integer", (values.astype(np.uint8) if values.dtype.kind == "b" else values, None)
     if values.dtype.kind in "US":
-        return _texts(values, "string" if values.dtype.kind == "U" else "bytes", None)
+        return _texts(values, "string" if values.dtype.kind == "U" else "bytes", name, None)
     if values.dtype.kind in "OT":
         return _objects(values.astype(object), name)
     raise _wrong_kind(name, values.dtype.name)
 
 
 def _objects(values: NDArray[Any], name: str) -> tuple[str, Any]:
-    missing = np.fromiter((v is None or v != v for v in values), bool, len(values))
+    missing = np.fromiter(map(_missing, values), bool, len(values))
     found = {type(v) for v in values[~missing]}
     mask = missing if missing.any() else None
     if not found:
         return "", len(values)
     if all(issubclass(t, (int, np.integer, np.bool_)) for t in found):
         filled = [0 if m else int(v) for v, m in zip(values, missing, strict=True)]
-        wide = np.uint64 if max(filled) >= 1 << 63 else np.int64
+        low, high = min(filled), max(filled)
+        if low < -(1 << 63) or high >= 1 << 64:
+            raise InvalidInputError(
+                f"{name}: keys are integers of 64 bits; {low if low < 0 else high} is not", column=name
+            )
+        wide: Any = np.int64 if high < 1 << 63 else np.uint64 if low >= 0 else object
         return "integer", (np.array(filled, wide), mask)
     for kind, empty, types in (("string", "", str), ("bytes", b"", bytes)):
         if all(issubclass(t, types) for t in found):
             return _texts(
-                np.array([empty if m else v for v, m in zip(values, missing, strict=True)], object), kind, mask
+                np.array([empty if m else v for v, m in zip(values, missing, strict=True)], object), kind, name, mask
             )
     raise _wrong_kind(name, " and ".join(sorted(t.__name__ for t in found)))
 
 
-def _texts(values: NDArray[Any], kind: str, missing: NDArray[np.bool_] | None) -> tuple[str, Any]:
+def _missing(value: Any) -> bool:
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):  # pandas.NA is neither equal to itself nor not
+        return type(value).__name__ == "NAType"
+
+
+def _texts(values: NDArray[Any], kind: str, name: str, missing: NDArray[np.bool_] | None) -> tuple[str, Any]:
     distinct, index = np.unique(values, return_inverse=True)
-    encoded = [v.encode() if kind == "string" else bytes(v) for v in distinct.tolist()]
+    try:
+        encoded = [v.encode() if kind == "string" else bytes(v) for v in distinct.tolist()]
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"{name}: {error.object[:50]!r} is not text: {error.reason}", column=name) from error
     offsets = np.concatenate([[0], np.cumsum([len(e) for e in encoded], dtype=np.int64)]).astype(np.int64)
     return kind, ((np.frombuffer(b"".join(encoded), np.uint8), offsets), index.reshape(-1), missing)
 
 
 def _wrong_kind(name: str, found: str) -> InvalidInputError:
-    hint = "; round or format them first: equal floats are not equal keys everywhere" if "float" in found else ""
+    floats = "float" in found or found == "double"
+    hint = "; round or format them first: equal floats are not equal keys everywhere" if floats else ""
     return InvalidInputError(f"{name}: keys are integers, strings or bytes, not {found}{hint}", column=name)
 
 
 # -- keys as such ------------------------------------------------------------------------------------------------------
+
+
+def plain_key(value: Any, names: tuple[str, ...]) -> Key:
+    """Return a key that a user gave: of integers of any width, strings, bytes and None."""
+    atoms = value if isinstance(value, tuple) else (value,)
+    if len(atoms) != len(names):
+        raise ValueError(f"keys have {len(names)} columns, {', '.join(names)}; {value!r} is none")
+    for atom in atoms:
+        if not (atom is None or isinstance(atom, (int, str, bytes, np.integer, np.bool_))):
+            raise TypeError(f"keys are integers, strings, bytes or None, not {atom!r}")
+    return tuple(int(a) if isinstance(a, (int, np.integer, np.bool_)) else a for a in atoms)
+
+
+def kind_of(atoms: Iterable[Atom], name: str) -> str:
+    """Return the kind of keys, "" if all are null; raise if there are several."""
+    kinds = {int: "integer", str: "string", bytes: "bytes"}
+    found = {kind for a in atoms for t, kind in kinds.items() if isinstance(a, t)}
+    if len(found) > 1:
+        raise ValueError(f"keys of {name} are of one kind, not {' and '.join(sorted(found))}")
+    return found.pop() if found else ""
 
 
 def encode_key(key: Key) -> list[Any]:

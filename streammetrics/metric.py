@@ -337,8 +337,8 @@ def named(
     owner: str, roles: tuple[str, ...], given: tuple[Any, ...], columns: dict[str, Any], also: tuple[str, ...]
 ) -> Mapping[str, Any]:
     """Return positional and named columns as one mapping; a table in first place stands for all of them."""
-    if given[0] is not None and all(g is None for g in given[1:]) and (table := as_columns(given[0])) is not None:
-        if columns:
+    if given[0] is not None and (table := as_columns(given[0])) is not None:
+        if columns or any(g is not None for g in given[1:]):
             raise TypeError(f"{owner}.update() takes a table or columns, not both")
         return table
     out = {role: value for role, value in zip(roles, given, strict=True) if value is not None}

@@ -68,8 +68,8 @@ class Plan:
     ) -> Mapping[str, Any]:
         """Return positional and named columns, or a table, as one mapping."""
         first, second = given
-        if first is not None and second is None and (table := as_columns(first)) is not None:
-            if columns:
+        if first is not None and (table := as_columns(first)) is not None:
+            if columns or second is not None:
                 raise TypeError(f"{owner}.update() takes a table or columns, not both")
             return table
         known = [*self.columns, *also]
@@ -122,9 +122,14 @@ class Plan:
         mine, theirs = self._identity(), other._identity()
         found = [f"it has no {n!r}" for n in mine if n not in theirs]
         found += [f"it has {n!r}, this one has not" for n in theirs if n not in mine]
-        return found + [
-            f"{n!r} is {mine[n]} here and {theirs[n]} there" for n in mine if theirs.get(n, mine[n]) != mine[n]
-        ]
+        for name in [n for n in mine if n in theirs]:
+            here, there = mine[name], theirs[name]
+            found += [
+                f"{what} of {name!r} is {here.get(what)!r} here and {there.get(what)!r} there"
+                for what in dict.fromkeys([*here, *there])
+                if canonical_json(here.get(what)) != canonical_json(there.get(what))
+            ]
+        return found
 
     def _shape(self) -> str:
         """Which metric reads which unit, and what the units are."""
@@ -134,11 +139,17 @@ class Plan:
         ]
         return canonical_json([units, [[n, e.unit] for n, e in self.entries.items()]])
 
-    def _identity(self) -> dict[str, str]:
-        return {
-            name: canonical_json([e.metric.tag, encode_settings(e.metric), self.units[e.unit].binding.header()])
-            for name, e in self.entries.items()
-        }
+    def _identity(self) -> dict[str, dict[str, Any]]:
+        """What makes each metric what it is, one by one: its tag, its settings, and its task."""
+        out = {}
+        for name, (metric, unit) in self.entries.items():
+            task = self.units[unit].binding.header()
+            out[name] = {
+                "the tag": metric.tag,
+                **encode_settings(metric),
+                **{f"the task's {k}": v for k, v in task.items()},
+            }
+        return out
 
     def state(self, name: str) -> State:
         """The state that a metric reads, narrowed to what it asks for, as a copy."""

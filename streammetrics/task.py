@@ -71,6 +71,8 @@ class Task:
             raise ValueError(f"negative_rate is the share of negatives kept, in (0, 1], not {negative_rate!r}")
         if labels is not None and (len(labels) != 2 or labels[0] == labels[1]):
             raise ValueError(f"labels must be (negative, positive), two different values, not {labels!r}")
+        if labels is not None and pos_label is not None:
+            raise ValueError("a task takes labels=(negative, positive) or pos_label=, not both")
         self.metrics = metrics
         self.binding = Binding(
             columns=tuple(sorted((r, c) for r, c in roles.items() if c is not None)),
@@ -93,6 +95,8 @@ def flatten(metrics: Any, binding: Binding, prefix: str = "") -> Iterator[tuple[
     if isinstance(metrics, Metric):
         yield prefix + metrics.name, metrics, binding
     elif isinstance(metrics, Task):
+        if binding != Binding():
+            raise TypeError(f"a task inside a task: say in one how {metrics!r} is bound to columns")
         yield from flatten(metrics.metrics, metrics.binding, prefix)
     elif isinstance(metrics, Mapping):
         for key, value in metrics.items():
