@@ -15,10 +15,14 @@ from .columns import Column as Column
 from .columns import Need as Need
 from .columns import flag as flag
 from .columns import label as label
+from .columns import matrix as matrix
+from .columns import number as number
 from .columns import score as score
 from .columns import weight as weight
 from .compose import Sliced as Sliced
 from .errors import *
+from .ids import group as group
+from .ids import query as query
 from .laws import LawError as LawError
 from .laws import check_metric as check_metric
 from .laws import check_state as check_state

@@ -174,7 +174,7 @@ class MetricCollection(Encodable):
         """Return which metrics share which state, what it reads, and the bytes it takes."""
         out = []
         for i, unit in enumerate(self._plan.units):
-            reads = {n.role: unit.binding.column(n.role) for n in unit.needs if not n.optional}
+            reads = {n.role: _spelled(unit.binding.column(n.role)) for n in unit.needs if not n.optional}
             names = [n for n, e in self._plan.entries.items() if e.unit == i]
             out.append({"state": unit.state.tag, "columns": reads, "metrics": names, "bytes": unit.state.nbytes})
         return out
@@ -233,6 +233,10 @@ class MetricCollection(Encodable):
     def states(self) -> list[State]:
         """The states whose arrays the bytes hold."""
         return [u.state for u in self._plan.units]
+
+
+def _spelled(column: Any) -> str:
+    return " x ".join(column) if isinstance(column, tuple) else str(column)
 
 
 def _decode_collection(header: dict[str, Any], read: Any) -> MetricCollection:

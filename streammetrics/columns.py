@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from .convert import as_array
 from .errors import InvalidInputError
 
-__all__ = ["Batch", "Column", "Need", "flag", "label", "score", "weight"]
+__all__ = ["Batch", "Column", "Need", "flag", "label", "matrix", "number", "score", "weight"]
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
@@ -45,6 +45,14 @@ class Kind:
     """What a column may hold: how it is converted and what is checked."""
 
     expected: ClassVar[str]
+    ndim: ClassVar[int] = 1
+    """1, or 2 for a matrix: rows x columns."""
+    skips: bool = False
+    """Whether `skipped` may leave rows out."""
+
+    def read(self, batch: Batch, name: str) -> Column:
+        """Return the column of a batch; values that cannot be held are left for `bad`."""
+        return self.convert(batch.array(name, self.ndim), name)
 
     def convert(self, values: Array, name: str) -> Column:
         """Return the column as kernels read it; values that cannot be held are left for `bad`."""
@@ -57,6 +65,14 @@ class Kind:
     def bad(self, column: Column) -> Mask:
         """Which rows hold a bad value."""
         raise NotImplementedError
+
+    def found(self, batch: Batch, name: str, row: int) -> str:
+        """Show what is bad about a row, as it was given."""
+        return f"{batch.array(name, self.ndim)[row]!s} in row {batch.origin(row):,}"
+
+    def skipped(self, column: Column) -> Mask | None:
+        """Which rows are to be left out, and counted, whatever `on_invalid` says; None for none."""
+        return None
 
 
 class Label(Kind):
@@ -157,6 +173,44 @@ class Weight(Kind):
         return np.asarray(~((w == 0) | ((w >= SMALLEST_WEIGHT) & (w < LARGEST_WEIGHT))))
 
 
+class Matrix(Kind):
+    """Rows of `width` values, each of one kind."""
+
+    ndim = 2
+
+    def __init__(self, kind: Kind, width: int) -> None:
+        self.kind, self.width = kind, width
+        self.expected = f"rows of {width} values, each {kind.expected}"  # type: ignore[misc]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Matrix) and (self.kind, self.width) == (other.kind, other.width)
+
+    def __hash__(self) -> int:
+        return hash((Matrix, self.kind, self.width))
+
+    def convert(self, values: Array, name: str) -> Column:
+        if values.shape[1] != self.width and len(values):
+            raise InvalidInputError(f"{name}: expected {self.expected}; got rows of {values.shape[1]}", column=name)
+        flat = self.kind.convert(np.ascontiguousarray(values).reshape(-1), name)
+        return Column(flat.values.reshape(len(values), self.width), flat.source)
+
+    def ok(self, column: Column) -> bool:
+        return self.kind.ok(self._flat(column))
+
+    def bad(self, column: Column) -> Mask:
+        return np.asarray(self._cells(column).any(axis=1))
+
+    def found(self, batch: Batch, name: str, row: int) -> str:
+        at = int(np.flatnonzero(self._cells(batch.column(name, self))[row])[0])
+        return f"{batch.array(name, 2)[row, at]!s} in row {batch.origin(row):,}, column {at}"
+
+    def _flat(self, column: Column) -> Column:
+        return Column(column.values.reshape(-1), column.source)
+
+    def _cells(self, column: Column) -> Mask:
+        return self.kind.bad(self._flat(column)).reshape(column.values.shape)
+
+
 LABEL, FLAG, WEIGHT = Label(), Label(), Weight()
 SCORES = {scale: Score(scale) for scale in ("probability", "real", "logit")}
 
@@ -180,6 +234,16 @@ def score(role: str = "y_score", scale: str = "probability") -> Need:
     return Need(role, SCORES[scale])
 
 
+def number(role: str = "y_true") -> Need:
+    """Declare the need for a column of finite numbers: a target, a prediction, a value."""
+    return Need(role, SCORES["real"])
+
+
+def matrix(need: Need, width: int) -> Need:
+    """Declare the need for rows of `width` values, each as `need` has them."""
+    return Need(need.role, Matrix(need.kind, width), need.optional)
+
+
 def weight(role: str = "sample_weight") -> Need:
     """Declare that a column of weights is welcome."""
     return Need(role, WEIGHT, optional=True)
@@ -201,7 +265,7 @@ class Batch:
 
     def __init__(self, columns: Mapping[str, Any], parent: Batch | None = None, index: NDArray[np.int64] | None = None):
         self._columns, self._parent, self._index = columns, parent, index
-        self._arrays: dict[str, Array] = {}
+        self._arrays: dict[tuple[str, int], Array] = {}
         self._made: dict[Any, Any] = {}
         self._length: tuple[int, str] | None = None
 
@@ -222,16 +286,16 @@ class Batch:
                 f"there is no column {name!r}; the batch has {_listed(self.names)}", column=name
             ) from None
 
-    def array(self, name: str) -> Array:
-        """Return a column as a one-dimensional numpy array, rows selected, values unchecked."""
-        if name not in self._arrays:
+    def array(self, name: str, ndim: int = 1) -> Array:
+        """Return a column as a numpy array, rows selected, values unchecked."""
+        if (name, ndim) not in self._arrays:
             if self._parent is not None:
-                values = self._parent.array(name)[self._index]
+                values = self._parent.array(name, ndim)[self._index]
             else:
-                values = as_array(self.raw(name), name)
+                values = as_array(self.raw(name), name, ndim)
                 self.same_length(len(values), name)
-            self._arrays[name] = values
-        return self._arrays[name]
+            self._arrays[name, ndim] = values
+        return self._arrays[name, ndim]
 
     def same_length(self, n: int, name: str) -> None:
         """Raise unless this column is as long as those before it."""
@@ -248,7 +312,7 @@ class Batch:
 
     def column(self, name: str, kind: Kind) -> Column:
         """Return a column as kernels read it, values unchecked."""
-        made: Column = self.make((name, kind), lambda: kind.convert(self.array(name), name))
+        made: Column = self.make((name, kind), lambda: kind.read(self, name))
         return made
 
     def check(self, name: str, kind: Kind) -> None:
@@ -258,9 +322,8 @@ class Batch:
             return
         bad = np.flatnonzero(kind.bad(column))
         first = int(bad[0])
-        found = self.array(name)[first]
         raise InvalidInputError(
-            f"{name}: expected {kind.expected}, found {found!s} in row {self.origin(first):,}"
+            f"{name}: expected {kind.expected}, found {kind.found(self, name, first)}"
             + (f" ({len(bad):,} bad rows of {len(column.values):,} in this batch)" if len(bad) > 1 else "")
             + '; fix the column, or pass on_invalid="drop" to leave such rows out and count them',
             column=name,
@@ -275,6 +338,11 @@ class Batch:
     def select(self, keep: Mask) -> Batch:
         """Return the batch of the rows kept."""
         return Batch({}, self, np.flatnonzero(keep).astype(np.int64))
+
+    @property
+    def parent(self) -> Batch | None:
+        """The batch that this one is a selection of."""
+        return self._parent
 
     @property
     def index(self) -> NDArray[np.int64]:

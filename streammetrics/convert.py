@@ -15,17 +15,21 @@ __all__ = ["arrow_values", "as_array", "as_columns"]
 Array = NDArray[Any]
 
 
-def as_array(raw: Any, name: str) -> Array:
-    """Make a one-dimensional numpy array, without copying where that is possible.
+def as_array(raw: Any, name: str, ndim: int = 1) -> Array:
+    """Make a numpy array of one dimension, or of two (rows x columns), without copying where that is possible.
 
     Takes numpy arrays, lists, pandas and polars series, Arrow arrays and chunked arrays, tensors of torch, JAX and
-    TensorFlow, and anything with DLPack or `__array__`. Missing values become NaN, for the checks to find.
+    TensorFlow, and anything with DLPack or `__array__`; for two dimensions also columns of lists, and data frames.
+    Missing values become NaN, for the checks to find.
     """
     values = raw if type(raw) is np.ndarray else _foreign(raw, name)
-    if values.ndim != 1:
-        hint = "; pass column[:, 0]" if values.ndim == 2 and values.shape[1] == 1 else ""
+    if ndim == 2 and values.ndim == 1 and (values.dtype == object or not len(values)):
+        values = _stacked(values, name)
+    if values.ndim != ndim:
+        hint = "; pass column[:, 0]" if (values.ndim, ndim) == (2, 1) and values.shape[1] == 1 else ""
         hint = "; pass a list or array of one row" if values.ndim == 0 else hint
-        raise InvalidInputError(f"{name}: expected one dimension, got shape {values.shape}{hint}", column=name)
+        expected = "one dimension" if ndim == 1 else "two dimensions, rows x columns"
+        raise InvalidInputError(f"{name}: expected {expected}, got shape {values.shape}{hint}", column=name)
     if values.dtype.byteorder not in "=|":
         values = values.astype(values.dtype.newbyteorder("="))
     return values
@@ -50,6 +54,18 @@ def _foreign(raw: Any, name: str) -> Array:
         ) from error
 
 
+def _stacked(rows: Array, name: str) -> Array:
+    """Make a matrix of an array of rows; a missing row is NaN throughout."""
+    given = [np.asarray(row) for row in rows if row is not None]
+    widths = sorted({row.shape for row in given})
+    if not given:
+        return np.full((len(rows), 0 if not len(rows) else 1), np.nan)
+    if len(widths) > 1 or len(widths[0]) != 1:
+        raise InvalidInputError(f"{name}: expected rows of one length, got rows of shapes {widths[:5]}", column=name)
+    missing = np.full(widths[0], np.nan)
+    return np.stack([missing if row is None else np.asarray(row) for row in rows])
+
+
 def _from_anything(raw: Any) -> Array:
     if isinstance(raw, (list, tuple)):
         return np.asarray(raw) if len(raw) else np.zeros(0)
@@ -67,6 +83,8 @@ def _from_torch(raw: Any) -> Array:
 
 
 def _from_pandas(raw: Any) -> Array:
+    if hasattr(raw, "columns"):  # a data frame, for a matrix
+        return np.asarray(raw.to_numpy())
     if isinstance(getattr(raw, "dtype", None), np.dtype):
         return np.asarray(raw)
     if not hasattr(raw, "isna") or not raw.isna().any():
@@ -81,6 +99,10 @@ def _from_pandas(raw: Any) -> Array:
 
 
 def _from_polars(raw: Any) -> Array:
+    if hasattr(raw, "columns"):
+        return np.asarray(raw.to_numpy())
+    if str(raw.dtype).startswith("List"):
+        return _from_arrow(raw.to_arrow())
     if str(raw.dtype) == "Boolean" and raw.null_count():
         raw = raw.cast(int)
     return np.asarray(raw.to_numpy())
@@ -88,12 +110,37 @@ def _from_polars(raw: Any) -> Array:
 
 def _from_arrow(raw: Any) -> Array:
     kind = str(raw.type)
+    if "list<" in kind:
+        return _from_lists(raw)
     if kind.startswith("dictionary"):
         raw = raw.cast(raw.type.value_type)
         kind = str(raw.type)
     if kind == "bool" and raw.null_count:
         raw = raw.cast("uint8")
     return arrow_values(raw)
+
+
+def _from_lists(raw: Any) -> Array:
+    """Read a column of lists: a matrix if all are of one length, else an array of rows."""
+    chunks = raw.chunks if hasattr(raw, "chunks") else [raw]
+    matrices = [_from_list_chunk(chunk) for chunk in chunks if len(chunk)]
+    if not matrices:
+        return np.zeros(0)
+    if len({m.shape[1:] for m in matrices}) == 1 and all(m.ndim == 2 for m in matrices):
+        return np.concatenate(matrices)
+    rows = np.empty(len(raw), object)
+    rows[:] = [row for m in matrices for row in m]
+    return rows
+
+
+def _from_list_chunk(chunk: Any) -> Array:
+    fixed = str(chunk.type).startswith("fixed_size_list")
+    sizes = {chunk.type.list_size} if fixed else set(np.diff(arrow_values(chunk.offsets)).tolist())
+    if chunk.null_count or len(sizes) > 1:
+        rows = np.empty(len(chunk), object)
+        rows[:] = [None if row is None else np.asarray(row) for row in chunk.to_pylist()]
+        return rows
+    return _from_arrow(chunk.flatten()).reshape(len(chunk), sizes.pop())
 
 
 _PLAIN = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)} | {"halffloat", "float", "double"}

@@ -38,7 +38,7 @@ class Binding:
         What the scores are, for the correction.
     """
 
-    columns: tuple[tuple[str, str], ...] = ()
+    columns: tuple[tuple[str, Any], ...] = ()
     where: str | None = None
     labels: tuple[Any, Any] | None = None
     pos_label: Any = None
@@ -46,8 +46,8 @@ class Binding:
     corrects: str | None = None
     scale: str = "probability"
 
-    def column(self, role: str) -> str:
-        """The column that plays a role."""
+    def column(self, role: str) -> Any:
+        """The column that plays a role; a tuple of them where a key has several."""
         return dict(self.columns).get(role, role)
 
     def header(self) -> dict[str, Any]:
@@ -62,7 +62,8 @@ class Binding:
     def of(cls, header: Mapping[str, Any]) -> Binding:
         """Read what `header` wrote."""
         made = dict(header)
-        made["columns"] = tuple(sorted(made.pop("columns", {}).items()))
+        columns = made.pop("columns", {}).items()
+        made["columns"] = tuple(sorted((r, tuple(c) if isinstance(c, list) else c) for r, c in columns))
         if "labels" in made:
             made["labels"] = tuple(made["labels"])
         return cls(**made)
@@ -120,6 +121,13 @@ def prepare(batch: Batch, binding: Binding, needs: Sequence[Need], on_invalid: s
         index = chosen.index
         left_out.append((DROPPED.index("where"), _complement(index, len(batch.array(binding.where)))))
     bound = [(n.role, binding.column(n.role), n.kind) for n in map(binding.need, needs) if _present(n, binding, batch)]
+    for role, name, kind in bound:
+        if kind.skips and (gone := kind.skipped(chosen.column(name, kind))) is not None:
+            rows = np.flatnonzero(gone).astype(np.int64)
+            left_out.append((_reason(role), rows if index is None else index[rows]))
+            kept = ~gone
+            chosen = chosen.make(("skipped", name, kind), partial(chosen.select, kept))
+            index = chosen.index if index is None else index[chosen.index]
     if on_invalid == "drop":
         chosen, index = _drop(chosen, index, bound, left_out)
     else:
@@ -134,7 +142,7 @@ def prepare(batch: Batch, binding: Binding, needs: Sequence[Need], on_invalid: s
 
 def _present(need: Need, binding: Binding, batch: Batch) -> bool:
     name = binding.column(need.role)
-    if name in batch or not need.optional:
+    if not need.optional or name in batch:
         return True
     if need.role in dict(binding.columns):  # asked for by name, so it must be there
         batch.raw(name)
@@ -167,14 +175,17 @@ def _drop(
         bad = kind.bad(column)
         fresh = bad if gone is None else bad & ~gone
         rows = np.flatnonzero(fresh).astype(np.int64)
-        reason = DROPPED.index(role) if role in DROPPED else DROPPED.index("key")
-        left_out.append((reason, rows if index is None else index[rows]))
+        left_out.append((_reason(role), rows if index is None else index[rows]))
         gone = bad if gone is None else gone | bad
     if gone is None:
         return chosen, index
     kept = gone
     made: Batch = chosen.make(("kept", tuple((n, k) for _, n, k in bound)), lambda: chosen.select(~kept))
     return made, made.index if index is None else index[made.index]
+
+
+def _reason(role: str) -> int:
+    return DROPPED.index(role if role in DROPPED else "key")
 
 
 def _complement(index: NDArray[np.int64], n: int) -> NDArray[np.int64]:

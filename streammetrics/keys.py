@@ -19,7 +19,17 @@ from .convert import arrow_values
 from .errors import InvalidInputError
 from .settings import canonical_json
 
-__all__ = ["Key", "KeyColumns", "decode_key", "encode_key", "fixed_hash", "kind_of", "plain_key", "sort_key"]
+__all__ = [
+    "Key",
+    "KeyColumns",
+    "decode_key",
+    "encode_key",
+    "fixed_hash",
+    "kind_of",
+    "plain_key",
+    "read_keys",
+    "sort_key",
+]
 
 Atom = Union[int, str, bytes, None]  # noqa: UP007 - evaluated at run time on Python 3.10
 Key = tuple[Atom, ...]
@@ -122,7 +132,7 @@ class KeyColumn:
 
     def coded(self, raw: Any) -> Coded:
         """Return the numbers of the keys, from 1; 0 for null."""
-        kind, made = _read(raw, self.name)
+        kind, made = read_keys(raw, self.name)
         nulls = _only_nulls(kind, made)
         if nulls is not None:  # whatever their type: it says nothing about the keys
             return Coded(np.zeros(1, np.int64), np.zeros(nulls, np.int64))
@@ -221,8 +231,8 @@ def _cross(a: Coded, b: Coded, pairs: IntNumbers) -> Coded:
 # -- what users pass ---------------------------------------------------------------------------------------------------
 
 
-def _read(raw: Any, name: str) -> tuple[str, Any]:
-    """Return the kind of keys, and integers or (texts, index) with a mask of missing rows."""
+def read_keys(raw: Any, name: str) -> tuple[str, Any]:
+    """Return the kind of keys, and integers or (texts, index) with a mask of missing rows; "" and n if all are null."""
     library = type(raw).__module__.partition(".")[0]
     if library in ("pandas", "polars"):
         raw = _arrow_or_numpy(raw, library)

@@ -88,6 +88,8 @@ class Metric(Settings, Encodable, Generic[S, T]):
     formula: ClassVar[str] = ""
     cost: ClassVar[str] = ""
     bound: ClassVar[str] = "exact: rounded once"
+    example: ClassVar[dict[str, Any]] = {}
+    """Values for settings that have no default: what catalogue, warm-up and laws try the metric with."""
 
     on_invalid: str = setting(default="raise", choices=("raise", "drop"), operational=True)
 

@@ -58,7 +58,8 @@ class Plan:
             for need in unit.needs:
                 name = unit.binding.column(need.role)
                 must = not need.optional or need.role in dict(unit.binding.columns)
-                found[name] = found.get(name, False) or must
+                for one in name if isinstance(name, tuple) else (name,):
+                    found[one] = found.get(one, False) or must
             if unit.binding.where is not None:
                 found[unit.binding.where] = True
         return found

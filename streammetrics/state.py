@@ -79,6 +79,8 @@ class State(Settings, Encodable):
     tag: ClassVar[str] = ""
     checks_itself: ClassVar[bool] = False
     """Whether `absorb` checks labels and scores as it counts, and returns False (nothing counted) on a bad one."""
+    together: ClassVar[str | None] = None
+    """The role of the column whose equal rows stand side by side and come in one batch: `query` for rankings."""
 
     dropped: Array = added(len(DROPPED))
 

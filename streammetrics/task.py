@@ -21,7 +21,8 @@ class Task:
     metrics : metric, list or dict of metrics
         What to compute; a dict names them.
     y_true, y_score, y_pred, sample_weight, group, query : str, optional
-        The columns that play these roles; by default those of the same name.
+        The columns that play these roles; by default those of the same name. A group or query may be known by several
+        columns together: a tuple of names.
     where : str, optional
         A 0/1 column: rows with 0 are left out, and counted. Conversions after clicks: ``where="click"``.
     labels : (negative, positive), optional
@@ -52,8 +53,8 @@ class Task:
         y_score: str | None = None,
         y_pred: str | None = None,
         sample_weight: str | None = None,
-        group: str | None = None,
-        query: str | None = None,
+        group: str | tuple[str, ...] | None = None,
+        query: str | tuple[str, ...] | None = None,
         where: str | None = None,
         labels: tuple[Any, Any] | None = None,
         pos_label: Any = None,
@@ -61,7 +62,7 @@ class Task:
         corrects: str | None = None,
         scale: str = "probability",
     ) -> None:
-        roles = {"y_true": y_true, "y_score": y_score, "y_pred": y_pred}
+        roles: dict[str, Any] = {"y_true": y_true, "y_score": y_score, "y_pred": y_pred}
         roles |= {"sample_weight": sample_weight, "group": group, "query": query}
         if (negative_rate is None) != (corrects is None):
             raise ValueError('a task takes negative_rate= and corrects="score", "rows" or "both" together')

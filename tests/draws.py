@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 import streammetrics as sm
-from streammetrics.columns import Label, Score, Weight
+from streammetrics.columns import Label, Matrix, Score, Weight
+from streammetrics.ids import Ids
 from streammetrics.laws import metric_case
 from streammetrics.laws.specimens import KEYS, PROBABILITIES, REALS, WEIGHTS
 
@@ -46,7 +47,26 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
 }
 """Settings to try, by tag; a metric that is missing here is tried at its defaults."""
 
-VARIANTS = [cls(**s) for tag, cls in OWN.items() for s in SETTINGS.get(tag, [{}])]
+VARIANTS = [cls(**{**cls.example, **s}) for tag, cls in OWN.items() for s in SETTINGS.get(tag, [{}])]
+
+
+def usual(tag: str):
+    """A metric at its defaults; those without a default as in its `example`."""
+    return OWN[tag](**OWN[tag].example)
+
+
+def _is_binary(tag: str) -> bool:
+    """Whether a metric reads nothing but a 0/1 label, a score of the row, and a weight."""
+    kinds = {n.role: type(n.kind) for n in usual(tag).make_state().needs()}
+    return (
+        kinds.get("y_true") is Label
+        and set(kinds) <= {"y_true", "y_score", "y_pred", "sample_weight"}
+        and (kinds.get("y_score", Score) is Score)
+    )
+
+
+BINARY = sorted(tag for tag in OWN if _is_binary(tag))
+OTHERS = sorted(set(OWN) - set(BINARY))
 
 
 def short(examples: int, **more):
@@ -72,6 +92,10 @@ def scores(scale: str):
 
 def values(kind):
     """Good values of a column."""
+    if isinstance(kind, Matrix):
+        return st.tuples(*[values(kind.kind)] * kind.width)
+    if isinstance(kind, Ids):
+        return st.integers(-2, 2)
     if isinstance(kind, Label):
         return st.booleans()
     return scores(kind.scale) if isinstance(kind, Score) else st.sampled_from(WEIGHTS)
@@ -87,14 +111,19 @@ def rows(draw, needs, most=30):
         st.just(one_class) if isinstance(n.kind, Label) and one_class is not None else values(n.kind) for n in wanted
     ]
     drawn = draw(st.lists(st.tuples(*kinds), max_size=most))
-    dtypes = [draw(st.sampled_from(_DTYPES.get(type(n.kind), ("f8",)))) for n in wanted]
-    return {
-        n.role: np.array([row[i] for row in drawn], dtype)
-        for i, (n, dtype) in enumerate(zip(wanted, dtypes, strict=True))
-    }
+    if "query" in [n.role for n in wanted]:  # rows of one query stand side by side
+        at = [n.role for n in wanted].index("query")
+        drawn.sort(key=lambda row: row[at])
+    return {n.role: _column(n.kind, [row[i] for row in drawn], draw) for i, n in enumerate(wanted)}
 
 
-_DTYPES = {Label: ("u1", "?", "i8", "f4"), Score: ("f4", "f8"), Weight: ("f8",)}
+_DTYPES = {Label: ("u1", "?", "i8", "f4"), Score: ("f4", "f8"), Weight: ("f8",), Ids: ("i8", "i2")}
+
+
+def _column(kind, drawn, draw):
+    cell = kind.kind if isinstance(kind, Matrix) else kind
+    made = np.array(drawn, draw(st.sampled_from(_DTYPES.get(type(cell), ("f8",)))))
+    return made.reshape(len(drawn), kind.width) if isinstance(kind, Matrix) else made
 
 
 @st.composite

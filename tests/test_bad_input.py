@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from draws import BINARY, OTHERS, usual
 
 import streammetrics as sm
+from streammetrics.laws.specimens import bad_value, sample, spoil
 
-OWN = sorted(t for t, m in sm.METRICS.items() if m.__module__.startswith("streammetrics."))
-SCORED = [t for t in OWN if any(n.role == "y_score" for n in sm.METRICS[t]().make_state().needs())]
+SCORED = [t for t in BINARY if any(n.role == "y_score" for n in sm.METRICS[t]().make_state().needs())]
 BOUNDED = [t for t in SCORED if getattr(sm.METRICS[t](), "scale", None) == "probability"]
 GOOD = {"y_true": np.array([0, 1, 0, 1]), "y_score": np.array([0.1, 0.7, 0.2, 0.6])}
 NAN, INF = float("nan"), float("inf")
@@ -56,7 +57,7 @@ def refuse(tag: str, change: dict[str, Any], column: str, row: int | None, *word
         assert thing.digest() == before, form
 
 
-@pytest.mark.parametrize("tag", OWN)
+@pytest.mark.parametrize("tag", BINARY)
 @pytest.mark.parametrize(
     ("labels", "row"),
     [([0, 1, 2, 1], 2), ([0, -1, 0, 1], 1), ([0, 0.5, 0, 1], 1), ([0, 1, 0, NAN], 3), ([INF, 1, 0, 1], 0)],
@@ -66,7 +67,7 @@ def test_labels(tag: str, labels: list[Any], row: int) -> None:
         refuse(tag, {"y_true": kind}, "y_true", row, "0 or 1")
 
 
-@pytest.mark.parametrize("tag", OWN)
+@pytest.mark.parametrize("tag", BINARY)
 @pytest.mark.parametrize("labels", [["a", "b", "a", "b"], np.array([0, 1, 0, 1], object), np.array([0, 1, 0, 1], complex),
                                     np.array([0, 1, 0, 1], "M8[s]"), np.array([b"0", b"1", b"0", b"1"])])  # fmt: skip
 def test_labels_of_another_kind(tag: str, labels: Any) -> None:
@@ -104,13 +105,13 @@ def test_scores_of_another_kind(tag: str) -> None:
     refuse(tag, {"y_score": np.array([1 << 60, 0, 0, 0])}, "y_score", None, "2**53")
 
 
-@pytest.mark.parametrize("tag", OWN)
+@pytest.mark.parametrize("tag", BINARY)
 @pytest.mark.parametrize("bad", [NAN, INF, -1.0, 2.0**31, 2.0**-40, 1e300])
 def test_weights(tag: str, bad: float) -> None:
     refuse(tag, {"sample_weight": [1.0, 2.0, 3.0, bad]}, "sample_weight", 3, "row 3")
 
 
-@pytest.mark.parametrize("tag", OWN)
+@pytest.mark.parametrize("tag", BINARY)
 def test_lengths(tag: str) -> None:
     metric = sm.METRICS[tag]()._feed(GOOD)
     before = metric.digest()
@@ -129,7 +130,7 @@ def test_missing_and_unknown_columns(tag: str) -> None:
         metric.update([0, 1], [0.1, 0.2], wieght=[1, 1])
 
 
-@pytest.mark.parametrize("tag", OWN)
+@pytest.mark.parametrize("tag", BINARY)
 def test_an_empty_batch_is_nothing(tag: str) -> None:
     for thing in targets(tag).values():
         before = thing.digest()
@@ -141,7 +142,7 @@ def test_an_empty_batch_is_nothing(tag: str) -> None:
     assert fresh == sm.METRICS[tag]()
 
 
-@pytest.mark.parametrize("tag", OWN)
+@pytest.mark.parametrize("tag", BINARY)
 def test_undefined_is_nan_with_one_warning_and_a_reason(tag: str) -> None:
     metric = sm.METRICS[tag]()
     with warnings.catch_warnings(record=True) as caught:
@@ -160,7 +161,7 @@ def test_undefined_is_nan_with_one_warning_and_a_reason(tag: str) -> None:
             assert one.explain()["reason"]
 
 
-@pytest.mark.parametrize("tag", OWN)
+@pytest.mark.parametrize("tag", BINARY)
 def test_dropping_counts_and_equals_the_rest(tag: str) -> None:
     y, s = np.array([0.0, 1, NAN, 1, 2, 0]), np.array([0.1, NAN, 0.3, 0.4, 0.5, 0.6])
     dropped = sm.METRICS[tag](on_invalid="drop").update({"y_true": y, "y_score": s})
@@ -172,7 +173,7 @@ def test_dropping_counts_and_equals_the_rest(tag: str) -> None:
     assert sm.merge([dropped, dropped.copy()]).explain()["dropped"]["y_true"] == 4
 
 
-@pytest.mark.parametrize("tag", OWN)
+@pytest.mark.parametrize("tag", BINARY)
 def test_every_layout_gives_the_same_bytes(tag: str) -> None:
     import pandas as pd
     import polars as pl
@@ -196,6 +197,35 @@ def test_every_layout_gives_the_same_bytes(tag: str) -> None:
     ]
     for labels, scores in layouts:
         assert sm.METRICS[tag]().update({"y_true": labels, "y_score": scores}).to_bytes() == expected
+
+
+@pytest.mark.parametrize("tag", OTHERS)
+def test_every_column_of_other_metrics(tag: str) -> None:
+    metric = usual(tag)
+    needs = metric.make_state().needs()
+    good = sample(needs, np.random.default_rng(3), 24, "plain", weighted=True) | {"k": np.tile(["a", "b"], 12)}
+    assert metric.blank().update({n.role: good[n.role][:0] for n in needs}) == metric.blank()
+    bad = {n.role: bad_value(n.kind) for n in needs if bad_value(n.kind) is not None}
+    for make in (metric.blank, lambda: sm.MetricCollection(metric.blank()), lambda: sm.Sliced(metric.blank(), by="k")):
+        thing = make().update(good)
+        before = thing.digest()
+        for role, value in bad.items():
+            with pytest.raises(sm.InvalidInputError, match=f"{role}: .*row 5.*3 bad rows of 24") as caught:
+                thing.update(good | {role: spoil(good[role], [5, 7, 23], value)})
+            assert (caught.value.column, caught.value.row, caught.value.count) == (role, 5, 3)
+        for need in needs:
+            with pytest.raises(sm.InvalidInputError, match="rows"):
+                thing.update(good | {need.role: good[need.role][:-1]})
+            if not need.optional:
+                with pytest.raises(sm.InvalidInputError, match=f"there is no column '{need.role}'"):
+                    thing.update({r: c for r, c in good.items() if r != need.role})
+        assert thing.digest() == before
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        value = metric.blank().compute()
+    if isinstance(value, float) and np.isnan(value):
+        assert [w.category for w in caught] == [sm.UndefinedMetricWarning]
+        assert metric.blank().explain()["reason"]
 
 
 def test_nulls_are_bad_values() -> None:

@@ -5,23 +5,24 @@ from __future__ import annotations
 import struct
 import zlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from draws import OWN, usual
 from fuzz_codec import attack, seeds
 
 import streammetrics as sm
+from streammetrics.laws.specimens import sample
 
-OWN = sorted(t for t, m in sm.METRICS.items() if m.__module__.startswith("streammetrics."))
 MUTANTS = 100_000
 
 
 @pytest.mark.parametrize("tag", OWN)
-@pytest.mark.parametrize("weights", [None, [1, 2, 0.5, 0]])
-def test_bytes_come_back(tag: str, weights: Any) -> None:
-    metric = sm.METRICS[tag]().update([0, 1, 0, 1], [0.1, 0.7, 0.2, 0.6], sample_weight=weights)
-    for thing in (metric, metric.state, sm.METRICS[tag]()):
+@pytest.mark.parametrize("weighted", [False, True])
+def test_bytes_come_back(tag: str, weighted: bool) -> None:
+    needs = usual(tag).make_state().needs()
+    metric = usual(tag).update(sample(needs, np.random.default_rng(1), 9, "plain", weighted=weighted))
+    for thing in (metric, metric.state, usual(tag)):
         again = sm.from_bytes(thing.to_bytes())
         assert again == thing
         assert type(again) is type(thing)

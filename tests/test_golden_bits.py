@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import draws
 import numpy as np
 
 import streammetrics as sm
+from streammetrics.columns import Label, Matrix, Weight
+from streammetrics.ids import Ids
 
 
 def rows() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -27,6 +32,18 @@ def rows() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return y, p, w, (h % np.uint64(5)).astype(np.int64)
 
 
+def column(need: Any, table: dict[str, np.ndarray]) -> np.ndarray:
+    """The rows of the log that play a role."""
+    if isinstance(need.kind, Matrix):
+        one = column(replace(need, kind=need.kind.kind), table)
+        return np.column_stack([np.roll(one, i) for i in range(need.kind.width)])
+    if isinstance(need.kind, Ids):
+        return np.sort(table["k"]) if need.role == "query" else table["k"]
+    if isinstance(need.kind, Label):
+        return table["y_true"]
+    return table["sample_weight"] if isinstance(need.kind, Weight) else table["y_score"]
+
+
 def fingerprint() -> list[str]:
     """Digests of every metric's state, and values and bounds to the last digit."""
     y, p, w, k = rows()
@@ -35,9 +52,17 @@ def fingerprint() -> list[str]:
         for dtype in (np.float32, np.float64):
             for extra in ({}, {"sample_weight": w}):
                 table = {"y_true": y, "y_score": scores.astype(dtype), "k": k} | extra
-                for metric in (c for c in sm.METRICS.values() if c.__module__.startswith("streammetrics.")):
-                    made = metric(**({"scale": scale} if "scale" in metric().settings else {}))
-                    made._feed(table)
+                for tag in draws.OWN:
+                    metric = draws.usual(tag)
+                    scaled = {"scale": scale} if metric.settings.get("scale") == "probability" else {}
+                    made = type(metric)(**(metric.settings | scaled))
+                    made._feed(
+                        {
+                            n.role: column(n, table)
+                            for n in made.make_state().needs()
+                            if n.role in table or not n.optional
+                        }
+                    )
                     out.append(f"{made.name} {made.digest()} {made.compute()!r} {made.bounds()!r} {made.interval()!r}")
                 out.append(sm.Sliced([sm.AUC(bits=10), sm.LogLoss()] if scale == "probability" else sm.F1(), by="k")
                            .update(table).digest())  # fmt: skip

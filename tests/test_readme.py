@@ -76,7 +76,7 @@ def metric_table() -> str:
     own = {t: m for t, m in sm.METRICS.items() if m.__module__.startswith("streammetrics.")}
     order = sorted(own.values(), key=lambda m: (m.__module__ != "streammetrics.metrics.scores", m.__module__, m.tag))
     return "| metric | formula | bound | state |\n|---|---|---|---|\n" + "".join(
-        f"| `{m.__name__}` | {m.formula.replace('|', chr(92) + '|')} | {m.bound} | {m().make_state().tag} |\n"
+        f"| `{m.__name__}` | {m.formula.replace('|', chr(92) + '|')} | {m.bound} | {m(**m.example).make_state().tag} |\n"
         for m in order
     )
 

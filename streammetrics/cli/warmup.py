@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from streammetrics.compose import Sliced
+from streammetrics.laws.specimens import sample
 from streammetrics.metric import METRICS, Metric
 
 __all__ = ["warm_up"]
@@ -34,11 +35,14 @@ def feed_all() -> None:
     """Let every metric absorb rows of each dtype, with and without weights and slices."""
     for metric in METRICS.values():
         for made in _variants(metric):
-            roles = [(need.role, need.optional) for need in made.make_state().needs()]
+            needs = made.make_state().needs()
             for dtype in (np.float32, np.float64):
-                plain = {role: _rows(role, dtype) for role, optional in roles if not optional}
-                weighted = plain | {role: _rows(role, dtype) for role, optional in roles if optional}
-                for columns in (plain, weighted):
+                for weighted in (False, True):
+                    drawn = sample(needs, np.random.default_rng(0), 2, "plain", weighted=weighted)
+                    columns = {
+                        n: c.astype(dtype) if c.dtype.kind == "f" and n != "sample_weight" else c
+                        for n, c in drawn.items()
+                    }
                     made.reset()._feed(columns)
                     Sliced(made, by="key").update(columns | {"key": np.array([1, 2])})
                     Sliced(made, by=("key", "text")).update(columns | {"key": [1, 2], "text": ["a", "b"]})
@@ -48,15 +52,9 @@ def _variants(metric: Any) -> Iterator[Metric[Any, Any]]:
     """Yield the metric for every scale it has."""
     scale = next((f for f in fields(metric) if f.name == "scale"), None)
     for one in scale.metadata["rules"]["choices"] if scale is not None else ():
-        yield metric(scale=one)
+        yield metric(**(metric.example | {"scale": one}))
     if scale is None:
-        yield metric()
-
-
-def _rows(role: str, dtype: Any) -> Any:
-    if role in ("y_true", "y_pred", "group", "query"):
-        return np.array([0, 1], np.uint8)
-    return np.array([0.25, 0.75], np.float64 if role == "sample_weight" else dtype)
+        yield metric(**metric.example)
 
 
 def _compiled(kernels: list[Any]) -> int:

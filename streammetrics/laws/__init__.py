@@ -33,7 +33,7 @@ def check_metric(
 
     Parameters
     ----------
-    metric : Metric, or a class of metrics that can be made without arguments
+    metric : Metric, or a class of metrics that can be made without arguments, or has an `example` of them
         What to check; what an object has seen is left aside.
     data : mapping of arrays, or function of (rng, n), optional
         Good rows by name, or what makes some. By default they are made up from what the state `needs`: labels, scores
@@ -58,7 +58,7 @@ def check_metric(
     >>> import streammetrics as sm
     >>> sm.check_metric(sm.BrierScore)
     """
-    prototype = metric() if isinstance(metric, type) else metric.blank()
+    prototype = metric(**metric.example) if isinstance(metric, type) else metric.blank()
     for example in range(examples):
         for law in LAWS:
             run(law, example_case(prototype, data, seed, example))

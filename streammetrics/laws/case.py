@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns import Need, Weight
+from ..columns import Matrix, Need, Weight
 from ..errors import StreamMetricsError, UndefinedMetricWarning
 from ..metric import Metric
 from .specimens import Columns
@@ -87,13 +87,26 @@ class Case(NamedTuple):
         return (make or self.make)().update(self.columns if columns is None else columns)
 
     def parts(self, k: int) -> list[Rows]:
-        """Split the rows in `k` parts at random; some may be empty."""
-        owner = self.rng.integers(0, k, self.n)
+        """Split the rows in `k` parts at random, between blocks; some may be empty."""
+        owner = self.rng.integers(0, k, self.n)[self.blocks]
         return [np.flatnonzero(owner == i) for i in range(k)]
 
     def of(self, kind: type) -> list[Need]:
-        """The needs of a kind that these rows serve."""
-        return [n for n in self.needs if isinstance(n.kind, kind) and (n.optional or n.role in self.columns)]
+        """The needs of a kind, alone or in a matrix, that these rows serve."""
+        served = [n for n in self.needs if n.optional or n.role in self.columns]
+        return [n for n in served if isinstance(n.kind.kind if isinstance(n.kind, Matrix) else n.kind, kind)]
+
+    @property
+    def blocks(self) -> Rows:
+        """The block of each row, from 0: rows that must come together are one, otherwise each row is."""
+        role = None if self.metric is None else self.metric.make_state().together
+        if role is None or not self.n:
+            return np.arange(self.n)
+        return np.cumsum(np.r_[False, self.columns[role][1:] != self.columns[role][:-1]])
+
+    def shuffled(self) -> Rows:
+        """Put the rows in another order, blocks whole."""
+        return np.lexsort([self.rng.random(self.n), self.rng.permutation(self.n)[self.blocks]])
 
     def weight(self) -> str | None:
         """The role of the weights, if the metric takes them."""

@@ -66,7 +66,7 @@ def integer_weights(case: Case) -> None:
         plain = {k: v for k, v in case.columns.items() if k != role}
         times = case.rng.integers(1, 4, case.n)
         weighted = value_of(case.fed(plain | {role: times.astype(np.float64)}))
-        repeated = value_of(case.fed({k: np.repeat(v, times) for k, v in plain.items()}))
+        repeated = value_of(case.fed({k: np.repeat(v, times, axis=0) for k, v in plain.items()}))
         same_value(repeated, weighted, "weight k to be worth k rows", CLOSE)
 
 
@@ -194,7 +194,7 @@ def _family(case: Case) -> dict[str, Metric[Any, Any]]:
     for tag, cls in list(METRICS.items()):
         scale = {"scale": getattr(case.metric, "scale", None)} if hasattr(cls, "scale") and _scaled(case.metric) else {}
         try:
-            metric = cls(**scale)
+            metric = cls(**(cls.example | scale))
             metric.update(case.columns)
         except Exception:  # noqa: BLE001 - settings without a default; another scale; other columns; broken itself
             continue

@@ -9,7 +9,8 @@ from typing import Any, Union
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns import Kind, Label, Need, Score, Weight
+from ..columns import Kind, Label, Matrix, Need, Score, Weight
+from ..ids import Ids
 
 __all__ = [
     "KEYS",
@@ -50,6 +51,13 @@ def sample(needs: Sequence[Need], rng: np.random.Generator, n: int, style: str, 
 
 def _values(need: Need, rng: np.random.Generator, n: int, style: str) -> Array:
     kind = need.kind
+    if isinstance(kind, Matrix):
+        cell = Need(need.role, kind.kind)
+        cells = [_values(cell, rng, n, style) for _ in range(kind.width)]
+        return np.column_stack(cells).astype(cells[0].dtype)
+    if isinstance(kind, Ids):
+        made = rng.integers(-3, 4, n)
+        return np.sort(made) if need.role == "query" else made
     if isinstance(kind, Label):
         rate = float(rng.integers(2)) if style == "one class" else 0.4
         return (rng.random(n) < rate).astype(np.uint8)
@@ -75,12 +83,16 @@ def _scores(kind: Score, rng: np.random.Generator, n: int, style: str) -> Array:
 
 def on_grid(kind: Kind, rng: np.random.Generator, n: int) -> Array:
     """Values that every floating dtype holds, away from round thresholds and from where clipping begins."""
+    if isinstance(kind, Matrix):
+        return np.column_stack([on_grid(kind.kind, rng, n) for _ in range(kind.width)])
     odd = 2 * rng.integers(0, 256, n) + 1
     return odd / 512 if getattr(kind, "scale", "") == "probability" else (odd - 256) / 32
 
 
 def bad_value(kind: Kind) -> Any:
     """Return a value that this kind refuses, in any dtype; None for a kind that is not known here."""
+    if isinstance(kind, Matrix):
+        return bad_value(kind.kind)
     if isinstance(kind, Label):
         return 2
     if isinstance(kind, Score):
@@ -116,22 +128,24 @@ def formats(values: Array) -> Iterator[tuple[str, Any]]:
     """Yield the same column in every format that can be had here, with its name."""
     yield "list", values.tolist()
     yield "tuple", tuple(values.tolist())
-    yield "strided array", np.repeat(values, 2)[::2]
+    yield "strided array", np.repeat(values, 2, axis=0)[::2]
     yield "reversed array", values[::-1].copy()[::-1]
     yield "byte-swapped array", values.astype(values.dtype.newbyteorder())
     frozen = values.copy()
     frozen.flags.writeable = False
     yield "read-only array", frozen
     if pandas := _library("pandas"):
-        yield "pandas series", pandas.Series(values, index=np.arange(len(values))[::-1])
-    if pandas and values.dtype.name in _NULLABLE:
+        yield "pandas series", pandas.Series(_listed(values), index=np.arange(len(values))[::-1])
+    if pandas and values.ndim == 2:
+        yield "pandas data frame", pandas.DataFrame(values)
+    elif pandas and values.dtype.name in _NULLABLE:
         yield "nullable pandas series", pandas.Series(values).astype(_NULLABLE[values.dtype.name])
     if polars := _library("polars"):
         yield "polars series", polars.Series(values)
     if arrow := _library("pyarrow"):
-        half = len(values) // 2
-        yield "Arrow array", arrow.array(values)
-        yield "Arrow chunked array", arrow.chunked_array([values[:half], values[half:]], type=arrow.array(values).type)
+        array, half = arrow.array(_listed(values)), len(values) // 2
+        yield "Arrow array", array
+        yield "Arrow chunked array", arrow.chunked_array([array[:half], array[half:]])
     if torch := _library("torch"):
         yield "torch tensor", torch.from_numpy(values.copy())
 
@@ -140,15 +154,21 @@ def tables(columns: Columns) -> Iterator[tuple[str, Any]]:
     """Yield the same columns, and one more, as every kind of table that can be had here, with its name."""
     wide = {"unused": np.full(len(next(iter(columns.values()))), "x"), **columns}
     yield "dict", wide
+    wide = {name: _listed(column) for name, column in wide.items()}
     if pandas := _library("pandas"):
         yield "pandas data frame", pandas.DataFrame(wide)
     if polars := _library("polars"):
-        yield "polars data frame", polars.DataFrame(wide)
+        yield "polars data frame", polars.DataFrame({n: columns.get(n, column) for n, column in wide.items()})
     if arrow := _library("pyarrow"):
         table = arrow.table(wide)
         yield "Arrow table", table
         yield "sliced Arrow table", arrow.concat_tables([table.slice(0, 1), table.slice(1)])
         yield "Arrow record batch", arrow.RecordBatch.from_pydict(wide)
+
+
+def _listed(values: Array) -> Any:
+    """Return a matrix as a list of rows: what tables hold."""
+    return list(values) if values.ndim == 2 else values
 
 
 def _library(name: str) -> Any:

@@ -1,0 +1,121 @@
+"""Matrices and ids: whatever users pass, read alike; what cannot be read says where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mmh3
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import streammetrics as sm
+from streammetrics.columns import Batch, score
+from streammetrics.ids import Ids
+
+ROWS = np.array([[0.5, 0.25, 1.0], [0.0, 0.125, 0.75], [1.0, 1.0, 0.5], [0.25, 0.25, 0.25]])
+KIND = sm.matrix(score(), 3).kind
+
+MATRICES = {
+    "array": ROWS,
+    "columns first": np.asfortranarray(ROWS),
+    "half": ROWS.astype(np.float16),
+    "swapped": ROWS.astype(">f8"),
+    "lists": ROWS.tolist(),
+    "array of rows": pd.Series(list(ROWS)).to_numpy(),
+    "series of rows": pd.Series(ROWS.tolist()),
+    "pandas frame": pd.DataFrame(ROWS),
+    "polars frame": pl.DataFrame(ROWS),
+    "polars lists": pl.Series(ROWS.tolist()),
+    "polars arrays": pl.Series(ROWS),
+    "Arrow lists": pa.array(ROWS.tolist()),
+    "Arrow large lists": pa.array(ROWS.tolist(), pa.large_list(pa.float64())),
+    "Arrow fixed lists": pa.FixedSizeListArray.from_arrays(pa.array(ROWS.reshape(-1)), 3),
+    "Arrow slice": pa.array([[9.0] * 3, *ROWS.tolist()])[1:],
+    "Arrow fixed slice": pa.FixedSizeListArray.from_arrays(pa.array(np.r_[9.0, 9.0, 9.0, ROWS.reshape(-1)]), 3)[1:],
+    "Arrow chunks": pa.chunked_array([ROWS[:1].tolist(), ROWS[1:].tolist()]),
+}
+
+
+@pytest.mark.parametrize("form", MATRICES)
+def test_matrices(form: str) -> None:
+    batch = Batch({"s": MATRICES[form], "n": np.arange(4)})
+    batch.check("s", KIND)
+    assert np.array_equal(batch.column("s", KIND).values, ROWS)
+    assert batch.column("s", KIND).values.flags.c_contiguous
+    some = batch.select(np.array([False, True, False, True]))
+    assert np.array_equal(some.column("s", KIND).values, ROWS[[1, 3]])
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        ([[0.1, 0.2, 0.3], [0.1, 7, 0.3]], r"s: .*found 7\.0 in row 1, column 1"),
+        (pa.array([[0.1, 0.2, 0.3], None]), "found nan in row 1, column 0"),
+        (pa.array([[0.1, 0.2, None]]), "found nan in row 0, column 2"),
+        ([[0.1, 0.2]], "got rows of 2"),
+        ([0.1, 0.2], r"expected two dimensions, rows x columns, got shape \(2,\)"),
+        (pa.array([[0.1, 0.2, 0.3], [0.1]]), "expected rows of one length"),
+        (np.zeros((2, 3, 1)), r"got shape \(2, 3, 1\)"),
+    ],
+)
+def test_bad_matrices(raw: Any, words: str) -> None:
+    with pytest.raises(sm.InvalidInputError, match=words) as caught:
+        Batch({"s": raw}).check("s", KIND)
+    assert caught.value.column == "s"
+
+
+def test_an_empty_matrix_is_one() -> None:
+    for raw in ([], np.zeros((0, 3)), pa.array([], pa.list_(pa.float64())), pl.Series([], dtype=pl.List(pl.Float64))):
+        assert Batch({"s": raw}).column("s", KIND).values.shape == (0, 3)
+
+
+def ids(raw: Any, kind: Ids | None = None) -> Any:
+    return Batch({"u": raw}).column("u", kind or Ids())
+
+
+def test_texts_are_known_by_their_murmur_hash() -> None:
+    texts = ["", "a", "é", "0123456789abcdef", *("x" * n for n in range(1, 40)), "user-1234567890-longer-than-32-bytes"]
+    expected = [mmh3.hash64(t.encode(), 0) for t in texts]
+    for raw in (texts, np.array(texts), pd.Series(texts), pl.Series(texts), pa.array(texts).dictionary_encode()):
+        assert ids(raw).values.tolist() == [list(e) for e in expected]
+        assert ids(raw).source == "string"
+    assert ids([t.encode() for t in texts]).values.tolist() == [list(e) for e in expected]
+    assert ids([b"a"]).source == "bytes"
+
+
+def test_integers_of_any_width_are_themselves() -> None:
+    for dtype in ("i1", "u1", "i8", ">i4", "u8"):
+        assert ids(np.array([1, 0, 7], dtype)).values.tolist() == [1, 0, 7]
+    assert ids(np.array([2**64 - 1], np.uint64)).values.tolist() == ids([-1]).values.tolist()
+    assert ids([2**63 + 5, -1]).values.tolist() == [-(2**63) + 5, -1]
+
+
+def test_keys_of_several_columns() -> None:
+    table = {"u": [1, 2, 1, 1], "d": pa.array(["x", "x", "y", "x"])}
+    made = Batch(table).column(("u", "d"), Ids())
+    assert made.source == "integer,string"
+    assert made.values.shape == (4, 2)
+    assert len(np.unique(made.values, axis=0)) == 3
+    assert np.array_equal(ids((table["u"], table["d"])).values, made.values)
+    words = np.array([1, 0, *mmh3.hash64(b"x", 0)], "<i8").tobytes()
+    assert tuple(made.values[0]) == mmh3.hash64(words, 0)
+    with pytest.raises(sm.InvalidInputError, match="u has 2 rows"):
+        ids(([1], [1, 2]))
+
+
+def test_missing_keys_raise_or_are_skipped() -> None:
+    for raw in (["a", None, "b", "?"], pa.array(["a", None, "b", "?"]), pd.Series(["a", None, "b", "?"])):
+        with pytest.raises(sm.InvalidInputError, match="u: expected a key.* found none in row 1"):
+            Batch({"u": raw}).check("u", Ids())
+        skipping = Ids("skip", ("?", 0))
+        assert skipping.skipped(ids(raw, skipping)).tolist() == [False, True, False, True]
+    assert Ids("skip", (0, -1)).skipped(ids([5, 0, -1], Ids("skip", (0, -1)))).tolist() == [False, True, True]
+    assert Ids("skip").skipped(ids([5, 0])) is None
+    some = Batch({"u": ["a", None, "b"]}).select(np.array([False, True, True]))
+    with pytest.raises(sm.InvalidInputError, match="row 1"):
+        some.check("u", Ids())
+    with pytest.raises(sm.InvalidInputError, match="round or format"):
+        ids([0.5, 1.5])
