@@ -265,7 +265,7 @@ class Batch:
 
     def __init__(self, columns: Mapping[str, Any], parent: Batch | None = None, index: NDArray[np.int64] | None = None):
         self._columns, self._parent, self._index = columns, parent, index
-        self._arrays: dict[tuple[str, int], Array] = {}
+        self._arrays: dict[tuple[Any, int], Array] = {}
         self._made: dict[Any, Any] = {}
         self._length: tuple[int, str] | None = None
 
@@ -286,11 +286,13 @@ class Batch:
                 f"there is no column {name!r}; the batch has {_listed(self.names)}", column=name
             ) from None
 
-    def array(self, name: str, ndim: int = 1) -> Array:
-        """Return a column as a numpy array, rows selected, values unchecked."""
+    def array(self, name: Any, ndim: int = 1) -> Array:
+        """Return a column as a numpy array, rows selected, values unchecked; a tuple of columns as a matrix."""
         if (name, ndim) not in self._arrays:
             if self._parent is not None:
                 values = self._parent.array(name, ndim)[self._index]
+            elif isinstance(name, tuple):
+                values = np.column_stack([self.array(n) for n in name])
             else:
                 values = as_array(self.raw(name), name, ndim)
                 self.same_length(len(values), name)
@@ -310,7 +312,7 @@ class Batch:
             self._made[key] = maker()
         return self._made[key]
 
-    def column(self, name: str, kind: Kind) -> Column:
+    def column(self, name: Any, kind: Kind) -> Column:
         """Return a column as kernels read it, values unchecked."""
         made: Column = self.make((name, kind), lambda: kind.read(self, name))
         return made

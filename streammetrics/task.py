@@ -21,8 +21,8 @@ class Task:
     metrics : metric, list or dict of metrics
         What to compute; a dict names them.
     y_true, y_score, y_pred, sample_weight, group, query : str, optional
-        The columns that play these roles; by default those of the same name. A group or query may be known by several
-        columns together: a tuple of names.
+        The columns that play these roles; by default those of the same name. A tuple of names is a key of several
+        columns for `group` and `query`, and a matrix for `y_true`, `y_score` and `y_pred`.
     where : str, optional
         A 0/1 column: rows with 0 are left out, and counted. Conversions after clicks: ``where="click"``.
     labels : (negative, positive), optional
@@ -49,9 +49,9 @@ class Task:
         self,
         metrics: Metrics,
         *,
-        y_true: str | None = None,
-        y_score: str | None = None,
-        y_pred: str | None = None,
+        y_true: str | tuple[str, ...] | None = None,
+        y_score: str | tuple[str, ...] | None = None,
+        y_pred: str | tuple[str, ...] | None = None,
         sample_weight: str | None = None,
         group: str | tuple[str, ...] | None = None,
         query: str | tuple[str, ...] | None = None,

@@ -108,7 +108,7 @@ def test_keys_of_several_columns() -> None:
 
 def test_missing_keys_raise_or_are_skipped() -> None:
     for raw in (["a", None, "b", "?"], pa.array(["a", None, "b", "?"]), pd.Series(["a", None, "b", "?"])):
-        with pytest.raises(sm.InvalidInputError, match="u: expected a key.* found none in row 1"):
+        with pytest.raises(sm.InvalidInputError, match=r"u: expected a key.* found none in row 1"):
             Batch({"u": raw}).check("u", Ids())
         skipping = Ids("skip", ("?", 0))
         assert skipping.skipped(ids(raw, skipping)).tolist() == [False, True, False, True]

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -20,7 +20,9 @@ from streammetrics.columns import Batch
 from streammetrics.compose import Sliced
 from streammetrics.convert import as_columns
 from streammetrics.errors import InvalidInputError
+from streammetrics.ids import Ids
 from streammetrics.io.logs import Log, Part
+from streammetrics.io.queries import Piece, Queries, query_column, together
 
 __all__ = ["OVERALL", "Progress", "Scored", "cpus", "evaluate", "slice_name"]
 
@@ -124,16 +126,39 @@ def evaluate(
     keys = list(dict.fromkeys(name for names in sets for name in names))
     columns = [name for name, must in metrics.columns.items() if must]
     _check_unasked(metrics, {*columns, *keys})
-    parts = log.parts(columns, keys)
+    parts = log.parts(columns, [*keys, *_ids(metrics)])
     counter = _Counter(metrics.copy().reset(), [Sliced(metrics, by=names, limit=limit) for names in sets])
-    job = _Job(parts)
+    job = _Job(parts, query_column(metrics))
     count = min(threads or cpus(), max(len(parts), 1))
     workers = [_Worker(job, counter.copy() if i else counter) for i in range(count)]
     _run(job, workers, watch)
     total = reduce(_Counter.merge, (worker.counter for worker in workers))
+    if job.queries is not None:
+        _count_joined(job.queries.joined(), total)
     overall = total.slices[0].total if total.slices else total.metrics
     slices = dict(zip(sets, total.slices, strict=True))
     return Scored(overall, slices, sum(worker.rows for worker in workers))
+
+
+def _ids(metrics: MetricCollection) -> list[str]:
+    """Return the columns of groups and queries, which are read as keys of slices are."""
+    units = metrics._plan.units
+    found = [u.binding.column(n.role) for u in units for n in u.needs if isinstance(n.kind, Ids)]
+    return [name for column in found for name in (column if isinstance(column, tuple) else (column,))]
+
+
+def _count_joined(pieces: list[Piece], total: _Counter) -> None:
+    """Count the queries at the edges of parts, which may have been cut in two."""
+    try:
+        if pieces:
+            total.absorb(together(pieces))
+    except InvalidInputError as error:
+        row = error.row
+        for piece in pieces:
+            if row is None or row < piece.rows.num_rows:
+                raise _located(error, piece.file, piece.first_row + (row or 0)) from None
+            row -= piece.rows.num_rows
+        raise
 
 
 def _check_unasked(metrics: MetricCollection, read: set[str]) -> None:
@@ -159,7 +184,7 @@ class _Counter:
     def copy(self) -> _Counter:
         return _Counter(self.metrics.copy(), [sliced.copy() for sliced in self.slices])
 
-    def absorb(self, columns: pa.RecordBatch) -> None:
+    def absorb(self, columns: pa.RecordBatch | pa.Table) -> None:
         """Count a batch; what several objects read of it is converted and checked once."""
         table = as_columns(columns)
         assert table is not None
@@ -180,8 +205,9 @@ class _Counter:
 class _Job:
     """The parts that are left, and what went wrong first (in the order of the log)."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[Part], query: str | tuple[str, ...] | None) -> None:
         self.parts = parts
+        self.queries = None if query is None else Queries(query)
         self.stopped = False
         self.done = threading.Event()
         self._next = self._ended = 0
@@ -231,34 +257,46 @@ class _Worker(threading.Thread):
         try:
             for number, part in self.job.take():
                 at = number
-                self._read(part)
+                self._read(number, part)
         except BaseException as error:  # noqa: BLE001 - raised again in the calling thread
             self.job.fail(at, error)
         finally:
             self.job.end(self.crew)
 
-    def _read(self, part: Part) -> None:
-        row = part.first_row
-        for columns in part.batches():
+    def _read(self, number: int, part: Part) -> None:
+        for rows, file, first_row in self._pieces(number, part):
             if self.job.stopped:
                 return
             try:
-                self.counter.absorb(columns)
+                self.counter.absorb(rows)
             except InvalidInputError as error:
-                raise _located(error, part, row) from None
+                raise _located(error, file, first_row + (error.row or 0)) from None
+
+    def _pieces(self, number: int, part: Part) -> Iterator[tuple[Any, str, int]]:
+        """Yield rows, the file and the row of it that the first one is; whole queries where these are asked for."""
+        row = part.first_row
+        if self.job.queries is not None:
+            yield from self.job.queries.whole(number, part, self._counted(part))
+            return
+        for columns in self._counted(part):
+            yield columns, part.file, row
             row += columns.num_rows
+
+    def _counted(self, part: Part) -> Iterator[pa.RecordBatch]:
+        for columns in part.batches():
+            yield columns
             self.rows += columns.num_rows
 
 
-def _located(error: InvalidInputError, part: Part, before: int) -> InvalidInputError:
+def _located(error: InvalidInputError, file: str, row: int) -> InvalidInputError:
     """Say where in the file a bad value is, instead of where in the batch."""
-    text, row = str(error), error.row
-    if row is None:
-        return InvalidInputError(f"{part.file}: {text}", column=error.column, count=error.count)
-    here = f" in row {row:,}"
+    text = str(error)
+    if error.row is None:
+        return InvalidInputError(f"{file}: {text}", column=error.column, count=error.count)
+    here = f" in row {error.row:,}"
     assert here in text
-    text = text.replace(here, f" in row {before + row:,} of {part.file}", 1)
-    return InvalidInputError(text, column=error.column, row=before + row, count=error.count)
+    text = text.replace(here, f" in row {row:,} of {file}", 1)
+    return InvalidInputError(text, column=error.column, row=row, count=error.count)
 
 
 def _run(job: _Job, workers: Sequence[_Worker], watch: Callable[[Progress], object] | None) -> None:

@@ -1,0 +1,112 @@
+"""Queries kept whole: rows of one query come in one batch, wherever the edges of files, parts and batches cut them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streammetrics.collection import MetricCollection
+from streammetrics.columns import Batch
+from streammetrics.convert import as_columns
+from streammetrics.errors import InvalidInputError
+from streammetrics.ids import Ids
+from streammetrics.io.logs import Part
+
+__all__ = ["Piece", "Queries", "query_column", "together"]
+
+
+def query_column(metrics: MetricCollection) -> str | tuple[str, ...] | None:
+    """Return the column whose equal rows must come together; None if no metric asks for that."""
+    units = [unit for unit in metrics._plan.units if unit.state.together is not None]
+    names = list(dict.fromkeys(unit.binding.column(unit.state.together or "") for unit in units))
+    if len(names) > 1:
+        raise InvalidInputError(f"one pass keeps the rows of one column together, not of {names[0]!r} and {names[1]!r}")
+    return names[0] if names else None
+
+
+class Piece(NamedTuple):
+    """Some neighbouring rows of a log.
+
+    Parameters
+    ----------
+    rows : pyarrow.Table
+        The rows.
+    file : str
+        Where they are.
+    first_row : int
+        The row of the file that the first one is.
+    """
+
+    rows: pa.Table
+    file: str
+    first_row: int
+
+
+class Queries:
+    """Cuts parts of a log between queries.
+
+    Each part gives its whole queries at once. Its first and its last one may go on in the part before or after: they are
+    kept, and `joined` in the order of the parts in the end.
+
+    Parameters
+    ----------
+    column : str or tuple of str
+        What a query is known by.
+    """
+
+    def __init__(self, column: str | tuple[str, ...]) -> None:
+        self.column = column
+        self._ends: dict[int, list[Piece]] = {}
+
+    def whole(self, number: int, part: Part, batches: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
+        """Yield the rows of a part whose queries certainly lie in it, a batch at a time."""
+        ends = self._ends[number] = []
+        held: list[pa.RecordBatch] = []  # the query that may go on
+        last: NDArray[np.int64] | None = None
+        first_row = row = part.first_row
+        for batch in batches:
+            ids = Batch(_columns(batch)).column(self.column, Ids()).values.reshape(batch.num_rows, -1)
+            if not len(ids):
+                continue
+            starts = np.flatnonzero(
+                np.r_[last is None or bool((ids[0] != last).any()), (ids[1:] != ids[:-1]).any(axis=1)]
+            )
+            last = ids[-1]
+            if len(starts) and (held or len(starts) > 1):
+                cut = int(starts[-1])
+                before = pa.Table.from_batches([*held, batch.slice(0, cut)])
+                if not ends:
+                    size = int(starts[0] if held else starts[1]) + sum(h.num_rows for h in held)
+                    ends.append(Piece(before.slice(0, size), part.file, first_row))
+                    before, first_row = before.slice(size), first_row + size
+                if before.num_rows:
+                    yield Piece(before, part.file, first_row)
+                held, first_row = [batch.slice(cut)], row + cut
+            else:
+                held.append(batch)
+            row += batch.num_rows
+        if held:
+            ends.append(Piece(pa.Table.from_batches(held), part.file, first_row))
+
+    def joined(self) -> list[Piece]:
+        """Return the first and last queries of all parts, in their order; those cut in two stand together."""
+        return [piece for _, ends in sorted(self._ends.items()) for piece in ends]
+
+
+def together(pieces: list[Piece]) -> pa.Table:
+    """Return pieces as one table, whatever the types of their files."""
+    tables = []
+    for piece in pieces:
+        plain = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in piece.rows.columns]
+        tables.append(pa.table(plain, names=piece.rows.schema.names))
+    return pa.concat_tables(tables, promote_options="permissive")
+
+
+def _columns(batch: Any) -> Any:
+    columns = as_columns(batch)
+    assert columns is not None
+    return columns
