@@ -80,11 +80,25 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Print the ver
         raise typer.Exit
 
 
+class Type(str, Enum):
+    """What a task predicts."""
+
+    binary = "binary"
+    multiclass = "multiclass"
+    multilabel = "multilabel"
+    regression = "regression"
+    ranking = "ranking"
+
+
 Text = str | None
 Texts = list[str] | None
 LOG = "Files, folders, patterns: Parquet, CSV and TSV (.gz, .zst), Arrow IPC."
 INVALID = "Stop at a bad row, or leave it out and count it."
-SCORE = "Column of scores; again for more models, side by side."
+SCORE = "Column of scores; again for more models, side by side. 'prob_a_*' or a column of lists: one for each class."
+PRED = "Column of decisions (classes, or 0 and 1) instead of scores."
+CLASSES = "How many classes or labels there are, where the scores do not show it."
+GROUP = "Column of users (a comma makes a key of several): what group_auc averages over."
+QUERY = "Column of queries (or users) whose rows stand together, each a ranking."
 RATE = "Share of negatives that a down-sampled log kept."
 BY = "Slice by a column, or by the cross of several: country,device. Again for more tables."
 METRICS = "Such as auc,log_loss,precision@0.1; `streammetrics catalog` lists all."
@@ -97,8 +111,14 @@ def _eval(
     log: Annotated[
         list[str], typer.Argument(metavar="LOG...", help="Files, folders, patterns: Parquet, CSV, TSV, Arrow.")
     ],
-    label: Annotated[Text, typer.Option(help="Column of labels, 0 or 1.")] = None,
+    label: Annotated[Text, typer.Option(help="Column of labels: 0 or 1, a class, a grade, a number.")] = None,
     score: Annotated[Texts, typer.Option(help=SCORE)] = None,
+    pred: Annotated[Texts, typer.Option(help=PRED)] = None,
+    task_type: Annotated[Type, typer.Option(help="What is predicted.")] = Type.binary,
+    classes: Annotated[int | None, typer.Option(min=2, help=CLASSES)] = None,
+    query: Annotated[Text, typer.Option(help=QUERY)] = None,
+    group: Annotated[Text, typer.Option(help=GROUP)] = None,
+    k: Annotated[Text, typer.Option("--k", help="Cut-offs, such as 5,10.")] = None,
     scale: Annotated[Scale, typer.Option(help="What scores are.")] = Scale.probability,
     weight: Annotated[Text, typer.Option(help="Column of weights.")] = None,
     where: Annotated[Text, typer.Option(help="0/1 column: only rows with 1 count.")] = None,
@@ -120,7 +140,7 @@ def _eval(
 ) -> None:
     """Score a log in one pass: all metrics, models and slices."""
     from streammetrics.cli.score import Request, score_log
-    from streammetrics.cli.tasks import TaskSpec, read_task_file
+    from streammetrics.cli.tasks import TaskSpec, read_cutoffs, read_task_file
 
     names = None if metrics is None else tuple(name for name in metrics.split(",") if name.strip())
     sets = list(by or [])
@@ -128,11 +148,17 @@ def _eval(
         given: dict[str, object] = {
             "label": label,
             "score": score,
+            "pred": pred,
+            "classes": classes,
+            "query": query,
+            "group": group,
+            "k": k,
             "weight": weight,
             "where": where,
             "metrics": metrics,
         }
         given |= {"negative-rate": negative_rate, "corrects": corrects, "scale": None if scale == "probability" else 1}
+        given |= {"task-type": None if task_type == "binary" else 1}
         if wrong := [f"--{name}" for name, value in given.items() if value]:
             raise UsageError(f"{', '.join(wrong)} and --task exclude each other; the file says it for each task")
         specs, sliced = read_task_file(task, bits)
@@ -144,6 +170,12 @@ def _eval(
             "": TaskSpec(
                 label=label,
                 score=tuple(score or ()),
+                pred=tuple(pred or ()),
+                task_type=task_type.value,
+                classes=classes,
+                query=query,
+                group=group,
+                k=read_cutoffs(k),
                 weight=weight,
                 where=where,
                 metrics=names,

@@ -50,12 +50,14 @@ class Request:
 def score_log(request: Request) -> None:
     """Score a log; print and save what comes of it."""
     sets = read_sets(request.by)
-    metrics = make_collection(request.specs, request.on_invalid)
+    for spec in request.specs.values():
+        spec.check()
     if request.save is not None:
         check_target(request.save)
     from streammetrics.io.logs import Log  # pyarrow only once the request makes sense
 
     log = Log(request.paths, delimiter=_delimiter(request.delimiter))
+    metrics = make_collection(request.specs, request.on_invalid, log.schema)
     found = scored(log, metrics, sets, limit=request.limit, threads=request.threads)
     if request.save is not None:
         from streammetrics.codec import save

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
 from streammetrics.cli.messages import UsageError, nearest
+from streammetrics.cli.types import TYPES
 from streammetrics.metric import METRICS, Metric
 
 __all__ = ["DEFAULT", "at_setting", "make_metrics", "metric_names", "settings_of"]
 
-DEFAULT = ("auc", "average_precision", "log_loss", "normalized_entropy", "calibration", "ctr", "predicted_ctr")
+DEFAULT = TYPES["binary"].screen
 """What an unasked question about a click log gets: ranking, loss, calibration, and what the rates are."""
 
 _AT = ("k", "max_fpr", "threshold")  # what the number after @ sets, as in the names of the metrics
@@ -52,7 +53,12 @@ def at_setting(metric: type[Metric[Any, Any]]) -> str | None:
 
 
 def make_metrics(
-    specs: Iterable[str] | None, *, scale: str = "probability", bits: int | None = None
+    specs: Iterable[str] | None,
+    *,
+    screen: Iterable[str] = DEFAULT,
+    ks: Sequence[int] = (),
+    scale: str = "probability",
+    **shared: Any,
 ) -> dict[str, Metric[Any, Any]]:
     """Make metrics by name.
 
@@ -61,27 +67,40 @@ def make_metrics(
     specs : iterable of str, optional
         `tag`, `tag@number`, and `tag:setting=value` (again for more settings); None for the default screen, as far as it
         suits the scale.
+    screen : iterable of str
+        The default screen.
+    ks : sequence of int
+        Cut-offs for the metrics that have one and name none.
     scale : {"probability", "logit", "real"}
         What the scores are.
-    bits : int, optional
-        Resolution of histograms, where a metric has one.
+    **shared
+        Settings for all metrics that have them, such as `bits` and `num_classes`; None for none.
 
     Raises
     ------
     UsageError
         A name is unknown (the message has the nearest), named twice, or a setting is wrong.
     """
-    if specs is None:
-        return {tag: METRICS[tag](**_shared(METRICS[tag], scale, bits)) for tag in DEFAULT if _suits(tag, scale)}
+    shared = {"scale": scale} | {name: value for name, value in shared.items() if value is not None}
+    wanted = list(specs) if specs is not None else [tag for tag in screen if _suits(tag, scale)]
     made: dict[str, Metric[Any, Any]] = {}
-    for spec in specs:
-        name, metric = _make(spec.strip(), scale, bits)
+    for spec in (one for name in wanted for one in _at_every_k(name.strip(), ks)):
+        name, metric = _make(spec, shared)
         if name in made:
             raise UsageError(f"the metric {name} is asked for twice")
         made[name] = metric
     if not made:
         raise UsageError("no metric is asked for")
     return made
+
+
+def _at_every_k(spec: str, ks: Sequence[int]) -> list[str]:
+    """Return a spec with each cut-off, if the metric has one and the spec does not say which."""
+    head, colon, settings = spec.partition(":")
+    named = head in METRICS and "@" not in head and not re.search(r"\bk=", settings)
+    if not ks or not named or at_setting(METRICS[head]) != "k":
+        return [spec]
+    return [f"{head}@{k}{colon}{settings}" for k in ks]
 
 
 def _suits(tag: str, scale: str) -> bool:
@@ -93,13 +112,13 @@ def _scales(metric: type[Metric[Any, Any]], default: tuple[str, ...] = ()) -> tu
     return declared.metadata["rules"]["choices"] if declared is not None else default
 
 
-def _shared(metric: type[Metric[Any, Any]], scale: str, bits: int | None) -> dict[str, Any]:
+def _shared(metric: type[Metric[Any, Any]], given: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that all metrics of a task have in common, as far as this one has them."""
-    shared = {"scale": scale} if _scales(metric) else {}
-    return shared | ({"bits": bits} if bits is not None and "bits" in settings_of(metric) else {})
+    known = settings_of(metric)
+    return {name: value for name, value in given.items() if name in known}
 
 
-def _make(spec: str, scale: str, bits: int | None) -> tuple[str, Metric[Any, Any]]:
+def _make(spec: str, shared: dict[str, Any]) -> tuple[str, Metric[Any, Any]]:
     head, *given = spec.split(":")
     tag, at, number = head.partition("@")
     tag, settings = _known(tag)
@@ -115,7 +134,7 @@ def _make(spec: str, scale: str, bits: int | None) -> tuple[str, Metric[Any, Any
             raise UsageError(f"metric {spec}: a setting is written name=value, not {one!r}")
         settings[name] = _value(value)
     try:
-        made = metric(**(_shared(metric, scale, bits) | settings))
+        made = metric(**(_shared(metric, shared) | settings))
     except (ValueError, TypeError) as error:
         raise UsageError(f"metric {spec}: {error}") from None
     return (spec if given else made.name), made

@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from streammetrics.cli.messages import UsageError, nearest
+from streammetrics.cli.models import Model, find_model
 from streammetrics.cli.specs import make_metrics
+from streammetrics.cli.types import TYPES
 from streammetrics.collection import MetricCollection
 from streammetrics.metric import Metric
 from streammetrics.task import Task
 
-__all__ = ["TaskSpec", "make_collection", "read_task_file"]
+__all__ = ["TaskSpec", "make_collection", "read_cutoffs", "read_task_file"]
 
 _CORRECTS = ("score", "rows", "both")
 _SCALES = ("probability", "logit", "real")
-_TEXTS = ("label", "weight", "where", "scale", "corrects")
+_TEXTS = ("label", "weight", "where", "scale", "corrects", "task_type", "query", "group")
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,17 @@ class TaskSpec:
     label : str
         The column of labels.
     score : tuple of str
-        Columns of scores: each is a task of its own.
+        Columns of scores: each is a task of its own. `prob_a_*` stands for a matrix of several.
+    pred : tuple of str
+        Columns of decisions, in the place of scores.
+    task_type : str
+        One of `types.TYPES`.
+    query, group : str, optional
+        The columns of queries and of users; a comma makes a key of several.
+    k : tuple of int, optional
+        Cut-offs for the metrics that have one.
+    classes : int, optional
+        How many classes or labels there are, where the log does not say so.
     weight, where : str, optional
         The columns of weights, and of rows that count.
     metrics : tuple of str, optional
@@ -49,6 +61,12 @@ class TaskSpec:
 
     label: str
     score: tuple[str, ...] = ()
+    pred: tuple[str, ...] = ()
+    task_type: str = "binary"
+    query: str | None = None
+    group: str | None = None
+    k: tuple[int, ...] | None = None
+    classes: int | None = None
     weight: str | None = None
     where: str | None = None
     metrics: tuple[str, ...] | None = None
@@ -61,6 +79,8 @@ class TaskSpec:
 
     def check(self) -> None:
         """Raise UsageError where settings contradict one another."""
+        if self.task_type not in TYPES:
+            raise nearest("type of task", self.task_type, TYPES)
         if self.scale not in _SCALES:
             raise nearest("scale", self.scale, _SCALES)
         if self.corrects is not None and self.corrects not in _CORRECTS:
@@ -69,23 +89,49 @@ class TaskSpec:
             raise UsageError("a negative rate needs to know what it corrects (score, rows or both), and the other way")
         if self.scale == "real" and self.corrects in ("score", "both"):
             raise UsageError("scores of scale real cannot be corrected; probabilities and logits can")
-        if len(set(self.score)) != len(self.score):
-            raise UsageError(f"a score is named twice: {', '.join(self.score)}")
+        if self.score and self.pred:
+            raise UsageError("a task has scores or decisions (--pred); make two tasks for both")
+        for models in (self.score, self.pred):
+            if len(set(models)) != len(models):
+                raise UsageError(f"a score is named twice: {', '.join(models)}")
+        if self.task_type == "ranking" and self.query is None:
+            raise UsageError("a ranking needs the column of queries: --query")
 
-    def tasks(self) -> dict[str, Task]:
-        """Return the task of every score; "" stands for none."""
+    def tasks(self, schema: Any = None) -> dict[str, Task]:
+        """Return the task of every model; "" stands for none.
+
+        Parameters
+        ----------
+        schema : pyarrow.Schema, optional
+            The columns of the log: what patterns and the number of classes are found in.
+        """
         self.check()
-        metrics = make_metrics(self.metrics, scale=self.scale, bits=self.bits)
-        if not self.score:
+        models = [find_model(name, schema) for name in self.pred or self.score]
+        if not models:
+            metrics = self._metrics(None)
             _check_scoreless(metrics)
-        return {score: self._task(metrics, score) for score in self.score or ("",)}
+            return {"": self._task(metrics, None)}
+        return {model.name: self._task(self._metrics(model), model) for model in models}
 
-    def _task(self, metrics: dict[str, Metric[Any, Any]], score: str) -> Task:
+    def _metrics(self, model: Model | None) -> dict[str, Metric[Any, Any]]:
+        kind = TYPES[self.task_type]
+        shared: dict[str, Any] = {"bits": self.bits}
+        if kind.width is not None:
+            shared[kind.width] = width = self.classes or (model.width if model is not None else None)
+            if width is None:
+                raise UsageError(f"how many are there? A {self.task_type} task needs --classes")
+        if self.pred:
+            shared["threshold"] = None
+        screen = kind.hard if self.pred else kind.screen
+        return make_metrics(self.metrics, screen=screen, ks=self.k or kind.ks, scale=self.scale, **shared)
+
+    def _task(self, metrics: dict[str, Metric[Any, Any]], model: Model | None) -> Task:
+        columns = {"y_pred" if self.pred else TYPES[self.task_type].role: model.column} if model is not None else {}
+        keys = {role: _key(getattr(self, role)) for role in ("query", "group")}
         try:
             return Task(
                 metrics,
                 y_true=self.label,
-                y_score=score or None,
                 sample_weight=self.weight,
                 where=self.where,
                 labels=self.labels,
@@ -93,25 +139,32 @@ class TaskSpec:
                 negative_rate=self.negative_rate,
                 corrects=self.corrects,
                 scale="logit" if self.scale == "logit" else "probability",
+                **columns,
+                **keys,
             )
         except ValueError as error:
             raise UsageError(str(error)) from None
 
 
+def _key(given: str | None) -> str | tuple[str, ...] | None:
+    names = tuple(name.strip() for name in (given or "").split(",") if name.strip())
+    return names if len(names) > 1 else names[0] if names else None
+
+
 def _check_scoreless(metrics: dict[str, Metric[Any, Any]]) -> None:
-    need = [name for name, m in metrics.items() if any(n.role == "y_score" for n in m.make_state().needs())]
+    need = [n for n, m in metrics.items() if {"y_score", "y_pred"} & {need.role for need in m.make_state().needs()}]
     if need:
         raise UsageError(f"{', '.join(need)} need a score: name its column")
 
 
-def make_collection(specs: dict[str, TaskSpec], on_invalid: str) -> MetricCollection:
+def make_collection(specs: dict[str, TaskSpec], on_invalid: str, schema: Any = None) -> MetricCollection:
     """Make the metrics of all tasks: named "auc", "pctr_b/auc", "ctr/auc" or "ctr/pctr_b/auc", as short as is clear."""
     if on_invalid not in ("raise", "drop"):
         raise nearest("way to treat bad rows", on_invalid, ("raise", "drop"))
     tree: dict[str, Any] = {}
     for name, spec in specs.items():
         try:
-            tasks = spec.tasks()
+            tasks = spec.tasks(schema)
         except UsageError as error:
             raise UsageError(f"task {name}: {error}" if name else str(error)) from None
         nested: Any = tasks if len(tasks) > 1 else next(iter(tasks.values()))
@@ -135,6 +188,13 @@ def read_task_file(path: str, bits: int | None) -> tuple[dict[str, TaskSpec], li
         metrics = ["auc", "log_loss"]       # all keys but label may be left out
         negative_rate = 0.1
         corrects = "both"
+
+        [tasks.search]
+        task_type = "ranking"
+        label = "grade"
+        score = "score"
+        query = "query_id"
+        k = [5, 10]
 
     Raises
     ------
@@ -174,10 +234,12 @@ def _spec(where: str, given: dict[str, Any], bits: int | None) -> TaskSpec:
     for key in _TEXTS:
         if key in given and not isinstance(given[key], str):
             raise UsageError(f"{where}: {key} is a text, not {given[key]!r}")
-    for key in ("score", "metrics"):
+    for key in ("score", "pred", "metrics"):
         if key in given:
             made[key] = _texts(where, key, given[key])
-    for key, kinds in (("bits", (int,)), ("negative_rate", (int, float))):
+    if "k" in given:
+        made["k"] = _cutoffs(where, given["k"])
+    for key, kinds in (("bits", (int,)), ("classes", (int,)), ("negative_rate", (int, float))):
         if key in given and (not isinstance(given[key], kinds) or isinstance(given[key], bool)):
             raise UsageError(f"{where}: {key} is a number, not {given[key]!r}")
     if "labels" in given:
@@ -185,6 +247,21 @@ def _spec(where: str, given: dict[str, Any], bits: int | None) -> TaskSpec:
             raise UsageError(f"{where}: labels is a list of the negative and the positive one, not {given['labels']!r}")
         made["labels"] = tuple(given["labels"])
     return TaskSpec(**made)
+
+
+def read_cutoffs(given: str | None) -> tuple[int, ...] | None:
+    """Read `5,10`."""
+    if given is None:
+        return None
+    words = [word.strip() for word in given.split(",")]
+    return _cutoffs("--k", [int(word) if word.isdigit() else word for word in words])
+
+
+def _cutoffs(where: str, value: Any) -> tuple[int, ...]:
+    values = value if isinstance(value, list) else [value]
+    if not values or not all(isinstance(k, int) and not isinstance(k, bool) and k > 0 for k in values):
+        raise UsageError(f"{where}: k is a positive integer or a list of them, not {value!r}")
+    return tuple(values)
 
 
 def _texts(where: str, key: str, value: Any) -> tuple[str, ...]:
