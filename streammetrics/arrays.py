@@ -165,13 +165,15 @@ def canonical(rules: dict[str, ArrayRule], arrays: dict[str, Array]) -> dict[str
         if rule.rule == "rows":
             out[name] = array[np.lexsort(array.T[::-1])]
         elif rule.rule == "keyed":
-            out[name], to = np.unique(array, axis=0, return_inverse=True)
-            to = to.reshape(-1).astype(np.int64)
+            order = np.lexsort(array.T[::-1])
+            ordered = array[order]
+            starts = np.flatnonzero(np.r_[len(ordered) > 0, (ordered[1:] != ordered[:-1]).any(axis=1)][: len(ordered)])
+            out[name] = ordered[starts]
             for member, held in arrays.items():
                 its = rules[member]
                 if its.per == name:
-                    fresh = np.full((len(out[name]), *held.shape[1:]), its.identity, np.int64)
-                    out[member] = scatter(its, held, to, fresh)
+                    met = COMBINE[its.rule].reduceat(held[order], starts, axis=0) if len(starts) else held
+                    out[member] = its.carry(met)
     return out
 
 

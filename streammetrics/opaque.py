@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from .arrays import Array, ArrayRule, in_order
+from .arrays import ArrayRule, in_order
 from .columns import Need
 from .errors import StateFormatError, StreamMetricsError
+from .growth import Growth
 from .metric import METRICS, Metric
 from .settings import decode_setting
 from .state import DROPPED, State
@@ -22,7 +23,8 @@ class OpaqueState(State):
 
     def __init__(self, tag: str, settings: dict[str, Any], rules: dict[str, ArrayRule]) -> None:
         absent: dict[str, Any] = dict.fromkeys(rules)  # nothing is allocated on the word of a header
-        self.__dict__.update(absent, _tag=tag, _settings=settings, _declared=in_order(rules), _slices=None, _load=0)
+        self.__dict__.update(absent, _tag=tag, _settings=settings, _declared=in_order(rules))
+        self.__dict__.update(_slices=None, _load=0, _waiting={})
 
     @property
     def tag(self) -> str:  # type: ignore[override]
@@ -49,7 +51,7 @@ class OpaqueState(State):
         new._allocate(slices)
         return new
 
-    def check_merge(self, other: State) -> dict[str, Array]:
+    def check_merge(self, other: State) -> Growth:
         if isinstance(other, OpaqueState) and not self.differences(other):
             new = {n: r for n, r in other.rules().items() if n not in self.rules() and r.optional}
             self.__dict__.update(

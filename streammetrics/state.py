@@ -6,7 +6,7 @@ have one more leading axis holds as many states as that axis is long (`compose.S
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,7 +28,8 @@ from .arrays import (
     scatter,
 )
 from .encodable import Encodable
-from .errors import CounterOverflowError, IncompatibleStateError, MemoryLimitError, StateFormatError
+from .errors import CounterOverflowError, IncompatibleStateError, StateFormatError
+from .growth import Growing, Grown, Growth, filled
 from .settings import Settings, canonical_json, encode_setting, setting, union
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ DROPPED = ("where", "y_true", "y_score", "y_pred", "sample_weight", "group", "qu
     eq_default=False,
     field_specifiers=(setting, union, added, lowest, highest, keyed, rows),
 )
-class State(Settings, Encodable):
+class State(Settings, Growing, Encodable):
     """A sufficient statistic: what was seen, enough to answer every metric that reads it.
 
     A subclass declares settings and arrays, says which columns it `needs`, and counts a checked batch in `absorb`.
@@ -97,6 +98,9 @@ class State(Settings, Encodable):
                 raise TypeError(f"the state tag {tag!r} is already taken by {taken.__qualname__}")
             cls.tag = tag
             State._by_tag[tag] = cls
+        for name, rule in found.items():
+            if rule.grows:
+                setattr(cls, name, Grown(name))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -144,8 +148,7 @@ class State(Settings, Encodable):
         return slices
 
     def _allocate(self, slices: int | None) -> None:
-        self.__dict__["_slices"] = slices
-        self.__dict__["_load"] = 0
+        self.__dict__.update(_slices=slices, _load=0, _waiting={})
         for name, rule in self.rules().items():
             self.__dict__[name] = None if rule.optional else self._empty(rule)
 
@@ -169,10 +172,10 @@ class State(Settings, Encodable):
 
     def need(self, name: str) -> Array:
         """Return an optional array, made now if it is absent."""
-        array: Array | None = self.__dict__[name]
+        array: Array | None = getattr(self, name)
         if array is None:
-            rule = self.rules()[name]
-            array = self.__dict__[name] = self._filled(self.__dict__, name, rule) if rule.grows else self._empty(rule)
+            rule, held = self.rules()[name], self.__dict__
+            array = held[name] = filled(held, name, rule, self._cell(rule)) if rule.grows else self._empty(rule)
         return array
 
     @property
@@ -181,6 +184,7 @@ class State(Settings, Encodable):
         return {name: array for name, array, rule in self._held() if not rule.optional or array.any()}
 
     def _held(self) -> Iterator[tuple[str, Array, ArrayRule]]:
+        self.settle()
         for name, rule in self.rules().items():
             array = self.__dict__[name]
             if array is not None:
@@ -190,46 +194,6 @@ class State(Settings, Encodable):
     def nbytes(self) -> int:
         """Bytes of memory the arrays take."""
         return sum(array.nbytes for _, array, _ in self._held())
-
-    def rebind(self, **arrays: Array) -> None:
-        """Replace arrays that grow (`keyed`, `rows` and what is `per` them), within the memory limit."""
-        self._check_room(arrays)
-        self.__dict__.update(arrays)
-
-    def grow(self, at: NDArray[np.int64] | None, /, **rows: Array) -> None:
-        """Add rows to arrays that grow, in any order and as often as they come: what `absorb` of such a state calls.
-
-        Parameters
-        ----------
-        at : int64 array, optional
-            The slice of each row, as `absorb` was given it.
-        **rows : int64 arrays
-            Rows for a `keyed` or `rows` array; and for those `per` a `keyed` one, the cells that each row brings.
-
-        Raises
-        ------
-        MemoryLimitError
-            The arrays would pass `memory_limit`, if the state has such a setting; nothing was added.
-        """
-        new: dict[str, Array] = {}
-        for name, array in rows.items():
-            new[name] = np.asarray(array, np.int64)
-            if self.rules()[name].per is None:
-                flat = new[name].reshape(len(array), -1)
-                new[name] = flat if at is None else np.column_stack([at, flat])
-        self.rebind(**self._grown(new))
-
-    def _check_room(self, arrays: dict[str, Array]) -> None:
-        limit = getattr(self, "memory_limit", None)
-        held = {name: array for name, array, rule in self._held() if rule.grows} | arrays
-        size = sum(a.nbytes for a in held.values())
-        if limit is not None and size > limit:
-            raise MemoryLimitError(f"{type(self).__name__} would need {size:,} bytes; its memory_limit is {limit:,}")
-
-    @property
-    def grows(self) -> bool:
-        """Whether an array grows with the data: then counting rows can fail for want of memory."""
-        return any(rule.grows for rule in self.rules().values())
 
     # -- for every state, from the declaration ---------------------------------------------------------------------
 
@@ -247,6 +211,7 @@ class State(Settings, Encodable):
 
     def reset(self) -> Self:
         """Forget every row."""
+        self.__dict__["_waiting"] = {}
         for name, array, rule in list(self._held()):
             if rule.grows or rule.optional:
                 self.__dict__[name] = None if rule.optional else self._empty(rule)
@@ -266,6 +231,7 @@ class State(Settings, Encodable):
         """Hold these arrays, which nobody else holds."""
         for name in self.rules():
             self.__dict__[name] = arrays.get(name)
+        self.__dict__["_waiting"] = {}
         self.__dict__["_load"] = self._loaded()
 
     def _loaded(self) -> int:
@@ -305,18 +271,19 @@ class State(Settings, Encodable):
         """
         return self.add(other, self.check_merge(other))
 
-    def add(self, other: State, grown: dict[str, Array]) -> Self:
+    def add(self, other: State, growth: Growth) -> Self:
         """Merge what `check_merge` has found to fit; this cannot fail."""
         for name, array, rule in other._held():
             if not rule.grows:
                 ours = self.need(name)
                 rule.carry(COMBINE[rule.rule](ours, array, out=ours))
-        self.__dict__.update(grown)
-        self.__dict__["_load"] = self._loaded()
+        self._take_growth(growth)
+        load = self.__dict__["_load"] + other.__dict__["_load"]
+        self.__dict__["_load"] = load if load < ROW_LIMIT else self._loaded()
         return self
 
-    def check_merge(self, other: State) -> dict[str, Array]:
-        """Raise what `merge` would raise, and change nothing; return the arrays that grow, merged."""
+    def check_merge(self, other: State) -> Growth:
+        """Raise what `merge` would raise, and change nothing; return what the arrays that grow will take."""
         if other is self:
             raise IncompatibleStateError(
                 "merging a state with itself counts its rows twice; merge a copy() if you mean it"
@@ -324,31 +291,15 @@ class State(Settings, Encodable):
         if found := self.differences(other):
             hint = "; coarsen(bits) brings histograms to the same resolution" if "bits" in " ".join(found) else ""
             raise IncompatibleStateError(f"cannot merge this {type(self).__name__}: {'; '.join(found)}{hint}")
-        for name, array, rule in other._held():
-            ours = self.__dict__[name]
-            if rule.load(array) + (rule.load(ours) if ours is not None else 0) >= ROW_LIMIT:
-                raise CounterOverflowError(
-                    f"{type(self).__name__}.{name} would leave its range; both states are as they were"
-                )
-        grown = self._grown(other.__dict__)
-        self._check_room(grown)
-        return grown
-
-    def _grown(self, others: Mapping[str, Any]) -> dict[str, Array]:
-        """Merge the arrays that grow with others; one that is absent on one side changes nothing there."""
-        both: dict[str, Array] = {}
-        for name, rule in self.rules().items():
-            some = self.__dict__[name] is not None or others.get(name) is not None
-            if rule.grows and some and others.get(rule.per or name) is not None:
-                both[name] = np.concatenate([self._filled(h, name, rule) for h in (self.__dict__, others)])
-        return canonical(self.rules(), both)
-
-    def _filled(self, held: Mapping[str, Any], name: str, rule: ArrayRule) -> Array:
-        """Return an array that grows; what changes nothing for one that is absent."""
-        array: Array | None = held.get(name)
-        if array is None:
-            array = np.full([len(held[rule.per or name]), *self.shape(rule)[1:]], rule.identity, np.int64)
-        return array
+        if self.__dict__["_load"] + other.__dict__["_load"] >= ROW_LIMIT:  # an upper limit of what they hold
+            self.settle()
+            for name, array, rule in other._held():
+                ours = self.__dict__[name]
+                if rule.load(array) + (rule.load(ours) if ours is not None else 0) >= ROW_LIMIT:
+                    raise CounterOverflowError(
+                        f"{type(self).__name__}.{name} would leave its range; both states are as they were"
+                    )
+        return self._fit(other._rows())
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, State):

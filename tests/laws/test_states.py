@@ -241,6 +241,7 @@ class TestBytesThatLie:
     def test_keys_out_of_order_or_twice(self, keys):
         state = plugin.Cells()
         state.grow(None, keys=np.array([[1, 0], [2, 0]]))
+        state.settle()
         state.__dict__["keys"] = np.array(keys)
         with pytest.raises(sm.StateFormatError, match="not sorted and unique"):
             sm.from_bytes(state.to_bytes())
@@ -274,3 +275,30 @@ class TestGrow:
         assert state.slice(1).values.tolist() == []
         state.clear(2)
         assert state.values.tolist() == [[0, 9, 0]]
+
+    @pytest.mark.parametrize("patience", [0, 200, 1 << 20])
+    def test_rows_wait_as_long_as_they_like(self, patience, monkeypatch):
+        monkeypatch.setattr("streammetrics.growth.PATIENCE", patience)
+        rng = np.random.default_rng(patience)
+        keys, cells = rng.integers(0, 5, (300, 2)), rng.integers(0, 9, 300)
+        at_once, often = plugin.Cells(), plugin.Cells()
+        at_once.grow(None, keys=keys, counts=cells, top=cells, large=np.r_[np.zeros(100, np.int64), cells[100:]])
+        for i in range(0, 300, 7):
+            rows = slice(i, i + 7)
+            given = {"large": cells[rows]} if i >= 105 else {}  # an array that is absent at first
+            if i == 98:
+                given = {"large": np.r_[np.zeros(2, np.int64), cells[100:105]]}
+            often.grow(None, keys=keys[rows], counts=cells[rows], top=cells[rows], **given)
+        assert often == at_once
+        assert often.to_bytes() == at_once.to_bytes()
+
+    def test_a_limit_that_uniting_keeps_is_kept(self):
+        state = plugin.Cells(memory_limit=20_000)
+        for _ in range(1000):
+            state.grow(None, keys=np.array([[1, 1], [2, 1]]), counts=np.array([1, 1]))
+        assert state.counts.tolist() == [1000, 1000]
+        before = state.digest()
+        many = np.stack([np.arange(1000), np.zeros(1000, np.int64)], axis=1)
+        with pytest.raises(sm.MemoryLimitError, match="memory_limit is 20,000"):
+            state.grow(None, keys=many, counts=np.ones(1000, np.int64))
+        assert state.digest() == before
