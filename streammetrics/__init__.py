@@ -16,7 +16,6 @@ from .columns import Need as Need
 from .columns import flag as flag
 from .columns import label as label
 from .columns import matrix as matrix
-from .columns import number as number
 from .columns import score as score
 from .columns import weight as weight
 from .compose import Sliced as Sliced
@@ -31,10 +30,13 @@ from .metric import METRICS as METRICS
 from .metric import Interval as Interval
 from .metric import Metric as Metric
 from .metrics import *
+from .numbers import number as number
 from .settings import setting as setting
 from .settings import union as union
 from .state import State as State
 from .states.labels import DecisionCounts as DecisionCounts
+from .states.moments import Moments as Moments
+from .states.regression import RegressionSums as RegressionSums
 from .states.scores import ScoreHistogram as ScoreHistogram
 from .states.sums import ScoreSums as ScoreSums
 from .table import Table as Table

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from .convert import as_array
 from .errors import InvalidInputError
 
-__all__ = ["Batch", "Column", "Need", "flag", "label", "matrix", "number", "score", "weight"]
+__all__ = ["Batch", "Column", "Need", "flag", "label", "matrix", "score", "weight"]
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
@@ -232,11 +232,6 @@ def label(role: str = "y_true") -> Need:
 def score(role: str = "y_score", scale: str = "probability") -> Need:
     """Declare the need for a column of scores."""
     return Need(role, SCORES[scale])
-
-
-def number(role: str = "y_true") -> Need:
-    """Declare the need for a column of finite numbers: a target, a prediction, a value."""
-    return Need(role, SCORES["real"])
 
 
 def matrix(need: Need, width: int) -> Need:

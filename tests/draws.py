@@ -17,7 +17,8 @@ import streammetrics as sm
 from streammetrics.columns import Label, Matrix, Score, Weight
 from streammetrics.ids import Ids
 from streammetrics.laws import metric_case
-from streammetrics.laws.specimens import KEYS, PROBABILITIES, REALS, WEIGHTS
+from streammetrics.laws.specimens import KEYS, PROBABILITIES, REALS, WEIGHTS, fitted
+from streammetrics.numbers import Number
 
 TIMES = int(os.environ.get("LAWS", "1"))
 
@@ -28,6 +29,7 @@ RANKING = [
     {"bits": 9, "scale": "real"},
     {"bits": 8, "scale": "logit"},
 ]
+MATRIX = {"num_outputs": 2, "multioutput": "raw_values"}
 DECISIONS = [{}, {"threshold": 0.3}]
 SETTINGS: dict[str, list[dict[str, object]]] = {
     "auc": [*RANKING, {"bits": 8, "max_fpr": 0.1}, {"bits": 12}],
@@ -44,6 +46,14 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
     "precision": [*DECISIONS, {"threshold": 0.9, "zero_division": 0.0}],
     "fbeta": [{"beta": 2.0}, {"beta": 0.5, "threshold": 0.3}],
     "matthews_corrcoef": [{}, {"zero_division": 0.0}],
+    "mae": [{}, MATRIX],
+    "rmse": [{}, {"num_outputs": 1}],
+    "mape": [{}, {"zero": "epsilon", "percent": True}, MATRIX],
+    "pinball_loss": [{}, {"alpha": 0.9}],
+    "huber_loss": [{}, {"delta": 0.3}],
+    "tweedie_deviance": [{}, {"power": 1.5}, {"power": -1.0}, {"power": 3.0}],
+    "r2": [{}, MATRIX, {"num_outputs": 2, "multioutput": "variance_weighted"}],
+    "pearson_correlation": [{}, {"num_outputs": 2}],
 }
 """Settings to try, by tag; a metric that is missing here is tried at its defaults."""
 
@@ -98,6 +108,8 @@ def values(kind):
         return st.integers(-2, 2)
     if isinstance(kind, Label):
         return st.booleans()
+    if isinstance(kind, Number):
+        return scores("real").map(lambda v: float(fitted(kind, np.array([v]))[0]))
     return scores(kind.scale) if isinstance(kind, Score) else st.sampled_from(WEIGHTS)
 
 
@@ -117,12 +129,18 @@ def rows(draw, needs, most=30):
     return {n.role: _column(n.kind, [row[i] for row in drawn], draw) for i, n in enumerate(wanted)}
 
 
-_DTYPES = {Label: ("u1", "?", "i8", "f4"), Score: ("f4", "f8"), Weight: ("f8",), Ids: ("i8", "i2")}
+_DTYPES = {
+    Label: ("u1", "?", "i8", "f4"),
+    Score: ("f4", "f8"),
+    Number: ("f4", "f8"),
+    Weight: ("f8",),
+    Ids: ("i8", "i2"),
+}
 
 
 def _column(kind, drawn, draw):
     cell = kind.kind if isinstance(kind, Matrix) else kind
-    made = np.array(drawn, draw(st.sampled_from(_DTYPES.get(type(cell), ("f8",)))))
+    made = fitted(cell, np.array(drawn, draw(st.sampled_from(_DTYPES.get(type(cell), ("f8",))))))
     return made.reshape(len(drawn), kind.width) if isinstance(kind, Matrix) else made
 
 

@@ -15,6 +15,8 @@ import numpy as np
 import streammetrics as sm
 from streammetrics.columns import Label, Matrix, Weight
 from streammetrics.ids import Ids
+from streammetrics.laws.specimens import fitted
+from streammetrics.numbers import Number
 
 
 def rows() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -39,6 +41,8 @@ def column(need: Any, table: dict[str, np.ndarray]) -> np.ndarray:
         return np.column_stack([np.roll(one, i) for i in range(need.kind.width)])
     if isinstance(need.kind, Ids):
         return np.sort(table["k"]) if need.role == "query" else table["k"]
+    if isinstance(need.kind, Number):
+        return fitted(need.kind, np.roll(table["y_score"], need.role == "y_pred"))
     if isinstance(need.kind, Label):
         return table["y_true"]
     return table["sample_weight"] if isinstance(need.kind, Weight) else table["y_score"]

@@ -13,6 +13,7 @@ import numpy as np
 
 from . import elementary
 from ._jit import inline, kernel
+from .exact_sums import add_exact
 
 f4, f8, i4, i8, u8 = np.float32, np.float64, np.int32, np.int64, np.uint64
 
@@ -45,24 +46,6 @@ def add_fixed(numbers: Any, at: Any, high: Any, low: Any) -> None:
     low += numbers[at + u8(1)]
     numbers[at] += high + (low >> i8(40))
     numbers[at + u8(1)] = low & LOW_MASK
-
-
-@inline
-def add_exact(numbers: Any, at: Any, v: Any) -> None:
-    """Add a non-negative float64 to one superaccumulator of a flat array; the caller carries."""
-    bits = f8(v).view(i8)
-    exponent = max(bits >> i8(52), i8(1))
-    mantissa = bits & i8(0xFFFFFFFFFFFFF)
-    if bits >> i8(52):
-        mantissa |= i8(1) << i8(52)
-    place = exponent + i8(13)  # of the lowest bit, in units of 2**-1088
-    shift = place & i8(31)
-    low = (mantissa & i8(0xFFFFFFFF)) << shift
-    high = (mantissa >> i8(32)) << shift
-    k = at + u8(place >> i8(5))
-    numbers[k] += low & i8(0xFFFFFFFF)
-    numbers[k + u8(1)] += (low >> i8(32)) + (high & i8(0xFFFFFFFF))
-    numbers[k + u8(2)] += high >> i8(32)
 
 
 @inline

@@ -9,8 +9,9 @@ from typing import Any, Union
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns import Kind, Label, Matrix, Need, Score, Weight
+from ..columns import Column, Kind, Label, Matrix, Need, Score, Weight
 from ..ids import Ids
+from ..numbers import Number
 
 __all__ = [
     "KEYS",
@@ -62,7 +63,7 @@ def _values(need: Need, rng: np.random.Generator, n: int, style: str) -> Array:
         rate = float(rng.integers(2)) if style == "one class" else 0.4
         return (rng.random(n) < rate).astype(np.uint8)
     if isinstance(kind, Score):
-        return _scores(kind, rng, n, style).astype(rng.choice(["f4", "f8"]))
+        return fitted(kind, _scores(kind, rng, n, style).astype(rng.choice(["f4", "f8"])))
     if isinstance(kind, Weight):
         return rng.choice(WEIGHTS, n)
     raise TypeError(
@@ -81,12 +82,20 @@ def _scores(kind: Score, rng: np.random.Generator, n: int, style: str) -> Array:
     return rng.beta(1, 3, n) if narrow else rng.normal(0, 3, n)
 
 
+def fitted(kind: Kind, values: Array) -> Array:
+    """Bring made-up numbers into what a kind takes: without their sign, or 1 in their place."""
+    if isinstance(kind, Number):
+        for other in (np.abs(values), np.ones_like(values)):
+            values = np.where(kind.bad(Column(values, values.dtype.name)), other, values)
+    return values
+
+
 def on_grid(kind: Kind, rng: np.random.Generator, n: int) -> Array:
     """Values that every floating dtype holds, away from round thresholds and from where clipping begins."""
     if isinstance(kind, Matrix):
         return np.column_stack([on_grid(kind.kind, rng, n) for _ in range(kind.width)])
     odd = 2 * rng.integers(0, 256, n) + 1
-    return odd / 512 if getattr(kind, "scale", "") == "probability" else (odd - 256) / 32
+    return odd / 512 if getattr(kind, "scale", "") == "probability" else fitted(kind, (odd - 256) / 32)
 
 
 def bad_value(kind: Kind) -> Any:

@@ -1,5 +1,9 @@
 """What users look for, one file per task: each class is settings, a docstring with the formula, and `of(state)`."""
 
+from .deviance import *
+from .fit import *
 from .labels import *
 from .losses import *
+from .regression import *
+from .relative import *
 from .scores import *

@@ -33,6 +33,9 @@ def kernels() -> list[tuple[str, Any]]:
             for extra in ({}, {"sample_weight": w}):
                 sm.MetricCollection(metrics).update({"y_true": y, "y_score": s} | extra)
                 sm.Sliced(metrics, by="k").update({"y_true": y, "y_score": s, "k": key} | extra)
+        numbers = [sm.MAE(), sm.MSLE(), sm.TweedieDeviance(power=1.5), sm.R2()]
+        for extra in ({}, {"sample_weight": w}):
+            sm.MetricCollection(numbers).update({"y_true": s, "y_pred": s} | extra)
     sm.Sliced(sm.CTR(), by="k").update({"y_true": y, "k": np.array(["a", "b"])})
     return [(kernel.__name__, recompiled(kernel)) for kernel in _jit.KERNELS]
 
@@ -72,6 +75,6 @@ def test_nothing_would_be_fused_on_aarch64(kernels: list[tuple[str, Any]]) -> No
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="reads x86 assembly")
 def test_hot_loops_are_vectorised(kernels: list[tuple[str, Any]]) -> None:
     for name, kernel in kernels:
-        if name in ("count_probabilities", "sum_scores", "count_decisions"):
+        if name in ("count_probabilities", "sum_scores", "count_decisions", "sum_terms"):
             for assembly in kernel.inspect_asm().values():
                 assert len(re.findall(r"%[yz]mm\d", assembly)) > 50, name

@@ -1,0 +1,122 @@
+"""Sums of float64 without rounding: superaccumulators (see module `exact`), whatever the sizes, signs and order.
+
+A block of numbers is cut at two places below its largest, by adding and taking away a magic number: 100 bits as two
+integers a row, in loops that vectorise. What a number has left below them, which is rare, is added by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._jit import inline, kernel
+
+f8, i8, u8 = np.float64, np.int64, np.uint64
+
+BLOCK = 1024  # 2**10 integers below 2**50 fit an int64
+CHUNKS = u8(68)
+CHUNK_MASK = i8(0xFFFFFFFF)
+SIZE_MASK = i8(0x7FFFFFFFFFFFFFFF)
+MANTISSA_MASK = i8(0xFFFFFFFFFFFFF)
+HALF = i8(1) << i8(51)  # the bits of 1.5, in front of which stands an exponent
+LEAST = i8(120)  # biased exponent: what is smaller is cut as if it stood beside a number of this size
+UNITS = i8(1088)  # the place of 1
+FULL = 1 << 18  # blocks after which chunks are carried: an int64 holds 2**29 numbers below 2**33
+
+
+@inline
+def add_integer(numbers: Any, at: Any, v: Any, place: Any) -> None:
+    """Add v * 2**(place - 1088) to one superaccumulator of a flat array; the caller carries."""
+    shift = place & i8(31)
+    low = (v & CHUNK_MASK) << shift
+    high = (v >> i8(32)) << shift
+    k = at + u8(place >> i8(5))
+    numbers[k] += low & CHUNK_MASK
+    numbers[k + u8(1)] += (low >> i8(32)) + (high & CHUNK_MASK)
+    numbers[k + u8(2)] += high >> i8(32)
+
+
+@inline
+def add_exact(numbers: Any, at: Any, v: Any) -> None:
+    """Add a float64 to one superaccumulator of a flat array; the caller carries."""
+    bits = f8(v).view(i8)
+    exponent = (bits >> i8(52)) & i8(0x7FF)
+    mantissa = bits & MANTISSA_MASK
+    if exponent:
+        mantissa |= i8(1) << i8(52)
+    add_integer(numbers, at, -mantissa if bits < 0 else mantissa, max(exponent, i8(1)) + i8(13))
+
+
+@inline
+def carry(numbers: Any, at: Any) -> None:
+    """Bring one superaccumulator of a flat array to canonical form."""
+    for k in range(at, at + CHUNKS - u8(1)):
+        numbers[u8(k) + u8(1)] += numbers[u8(k)] >> i8(32)
+        numbers[u8(k)] &= CHUNK_MASK
+
+
+@inline
+def add_block(v: Any, numbers: Any, at: Any) -> None:
+    """Add up to 1,024 float64, all below 2**1000, to one superaccumulator; the caller carries."""
+    top = i8(0)
+    for j in range(v.shape[0]):
+        size = f8(v[j]).view(i8) & SIZE_MASK
+        top = size if size > top else top
+    e = max(top >> i8(52), LEAST)
+    bits1, bits2 = ((e + i8(3)) << i8(52)) | HALF, ((e - i8(47)) << i8(52)) | HALF
+    magic1, magic2 = i8(bits1).view(f8), i8(bits2).view(f8)
+    first, second, left = i8(0), i8(0), i8(0)
+    for j in range(v.shape[0]):
+        t = v[j] + magic1
+        rest = v[j] - (t - magic1)
+        u = rest + magic2
+        first += f8(t).view(i8) - bits1
+        second += f8(u).view(i8) - bits2
+        left |= f8(rest - (u - magic2)).view(i8)
+    add_integer(numbers, at, first, e + i8(16))
+    add_integer(numbers, at, second, e - i8(34))
+    if left & SIZE_MASK:
+        for j in range(v.shape[0]):
+            rest = v[j] - ((v[j] + magic1) - magic1)
+            rest -= (rest + magic2) - magic2
+            if rest != 0.0:
+                add_exact(numbers, at, rest)
+
+
+@inline
+def add_rows(v: Any, here: Any, stride: Any, offset: Any, numbers: Any, often: Any) -> None:
+    """Add every float64 to the superaccumulator of its slice; with `often`, carried at once."""
+    for j in range(v.shape[0]):
+        at = (u8(here[j]) * u8(stride) + u8(offset)) * CHUNKS
+        add_exact(numbers, at, v[j])
+        if often:
+            carry(numbers, at)
+
+
+@inline
+def carry_all(numbers: Any) -> None:
+    """Bring all superaccumulators of a flat array to canonical form."""
+    for i in range(u8(numbers.shape[0]) // CHUNKS):
+        carry(numbers, u8(i) * CHUNKS)
+
+
+@kernel(out=("excess",))
+def sum_weights(w: Any, at: Any, excess: Any) -> Any:
+    """Add w - 1 of every row to the superaccumulator of its slice, or of all if `at` is empty."""
+    n, slices = w.shape[0], excess.shape[0] // 68
+    often = at.shape[0] > 0 and n < slices
+    for a in range(0, n, BLOCK):
+        b = min(a + BLOCK, n)
+        if at.shape[0]:
+            add_rows(w[a:b], at[a:b], 1, 0, excess, often)
+            for j in range(a, b):
+                add_integer(excess, u8(at[j]) * CHUNKS, i8(-1), UNITS)
+                if often:
+                    carry(excess, u8(at[j]) * CHUNKS)
+        else:
+            add_block(w[a:b], excess, u8(0))
+            add_integer(excess, u8(0), i8(a - b), UNITS)
+        if (not often) and (b == n or (a // BLOCK) % FULL == FULL - 1):
+            carry_all(excess)
+    return n

@@ -1,0 +1,163 @@
+"""Terms of regression losses, one a row and output, summed without rounding.
+
+d = y_pred - y_true and the term are computed in float64, each operation rounded once; the sum is exact.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import elementary
+from ._jit import inline, kernel
+from .exact_sums import BLOCK, FULL, add_block, add_rows, carry_all
+
+f8, i8, u8 = np.float64, np.int64, np.uint64
+
+TERMS = (  # by their number in the kernel; those with a parameter last
+    "absolute", "squared", "target", "nonzero", "relative", "guarded", "symmetric", "log_squared",
+    "pinball", "huber", "tweedie",
+)  # fmt: skip
+(ABSOLUTE, SQUARED, TARGET, NONZERO, RELATIVE, GUARDED, SYMMETRIC, LOG_SQUARED, PINBALL, HUBER, TWEEDIE) = range(11)
+EPSILON = 2.0**-52
+
+log1p = inline(elementary.log1p)
+power = inline(elementary.power)
+x_minus_log1p = inline(elementary.x_minus_log1p)
+
+
+@inline
+def poisson(y: Any, p: Any) -> Any:
+    """Return y log(y / p) - y + p, accurate also where y is close to p."""
+    if y == 0.0:
+        return p
+    if p >= y:
+        return y * x_minus_log1p((p - y) / y)
+    s = (y - p) / p
+    if s > 1.0:
+        return y * log1p(s) - (y - p)
+    return p * (s * s - (1.0 + s) * x_minus_log1p(s))
+
+
+@inline
+def gamma(y: Any, p: Any) -> Any:
+    """Return log(p / y) + y / p - 1, accurate also where y is close to p."""
+    if y >= p:
+        return x_minus_log1p((y - p) / p)
+    s = (p - y) / y
+    if s > 1.0:
+        return log1p(s) - s / (1.0 + s)
+    return s * s / (1.0 + s) - x_minus_log1p(s)
+
+
+@inline
+def tweedie(y: Any, p: Any, k: Any) -> Any:
+    """Return half the unit deviance for a power that is not 0, 1 or 2; all powers are of positive numbers."""
+    first = power(y, 2.0 - k) / ((1.0 - k) * (2.0 - k)) if y > 0.0 else 0.0
+    return first - y * power(p, 1.0 - k) / (1.0 - k) + power(p, 2.0 - k) / (2.0 - k)
+
+
+@inline
+def deviance(k: Any, y: Any, p: Any, out: Any) -> None:
+    """Write the unit deviance of every row of a block; rounding does not make it negative."""
+    if k == 0.0:
+        for j in range(out.shape[0]):
+            out[j] = (y[j] - p[j]) * (y[j] - p[j])
+    elif k == 1.0:
+        for j in range(out.shape[0]):
+            out[j] = 2.0 * max(poisson(y[j], p[j]), 0.0)
+    elif k == 2.0:
+        for j in range(out.shape[0]):
+            out[j] = 2.0 * max(gamma(y[j], p[j]), 0.0)
+    else:
+        for j in range(out.shape[0]):
+            out[j] = 2.0 * max(tweedie(y[j], p[j], k), 0.0)
+
+
+@inline
+def fill(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
+    """Write one term of every row of a block."""
+    n = out.shape[0]
+    if term == ABSOLUTE:
+        for j in range(n):
+            out[j] = abs(p[j] - y[j])
+    elif term == SQUARED:
+        for j in range(n):
+            d = p[j] - y[j]
+            out[j] = d * d
+    elif term == TARGET:
+        for j in range(n):
+            out[j] = abs(y[j])
+    elif term == NONZERO:
+        for j in range(n):
+            out[j] = f8(y[j] != 0.0)
+    elif term == RELATIVE:
+        for j in range(n):
+            out[j] = abs(p[j] - y[j]) / abs(y[j]) if y[j] != 0.0 else 0.0
+    elif term == GUARDED:
+        for j in range(n):
+            out[j] = abs(p[j] - y[j]) / max(abs(y[j]), EPSILON)
+    elif term == SYMMETRIC:
+        for j in range(n):
+            size = abs(p[j]) + abs(y[j])
+            out[j] = 2.0 * abs(p[j] - y[j]) / size if size != 0.0 else 0.0
+    elif term == LOG_SQUARED:
+        for j in range(n):
+            d = log1p(p[j]) - log1p(y[j])
+            out[j] = d * d
+    elif term == PINBALL:
+        for j in range(n):
+            d = y[j] - p[j]
+            out[j] = k * d if d >= 0.0 else (k - 1.0) * d
+    elif term == HUBER:
+        for j in range(n):
+            d = abs(p[j] - y[j])
+            out[j] = 0.5 * d * d if d <= k else k * (d - 0.5 * k)
+    else:
+        deviance(k, y, p, out)
+
+
+@inline
+def gather(values: Any, first: Any, width: Any, c: Any, out: Any) -> None:
+    """Write column c of a block of rows as float64."""
+    if width == 1:
+        for j in range(out.shape[0]):
+            out[j] = f8(values[first + j])
+    else:
+        for j in range(out.shape[0]):
+            out[j] = f8(values[(first + j) * width + c])
+
+
+@kernel(out=("sums", "skipped"))
+def sum_terms(
+    y: Any, p: Any, w: Any, at: Any, width: Any, terms: Any, parameters: Any, sums: Any, skipped: Any
+) -> Any:  # fmt: skip
+    """Add the terms asked for, to one state if `at` is empty, or else to the slice of each row.
+
+    Rows are `width` values side by side. `sums` and `skipped` are slices x terms x outputs, flat; all was checked.
+    """
+    n_terms = terms.shape[0]
+    n, cells = y.shape[0] // width, n_terms * width
+    often = at.shape[0] > 0 and n * 68 < sums.shape[0]
+    yy, pp, out = np.empty(BLOCK, f8), np.empty(BLOCK, f8), np.empty(BLOCK, f8)
+    for a in range(0, n, BLOCK):
+        m = min(BLOCK, n - a)
+        for c in range(width):
+            gather(y, a, width, c, yy[:m])
+            gather(p, a, width, c, pp[:m])
+            for t in range(n_terms):
+                cell = t * width + c
+                fill(terms[t], parameters[t], yy[:m], pp[:m], out[:m])
+                for j in range(m if w.shape[0] else 0):
+                    out[j] *= w[a + j]
+                if at.shape[0]:
+                    add_rows(out[:m], at[a : a + m], cells, cell, sums, often)
+                else:
+                    add_block(out[:m], sums, u8(cell) * u8(68))
+                for j in range(m if terms[t] == RELATIVE else 0):
+                    if yy[j] == 0.0:
+                        skipped[(u8(at[a + j]) * u8(cells) if at.shape[0] else u8(0)) + u8(cell)] += 1
+        if (not often) and (a + m == n or (a // BLOCK) % FULL == FULL - 1):
+            carry_all(sums)
+    return n

@@ -1,0 +1,121 @@
+"""Deviances: losses of counts, amounts and claims, whose spread grows with their mean."""
+
+from __future__ import annotations
+
+from ..settings import setting
+from .regression import SummedLoss
+
+__all__ = ["GammaDeviance", "PoissonDeviance", "TweedieDeviance"]
+
+
+class TweedieDeviance(SummedLoss, tag="tweedie_deviance"):
+    """Mean Tweedie deviance: squared error at power 0, Poisson at 1, gamma at 2, in between compound Poisson-gamma.
+
+    Formula: mean of 2 (y**(2-k) / ((1-k)(2-k)) - y p**(1-k) / (1-k) + p**(2-k) / (2-k)), weighted, k the power.
+
+    Parameters
+    ----------
+    power : float
+        k: at most 0, or 1 to 10. Below 0 targets may be negative; from 1 on they are at least 0, from 2 on positive.
+        Predictions are positive unless the power is 0.
+    num_outputs, multioutput, on_invalid
+        As for MAE.
+
+    Notes
+    -----
+    Powers within a few ulp; the sum of terms is exact. At powers 1 and 2 terms stay accurate where p is close to y; at
+    others they have the rounding of the formula, as in scikit-learn's `mean_tweedie_deviance`. About 20 ns a row, 600
+    bytes an output. Undefined without rows.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> round(sm.TweedieDeviance(power=1.5).update([2, 0, 1, 4], [0.5, 0.5, 2.0, 2.0]).compute(), 6)
+    1.778175
+    """
+
+    power: float = setting(default=0.0, low=-10.0, high=10.0)
+
+    formula = "mean of 2 (y^(2-k) / ((1-k)(2-k)) - y p^(1-k) / (1-k) + p^(2-k) / (2-k))"
+    cost = "550 bytes an output; about 20 ns a row"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if 0 < self.power < 1:
+            raise ValueError(f"{type(self).__name__}: there is no Tweedie distribution of power {self.power!r}")
+
+    @property
+    def name(self) -> str:
+        return f"tweedie_deviance@{self.power:g}"
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        return (f"tweedie@{self.power!r}",)
+
+    @property
+    def domain(self) -> str:  # type: ignore[override]
+        """What targets and predictions may be."""
+        k = self.power
+        return "positive_pred" if k < 0 else "real" if k == 0 else "nonnegative" if k < 2 else "positive"
+
+
+class PoissonDeviance(SummedLoss, tag="poisson_deviance"):
+    """Mean Poisson deviance, of counts and rates: targets of at least 0, positive predictions.
+
+    Formula: mean of 2 (y log(y / p) - y + p), weighted.
+
+    Parameters
+    ----------
+    num_outputs, multioutput, on_invalid
+        As for MAE.
+
+    Notes
+    -----
+    Terms are accurate also where p is close to y; the sum is exact. About 10 ns a row, 600 bytes an output. Definition as
+    scikit-learn's `mean_poisson_deviance`. Undefined without rows.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> round(sm.PoissonDeviance().update([2, 0, 1, 4], [0.5, 0.5, 2.0, 2.0]).compute(), 6)
+    1.426015
+    """
+
+    domain = "nonnegative"
+    formula = "mean of 2 (y log(y / p) - y + p)"
+    cost = "550 bytes an output; about 10 ns a row"
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        return ("tweedie@1.0",)
+
+
+class GammaDeviance(SummedLoss, tag="gamma_deviance"):
+    """Mean gamma deviance, of positive amounts: twice as large an error counts alike at any size.
+
+    Formula: mean of 2 (log(p / y) + y / p - 1), weighted.
+
+    Parameters
+    ----------
+    num_outputs, multioutput, on_invalid
+        As for MAE.
+
+    Notes
+    -----
+    Terms are accurate also where p is close to y; the sum is exact. About 10 ns a row, 600 bytes an output. Definition as
+    scikit-learn's `mean_gamma_deviance`. Undefined without rows.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> round(sm.GammaDeviance().update([2, 0.5, 1, 4], [0.5, 0.5, 2.0, 2.0]).compute(), 6)
+    1.056853
+    """
+
+    domain = "positive"
+    formula = "mean of 2 (log(p / y) + y / p - 1)"
+    cost = "550 bytes an output; about 10 ns a row"
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        return ("tweedie@2.0",)

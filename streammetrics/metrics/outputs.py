@@ -1,0 +1,96 @@
+"""What metrics of one or several numeric targets have in common: a value for each output, and their average."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..metric import Metric, named
+from ..settings import setting
+from ..state import State
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["OutputMetric", "Outputs", "average", "root"]
+
+
+class Outputs(Protocol):
+    """A state of one or several outputs."""
+
+    @property
+    def outputs(self) -> int: ...
+
+    @property
+    def rows(self) -> Any: ...
+
+    def weight(self) -> Fraction: ...
+
+
+S = TypeVar("S", bound=State)
+MULTIOUTPUT = ("uniform_average", "raw_values")
+
+
+class OutputMetric(Metric[S, Any]):
+    """A metric of numeric targets and predictions."""
+
+    num_outputs: int | None = setting(default=None, low=1, high=1 << 20)
+    multioutput: str = setting(default="uniform_average", choices=MULTIOUTPUT)
+
+    best = "low"
+
+    def update(self, y_true: Any = None, y_pred: Any = None, /, **columns: Any) -> Self:
+        """Count a batch.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n,), or (n, num_outputs)
+            Targets. Or a mapping, data frame or Arrow table that holds the columns by name.
+        y_pred : array-like of the same shape
+            Predictions.
+        **columns : array-like of shape (n,)
+            `sample_weight`: 0, or between 2**-36 and 2**31. Both others may be given by name, too.
+
+        Raises
+        ------
+        InvalidInputError
+            A value is not finite, or other than 0 and not between 2**-400 and 2**400 in size, or lengths differ; the
+            message names column, row and count, and nothing was counted.
+        """
+        if not columns and self._fed_quickly(y_true, y_pred):
+            return self
+        roles = ("y_true", "y_pred")
+        return self._feed(named(type(self).__name__, roles, (y_true, y_pred), columns, ("sample_weight",)))
+
+    def of_output(self, state: S, output: int) -> float:
+        """Compute the value of one output; NaN where it is undefined."""
+        raise NotImplementedError
+
+    def of(self, state: S) -> float | NDArray[np.float64]:
+        values = [self.of_output(state, i) for i in range(_outputs(state).outputs)]
+        return np.array(values) if self.multioutput == "raw_values" else average(values)
+
+    def reason_of(self, state: S) -> str | None:
+        if not int(_outputs(state).rows):
+            return "no rows"
+        return None if _outputs(state).weight() else "the weights are all zero"
+
+
+def _outputs(state: Any) -> Outputs:
+    outputs: Outputs = state
+    return outputs
+
+
+def average(values: list[float]) -> float:
+    """Return the mean of the values that are defined; NaN if none is."""
+    known = [v for v in values if not math.isnan(v)]
+    return known[0] if len(known) == 1 else math.fsum(known) / len(known) if known else float("nan")
+
+
+def root(square: float) -> float:
+    """Return the square root; NaN for NaN."""
+    return math.sqrt(square)

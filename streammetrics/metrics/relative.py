@@ -1,0 +1,196 @@
+"""Errors of predicted numbers relative to their size: percentage errors and errors of logarithms."""
+
+from __future__ import annotations
+
+from ..exact import to_float
+from ..settings import setting
+from ..states.regression import RegressionSums
+from .outputs import root
+from .regression import SummedLoss
+
+__all__ = ["MAPE", "MSLE", "RMSLE", "SMAPE", "WMAPE"]
+
+
+class MAPE(SummedLoss, tag="mape"):
+    """Mean absolute percentage error: a fraction, or percent.
+
+    Formula: mean of |p - y| / |y|, weighted, over the rows whose target is not 0.
+
+    Parameters
+    ----------
+    zero : {"skip", "epsilon"}
+        Targets of 0 are left out and counted (`explain()["skipped"]`); or divide by 2**-52 there, as scikit-learn's
+        `mean_absolute_percentage_error` does.
+    percent : bool
+        Times 100.
+    num_outputs, multioutput, on_invalid
+        As for MAE.
+
+    Notes
+    -----
+    Terms are computed in float64, the sum is exact. About 2 ns a row, 1.2 kB an output. Undefined without rows, and if
+    all targets are 0 and skipped.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> mape = sm.MAPE().update([4, 2, 0], [3, 3, 1])
+    >>> mape.compute(), mape.explain()["skipped"]
+    (0.375, 1)
+    >>> sm.MAPE(percent=True).update([4, 2], [3, 3]).compute()
+    37.5
+    """
+
+    zero: str = setting(default="skip", choices=("skip", "epsilon"))
+    percent: bool = setting(default=False)
+
+    formula = "mean of |p - y| / |y| over targets that are not 0"
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        return ("relative", "nonzero") if self.zero == "skip" else ("guarded",)
+
+    def of_output(self, state: RegressionSums, output: int) -> float:
+        weight = state.total("nonzero", output) if self.zero == "skip" else state.weight()
+        return to_float(_percent(self.percent) * state.total(self.terms[0], output), weight)
+
+    def reason_of(self, state: RegressionSums) -> str | None:
+        seen = self.zero == "epsilon" or any(state.total("nonzero", i) for i in range(state.outputs))
+        return super().reason_of(state) or (None if seen else "all targets are 0")
+
+
+class SMAPE(SummedLoss, tag="smape"):
+    """Symmetric mean absolute percentage error: a fraction in [0, 2], or percent.
+
+    Formula: mean of 2 |p - y| / (|y| + |p|), weighted; 0 where both are 0.
+
+    Parameters
+    ----------
+    percent : bool
+        Times 100.
+    num_outputs, multioutput, on_invalid
+        As for MAE.
+
+    Notes
+    -----
+    State and cost as MAE. Convention of the M4 competition (Makridakis et al., 2020) and of torchmetrics. Undefined
+    without rows.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.SMAPE().update([3, 0, 1], [1, 0, 1]).compute()
+    0.3333333333333333
+    """
+
+    percent: bool = setting(default=False)
+
+    formula = "mean of 2 |p - y| / (|y| + |p|)"
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        return ("symmetric",)
+
+    def of_output(self, state: RegressionSums, output: int) -> float:
+        return to_float(_percent(self.percent) * state.total("symmetric", output), state.weight())
+
+
+class WMAPE(SummedLoss, tag="wmape"):
+    """Weighted absolute percentage error: the total error over the total of the targets.
+
+    Formula: sum w |p - y| / sum w |y|.
+
+    Parameters
+    ----------
+    percent : bool
+        Times 100.
+    num_outputs, multioutput, on_invalid
+        As for MAE.
+
+    Notes
+    -----
+    About 2 ns a row, 1.2 kB an output. Definition as torchmetrics' `WeightedMeanAbsolutePercentageError`. Undefined
+    without rows, and if all targets are 0.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.WMAPE().update([4, 2, 2], [3, 3, 2]).compute()
+    0.25
+    """
+
+    percent: bool = setting(default=False)
+
+    formula = "sum w |p - y| / sum w |y|"
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        return "absolute", "target"
+
+    def of_output(self, state: RegressionSums, output: int) -> float:
+        return to_float(_percent(self.percent) * state.total("absolute", output), state.total("target", output))
+
+    def reason_of(self, state: RegressionSums) -> str | None:
+        seen = any(state.total("target", i) for i in range(state.outputs))
+        return super().reason_of(state) or (None if seen else "all targets are 0")
+
+
+class MSLE(SummedLoss, tag="msle"):
+    """Mean squared logarithmic error, of numbers above -1.
+
+    Formula: sum w (log(1 + p) - log(1 + y))**2 / sum w.
+
+    Parameters
+    ----------
+    num_outputs, multioutput, on_invalid
+        As for MAE.
+
+    Notes
+    -----
+    Logarithms within 1 ulp; the sum is exact. About 5 ns a row, 600 bytes an output. Definition as scikit-learn's
+    `mean_squared_log_error`. Undefined without rows.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> round(sm.MSLE().update([3, 5, 2.5, 7], [2.5, 5, 4, 8]).compute(), 6)
+    0.03973
+    """
+
+    domain = "log1p"
+    formula = "sum w (log(1 + p) - log(1 + y))^2 / sum w"
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        return ("log_squared",)
+
+
+class RMSLE(MSLE, tag="rmsle"):
+    """Root mean squared logarithmic error, of numbers above -1.
+
+    Formula: sqrt(sum w (log(1 + p) - log(1 + y))**2 / sum w). Without the square, as some texts have it, it means nothing.
+
+    Parameters
+    ----------
+    num_outputs, multioutput, on_invalid
+        As for MAE.
+
+    Notes
+    -----
+    State and cost as MSLE. Definition as scikit-learn's `root_mean_squared_log_error`. Undefined without rows.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> round(sm.RMSLE().update([3, 5, 2.5, 7], [2.5, 5, 4, 8]).compute(), 6)
+    0.199324
+    """
+
+    formula = "sqrt(sum w (log(1 + p) - log(1 + y))^2 / sum w)"
+
+    def of_output(self, state: RegressionSums, output: int) -> float:
+        return root(super().of_output(state, output))
+
+
+def _percent(percent: bool) -> int:
+    return 100 if percent else 1

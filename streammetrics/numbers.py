@@ -1,0 +1,86 @@
+"""Numbers in: targets, predictions, values, of a size whose products can be summed without rounding."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .columns import Column, Mask, Need, Score
+
+__all__ = ["Number", "number"]
+
+OCTAVES = 400
+LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
+
+
+class Number(Score):
+    """0, or a finite number from 2**-octaves to 2**octaves in size; at least `low`, or above it.
+
+    Parameters
+    ----------
+    low : float
+        The limit below.
+    above : bool
+        Whether the limit itself is refused.
+    octaves : int
+        How large or small a number may be.
+    """
+
+    def __init__(self, low: float = -math.inf, above: bool = False, octaves: int = OCTAVES) -> None:
+        super().__init__("real")
+        self.low, self.above, self.octaves = low, above, octaves
+        self.smallest, self.largest = 2.0**-octaves, 2.0**octaves
+        limit = f"more than {low:g}" if above else f"at least {low:g}"
+        size = f"between 2**-{octaves} and 2**{octaves}{' in size' if low < 0 else ''}"
+        zero = low < 0 or (low == 0 and not above)
+        self.expected = (  # type: ignore[misc]
+            f"a number {limit + ', ' if low > -math.inf else ''}{'0 or ' if zero else ''}{size}"
+        )
+        # the least float above the limit, and in float32 too: between -1 and it there is no number of either dtype
+        self._least = {f: np.nextafter(f(low), f(np.inf)) if above else f(low) for f in (np.float32, np.float64)}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Number) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[object, ...]:
+        return Number, self.low, self.above, self.octaves
+
+    def ok(self, column: Column) -> bool:
+        from .kernels.numbers import all_numbers
+
+        v = column.values.reshape(-1)
+        f = v.dtype.type
+        smallest, largest = (
+            f(min(x, LARGEST_FLOAT32)) if f is np.float32 else x for x in (self.smallest, self.largest)
+        )
+        return bool(all_numbers(v, smallest, largest, self._least[f], not (self.above and self.low >= 0)))
+
+    def bad(self, column: Column) -> Mask:
+        v = column.values.astype(np.float64)
+        size = np.abs(v)
+        good = (size <= self.largest) & ((size >= self.smallest) | (v == 0))
+        return np.asarray(~(good & (v > self.low if self.above else v >= self.low)))
+
+
+def number(role: str = "y_true", *, low: float = -math.inf, above: float | None = None, octaves: int = OCTAVES) -> Need:
+    """Declare the need for a column of numbers: a target, a prediction, a value.
+
+    Parameters
+    ----------
+    role : str
+        The role of the column.
+    low, above : float, optional
+        Inclusive or exclusive limit below.
+    octaves : int
+        Numbers other than 0 lie between 2**-octaves and 2**octaves in size.
+    """
+    return Need(
+        role,
+        Number(low)
+        if above is None and octaves == OCTAVES
+        else Number(low if above is None else above, above is not None, octaves),
+    )

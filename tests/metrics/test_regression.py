@@ -1,0 +1,289 @@
+"""Metrics of predicted numbers equal their oracles on awkward logs, and sums and products are exact at any size."""
+
+from __future__ import annotations
+
+import math
+import os
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import oracles_regression as oracles
+import pytest
+
+import streammetrics as sm
+from streammetrics.columns import Column
+from streammetrics.exact import exact_to_fraction
+
+DATA = Path(os.environ.get("STREAMMETRICS_DATA", Path(__file__).parents[3] / "shared" / "data"))
+CASES = [(tag, i) for tag in oracles.ORACLES for i in range(len(oracles.ORACLES[tag]))]
+N = 700
+rng = np.random.default_rng(21)
+
+
+def logs() -> dict[str, tuple[Any, Any, Any]]:
+    """Targets, predictions and weights; matrices for several outputs."""
+    y = rng.normal(0, 3, N)
+    p = y + rng.normal(0, 1, N)
+    ones, w = np.ones(N), rng.integers(0, 9, N) / 4
+    counts = rng.poisson(2, N)
+    return {
+        "normal": (y, p, ones),
+        "weighted": (y, p, w),
+        "any weights": (y, p, rng.random(N) * 10 + 2**-30),
+        "float32": (y.astype(np.float32), p.astype(np.float32), w),
+        "float32 and float64": (y.astype(np.float32), p, w),
+        "integers": (counts, counts + rng.integers(-1, 3, N), w),
+        "ties and zeros": (np.round(y), np.round(p), w),
+        "far from zero": (1e8 + rng.normal(0, 1, N), 1e8 + rng.normal(0, 1, N), rng.random(N) + 0.1),
+        "any size": (np.exp(rng.normal(0, 20, N)), np.exp(rng.normal(0, 20, N)), ones),
+        "amounts": (np.where(y > 0, np.abs(y), 0), np.abs(p) + 0.01, w),
+        "few": (y[:3], p[:3], ones[:3]),
+        "matrix": (rng.normal(0, 3, (N, 3)), rng.normal([0, 1, 2], 3, (N, 3)), w),
+    }
+
+
+LOGS = logs()
+
+
+def within(domain: str, y: Any, p: Any) -> tuple[Any, Any]:
+    """The rows as a metric of this domain takes them."""
+    if domain == "log1p":
+        return np.abs(y), np.abs(p)
+    if domain != "real":
+        p = positive(p)
+    return (positive(y) if domain == "positive" else np.abs(y) if domain == "nonnegative" else y), p
+
+
+def positive(values: Any) -> Any:
+    """Numbers of the same dtype, well above 0."""
+    return np.maximum(np.abs(values), values.dtype.type(0.125 if values.dtype.kind == "f" else 1))
+
+
+def check(tag: str, i: int, y: Any, p: Any, w: Any) -> None:
+    oracle = oracles.ORACLES[tag][i]
+    y, p = within(oracle.domain, y, p)
+    Y, P = (v.astype(np.float64).reshape(len(v), -1) for v in (y, p))
+    expected = oracle.of(Y, P, w)
+    weights = {} if (w == 1).all() else {"sample_weight": w}
+    width = {"num_outputs": y.shape[1]} if y.ndim == 2 else {}
+    metric = sm.METRICS[tag](**oracle.settings, **width, multioutput="raw_values").update(y, p, **weights)
+    tolerance = {"rtol": oracle.rtol, "atol": 0.0}
+    if "deviance" in tag:  # the reference's own rounding: its terms may cancel
+        tolerance["atol"] = 1e-13 * float(np.abs(P).max() ** max(1, 2 - oracle.settings.get("power", 1.0)))
+    if oracle.domain == "log1p":  # an ulp of either logarithm, in a difference of the two
+        error = 2.0**-52 * float(np.log1p(np.abs(P)).max())
+        tolerance["atol"] = error * (1.0 if tag == "rmsle" else 2.0 * math.sqrt(np.max(expected)))
+    np.testing.assert_allclose(metric.compute(), expected, **tolerance)
+    averaged = sm.METRICS[tag](**oracle.settings, **width).update(y, p, **weights)
+    assert averaged.compute() == pytest.approx(np.mean(metric.compute()), rel=1e-14)
+    assert averaged.bounds() == (averaged.compute(), averaged.compute())
+
+
+@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize(("tag", "i"), CASES)
+def test_random_logs(tag: str, i: int, log: str) -> None:
+    if log == "any size" and oracles.ORACLES[tag][i].domain not in ("real", "log1p"):
+        pytest.skip("the reference overflows")
+    check(tag, i, *LOGS[log])
+
+
+@pytest.mark.parametrize("pred", ["pred_a", "pred_b"])
+def test_real_logs(pred: str) -> None:
+    path = DATA / "regression_delay.parquet"
+    if not path.exists():
+        pytest.skip("the real logs are not here: set STREAMMETRICS_DATA to their folder")
+    import pyarrow.parquet as pq
+
+    log = pq.read_table(path).slice(0, 20_000)
+    y, p = log["y"].to_numpy(), log[pred].to_numpy()
+    for tag, i in CASES:
+        check(tag, i, y, p, np.ones(len(y)))
+        check(tag, i, y, p, rng.integers(0, 9, len(y)) / 4)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_moments_at_mean_1e8_and_spread_1(weighted: bool, seed: int) -> None:
+    r = np.random.default_rng(seed)
+    y = 1e8 + r.normal(0, 1, 3000)
+    p = y + r.normal(0, 0.3, 3000)
+    w = r.random(3000) * 1e-9 + 2**-36 if weighted else np.ones(3000)
+    m = oracles.moments(y, p, w)
+    extra = {"sample_weight": w} if weighted else {}
+    assert sm.R2().update(y, p, **extra).compute() == float(1 - m["left"] / m["yy"])
+    assert sm.MeanError().update(y, p, **extra).compute() == float(m["bias"])
+    r = sm.PearsonCorrelation().update(y, p, **extra).compute()
+    assert r == pytest.approx(float(m["yp"]) / math.sqrt(m["yy"] * m["pp"]), rel=1e-15)
+
+
+@pytest.mark.parametrize("width", [None, 2])
+@pytest.mark.parametrize("spread", [0, 1, 30, 250])
+def test_sums_are_those_of_fractions(spread: int, width: int | None) -> None:
+    r = np.random.default_rng(spread)
+    shape = (1500,) if width is None else (1500, width)
+    y, p = (r.normal(0, 1, shape) * np.exp2(r.integers(-spread, spread + 1, shape)) for _ in range(2))
+    w = np.exp2(r.uniform(-36, 30.9, 1500))
+    regression = sm.RegressionSums(terms=("absolute", "squared"), num_outputs=width)
+    moments = sm.Moments(columns=("y_true", "y_pred"), terms=("x", "xx", "xy"), num_outputs=width)
+    columns = {"y_true": Column(y, "float64"), "y_pred": Column(p, "float64"), "sample_weight": Column(w, "float64")}
+    at = r.integers(0, 3, 1500)
+    for slices in (None, 3, 2000):
+        for state in (regression.empty(slices), moments.empty(slices)):
+            state.absorb(None if slices is None else at, **columns)
+            for i in range(1 if slices is None else 3):
+                rows = slice(None) if slices is None else at == i
+                lone = state if slices is None else state.slice(i)
+                assert lone.weight() == sum(oracles.fractions(w[rows]), Fraction(0))
+                for c in range(width or 1):
+                    a, b = (v.reshape(1500, -1)[rows, c] for v in (y, p))
+                    A, B, W = (oracles.fractions(v) for v in (a, b, w[rows]))
+                    if isinstance(lone, sm.Moments):
+                        truth = {
+                            "x": sum(x * u for x, u in zip(A, W, strict=True)),
+                            "xx": sum(x * x * u for x, u in zip(A, W, strict=True)),
+                            "xy": sum(x * z * u for x, z, u in zip(A, B, W, strict=True)),
+                        }
+                    else:
+                        d = b - a
+                        truth = {
+                            "absolute": sum(oracles.fractions(np.abs(d) * w[rows])),
+                            "squared": sum(oracles.fractions(d * d * w[rows])),
+                        }
+                    assert {t: lone.total(t, c) for t in truth} == truth
+
+
+def test_a_sum_that_cancels_leaves_nothing() -> None:
+    state = sm.Moments(columns=("value",), terms=("x", "xx"))
+    values = np.array([2.0**400, 2.0**-400, 1.0, -(2.0**400), -1.0, -(2.0**-400)])
+    state.absorb(None, value=Column(values, "float64"))
+    assert state.total("x") == 0
+    assert not state.sums[0].any()
+    assert exact_to_fraction(state.sums[1, 0]) == sum(Fraction(v) ** 2 for v in values.tolist())
+
+
+@pytest.mark.parametrize("bad", [1e-300, 1e300, -1e-200, 5e-324, math.inf, math.nan])
+@pytest.mark.parametrize("column", ["y_true", "y_pred"])
+def test_numbers_too_large_or_small(column: str, bad: float) -> None:
+    for metric in (sm.MAE(), sm.R2()):
+        metric.update([1.0], [2.0])
+        before = metric.digest()
+        for dtype in (np.float64, np.float32):
+            rows = {"y_true": np.ones(3, dtype), "y_pred": np.ones(3, dtype)}
+            if dtype == np.float32 and np.isfinite(bad):
+                continue  # 0 in float32, or infinite
+            rows[column] = np.array([1.0, bad, bad], dtype)
+            for given in (rows, {k: v.astype(np.float64) for k, v in rows.items()}):
+                with pytest.raises(sm.InvalidInputError, match=rf"{column}: expected a number.*row 1 \(2 bad rows"):
+                    metric.update(given["y_true"], given["y_pred"])
+        assert metric.digest() == before
+
+
+@pytest.mark.parametrize(
+    ("metric", "y", "p", "column", "expected"),
+    [
+        (sm.MSLE(), -1.0, 1.0, "y_true", "more than -1"),
+        (sm.RMSLE(), 1.0, -1.5, "y_pred", "more than -1"),
+        (sm.PoissonDeviance(), -1.0, 1.0, "y_true", "at least 0"),
+        (sm.PoissonDeviance(), 1.0, 0.0, "y_pred", "more than 0"),
+        (sm.GammaDeviance(), 0.0, 1.0, "y_true", "more than 0"),
+        (sm.TweedieDeviance(power=-1.0), 1.0, 0.0, "y_pred", "more than 0"),
+        (sm.TweedieDeviance(power=3.0), 0.0, 1.0, "y_true", "more than 0"),
+    ],
+)
+def test_targets_outside_the_domain(metric: Any, y: float, p: float, column: str, expected: str) -> None:
+    for dtype in (np.float32, np.float64):
+        with pytest.raises(sm.InvalidInputError, match=f"{column}: expected a number {expected}"):
+            metric.update(np.array([1, y], dtype), np.array([1, p], dtype))
+
+
+def test_what_lies_within_the_domain() -> None:
+    for f in (np.float32, np.float64):
+        edge = np.nextafter(f(-1), f(0))
+        assert np.isfinite(sm.MSLE().update(np.array([edge]), np.array([0], f)).compute())
+    assert sm.PoissonDeviance().update([0.0], [2.0]).compute() == 4.0
+    assert sm.TweedieDeviance(power=-1.0).update([-3.0], [1.0]).compute() > 0
+
+
+@pytest.mark.parametrize("ratio", [1e-12, -1e-12, 1e-5, -1e-5, 0.5, -0.5, 3.0, 1e6, 1e12])
+def test_deviances_near_zero_are_accurate(ratio: float) -> None:
+    from mpmath import log, mp, mpf
+
+    mp.prec = 200
+    y = 3.7
+    p = y * (1 + ratio) if ratio > -1 else y
+    Y, P = mpf(y), mpf(p)
+    poisson, gamma = 2 * (Y * log(Y / P) - Y + P), 2 * (log(P / Y) + Y / P - 1)
+    assert sm.PoissonDeviance().update([y], [p]).compute() == pytest.approx(float(poisson), rel=1e-14)
+    assert sm.GammaDeviance().update([y], [p]).compute() == pytest.approx(float(gamma), rel=1e-14)
+
+
+def test_undefined_is_nan_with_a_reason() -> None:
+    with pytest.warns(sm.UndefinedMetricWarning, match="the targets are all alike"):
+        assert math.isnan(sm.R2().update([1, 1], [1, 2]).compute())
+    for metric, y, p, reason in (
+        (sm.PearsonCorrelation(), [1, 2], [3, 3], "the predictions are all alike"),
+        (sm.MAPE(), [0, 0], [1, 2], "all targets are 0"),
+        (sm.WMAPE(), [0, 0], [1, 2], "all targets are 0"),
+        (sm.MAE(), [], [], "no rows"),
+    ):
+        metric.update(y, p)
+        assert math.isnan(metric.of(metric.state))
+        assert metric.explain()["reason"] == reason
+    weightless = sm.MAE().update([1], [2], sample_weight=[0])
+    assert weightless.explain()["reason"] == "the weights are all zero"
+
+
+def test_averages_leave_undefined_outputs_out() -> None:
+    y, p = [[1, 2], [1, 4], [1, 3]], [[1, 2], [2, 4], [1, 5]]
+    r2 = sm.R2(num_outputs=2).update(y, p)
+    raw = sm.R2(num_outputs=2, multioutput="raw_values").of(r2.state)
+    assert math.isnan(raw[0])
+    assert r2.compute() == raw[1] == -1.0
+    assert sm.R2(num_outputs=2, multioutput="variance_weighted").of(r2.state) == -1.0
+
+
+def test_variance_weighted() -> None:
+    from sklearn.metrics import explained_variance_score, r2_score
+
+    y, p, w = LOGS["matrix"]
+    for metric, reference in ((sm.R2, r2_score), (sm.ExplainedVariance, explained_variance_score)):
+        ours = metric(num_outputs=3, multioutput="variance_weighted").update(y, p, sample_weight=w)
+        assert ours.compute() == pytest.approx(
+            reference(y, p, sample_weight=w, multioutput="variance_weighted"), rel=1e-13
+        )
+
+
+def test_a_collection_keeps_one_state_of_each_kind() -> None:
+    losses = [sm.MAE(), sm.RMSE(), sm.MAPE(), sm.SMAPE(), sm.WMAPE(), sm.PinballLoss(alpha=0.9), sm.HuberLoss()]
+    metrics = sm.MetricCollection([*losses, sm.R2(), sm.PearsonCorrelation(), sm.MeanError(), sm.ExplainedVariance()])
+    assert len(metrics.states()) == 2
+    y, p, w = LOGS["weighted"]
+    metrics.update(y, p, sample_weight=w)
+    for metric in losses:
+        assert metrics[metric.name] == metric.blank().update(y, p, sample_weight=w)
+
+
+def test_zero_targets_are_counted() -> None:
+    a, b = sm.MAPE().update([0, 1, 0], [1, 1, 2]), sm.MAPE().update([0, 2], [1, 1])
+    assert a.merge(b).explain()["skipped"] == 3
+    assert a.compute() == 0.25
+
+
+def test_weights_over_rows_do_not_depend_on_order() -> None:
+    y, p, w = LOGS["any weights"]
+    whole = sm.WMAE(divisor="rows").update(y, p, sample_weight=w)
+    parts = [sm.WMAE(divisor="rows").update(y[i::3], p[i::3], sample_weight=w[i::3]) for i in (2, 0, 1)]
+    assert sm.merge(parts).to_bytes() == whole.to_bytes()
+
+
+def test_settings_that_make_no_sense() -> None:
+    with pytest.raises(ValueError, match=r"no Tweedie distribution of power 0\.5"):
+        sm.TweedieDeviance(power=0.5)
+    with pytest.raises(ValueError, match="has no term 'cubed'; there are absolute"):
+        sm.RegressionSums(terms=("cubed",))
+    with pytest.raises(ValueError, match="one column or two different ones"):
+        sm.Moments(columns=("a", "a"))
+    with pytest.raises(sm.InvalidInputError, match="rows of 2 values"):
+        sm.MAE(num_outputs=2).update(np.ones((3, 3)), np.ones((3, 3)))
