@@ -166,7 +166,7 @@ class PearsonCorrelation(MomentMetric, tag="pearson_correlation"):
     --------
     >>> import streammetrics as sm
     >>> round(sm.PearsonCorrelation().update([3, -0.5, 2, 7], [2.5, 0.0, 2, 8]).compute(), 6)
-    0.984876
+    0.98487
     """
 
     formula = "Cov(y, p) / sqrt(Var(y) Var(p))"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,7 @@ class OutputMetric(Metric[S, Any]):
     num_outputs: int | None = setting(default=None, low=1, high=1 << 20)
     multioutput: str = setting(default="uniform_average", choices=MULTIOUTPUT)
 
-    best = "low"
+    best: ClassVar[str | None] = "low"
 
     def update(self, y_true: Any = None, y_pred: Any = None, /, **columns: Any) -> Self:
         """Count a batch.
