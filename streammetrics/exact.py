@@ -21,6 +21,7 @@ FRACTION_BITS = 60  # a fixed number is a multiple of 2**-60
 UNIT = 1 << FRACTION_BITS
 CHUNKS = 68  # 32-bit chunks of a superaccumulator: all of float64, and room for 2**62 of its largest numbers
 CHUNK_BASE = 1088  # chunk 0 is worth 2**-1088
+BLOCK = 1 << 16
 DIGIT_BITS = 20  # of the digits below: products of two, summed over 2**20 cells, stay in int64
 
 
@@ -110,9 +111,11 @@ class Mass:
     def dot(self, other: Mass) -> int:
         """Sum of products, cell by cell."""
         total = 0
-        for i, a in enumerate(self.digits):
-            for j, b in enumerate(other.digits):
-                total += int((a * b).sum()) << (DIGIT_BITS * (i + j))
+        for start in range(0, self.digits.shape[1], BLOCK):  # products of millions of cells stay in the cache
+            cells = slice(start, start + BLOCK)
+            for i, a in enumerate(self.digits[:, cells]):
+                for j, b in enumerate(other.digits[:, cells]):
+                    total += int((a * b).sum()) << (DIGIT_BITS * (i + j))
         return total
 
     def floats(self) -> NDArray[np.float64]:

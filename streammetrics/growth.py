@@ -17,7 +17,7 @@ from .errors import MemoryLimitError
 
 __all__ = ["Growing", "Grown", "Growth", "filled"]
 
-PATIENCE = 1 << 20  # bytes that may wait whatever has been united
+PATIENCE = 1 << 26  # bytes that may wait whatever has been united
 Buffers = dict[str, tuple[Array, int]]
 
 
@@ -58,9 +58,12 @@ def waiting(buffers: Buffers) -> dict[str, Array]:
 
 
 def append(buffers: Buffers, rules: Mapping[str, ArrayRule], rows: Mapping[str, Array]) -> Buffers:
-    """Return buffers with more rows; those given stay valid as they were."""
+    """Return buffers with more rows; those given stay valid as they were.
+
+    Rows of no declared array are what a state keeps as it came, and turns into rows of its arrays when it unites them.
+    """
     new = dict(buffers)
-    for root in [name for name in rows if rules[name].per is None]:
+    for root in [name for name in rows if name not in rules or rules[name].per is None]:
         count = buffers[root][1] if root in buffers else 0
         _put(new, root, rows[root], count, 0)
         for name, rule in rules.items():
@@ -74,10 +77,10 @@ def append(buffers: Buffers, rules: Mapping[str, ArrayRule], rows: Mapping[str, 
 
 
 def _put(buffers: Buffers, name: str, rows: Array, count: int, identity: int) -> None:
-    buffer, have = buffers.get(name, (np.empty((0, *rows.shape[1:]), np.int64), 0))
+    buffer, have = buffers.get(name, (np.empty((0, *rows.shape[1:]), rows.dtype), 0))
     end = count + len(rows)
     if end > len(buffer):
-        larger = np.empty((max(end, 2 * len(buffer)), *rows.shape[1:]), np.int64)
+        larger = np.empty((max(end, 2 * len(buffer)), *rows.shape[1:]), rows.dtype)
         larger[:have] = buffer[:have]
         buffer = larger
     buffer[have:count] = identity  # rows that came before this array was there
@@ -101,7 +104,7 @@ def unite(
     """
     both: dict[str, Array] = {}
     for name, rule in rules.items():
-        some = ours[name] is not None or theirs.get(name) is not None
+        some = ours.get(name) is not None or theirs.get(name) is not None
         if rule.grows and some and theirs.get(rule.per or name) is not None:
             both[name] = np.concatenate([filled(held, name, rule, axes(rule)) for held in (ours, theirs)])
     return canonical(dict(rules), both)

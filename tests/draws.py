@@ -32,10 +32,10 @@ RANKING = [
 MATRIX = {"num_outputs": 2, "multioutput": "raw_values"}
 DECISIONS = [{}, {"threshold": 0.3}]
 SETTINGS: dict[str, list[dict[str, object]]] = {
-    "auc": [*RANKING, {"bits": 8, "max_fpr": 0.1}, {"bits": 12}],
+    "auc": [*RANKING, {"bits": 8, "max_fpr": 0.1}, {"bits": 12}, {"exact": True}],
     "gini": RANKING[:2],
-    "average_precision": RANKING,
-    "ks": RANKING,
+    "average_precision": [*RANKING, {"exact": True, "scale": "logit"}],
+    "ks": [*RANKING, {"exact": True, "scale": "real"}],
     "log_loss": [{}, {"eps": 0.01}, {"eps": 0.0}, {"scale": "logit"}],
     "normalized_entropy": [{}, {"base_rate": 0.1}, {"scale": "logit"}],
     "brier_score": [{}, {"scale": "logit"}],

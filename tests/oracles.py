@@ -71,15 +71,22 @@ ORACLES: dict[str, list[Oracle]] = {
     "auc": [
         Oracle({}, lambda y, s, w: sk.roc_auc_score(y, s, sample_weight=w)),
         Oracle({"bits": 10}, lambda y, s, w: sk.roc_auc_score(y, s, sample_weight=w)),
+        Oracle({"exact": True}, lambda y, s, w: sk.roc_auc_score(y, s, sample_weight=w)),
+        Oracle({"exact": True, "max_fpr": 0.1}, lambda y, s, w: sk.roc_auc_score(y, s, sample_weight=w, max_fpr=0.1)),
         Oracle({"max_fpr": 0.1}, lambda y, s, w: sk.roc_auc_score(y, s, sample_weight=w, max_fpr=0.1)),
         Oracle({"scale": "logit"}, lambda y, s, w: sk.roc_auc_score(y, s, sample_weight=w), "logit"),
     ],
     "gini": [Oracle({}, lambda y, s, w: 2 * sk.roc_auc_score(y, s, sample_weight=w) - 1)],
     "average_precision": [
         Oracle({}, lambda y, s, w: sk.average_precision_score(y, s, sample_weight=w)),
+        Oracle({"exact": True}, lambda y, s, w: sk.average_precision_score(y, s, sample_weight=w)),
         Oracle({"scale": "real"}, lambda y, s, w: sk.average_precision_score(y, s, sample_weight=w), "logit"),
     ],
-    "ks": [Oracle({}, ks), Oracle({"scale": "real", "bits": 12}, ks, "logit")],
+    "ks": [
+        Oracle({}, ks),
+        Oracle({"exact": True, "scale": "logit"}, ks, "logit"),
+        Oracle({"scale": "real", "bits": 12}, ks, "logit"),
+    ],
     "log_loss": [
         Oracle({}, log_loss),
         Oracle({"eps": 1e-3}, lambda y, p, w: log_loss(y, p, w, 1e-3)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,35 +16,46 @@ from ..exact import Mass, enclose, to_float
 from ..kernels import elementary
 from ..metric import Interval, ScoredLabels
 from ..settings import setting
-from ..states.scores import ScoreHistogram
+from ..states.exact_scores import ExactScores
+from ..states.scores import ScoreHistogram, ScoresByLabel
 
 __all__ = ["AUC", "KS", "AveragePrecision", "Gini"]
 
+T = TypeVar("T")
 NAN = float("nan")
 ROUNDING = 2.0**-45  # more than the float64 steps of a bound can lose, relatively
 
 
-class RankingMetric(ScoredLabels[ScoreHistogram, float]):
-    """A metric that reads the score histogram."""
+class RankingMetric(ScoredLabels[ScoresByLabel, T]):
+    """A metric that reads the rows of each label by score: of a histogram, or exact."""
 
     scale: str = setting(default="probability", choices=("probability", "real", "logit"))
     bits: int | None = setting(default=None, low=8, high=24)
+    exact: bool = setting(default=False)
+    memory_limit: int = setting(default=1 << 32, low=0, operational=True)
 
     best = "high"
     cost = "1 MiB at 16 bits; about 1 ns a row; 1 ms to compute"
 
-    def make_state(self) -> ScoreHistogram:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.exact and self.bits is not None:
+            raise ValueError(f"{type(self).__name__}: bits= is the resolution of a histogram; exact=True has none")
+
+    def make_state(self) -> ScoresByLabel:
+        if self.exact:
+            return ExactScores(scale=self.scale, memory_limit=self.memory_limit)
         bits = self.bits if self.bits is not None else (16 if self.scale == "probability" else 18)
         return ScoreHistogram(scale=self.scale, bits=bits)
 
-    def reason_of(self, state: ScoreHistogram) -> str | None:
+    def reason_of(self, state: ScoresByLabel) -> str | None:
         negatives, positives = state.negatives.total(), state.positives.total()
         if not negatives and not positives:
             return "no rows"
         return None if negatives and positives else f"one class: no {'positives' if negatives else 'negatives'}"
 
 
-class AUC(RankingMetric, tag="auc"):
+class AUC(RankingMetric[float], tag="auc"):
     """Area under the ROC curve: the chance that a positive scores above a negative, ties counting one half.
 
     Formula: (sum over pairs of [p > n] + [p = n] / 2) / (P N), from bucket counts a (positives) and c (negatives):
@@ -56,6 +67,11 @@ class AUC(RankingMetric, tag="auc"):
         `probability`: scores in [0, 1]. `real` and `logit`: any finite score.
     bits : int, optional
         log2 of the number of buckets; 16 for probabilities (1 MiB), 18 otherwise (4 MiB).
+    exact : bool
+        Keep every score instead of a histogram: no bound is needed, and memory grows by 24 bytes for every different
+        score (float32 models have few millions).
+    memory_limit : int
+        Bytes that exact scores may take (4 GiB); MemoryLimitError beyond, and nothing was counted.
     max_fpr : float, optional
         Only the part up to this false positive rate, standardised as in McClish (1989): what scikit-learn's
         `roc_auc_score(max_fpr=)` returns.
@@ -66,7 +82,8 @@ class AUC(RankingMetric, tag="auc"):
     -----
     Bound: value ± sum a c / (2 P N). It is 0, and the value exact, if no score had bits beyond its bucket's: float16 and
     bfloat16 scores. Typical for float32 at 16 bits: 2e-5 to 7e-5; true error 1e-6.
-    Cost: about 1 ns a row; `compute` 1 ms. Definition as scikit-learn's `roc_auc_score`; undefined for one class.
+    Cost: about 1 ns a row; `compute` 1 ms. Exact: about 15 ns a row. Definition as scikit-learn's `roc_auc_score`;
+    undefined for one class.
 
     Examples
     --------
@@ -91,14 +108,14 @@ class AUC(RankingMetric, tag="auc"):
     def _full(self) -> bool:
         return self.max_fpr is None or self.max_fpr == 1.0
 
-    def of(self, state: ScoreHistogram) -> float:
+    def of(self, state: ScoresByLabel) -> float:
         return self._limits(state)[1]
 
-    def bounds_of(self, state: ScoreHistogram) -> tuple[float, float]:
+    def bounds_of(self, state: ScoresByLabel) -> tuple[float, float]:
         low, value, high = self._limits(state)
         return (value, value) if state.is_exact else (low, high)
 
-    def _limits(self, state: ScoreHistogram) -> tuple[float, float, float]:
+    def _limits(self, state: ScoresByLabel) -> tuple[float, float, float]:
         positives, negatives = state.positives, state.negatives
         P, N = positives.total(), negatives.total()
         if not P or not N:
@@ -131,7 +148,7 @@ class AUC(RankingMetric, tag="auc"):
         lowest, highest = enclose(standard(low), standard(high))
         return lowest, float(standard(middle)), highest
 
-    def interval_of(self, state: ScoreHistogram, confidence: float) -> Interval:
+    def interval_of(self, state: ScoresByLabel, confidence: float) -> Interval:
         """DeLong's interval on the logit scale: right if rows are independent."""
         if not self._full:
             return Interval(NAN, NAN, confidence, "no interval is known for a partial AUC")
@@ -152,11 +169,11 @@ def _quantile(p: float) -> float:
     return float(elementary.normal_quantile(p))
 
 
-def delong(state: ScoreHistogram, auc: float, confidence: float) -> Interval:
+def delong(state: ScoresByLabel, auc: float, confidence: float) -> Interval:
     """DeLong et al. (1988) from bucket counts, on the logit scale."""
-    if state.excess is not None:
+    if state.weighted:
         return Interval(NAN, NAN, confidence, "rows are weighted; DeLong's variance is for plain rows")
-    neg, pos = state.rows[:, state.rows.any(axis=0)].astype(np.float64)
+    neg, pos = state.counts[:, state.counts.any(axis=0)].astype(np.float64)
     P, N = math.fsum(pos), math.fsum(neg)
     if P < 2 or N < 2 or not 0 < auc < 1:
         return Interval(NAN, NAN, confidence, "fewer than two rows of a class, or an AUC of 0 or 1")
@@ -169,12 +186,12 @@ def delong(state: ScoreHistogram, auc: float, confidence: float) -> Interval:
     return Interval(float(elementary.sigmoid(centre - reach)), float(elementary.sigmoid(centre + reach)), confidence)
 
 
-class Gini(RankingMetric, tag="gini"):
+class Gini(RankingMetric[float], tag="gini"):
     """Gini coefficient of a classifier: 2 AUC - 1, from -1 to 1.
 
     Parameters
     ----------
-    scale, bits, on_invalid
+    scale, bits, exact, memory_limit, on_invalid
         As for AUC.
 
     Notes
@@ -191,25 +208,21 @@ class Gini(RankingMetric, tag="gini"):
     formula = "2 AUC - 1"
     bound = "twice that of AUC"
 
-    def of(self, state: ScoreHistogram) -> float:
-        return 2 * _auc(state).of(state) - 1
+    def of(self, state: ScoresByLabel) -> float:
+        return 2 * AUC().of(state) - 1
 
-    def bounds_of(self, state: ScoreHistogram) -> tuple[float, float]:
-        low, high = _auc(state).bounds_of(state)
+    def bounds_of(self, state: ScoresByLabel) -> tuple[float, float]:
+        low, high = AUC().bounds_of(state)
         if state.is_exact:
             return 2 * low - 1, 2 * high - 1
         return enclose(2 * Fraction(low) - 1, 2 * Fraction(high) - 1) if low == low else (NAN, NAN)
 
-    def interval_of(self, state: ScoreHistogram, confidence: float) -> Interval:
-        found = _auc(state).interval_of(state, confidence)
+    def interval_of(self, state: ScoresByLabel, confidence: float) -> Interval:
+        found = AUC().interval_of(state, confidence)
         return Interval(2 * found.low - 1, 2 * found.high - 1, confidence, found.reason)
 
 
-def _auc(state: ScoreHistogram) -> AUC:
-    return AUC(scale=state.scale, bits=state.bits)
-
-
-class AveragePrecision(RankingMetric, tag="average_precision"):
+class AveragePrecision(RankingMetric[float], tag="average_precision"):
     """Average precision: the area under the precision-recall curve as a step function, ties taken together.
 
     Formula: sum over distinct scores, descending, of (change of recall) x precision. Not the trapezoid, which is
@@ -217,7 +230,7 @@ class AveragePrecision(RankingMetric, tag="average_precision"):
 
     Parameters
     ----------
-    scale, bits, on_invalid
+    scale, bits, exact, memory_limit, on_invalid
         As for AUC.
 
     Notes
@@ -237,14 +250,14 @@ class AveragePrecision(RankingMetric, tag="average_precision"):
     formula = "sum over distinct scores, descending, of (R_i - R_(i-1)) P_i"
     bound = "positives first, and below the worst order, inside each bucket"
 
-    def of(self, state: ScoreHistogram) -> float:
+    def of(self, state: ScoresByLabel) -> float:
         a, c, TP, FP, P = _descending(state)
         return math.fsum(a / P * ((TP + a) / (TP + FP + a + c))) if P else NAN
 
-    def reason_of(self, state: ScoreHistogram) -> str | None:
+    def reason_of(self, state: ScoresByLabel) -> str | None:
         return None if state.positives.total() else "no positives"
 
-    def bounds_of(self, state: ScoreHistogram) -> tuple[float, float]:
+    def bounds_of(self, state: ScoresByLabel) -> tuple[float, float]:
         value = self.of(state)
         if state.is_exact or value != value:
             return value, value
@@ -252,7 +265,7 @@ class AveragePrecision(RankingMetric, tag="average_precision"):
         high = math.fsum(a / P * ((TP + a) / (TP + FP + a)))
         S = TP + FP + c
         # rows of weight 1 come in steps, so the integral may start half a step later; a lone positive is known exactly
-        step = 0.5 if state.excess is None else 0.0
+        step = 0.0 if state.weighted else 0.5
         sure = (a == 1) if step else (S == 0)
         base = np.where(sure, 1.0, S + step)
         worst = a * ((TP + step) / base) + (FP + c) * elementary.x_minus_log1p(a / base)
@@ -260,21 +273,21 @@ class AveragePrecision(RankingMetric, tag="average_precision"):
         return max(0.0, low * (1 - ROUNDING)), min(1.0, high * (1 + ROUNDING))
 
 
-def _descending(state: ScoreHistogram) -> tuple[Any, ...]:
+def _descending(state: ScoresByLabel) -> tuple[Any, ...]:
     """Positives and negatives of the buckets that hold positives, what is above each, and the positives of all."""
     a, c = (Mass(m.digits[:, ::-1]) for m in (state.positives, state.negatives))
     held = a.digits.any(axis=0)
     return (*(m.floats()[held] for m in (a, c, a.before(), c.before())), np.float64(a.total()))
 
 
-class KS(RankingMetric, tag="ks"):
+class KS(RankingMetric[float], tag="ks"):
     """Kolmogorov-Smirnov statistic: the largest gap between the score distributions of the two classes.
 
     Formula: max over thresholds of |TPR - FPR|. Equals `scipy.stats.ks_2samp(pos, neg).statistic`.
 
     Parameters
     ----------
-    scale, bits, on_invalid
+    scale, bits, exact, memory_limit, on_invalid
         As for AUC.
 
     Notes
@@ -292,16 +305,16 @@ class KS(RankingMetric, tag="ks"):
     formula = "max over thresholds of |TPR - FPR|"
     bound = "from the edges of a bucket to its corners"
 
-    def of(self, state: ScoreHistogram) -> float:
+    def of(self, state: ScoresByLabel) -> float:
         return self._limits(state)[0]
 
-    def bounds_of(self, state: ScoreHistogram) -> tuple[float, float]:
+    def bounds_of(self, state: ScoresByLabel) -> tuple[float, float]:
         value, high = self._limits(state)
         if state.is_exact or value != value:
             return value, value
         return max(0.0, value - ROUNDING), min(1.0, high + ROUNDING)
 
-    def _limits(self, state: ScoreHistogram) -> tuple[float, float]:
+    def _limits(self, state: ScoresByLabel) -> tuple[float, float]:
         pos, neg = state.positives, state.negatives
         P, N = float(pos.total()), float(neg.total())
         if not P or not N:

@@ -16,13 +16,56 @@ from ..exact import UNIT, Mass, carry_fixed
 from ..settings import setting
 from ..state import State
 
-__all__ = ["ScoreHistogram"]
+__all__ = ["ScoreHistogram", "ScoresByLabel"]
 
 NOTHING = np.zeros(0, np.int64)
 NO_WEIGHTS = np.zeros(0)
 
 
-class ScoreHistogram(State, tag="scores"):
+class ScoresByLabel(State):
+    """Rows of negatives and positives in ascending order of score: what every metric of ranking reads."""
+
+    @property
+    def negatives(self) -> Mass:
+        """Rows (or weight) of negatives by score, in ascending order."""
+        raise NotImplementedError
+
+    @property
+    def positives(self) -> Mass:
+        """Rows (or weight) of positives by score, in ascending order."""
+        raise NotImplementedError
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every cell is known to hold one score."""
+        raise NotImplementedError
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Rows of negatives and positives, 2 x cells, whatever their weight."""
+        raise NotImplementedError
+
+    @property
+    def weighted(self) -> bool:
+        """Whether a weight other than 1 was seen."""
+        return getattr(self, "excess", None) is not None
+
+    def thresholds(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The smallest score of some cells: rows with `score >= threshold` are those of the cell and of all above."""
+        raise NotImplementedError
+
+    def facts(self) -> dict[str, Any]:
+        counts = self.counts
+        total = self.negatives.total() + self.positives.total()
+        return {
+            "rows": int(counts.sum()),
+            "positives": int(counts[1].sum()),
+            "weight": Fraction(total, UNIT if self.weighted else 1),
+            "off_grid": not self.is_exact,
+        }
+
+
+class ScoreHistogram(ScoresByLabel, tag="scores"):
     """Rows of negatives and positives in each bucket of the score.
 
     A bucket is the leading bits of the score, truncated: the map never decreases, whatever the scores.
@@ -108,33 +151,24 @@ class ScoreHistogram(State, tag="scores"):
         return add
 
     def check(self) -> None:
-        if self.excess is not None and _negative_weight(self.rows, self.excess):
+        if self.excess is not None and negative_weight(self.rows, self.excess):
             raise StateFormatError("ScoreHistogram.excess makes a weight negative")
-
-    def facts(self) -> dict[str, Any]:
-        negatives, positives = self.negatives, self.positives
-        unit = 1 if self.excess is None else UNIT
-        return {
-            "rows": int(self.rows.sum()),
-            "positives": int(self.rows[1].sum()),
-            "weight": Fraction(negatives.total() + positives.total(), unit),
-            "off_grid": not self.is_exact,
-        }
 
     @property
     def negatives(self) -> Mass:
-        """Rows (or weight) of negatives by bucket, in ascending order of score."""
         return Mass.of(self.rows[0], None if self.excess is None else self.excess[0])
 
     @property
     def positives(self) -> Mass:
-        """Rows (or weight) of positives by bucket, in ascending order of score."""
         return Mass.of(self.rows[1], None if self.excess is None else self.excess[1])
 
     @property
     def is_exact(self) -> bool:
-        """Whether every bucket is known to hold one value."""
         return not bool(self.off_grid)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        return self.rows
 
     def coarsen(self, bits: int) -> ScoreHistogram:
         """Return the histogram of the same rows with fewer bits: what they would have made there, to the bit."""
@@ -178,6 +212,6 @@ class ScoreHistogram(State, tag="scores"):
         return np.asarray(magnitude & ((1 << drop) - 1) != 0)
 
 
-def _negative_weight(rows: Array, excess: Array) -> bool:
+def negative_weight(rows: Array, excess: Array) -> bool:
     """Whether rows + excess is below zero in some cell."""
     return bool(((excess[..., 0].astype(np.float64) / (1 << 20)) + rows < -1e-6).any())
