@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from streammetrics.columns import Batch
 from streammetrics.compose import Sliced
+from streammetrics.ids import Ids
 from streammetrics.laws.specimens import sample
 from streammetrics.metric import METRICS, Metric
 
@@ -43,18 +45,23 @@ def feed_all() -> None:
                         n: c.astype(dtype) if c.dtype.kind == "f" and n != "sample_weight" else c
                         for n, c in drawn.items()
                     }
-                    made.reset()._feed(columns)
+                    made.reset()
+                    for _ in range(2 if made.state.together is None else 1):
+                        made._feed(columns).state.settle()  # what waits is united, then united with more
                     Sliced(made, by="key").update(columns | {"key": np.array([1, 2])})
                     Sliced(made, by=("key", "text")).update(columns | {"key": [1, 2], "text": ["a", "b"]})
+    Batch({"text": ["a", "b"]}).column("text", Ids())
 
 
 def _variants(metric: Any) -> Iterator[Metric[Any, Any]]:
-    """Yield the metric for every scale it has."""
-    scale = next((f for f in fields(metric) if f.name == "scale"), None)
-    for one in scale.metadata["rules"]["choices"] if scale is not None else ():
-        yield metric(**(metric.example | {"scale": one}))
-    if scale is None:
+    """Yield the metric for every scale it has, and with exact scores."""
+    declared = {f.name: f.metadata.get("rules", {}) for f in fields(metric)}
+    for scale in declared["scale"]["choices"] if "scale" in declared else ():
+        yield metric(**(metric.example | {"scale": scale}))
+    if "scale" not in declared:
         yield metric(**metric.example)
+    if "exact" in declared:
+        yield metric(**(metric.example | {"exact": True}))
 
 
 def _compiled(kernels: list[Any]) -> int:

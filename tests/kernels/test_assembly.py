@@ -10,11 +10,10 @@ import re
 from typing import Any
 
 import numba
-import numpy as np
 import pytest
 from llvmlite import binding as llvm
 
-import streammetrics as sm
+from streammetrics.cli.warmup import feed_all
 from streammetrics.kernels import _jit
 
 ARM = "aarch64-unknown-linux-gnu"
@@ -25,24 +24,13 @@ FUSED_ARM = re.compile(r"\bf(n?madd|n?msub|mla|mls)\b")
 @pytest.fixture(scope="module")
 def kernels() -> list[tuple[str, Any]]:
     """Every kernel, compiled for the dtypes it meets."""
-    y, w, key = np.array([0, 1], np.uint8), np.array([1.0, 2.0]), np.array([3, 4])
-    for dtype in (np.float32, np.float64):
-        s = np.array([0.25, 0.5], dtype)
-        for scale in ("probability", "logit"):
-            metrics = [sm.AUC(scale=scale), sm.LogLoss(scale=scale), sm.BrierScore(scale=scale), sm.F1()]
-            for extra in ({}, {"sample_weight": w}):
-                sm.MetricCollection(metrics).update({"y_true": y, "y_score": s} | extra)
-                sm.Sliced(metrics, by="k").update({"y_true": y, "y_score": s, "k": key} | extra)
-        numbers = [sm.MAE(), sm.MSLE(), sm.TweedieDeviance(power=1.5), sm.R2()]
-        for extra in ({}, {"sample_weight": w}):
-            sm.MetricCollection(numbers).update({"y_true": s, "y_pred": s} | extra)
-    sm.Sliced(sm.CTR(), by="k").update({"y_true": y, "k": np.array(["a", "b"])})
+    feed_all()
     return [(kernel.__name__, recompiled(kernel)) for kernel in _jit.KERNELS]
 
 
 def recompiled(kernel: _jit.Kernel) -> Any:
     """Compile a kernel again: numba cannot show the assembly of what it reads from its cache."""
-    assert kernel.dispatcher.signatures, f"{kernel.__name__} was not called: add what calls it above"
+    assert kernel.dispatcher.signatures, f"{kernel.__name__} is not called by `streammetrics warmup`"
     fresh = numba.njit(**_jit._OPTIONS)(kernel.function)
     for signature in kernel.dispatcher.signatures:
         fresh.compile(signature)
