@@ -34,6 +34,7 @@ from .numbers import number as number
 from .settings import setting as setting
 from .settings import union as union
 from .state import State as State
+from .states.calibration import ScoreBins as ScoreBins
 from .states.labels import DecisionCounts as DecisionCounts
 from .states.moments import Moments as Moments
 from .states.regression import RegressionSums as RegressionSums

@@ -83,8 +83,8 @@ class Metric(Settings, Encodable, Generic[S, T]):
     """
 
     tag: ClassVar[str] = ""
-    best: ClassVar[str | None] = None
-    """Whether "high" or "low" is better, or None."""
+    best: ClassVar[str | float | None] = None
+    """Whether "high" or "low" is better; the value that is best, on a scale of ratios; or None."""
     formula: ClassVar[str] = ""
     cost: ClassVar[str] = ""
     bound: ClassVar[str] = "exact: rounded once"
@@ -382,13 +382,30 @@ def explain(metric: Metric[Any, Any], state: State) -> dict[str, Any]:
         "metric": metric.name,
         "value": value,
         "bounds": (low, high),
-        "exact": bool(np.all(low == high)),
+        "exact": _equal(low, high),
         "reason": metric.reason_of(state),
         "formula": metric.formula,
         "settings": metric.settings,
         **{k: float(v) if isinstance(v, Fraction) else v for k, v in facts.items()},
         "dropped": dropped_of(state),
     }
+
+
+def _equal(low: Any, high: Any) -> bool:
+    """Whether two values are equal, where a value may be several arrays."""
+    if isinstance(low, tuple):
+        return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(low, high, strict=True))
+    return bool(np.all(low == high))
+
+
+def badness(metric: Metric[Any, Any], value: Any) -> float:
+    """Return how bad a value is, to sort by: the larger the worse; NaN if it is undefined or nothing says which is better."""
+    if metric.best is None or not isinstance(value, float):
+        return math.nan
+    if isinstance(metric.best, str):
+        return value if metric.best == "low" else -value
+    ratio = value / metric.best
+    return max(ratio, 1 / ratio) if ratio > 0 else math.nan if ratio != ratio else math.inf
 
 
 def _decode_metric(header: dict[str, Any], read: Any) -> Metric[Any, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import calibrations as by_bin
 import numpy as np
 from scipy import special, stats
 from sklearn import metrics as sk
@@ -66,6 +67,18 @@ def matrix(y: Array, s: Array, w: Array, normalize: str | None = None) -> Array:
     return sk.confusion_matrix(y, s >= 0.5, sample_weight=w, labels=[0, 1], normalize=normalize)
 
 
+def halves(n: int) -> list[float]:
+    """Edges of the bins of strategy="log"."""
+    return [0.0, *(2.0**k for k in range(1 - n, 1))]
+
+
+def by_torch(y: Array, p: Array, w: Array) -> float:
+    """ECE as torchmetrics computes it, on bins whose edges are exact."""
+    bins = np.minimum(np.searchsorted(np.arange(17) / 16, p, side="right") - 1, 15)
+    sums = [np.bincount(bins, w * v, 16) for v in (np.ones(len(p)), p, y)]
+    return np.abs(sums[1] - sums[2]).sum() / sums[0].sum()
+
+
 ZERO = {"zero_division": 0.0}
 ORACLES: dict[str, list[Oracle]] = {
     "auc": [
@@ -104,6 +117,38 @@ ORACLES: dict[str, list[Oracle]] = {
         Oracle({}, lambda y, p, w: (w @ p) / (w @ y)),
         Oracle({"inverse": True}, lambda y, p, w: (w @ y) / (w @ p)),
         Oracle({"scale": "logit"}, lambda y, z, w: (w @ special.expit(z)) / (w @ y), "logit"),
+    ],
+    "expected_calibration_error": [
+        Oracle({}, lambda y, p, w: by_bin.error(y, p, w, by_bin.uniform(p, 15))),
+        Oracle({"n_bins": 16}, by_torch),
+        Oracle({"n_bins": 7, "norm": "l2"}, lambda y, p, w: by_bin.error(y, p, w, by_bin.uniform(p, 7), "l2")),
+        Oracle({"strategy": "quantile"}, lambda y, p, w: by_bin.error(y, p, w, by_bin.quantile(p, w, 15))),
+        Oracle({"strategy": "log", "norm": "l2"}, lambda y, p, w: by_bin.error(y, p, w, by_bin.log(p, 15), "l2")),
+        Oracle(
+            {"scale": "logit"},
+            lambda y, z, w: by_bin.error(y, special.expit(z), w, by_bin.uniform(special.expit(z), 15)),
+            "logit",
+        ),
+    ],
+    "maximum_calibration_error": [
+        Oracle({}, lambda y, p, w: by_bin.error(y, p, w, by_bin.uniform(p, 15), "max")),
+        Oracle(
+            {"strategy": "quantile", "bits": 9},
+            lambda y, p, w: by_bin.error(y, p, w, by_bin.quantile(p, w, 15, 9), "max"),
+        ),
+    ],
+    "calibration_curve": [
+        Oracle({}, lambda y, p, w: by_bin.curve(y, p, w, by_bin.uniform(p, 10), np.arange(11) / 10)),
+        Oracle(
+            {"strategy": "log", "n_bins": 12},
+            lambda y, p, w: by_bin.curve(y, p, w, by_bin.log(p, 12), halves(12)),
+        ),
+    ],
+    "calibration_table": [
+        Oracle({"strategy": "log"}, lambda y, p, w: by_bin.curve(y, p, w, by_bin.log(p, 10), halves(10))),
+    ],
+    "bucket_error": [
+        Oracle({"n_bins": n}, lambda y, p, w, n=n: by_bin.bucket_error(y, p, w, n)) for n in (100, 950, 10_000)
     ],
     "ctr": [Oracle({}, lambda y, p, w: np.average(y, weights=w))],
     "predicted_ctr": [Oracle({}, lambda y, p, w: np.average(p, weights=w))],

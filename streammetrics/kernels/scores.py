@@ -181,7 +181,8 @@ def count_cells(
             rows[cell[j]] += step
         for j in range(n if off else 0):
             i = u8(at[a + j]) if sliced else u8(0)
-            if not off_grid[i]:  # most often it is set already, and reading is cheaper than writing
+            heavy = not weighted or w[a + j] != 0  # a row of weight 0 is nowhere
+            if heavy and not off_grid[i]:  # most often it is set already, and reading is cheaper than writing
                 off_grid[i] = i8(index[j] >> u4(31))
         for j in range(n if weighted else 0):
             high, low = split(w[a + j])

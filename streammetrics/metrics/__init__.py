@@ -1,5 +1,6 @@
 """What users look for, one file per task: each class is settings, a docstring with the formula, and `of(state)`."""
 
+from .calibration import *
 from .deviance import *
 from .fit import *
 from .labels import *

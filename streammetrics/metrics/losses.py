@@ -170,6 +170,7 @@ class Calibration(SummedMetric, tag="calibration"):
 
     inverse: bool = setting(default=False)
 
+    best = 1.0
     terms = ("score",)
     formula = "sum w p / sum w y"
 

@@ -163,6 +163,29 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         return Mass.of(self.rows[1], None if self.excess is None else self.excess[1])
 
     @property
+    def masses(self) -> Mass:
+        """Rows (or weight) of both classes by bucket."""
+        if self.excess is None:
+            return Mass.of(self.rows.sum(axis=0))
+        excess = self.excess.sum(axis=0)
+        carry_fixed(excess)
+        return Mass.of(self.rows.sum(axis=0), excess)
+
+    def ends(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return a number that no score of a bucket is below, the one whose bits it shows, and one that none is above."""
+        half = 1 << (self.bits - 1)
+        step = np.arange(half + 1, dtype=np.int64)
+        if self.scale == "probability":
+            shift = 29 - self.bits
+            z = (((94 << 23) + (step << shift)).astype(np.uint32)).view(np.float32).astype(np.float64)
+            z[0] = 0.0  # the bottom bucket has everything from 0 on
+            up = 1 - z[::-1]
+            return np.r_[z, up[:-1]], np.r_[z, up[1:]], np.r_[z[1:], 0.5, up[1:]]
+        infinite = 0x7F800000
+        z = np.minimum(step << (32 - self.bits), infinite).astype(np.uint32).view(np.float32).astype(np.float64)
+        return np.r_[-z[:0:-1], z[:-1]], np.r_[-z[-2::-1], z[:-1]], np.r_[-z[-2::-1], z[1:]]
+
+    @property
     def is_exact(self) -> bool:
         return not bool(self.off_grid)
 
@@ -186,11 +209,17 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
             arrays["excess"] = np.add.reduceat(self.excess, firsts, axis=-2)
             carry_fixed(arrays["excess"])
         off = np.flatnonzero(self._off_coarser_grid(drop))
-        seen = (self.rows[..., off] != 0).any(axis=(-1, -2))
+        seen = self._weighs()[..., off].any(axis=(-1, -2))
         arrays["off_grid"] = self.off_grid | seen.astype(np.int64)
         new.__dict__["_slices"] = self.slices
         new._take(arrays)
         return new
+
+    def _weighs(self) -> NDArray[np.bool_]:
+        """Return which cells hold more than rows of weight 0, which show nothing of where they lie."""
+        if self.excess is None:
+            return np.asarray(self.rows != 0)
+        return np.asarray((self.excess[..., 0] != -(self.rows << 20)) | (self.excess[..., 1] != 0))
 
     def _coarser(self, drop: int) -> NDArray[np.int64]:
         """Return the bucket of each bucket when `drop` bits fewer are kept."""

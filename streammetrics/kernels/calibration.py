@@ -1,0 +1,60 @@
+"""Counting scores by bins of equal width, each bin exactly where its edges say.
+
+Bin i of n holds i/n <= p < (i + 1)/n, the last one 1 as well. The product p n may round up to i although p lies below
+i/n; so it is formed in two halves that are exact, and compared with i as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import elementary
+from ._jit import inline, kernel
+from .sums import add_fixed, bad_values, split
+
+f8, i8, u8 = np.float64, np.int64, np.uint64
+
+HIGH_HALF = i8(-(1 << 29))  # of a float64: 24 significant bits, so that a product with n <= 2**24 is exact
+
+sigmoid = inline(elementary.sigmoid)
+
+
+@inline
+def bin_of(p: Any, n: Any) -> Any:
+    """Return the bin of p in [0, 1], as a float64; n, the number of bins, is one too."""
+    high = i8(f8(p).view(i8) & HIGH_HALF).view(f8)
+    k = f8(i8(p * n))  # right, or one too many
+    below = (high * n - k) < -((p - high) * n)  # all three exact: the first is a difference of neighbours
+    return min(k - f8(below), n - f8(1))
+
+
+@kernel(out=("rows", "excess", "sums"))
+def count_bins(
+    y: Any, s: Any, w: Any, at: Any, logit: Any, n_bins: Any, rows: Any, excess: Any, sums: Any
+) -> Any:  # fmt: skip
+    """Count each row in its bin, and add its score; return False if a value is bad, and then nothing was counted.
+
+    `rows` and `excess` are flat: slice, label, bin; `sums`: slice, bin, or empty if nobody asks. `w` and `at` are empty
+    for no weights and a lone state.
+    """
+    if bad_values(logit, y, s):
+        return False
+    n, width = f8(n_bins), u8(n_bins)
+    weighted, sliced, summed = w.shape[0] != 0, at.shape[0] != 0, sums.shape[0] != 0
+    for j in range(s.shape[0]):
+        p = sigmoid(f8(s[j])) if logit else f8(s[j])
+        k = u8(bin_of(p, n))
+        place = u8(at[j]) if sliced else u8(0)
+        cell = (u8(2) * place + u8(y[j])) * width + k
+        rows[cell] += 1
+        term = p
+        if weighted:
+            high, low = split(w[j])
+            add_fixed(excess, u8(2) * cell, high - i8(1 << 20), low)
+            term = p * w[j]
+        if summed:
+            high, low = split(term)
+            add_fixed(sums, u8(2) * (place * width + k), high, low)
+    return True

@@ -1,0 +1,122 @@
+"""Bins of equal width: rows by label and the sum of the scores in each, enough for a reliability diagram."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Array, added
+from ..columns import Column, Need, label, score, weight
+from ..errors import StateFormatError
+from ..exact import LOW_BITS, UNIT, fixed_to_int
+from ..settings import setting
+from ..state import State
+
+__all__ = ["ScoreBins"]
+
+NOTHING = np.zeros(0, np.int64)
+NO_WEIGHTS = np.zeros(0)
+
+
+class ScoreBins(State, tag="score_bins"):
+    """Rows of negatives and positives, and the exact sum of p, in each of n bins of equal width.
+
+    Parameters
+    ----------
+    n_bins : int
+        Bin i holds i/n <= p < (i + 1)/n, and the last one 1: decided exactly, whatever the float.
+    scale : {"probability", "logit"}
+        What the score is; a logit is turned into the probability (within 3 ulp) first.
+    sums : bool
+        Whether the scores in each bin are summed.
+
+    Notes
+    -----
+    Each w p is rounded once to a multiple of 2**-60; sums are integers. 32 bytes a bin, 16 without sums.
+    """
+
+    n_bins: int = setting(default=15, low=1, high=1 << 24)
+    scale: str = setting(default="probability", choices=("probability", "logit"))
+    sums: bool = setting(default=True)
+
+    rows: Array = added(2, "n_bins")
+    excess: Array = added(2, "n_bins", form="fixed", optional=True)
+    scores: Array = added("summed", form="fixed")
+
+    checks_itself = True
+
+    @property
+    def summed(self) -> int:
+        """How many bins have a sum."""
+        return self.n_bins if self.sums else 0
+
+    def needs(self) -> tuple[Need, ...]:
+        return label(), score(scale=self.scale), weight()
+
+    def absorb(
+        self,
+        at: NDArray[np.int64] | None,
+        /,
+        y_true: Column,
+        y_score: Column,
+        sample_weight: Column | None = None,
+    ) -> bool:
+        from ..kernels.calibration import count_bins
+
+        weights = sample_weight.values if sample_weight is not None else NO_WEIGHTS
+        excess = self.need("excess").reshape(-1) if len(weights) else NOTHING
+        places = NOTHING if at is None else at
+        into = self.rows.reshape(-1), excess, self.scores.reshape(-1)
+        return bool(count_bins(y_true.values, y_score.values, weights, places, self._logit, self.n_bins, *into))
+
+    def quick(self) -> Callable[[Array, Array], bool]:
+        from ..kernels.calibration import count_bins
+
+        how = NO_WEIGHTS, NOTHING, self._logit, self.n_bins, self.rows.reshape(-1), NOTHING, self.scores.reshape(-1)
+
+        def add(y: Array, s: Array) -> bool:
+            return bool(count_bins.dispatcher(y, s, *how))
+
+        return add
+
+    @property
+    def _logit(self) -> bool:
+        return self.scale == "logit"
+
+    def check(self) -> None:
+        if (self.scores[..., 0] < 0).any():
+            raise StateFormatError("ScoreBins.scores holds a negative sum of scores that are not negative")
+        if self.excess is not None and ((self.excess[..., 0] >> 20) + self.rows < 0).any():
+            raise StateFormatError("ScoreBins.excess makes a weight negative")
+
+    def facts(self) -> dict[str, Any]:
+        extra = 0 if self.excess is None else sum(fixed_to_int(e) for e in self.excess.reshape(-1, 2))
+        return {
+            "rows": int(self.rows.sum()),
+            "positives": int(self.rows[1].sum()),
+            "weight": int(self.rows.sum()) + Fraction(extra, UNIT),
+        }
+
+    @property
+    def unit(self) -> int:
+        """What a row counts in `masses`: 1, or 2**60 where rows are weighted."""
+        return 1 if self.excess is None else UNIT
+
+    def masses(self, of: NDArray[np.int64]) -> tuple[list[int], list[int]]:
+        """Rows, or weight in units of 2**-60, of negatives and of positives in these bins."""
+        rows = self.rows[:, of].tolist()
+        if self.excess is not None:
+            extra = self.excess[:, of].tolist()
+            rows = [
+                [r * UNIT + (high << LOW_BITS) + low for r, (high, low) in zip(*pair, strict=True)]
+                for pair in zip(rows, extra, strict=True)
+            ]
+        return rows[0], rows[1]
+
+    def predicted(self, i: int) -> Fraction:
+        """The weighted sum of p in a bin; exact over the rounded terms."""
+        return Fraction(fixed_to_int(self.scores[i]), UNIT)
