@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from .encodable import Encodable
 from .errors import IncompatibleStateError, MemoryLimitError
 from .intake import Binding, Unit
 from .keys import Coded, Key, KeyColumns, decode_key, encode_key, fixed_hash, kind_of, plain_key, sort_key
-from .metric import Metric
+from .metric import Metric, badness
 from .plan import Plan, count_units, records
 from .settings import canonical_json
 from .state import State
@@ -367,17 +368,50 @@ class Sliced(Encodable):
         with self._lock:
             return records(self._plan, self._kept.index(key) + 1 if key else OTHER)
 
-    def table(self, *, other: bool = True) -> Table:
-        """Return a row for every slice and metric; `other` comes last, where there is one."""
+    def table(self, *, other: bool = True, sort: str | None = None, min_rows: int = 0) -> Table:
+        """Return a row for every slice and metric; `other` comes last, where there is one.
+
+        Parameters
+        ----------
+        other : bool
+            Whether `other` is shown.
+        sort : str, optional
+            By key unless this names a metric, worst slices first ("calibration": farthest from 1 as a ratio), or "rows",
+            "weight" or "positives", most first.
+        min_rows : int
+            Leave out slices of fewer rows, whose values are chance.
+        """
         rows = []
         with self._lock:
             places = {key: i + 1 for i, key in enumerate(self._kept)}
-            for key in sorted(self._kept, key=sort_key):
+            for key in self._order(sort, min_rows):
                 named = dict(zip(self._by, key, strict=True))
                 rows += [named | r for r in records(self._plan, places[key])]
             if other and self._limit is not None:
                 rows += [dict.fromkeys(self._by, "(other)") | r for r in records(self._plan, OTHER)]
         return Table(self._by, rows)
+
+    def _order(self, sort: str | None, min_rows: int = 0) -> list[Key]:
+        """Return the keys kept that have so many rows, as `table` orders them; slices without a value come last."""
+        keys = sorted(self._kept, key=sort_key)
+        counts = ("rows", "weight", "positives")
+        known = self._plan.entries
+        if sort is not None and sort not in known and sort not in counts:
+            raise ValueError(f"sort= takes rows, weight, positives or one of {', '.join(known)}, not {sort!r}")
+        if sort is not None and sort in known and known[sort].metric.best is None:
+            raise ValueError(f"sort={sort!r}: nothing says which values of {sort} are better")
+        if sort is None and not min_rows:
+            return keys
+        entry = known.get(sort or "")
+        unit = self._plan.units[entry.unit] if entry else min(self._plan.units, key=lambda u: u.state.nbytes)
+        places, faults = {key: i + 1 for i, key in enumerate(self._kept)}, {}
+        for key in keys:
+            state = unit.state.slice(places[key])
+            facts = state.facts()
+            if facts.get("rows", 0) >= min_rows:
+                value = badness(entry.metric, entry.metric.of(state)) if entry else float(facts.get(sort or "", 0))
+                faults[key] = math.inf if value != value else -value
+        return sorted(faults, key=faults.__getitem__) if sort is not None else list(faults)
 
     def select(self, keys: Iterable[Any] | Callable[[Any], bool]) -> Self:
         """Return the slices of these keys, or those for which a function of the key is true; without `other`."""

@@ -399,7 +399,7 @@ def _equal(low: Any, high: Any) -> bool:
 
 
 def badness(metric: Metric[Any, Any], value: Any) -> float:
-    """Return how bad a value is, to sort by: the larger the worse; NaN if it is undefined or nothing says which is better."""
+    """Return how bad a value is, to sort by; NaN if it is undefined, or nothing says which values are better."""
     if metric.best is None or not isinstance(value, float):
         return math.nan
     if isinstance(metric.best, str):

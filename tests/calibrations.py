@@ -26,7 +26,7 @@ def bucket(x: float, bits: int) -> tuple[int, int]:
     """What a bucket of probabilities is known by, in ascending order: the leading bits of p, or of 1 - p above 1/2."""
     z = x if x <= 0.5 else 1 - x
     mantissa, exponent = math.frexp(z)
-    steps = 1 << (bits - 5)  # to an octave; there are 32
+    steps = 1 << (bits - 6)  # to an octave; there are 32
     k = 0 if exponent <= -33 else (exponent + 32) * steps + int((mantissa - 0.5) * 2 * steps)
     k = 0 if z < math.ldexp(1 + 1 / steps, -33) else k
     return (0, k) if x <= 0.5 else (1, -k)

@@ -13,7 +13,7 @@ import streammetrics as sm
 
 ROOT = Path(sm.__file__).parent
 KERNELS = [p for p in (ROOT / "kernels").glob("*.py") if p.stem != "__init__"]
-OPTIONAL = ("numba", "pyarrow", "pandas", "polars", "torch", "rich", "typer", "scipy", "sklearn")
+OPTIONAL = ("numba", "pyarrow", "pandas", "polars", "torch", "matplotlib", "rich", "typer", "scipy", "sklearn")
 WEAK_NAMES = {"utils", "helpers", "common", "manager", "base", "misc"}
 
 

@@ -17,16 +17,20 @@ def list_all() -> None:
     named = {f"{tag}[@{at}]" if (at := at_setting(METRICS[tag])) else tag: METRICS[tag] for tag in metric_names()}
     if is_terminal():
         for name, metric in named.items():
-            say(f"{name}{f', {metric.best} is better' if metric.best else ''}", "bold")
+            say(f"{name}{f', {better}' if (better := _better(metric.best)) else ''}", "bold")
             say(f"  {metric.formula}")
             say(f"  {metric.bound}; {metric.cost}", "dim")
         say()
     else:
-        cells = [[name, m.best or "", m.formula, m.bound, m.cost] for name, m in named.items()]
+        cells = [[name, str(m.best or ""), m.formula, m.bound, m.cost] for name, m in named.items()]
         rows: list[list[Cell] | None] = [[Cell(text) for text in line] for line in cells]
         show(Grid("", ["metric", "best", "formula", "bound", "cost"], rows, left=5))
     say("Also f2 or f0.5 for fbeta, copc for calibration:inverse=true; any setting as name:setting=value.", "dim")
     say("One metric in full: streammetrics catalog auc", "dim")
+
+
+def _better(best: str | float | None) -> str:
+    return f"{best} is better" if isinstance(best, str) else "" if best is None else f"{best:g} is best"
 
 
 def tell_one(tag: str) -> None:

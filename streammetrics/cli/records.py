@@ -115,6 +115,8 @@ def write_json(thing: Any) -> None:
 
 def _plain(value: Any) -> Any:
     """Return a value as JSON has it."""
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
     if isinstance(value, dict):
         return {k: _plain(v) for k, v in value.items()}
     if isinstance(value, (np.ndarray, np.generic)):
@@ -148,7 +150,7 @@ def key_text(key: Any) -> str:
 
 def _text(value: Any) -> Any:
     plain = _plain(value)
-    return json.dumps(plain) if isinstance(plain, list) else plain
+    return json.dumps(plain) if isinstance(plain, (list, dict)) else plain
 
 
 def tasks_of(found: Sequence[Record]) -> dict[str, dict[str, Record]]:

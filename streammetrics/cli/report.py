@@ -11,6 +11,7 @@ from streammetrics.cli.grid import Cell, Grid
 from streammetrics.cli.records import Record, biggest, by_slice, key_text, overall, pieces, tasks_of
 from streammetrics.collection import MetricCollection
 from streammetrics.compose import Sliced
+from streammetrics.metric import Metric, badness
 from streammetrics.table import bound, show
 
 __all__ = ["BEST", "grids", "headline", "slices"]
@@ -58,25 +59,25 @@ class _Rivals:
     """Which values of a row compete: those of one metric on the same labels and rows."""
 
     def __init__(self, thing: MetricCollection | Sliced) -> None:
-        self._of: dict[str, tuple[str, Any]] = {}
+        self._of: dict[str, tuple[Metric[Any, Any], Any]] = {}
         for name, (metric, number) in thing._plan.entries.items():
             binding = thing._plan.units[number].binding
             rows = binding.column("y_true"), binding.where, binding.column("sample_weight"), binding.corrects
             if metric.best is not None:
-                self._of[name] = metric.best, rows
+                self._of[name] = metric, (metric.best, rows)
 
     def winners(self, found: Sequence[Record | None]) -> set[str]:
         """Return the full names of the metrics that beat the others."""
         groups: dict[Any, list[Record]] = {}
         for r in found:
             if r is not None and r["metric"] in self._of and isinstance(r["value"], float) and r["value"] == r["value"]:
-                groups.setdefault(self._of[r["metric"]], []).append(r)
+                groups.setdefault(self._of[r["metric"]][1], []).append(r)
         names = set()
-        for (best, _), rivals in groups.items():
-            values = [r["value"] for r in rivals]
-            if len(set(values)) > 1:
-                goal = max(values) if best == "high" else min(values)
-                names |= {r["metric"] for r in rivals if r["value"] == goal}
+        for rivals in groups.values():
+            metric = self._of[rivals[0]["metric"]][0]
+            faults = [badness(metric, r["value"]) for r in rivals]
+            if len(set(faults)) > 1:
+                names |= {r["metric"] for r, fault in zip(rivals, faults, strict=True) if fault == min(faults)}
         return names
 
 

@@ -16,7 +16,7 @@ __all__ = ["DEFAULT", "at_setting", "make_metrics", "metric_names", "settings_of
 DEFAULT = TYPES["binary"].screen
 """What an unasked question about a click log gets: ranking, loss, calibration, and what the rates are."""
 
-_AT = ("k", "max_fpr", "threshold")  # what the number after @ sets, as in the names of the metrics
+_AT = ("k", "max_fpr", "threshold", "n_bins")  # what the number after @ sets, as in the names of the metrics
 _INTEGER = re.compile(r"[+-]?\d+")
 _F_BETA = re.compile(r"f(\d+(?:\.\d+)?)")
 _SHORT: dict[str, tuple[str, dict[str, Any]]] = {"copc": ("calibration", {"inverse": True})}
@@ -24,10 +24,12 @@ _OFTEN = {  # what the field calls them; only the name of the catalogue is accep
     "ap": "average_precision",
     "auroc": "auc",
     "brier": "brier_score",
+    "ece": "expected_calibration_error",
     "fpr": "false_positive_rate",
     "kappa": "cohen_kappa",
     "logloss": "log_loss",
     "mcc": "matthews_corrcoef",
+    "mce": "maximum_calibration_error",
     "ne": "normalized_entropy",
     "pr_auc": "average_precision",
     "roc_auc": "auc",

@@ -6,6 +6,7 @@ histogram that AUC reads; the sum of p in a bucket lies between its ends times i
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -110,7 +111,7 @@ class BinnedMetric(ScoredLabels[Binned, T]):
 
     @property
     def name(self) -> str:
-        default = type(self).__dataclass_fields__["n_bins"].default  # type: ignore[attr-defined]
+        default = type(self).__dataclass_fields__["n_bins"].default
         return self.tag if self.n_bins == default else f"{self.tag}@{self.n_bins}"
 
     def make_state(self) -> Binned:
@@ -139,7 +140,7 @@ class BinnedMetric(ScoredLabels[Binned, T]):
             cuts = np.searchsorted(grid, inner).tolist()
         else:
             cuts = _equal_masses(masses, self.n_bins)
-            inner = low[cuts] if masses.total() else np.full(len(cuts), NAN)
+            inner = np.r_[low, 1.0][cuts] if masses.total() else np.full(len(cuts), NAN)
         return _unions(state, masses, [0, *cuts, state.buckets], low, grid, high), np.r_[0.0, inner, 1.0]
 
 
@@ -173,7 +174,7 @@ def _equal_masses(masses: Mass, n_bins: int) -> list[int]:
             first, last = (first, k) if n_bins * middle >= 2 * total * i else (k + 1, last)
         return first
 
-    return [min(begins(i), masses.digits.shape[1] - 1) for i in range(1, n_bins)]
+    return [begins(i) for i in range(1, n_bins)]
 
 
 def _unions(
@@ -186,7 +187,7 @@ def _unions(
     least, most = (Mass.of(_fixed(p, up)) for p, up in ((low, False), (high, True)))
     positives = state.positives
     made = []
-    for first, end in zip(cuts, cuts[1:], strict=False):
+    for first, end in itertools.pairwise(cuts):
         part = slice(first, end)
         here = masses[part]
         a, b = (Fraction(here.dot(p[part]), unit * UNIT) for p in (least, most))

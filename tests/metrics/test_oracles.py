@@ -13,7 +13,7 @@ import oracles
 import pytest
 
 import streammetrics as sm
-from streammetrics.laws.case import numbers
+from streammetrics.laws.case import numbers, value_of
 
 HERE = Path(__file__).parent.parent
 DATA = Path(os.environ.get("STREAMMETRICS_DATA", HERE.parent.parent / "shared" / "data"))
@@ -89,10 +89,12 @@ def check(oracle: Any, tag: str, y: Any, p: Any, w: Any) -> None:
     expected = oracle.of(y, oracles.clipped(wide, eps) if reads_loss else wide, w)
     metric = sm.METRICS[tag](**oracle.settings)
     metric._feed({"y_true": y, "y_score": s} | ({} if (w == 1).all() else {"sample_weight": w}))
-    value, (low, high) = metric.compute(), metric.bounds()
+    value, (low, high) = value_of(metric), metric.bounds()
     value, low, high, expected = map(numbers, (value, low, high, expected))
     if "off_grid" not in metric.explain() or not metric.explain()["off_grid"]:
-        known = value if np.isnan(expected).any() else np.nan_to_num(value)  # 0/0 in a normalised matrix: scikit-learn's 0
+        known = (
+            value if np.isnan(expected).any() else np.nan_to_num(value)
+        )  # 0/0 in a normalised matrix: scikit-learn's 0
         np.testing.assert_allclose(known, expected, rtol=1e-14, atol=1e-15)
         assert np.array_equal(low, high, equal_nan=True)
     else:

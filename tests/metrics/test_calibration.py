@@ -1,0 +1,213 @@
+"""Calibration by bins: scikit-learn's curve, certified bounds in fractions, half precision, Paddle's rule, pictures."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import calibrations as by_bin
+import numpy as np
+import pytest
+from sklearn.calibration import calibration_curve
+
+import streammetrics as sm
+
+
+def log(n: int = 5000, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    p = rng.beta(0.6, 4, n)
+    return (rng.random(n) < p**1.2).astype(int), p
+
+
+@pytest.mark.parametrize("n_bins", [1, 2, 5, 10, 33])
+def test_the_curve_is_that_of_scikit_learn(n_bins: int) -> None:
+    y, p = log()  # no score is on an edge: there scikit-learn closes bins on the other side
+    true, pred = calibration_curve(y, p, n_bins=n_bins)
+    curve = sm.CalibrationCurve(n_bins=n_bins).update(y, p).compute()
+    held = curve.weight > 0
+    np.testing.assert_allclose(curve.prob_true[held], true, rtol=1e-14)
+    np.testing.assert_allclose(curve.prob_pred[held], pred, rtol=1e-14)
+    assert curve.weight.sum() == len(y)
+
+
+def truth(y: Any, p: Any, w: Any, bins: Any) -> dict[str, Any]:
+    """ECE, its square, MCE and the curve in fractions."""
+    sums: dict[int, list[Fraction]] = {}
+    for label, x, weight, k in zip(y.tolist(), p.tolist(), w.tolist(), bins.tolist(), strict=True):
+        cell = sums.setdefault(k, [Fraction(0)] * 3)
+        for i, v in enumerate((1, Fraction(x), label)):
+            cell[i] += Fraction(weight) * v
+    held = {k: c for k, c in sums.items() if c[0]}
+    total = sum(c[0] for c in held.values())
+    if not total:
+        return {}
+    return {
+        "l1": sum(abs(c[1] - c[2]) for c in held.values()) / total,
+        "l2": sum((c[1] - c[2]) ** 2 / c[0] for c in held.values()) / total,
+        "max": max(abs(c[1] - c[2]) / c[0] for c in held.values()),
+        "curve": {k: c[1] / c[0] for k, c in held.items()},
+    }
+
+
+def scores(rng: np.random.Generator, n: int, kind: int) -> Any:
+    """Scores that share buckets, tie, saturate, or stand at the edges of bins."""
+    made = (
+        rng.random(n),
+        rng.beta(0.05, 0.05, n),
+        np.round(rng.random(n), 1),
+        0.5 + rng.normal(0, 1e-12, n),
+        1 - rng.random(n) * 1e-9,
+        rng.choice([0.0, 2.0**-33, 2.0**-34, 1e-300, 0.25, 0.5, 1.0, 1 - 2.0**-53], n),
+        2.0 ** -rng.integers(0, 9, n) * (1 - 2.0**-53 * rng.integers(0, 2, n)),
+    )[kind % 7]
+    return np.clip(made, 0, 1)
+
+
+@pytest.mark.parametrize("group", range(8))
+def test_the_truth_is_inside(group: int) -> None:
+    rng = np.random.default_rng(group)
+    wide = 0
+    for case in range(250):
+        n, n_bins = int(rng.integers(1, 40)), int(rng.integers(1, 9))
+        p = scores(rng, n, case)
+        p = (p, p.astype(np.float32), p.astype(np.float16))[case % 3]
+        y, w = rng.integers(0, 2, n), rng.integers(0, 8, n) / 4 if case % 5 == 0 else np.ones(n)
+        columns = {"y_true": y, "y_score": p} | ({"sample_weight": w} if case % 5 == 0 else {})
+        exact = p.astype(float)
+        rules = {
+            "quantile": lambda: by_bin.quantile(exact, w, n_bins, 8),  # noqa: B023
+            "log": lambda: by_bin.log(exact, n_bins),  # noqa: B023
+        }
+        for strategy, bins in rules.items():
+            expected = truth(y, exact, w, bins())
+            if not expected:
+                continue
+            how = {"n_bins": n_bins, "strategy": strategy, "bits": 8}
+            curve = sm.CalibrationCurve(**how)
+            curve._feed(columns)
+            metrics = {
+                "l1": sm.ExpectedCalibrationError(**how),
+                "l2": sm.ExpectedCalibrationError(norm="l2", **how),
+                "max": sm.MaximumCalibrationError(**how),
+            }
+            for name, metric in metrics.items():
+                value, (low, high) = metric.of(curve.state), metric.bounds_of(curve.state)
+                assert low <= value <= high
+                wide += low < high
+                power = 2 if name == "l2" else 1
+                if low < high:
+                    assert Fraction(low) ** power <= expected[name] <= Fraction(high) ** power
+                else:
+                    assert abs(Fraction(value) ** power - expected[name]) <= Fraction(1, 1 << 52)
+            low, high = curve.bounds()
+            for k, mean in expected["curve"].items():
+                inside = Fraction(low.prob_pred[k]) <= mean <= Fraction(high.prob_pred[k])
+                assert inside or abs(Fraction(low.prob_pred[k]) - mean) <= Fraction(1, 1 << 54)
+    assert wide > 200  # there was something to certify
+
+
+@pytest.mark.parametrize("strategy", ["quantile", "log"])
+def test_half_precision_is_exact(strategy: str) -> None:
+    y, p = log(20_000)
+    p = p.astype(np.float16)
+    metric = sm.ExpectedCalibrationError(strategy=strategy).update(y, p)
+    wide, w = p.astype(float), np.ones(len(p))
+    bins = by_bin.quantile(wide, w, 15) if strategy == "quantile" else by_bin.log(wide, 15)
+    low, high = metric.bounds()
+    assert low == high == metric.compute() == pytest.approx(by_bin.error(y, wide, w, bins), rel=1e-13)
+    assert metric.explain()["exact"]
+
+
+def test_deciles_hold_equal_masses() -> None:
+    y, p = log(100_000)
+    table = sm.CalibrationTable().update(y, p).compute()
+    assert abs(table.weight / 10_000 - 1).max() < 0.02
+    assert (np.diff(table.prob_pred) > 0).all()
+    np.testing.assert_allclose(table.ratio, table.prob_pred / table.prob_true)
+    assert len(str(table).splitlines()) == 1
+    assert len(repr(table).splitlines()) == 11
+
+
+def test_one_histogram_serves_auc_and_quantiles() -> None:
+    y, p = log()
+    both = sm.MetricCollection(sm.AUC(), sm.CalibrationTable(), sm.ExpectedCalibrationError(strategy="quantile"))
+    both.update(y, p)
+    assert len(both._plan.units) == 1
+    assert both.coarsen(10)["calibration_table"] == sm.CalibrationTable(bits=10).update(y, p)
+
+
+def test_uniform_bins_have_nothing_to_coarsen() -> None:
+    y, p = log()
+    assert sm.CalibrationCurve().update(y, p).coarsen(12) == sm.CalibrationCurve(bits=12).update(y, p)
+
+
+@pytest.mark.parametrize("n", [99, 100, 1000, 12_345])
+def test_bucket_error_is_that_of_paddle(n: int) -> None:
+    rng = np.random.default_rng(n)
+    for case in range(12):
+        p = rng.beta(*((1, 20), (2, 2), (0.3, 3))[case % 3], 40_000)
+        p = np.round(p, 2) if case % 4 == 0 else p
+        y = rng.random(len(p)) < p * 0.9
+        w = rng.integers(0, 8, len(p)) / 4 if case % 2 else np.ones(len(p))
+        metric = sm.BucketError(n_bins=n).update(y, p, sample_weight=w)
+        expected = by_bin.bucket_error(y.astype(int), p, w, n)
+        assert np.array_equal(metric.bounds()[0], expected, equal_nan=True)
+
+
+def test_bucket_error_of_too_few_rows_says_why() -> None:
+    metric = sm.BucketError(n_bins=1000).update([0, 1], [0.2, 0.7])
+    with pytest.warns(sm.UndefinedMetricWarning, match="no group of buckets"):
+        assert np.isnan(metric.compute())
+
+
+def test_the_curve_draws_itself() -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    y, p = log()
+    metric = sm.CalibrationCurve(strategy="quantile").update(y, p)
+    ax = metric.plot()
+    line = ax.lines[-1]
+    assert np.array_equal(line.get_xdata(), metric.compute().prob_pred)
+    assert np.array_equal(line.get_ydata(), metric.compute().prob_true)
+    bars = ax.figure.axes[1].patches
+    assert [bar.get_height() for bar in bars] == metric.compute().weight.tolist()
+    assert sm.CalibrationCurve(n_bins=3).update(y, p).plot(ax, label="three") is ax
+    assert sm.CalibrationCurve().compute().plot() is not None  # no rows
+    pyplot.close("all")
+
+
+def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"pip install \"streammetrics\[plot\]\""):
+        sm.CalibrationCurve().update([0, 1], [0.1, 0.7]).plot()
+
+
+def slices() -> Any:
+    """Countries of known calibration: c predicts a third, b twice, a exactly what came; tiny has one row."""
+    p = np.repeat([0.25, 0.5, 0.125, 0.9], [400, 400, 400, 1])
+    y = np.r_[np.tile([1, 0, 0, 0], 100), np.tile([1, 0, 0, 0], 100), np.tile([1, 1, 1, 0, 0, 0, 0, 0], 50), 0]
+    metrics = [sm.Calibration(), sm.AUC(bits=8), sm.LogLoss(), sm.CTR()]
+    return sm.Sliced(metrics, by="country").update(y, p, country=np.repeat(["a", "b", "c", "tiny"], [400, 400, 400, 1]))
+
+
+def order(table: Any) -> list[str]:
+    return list(dict.fromkeys(r["country"] for r in table))
+
+
+def test_the_worst_slices_come_first() -> None:
+    sliced = slices()
+    assert order(sliced.table()) == ["a", "b", "c", "tiny"]
+    assert order(sliced.table(sort="calibration")) == ["c", "b", "a", "tiny"]  # a third is farther from 1 than twice
+    assert order(sliced.table(sort="calibration", min_rows=2)) == ["c", "b", "a"]
+    losses = {k: v["log_loss"] for k, v in sliced.compute().items()}
+    assert order(sliced.table(sort="log_loss")) == sorted(losses, key=lambda k: -losses[k])
+    assert order(sliced.table(sort="rows", min_rows=400)) == ["a", "b", "c"]
+    assert order(sliced.table(min_rows=400)) == ["a", "b", "c"]
+    with pytest.raises(ValueError, match=r"sort= takes rows, weight, positives or one of calibration, auc"):
+        sliced.table(sort="auk")
+    with pytest.raises(ValueError, match="nothing says which values of ctr are better"):
+        sliced.table(sort="ctr")
