@@ -103,6 +103,7 @@ RATE = "Share of negatives that a down-sampled log kept."
 BY = "Slice by a column, or by the cross of several: country,device. Again for more tables."
 METRICS = "Such as auc,log_loss,precision@0.1; `streammetrics catalog` lists all."
 BITS = "Resolution of score histograms; 16 by default, which takes 1 MiB a slice."
+SORT = "Show slices worst first by this metric, such as calibration; or most first, by rows or positives."
 TASK = "TOML file with several tasks, instead of --label, --score and so on."
 
 
@@ -136,6 +137,8 @@ def _eval(
     save: Annotated[Text, typer.Option(help="Write the states to a file that `merge` and `show` read.")] = None,
     printed: Printed = Format.table,
     top: Top = 40,
+    sort: Annotated[Text, typer.Option(help=SORT)] = None,
+    min_rows: Annotated[int, typer.Option(min=0, help="Slices of fewer rows are not in the tables.")] = 0,
     delimiter: Annotated[Text, typer.Option(help="Of text files; comma by default, tab for .tsv.")] = None,
 ) -> None:
     """Score a log in one pass: all metrics, models and slices."""
@@ -185,7 +188,9 @@ def _eval(
                 corrects=corrects.value if corrects else None,
             )
         }
-    score_log(Request(log, specs, sets, limit, on_invalid.value, threads, save, printed.value, top, delimiter))
+    score_log(
+        Request(log, specs, sets, limit, on_invalid.value, threads, save, printed.value, top, delimiter, sort, min_rows)
+    )
 
 
 @app.command("merge")

@@ -49,10 +49,13 @@ def overall(collection: MetricCollection) -> list[Record]:
     return _with_drops(collection, None)
 
 
-def by_slice(sliced: Sliced, top: int | None = None) -> list[Record]:
-    """Return records of every slice and metric, by key; `other` comes last. `top` keeps the slices with most rows."""
+def by_slice(sliced: Sliced, top: int | None = None, sort: str | None = None, min_rows: int = 0) -> list[Record]:
+    """Return records of every slice and metric, by key; `other` comes last. `top` keeps the slices with most rows.
+
+    With `sort` the order is that of `Sliced.table`, and `top` keeps the first.
+    """
     places = {key: i + 1 for i, key in enumerate(sliced._kept)}
-    keys = sorted(biggest(sliced, top), key=sort_key)
+    keys = ordered(sliced, sort, min_rows)[:top] if sort or min_rows else sorted(biggest(sliced, top), key=sort_key)
     made: list[Record] = []
     for key in keys:
         here = {"by": sliced.by, "slice": dict(zip(sliced.by, key, strict=True)), "other": False}
@@ -61,6 +64,14 @@ def by_slice(sliced: Sliced, top: int | None = None) -> list[Record]:
         here = {"by": sliced.by, "slice": dict.fromkeys(sliced.by), "other": True}
         made += [here | r for r in _with_drops(sliced, OTHER)]
     return made
+
+
+def ordered(sliced: Sliced, sort: str | None, min_rows: int) -> list[tuple[Any, ...]]:
+    """Return the keys of slices of so many rows, in the order of `Sliced.table(sort=)`."""
+    try:
+        return sliced._order(sort, min_rows)
+    except ValueError as error:
+        raise UsageError(f"--sort: {error}") from None
 
 
 def biggest(sliced: Sliced, top: int | None) -> list[tuple[Any, ...]]:

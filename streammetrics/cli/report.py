@@ -20,12 +20,12 @@ BEST, ODD = "bold green", "yellow"
 SHOWN = 40  # slices, unless --top says otherwise
 
 
-def grids(thing: Any, top: int | None = SHOWN) -> list[Grid]:
+def grids(thing: Any, top: int | None = SHOWN, sort: str | None = None, min_rows: int = 0) -> list[Grid]:
     """Return the tables of an object: all rows, then by slice."""
     made = []
     for name, piece in pieces(thing):
         if isinstance(piece, Sliced):
-            made.append(slices(piece, top, name or f"by {', '.join(piece.by)}"))
+            made.append(slices(piece, top, name or f"by {', '.join(piece.by)}", sort, min_rows))
         else:
             made.append(headline(piece, "" if name == "overall" else name))
     return made
@@ -121,9 +121,11 @@ def _reasons(found: Sequence[Record]) -> list[str]:
 # -- slices ------------------------------------------------------------------------------------------------------------
 
 
-def slices(sliced: Sliced, top: int | None = SHOWN, title: str = "") -> Grid:
+def slices(
+    sliced: Sliced, top: int | None = SHOWN, title: str = "", sort: str | None = None, min_rows: int = 0
+) -> Grid:
     """Return a table of slices (down) by metric (across); with several tasks a slice has a line for each."""
-    found = by_slice(sliced, top)
+    found = by_slice(sliced, top, sort, min_rows)
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for record in found:
         key = ("(other)",) * len(sliced.by) if record["other"] else tuple(map(key_text, record["slice"].values()))
@@ -137,7 +139,7 @@ def slices(sliced: Sliced, top: int | None = SHOWN, title: str = "") -> Grid:
         for line in _lines(key, tasks_of(records), metrics, _Rivals(sliced), several)
     ]
     heads = [*sliced.by, *(["task"] if several else []), "rows", "positives", *metrics]
-    more = len(sliced) - len(biggest(sliced, top))
+    more = 0 if sort or min_rows else len(sliced) - len(biggest(sliced, top))
     remarks = (
         [f"and {more:,} slices with fewer rows: --top {len(sliced)} shows them, --format csv has all"] if more else []
     )

@@ -31,7 +31,7 @@ class Request:
         Tasks by name; "" for the one of the options.
     by : list of str
         Slices, as `--by` has them.
-    limit, on_invalid, threads, save, printed, top, delimiter
+    limit, on_invalid, threads, save, printed, top, delimiter, sort, min_rows
         As the options of these names; `printed` is `--format`.
     """
 
@@ -45,6 +45,8 @@ class Request:
     printed: str
     top: int
     delimiter: str | None
+    sort: str | None = None
+    min_rows: int = 0
 
 
 def score_log(request: Request) -> None:
@@ -58,13 +60,20 @@ def score_log(request: Request) -> None:
 
     log = Log(request.paths, delimiter=_delimiter(request.delimiter))
     metrics = make_collection(request.specs, request.on_invalid, log.schema)
+    if request.sort is not None:  # before hours go into the log
+        from streammetrics.cli.records import ordered
+        from streammetrics.compose import Sliced
+
+        ordered(Sliced(metrics, by="key"), request.sort, 0)
     found = scored(log, metrics, sets, limit=request.limit, threads=request.threads)
     if request.save is not None:
         from streammetrics.codec import save
 
         save(found.saved, request.save)
     files = f"{len(log.files):,} files" if len(log.files) > 1 else log.files[0]
-    print_results(found.saved, request.printed, request.top, f"{files}, {found.rows:,} rows")
+    print_results(
+        found.saved, request.printed, request.top, f"{files}, {found.rows:,} rows", request.sort, request.min_rows
+    )
 
 
 def read_sets(by: Sequence[str]) -> list[tuple[str, ...]]:
@@ -105,7 +114,7 @@ def check_target(path: str) -> None:
         raise UsageError(f"{path}: no permission to write in {folder}")
 
 
-def print_results(thing: Any, printed: str, top: int, title: str) -> None:
+def print_results(thing: Any, printed: str, top: int, title: str, sort: str | None = None, min_rows: int = 0) -> None:
     """Print results as a table, JSON or CSV."""
     if printed == "json":
         from streammetrics.cli.records import write_json
@@ -121,7 +130,7 @@ def print_results(thing: Any, printed: str, top: int, title: str) -> None:
 
         say(title, "dim")
         say()
-        for grid in grids(thing, top):
+        for grid in grids(thing, top, sort, min_rows):
             show(grid)
 
 

@@ -142,6 +142,17 @@ class TestOptions:
         assert "BR" not in out
         assert "and 10 slices with fewer rows" in out
 
+    def test_sort_shows_the_worst_slices_first(self, run, log, table):
+        options = ("--metrics", "calibration", "--by", "country", "--sort", "calibration", "--min-rows", 1000)
+        lines = [line.split() for line in run("eval", log, *BASE, *options).out.splitlines()]
+        sliced = sm.Sliced(sm.Calibration(), by="country").update(**columns(table), country=table["country"])
+        expected = [r["country"] for r in sliced.table(sort="calibration", min_rows=1000)]
+        assert [line[0] for line in lines if line and line[0] in expected] == expected
+        assert 1 < len(expected) < len(sliced)
+
+    def test_sort_by_what_is_not_there(self, fails, log):
+        assert "--sort: sort= takes rows" in fails("eval", log, *BASE, "--by", "country", "--sort", "auk")
+
     def test_partition_keys_are_columns(self, run, log):
         records = run("eval", log, *BASE, "--metrics", "ctr", "--by", "day", "--format", "json").records
         assert [r["slice"]["day"] for r in records if r["by"]] == [f"2025-06-0{d}" for d in range(2, 9)]
