@@ -14,6 +14,7 @@ from .collection import MetricCollection as MetricCollection
 from .columns import Column as Column
 from .columns import Need as Need
 from .columns import flag as flag
+from .columns import grade as grade
 from .columns import label as label
 from .columns import matrix as matrix
 from .columns import score as score
@@ -38,6 +39,7 @@ from .states.calibration import ScoreBins as ScoreBins
 from .states.labels import DecisionCounts as DecisionCounts
 from .states.moments import Moments as Moments
 from .states.regression import RegressionSums as RegressionSums
+from .states.ranking import RankingSums as RankingSums
 from .states.scores import ScoreHistogram as ScoreHistogram
 from .states.sums import ScoreSums as ScoreSums
 from .table import Table as Table

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from .convert import as_array
 from .errors import InvalidInputError
 
-__all__ = ["Batch", "Column", "Need", "flag", "label", "matrix", "score", "weight"]
+__all__ = ["Batch", "Column", "Need", "flag", "grade", "label", "matrix", "score", "weight"]
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
@@ -153,6 +153,45 @@ class Score(Kind):
         return ~((values >= self.low) & (values <= self.high) & np.isfinite(values))
 
 
+class Grade(Score):
+    """A number that is not negative: how relevant a document is. Kept as uint8 where all are such integers, or float64."""
+
+    expected = "a grade: a finite number, at least 0"
+
+    def __init__(self) -> None:
+        self.scale, self.low, self.high = "grade", 0.0, np.inf
+
+    def convert(self, values: Array, name: str) -> Column:
+        source = values.dtype.name
+        _numeric(values, name, self.expected)
+        if values.dtype.kind == "b":
+            return Column(np.ascontiguousarray(values).view(np.uint8), source)
+        if values.size and values.min() >= 0 and values.max() <= 255:  # NaN fails both
+            small = values.astype(np.uint8)
+            if values.dtype.kind != "f" or (small == values).all():
+                return Column(small, source)
+        return Column(np.ascontiguousarray(values, np.float64), source)
+
+
+class Count(Score):
+    """An integer that is not negative, in any dtype; kept as float64."""
+
+    expected = "a count: an integer in [0, 2**24]"
+
+    def __init__(self) -> None:
+        self.scale, self.low, self.high = "count", 0.0, 2.0**24
+
+    def convert(self, values: Array, name: str) -> Column:
+        _numeric(values, name, self.expected)
+        return Column(np.ascontiguousarray(values, np.float64), values.dtype.name)
+
+    def ok(self, column: Column) -> bool:
+        return not self.bad(column).any()
+
+    def bad(self, column: Column) -> Mask:
+        return super().bad(column) | (column.values != np.floor(column.values))
+
+
 class Weight(Kind):
     """0, or a number in [2**-36, 2**31); kept as float64."""
 
@@ -212,16 +251,30 @@ class Matrix(Kind):
 
 
 LABEL, FLAG, WEIGHT = Label(), Label(), Weight()
+GRADE, COUNT = Grade(), Count()
 SCORES = {scale: Score(scale) for scale in ("probability", "real", "logit")}
 
 
 @dataclass(frozen=True)
 class Need:
-    """A column that a state reads: its role, what it may hold, and whether it may be absent."""
+    """A column that a state reads.
+
+    Parameters
+    ----------
+    role : str
+        Its name where a task does not bind it to another.
+    kind : Kind
+        What it may hold.
+    optional : bool
+        Whether it may be absent.
+    once : bool
+        Whether all rows of a block (see `State.together`) have one value, which `absorb` is given once.
+    """
 
     role: str
     kind: Kind
     optional: bool = False
+    once: bool = False
 
 
 def label(role: str = "y_true") -> Need:
@@ -232,6 +285,11 @@ def label(role: str = "y_true") -> Need:
 def score(role: str = "y_score", scale: str = "probability") -> Need:
     """Declare the need for a column of scores."""
     return Need(role, SCORES[scale])
+
+
+def grade(role: str = "y_true") -> Need:
+    """Declare the need for a column of grades: numbers that are not negative, 0 for what is not relevant."""
+    return Need(role, GRADE)
 
 
 def matrix(need: Need, width: int) -> Need:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from .columns import Array, Batch, Column, Kind, Mask, Need
 from .errors import InvalidInputError
 from .keys import read_keys
 
-__all__ = ["IdColumn", "Ids", "group", "query"]
+__all__ = ["IdColumn", "Ids", "Names", "group", "name", "query"]
 
 WRAP = 1 << 64
 
@@ -37,6 +38,14 @@ class IdColumn(Column):
     """
 
     missing: Mask | None = None
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """The rows at which another id begins."""
+        if not len(self.values):
+            return np.zeros(0, np.int64)
+        new = self.values[1:] != self.values[:-1]
+        return np.flatnonzero(np.concatenate([[True], new if new.ndim == 1 else new.any(axis=1)]))
 
     def take(self, index: NDArray[np.int64]) -> IdColumn:
         """Return some of the rows."""
@@ -65,10 +74,10 @@ class Ids(Kind):
         self.skips = missing == "skip"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ids) and (self.missing, self.missing_values) == (other.missing, other.missing_values)
+        return type(other) is type(self) and (self.missing, self.missing_values) == (other.missing, other.missing_values)
 
     def __hash__(self) -> int:
-        return hash((Ids, self.missing, self.missing_values))
+        return hash((type(self), self.missing, self.missing_values))
 
     def read(self, batch: Batch, name: Any) -> IdColumn:
         if batch.parent is not None:
@@ -133,9 +142,31 @@ class Ids(Kind):
         return self.bad(column) if self.skips and not self.ok(column) else None
 
 
+class Names(Ids):
+    """Names of documents, kept as their rank in the batch: integers by value, text by its bytes, as C compares it."""
+
+    expected = "a name: an integer, a string or bytes"
+
+    def _one(self, raw: Any, name: str) -> IdColumn:
+        kind, made = read_keys(raw, name)
+        if kind in ("", "integer"):
+            return super()._one(raw, name)
+        (data, offsets), index, nulls = made
+        words = [data[a:b].tobytes() for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+        rank = np.empty(len(words), np.int64)
+        rank[sorted(range(len(words)), key=words.__getitem__)] = np.arange(len(words))
+        ids = rank[index]
+        return IdColumn(ids, kind, nulls if nulls is not None and nulls.any() else None)
+
+
 def group(role: str = "group", missing: str = "raise", missing_values: tuple[Any, ...] = ()) -> Need:
     """Declare the need for a column of keys, of any number: users, sessions."""
     return Need(role, Ids(missing, missing_values))
+
+
+def name(role: str = "document") -> Need:
+    """Declare the need for a column of names of documents, which have an order."""
+    return Need(role, Names())
 
 
 def query(role: str = "query") -> Need:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .blocks import Blocks
 from .columns import FLAG, SCORES, Batch, Column, Label, Mask, Need, Score
 from .errors import InvalidInputError
 from .kernels import elementary
@@ -91,12 +92,19 @@ class Rows:
         Which rows of the batch they are; None for all.
     left_out : list of (reason, rows of the batch)
         Rows that are not counted, by the number of the reason in `state.DROPPED`.
+    ids : int64, optional
+        The ids of the blocks, of a state whose rows belong together.
     """
 
     columns: dict[str, Column]
     n: int
     index: NDArray[np.int64] | None
     left_out: list[tuple[int, NDArray[np.int64]]]
+    ids: NDArray[np.int64] | None = None
+
+    def row(self, i: int) -> int:
+        """The row of the batch that row i is."""
+        return i if self.index is None else int(self.index[i])
 
     @property
     def weight(self) -> float:
@@ -225,7 +233,12 @@ class Unit:
 
     def prepare(self, batch: Batch, on_invalid: str, *, check: bool = True) -> Rows:
         """Return the rows this state will count."""
-        return prepare(batch, self.binding, self.needs, on_invalid, check=check)
+        if self.state.together is None:
+            return prepare(batch, self.binding, self.needs, on_invalid, check=check)
+        rows = prepare(batch, self.binding, self.needs, on_invalid)
+        blocks = Blocks(self.state, self.needs, self.binding.column, lambda row: batch.origin(rows.row(row)))
+        columns, ids = blocks.whole(rows.columns)
+        return replace(rows, columns=columns, ids=ids)
 
     def count(self, rows: Rows) -> bool:
         """Admit and absorb rows of a lone state; if that fails the state's range is as it was, too."""
@@ -244,6 +257,8 @@ class Unit:
         here = at if at is None or rows.index is None else at[rows.index]
         if rows.n and self.state.absorb(here, **rows.columns) is False:
             return False
+        if rows.n and rows.ids is not None:
+            self.state.__dict__["_recent"] = rows.ids
         for reason, gone in rows.left_out:
             if at is None:
                 self.state.dropped[reason] += len(gone)

@@ -35,7 +35,7 @@ from .settings import Settings, canonical_json, encode_setting, setting, union
 if TYPE_CHECKING:
     from typing_extensions import Self, dataclass_transform
 
-    from .columns import Need
+    from .columns import Column, Need
 else:
 
     def dataclass_transform(**_: Any) -> Any:
@@ -81,7 +81,12 @@ class State(Settings, Growing, Encodable):
     checks_itself: ClassVar[bool] = False
     """Whether `absorb` checks labels and scores as it counts, and returns False (nothing counted) on a bad one."""
     together: ClassVar[str | None] = None
-    """The role of the column whose equal rows stand side by side and come in one batch: `query` for rankings."""
+    """The role of the column whose equal rows, a block, stand side by side and come in one batch: `query`."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of the rows of a block matters."""
+        return False
 
     dropped: Array = added(len(DROPPED))
 
@@ -128,6 +133,14 @@ class State(Settings, Growing, Encodable):
         """
         return None
 
+    def contradiction(self, columns: dict[str, Column]) -> tuple[str, int, str] | None:
+        """Say which checked row contradicts others, or is not for this state: its role, the row, and why; or None."""
+        return None
+
+    def plausible(self, columns: dict[str, Array]) -> dict[str, Array]:
+        """Make columns that were made up one by one, for the laws, fit together (see `contradiction`)."""
+        return columns
+
     def check(self) -> None:
         """Raise StateFormatError where decoded arrays contradict one another."""
 
@@ -149,6 +162,7 @@ class State(Settings, Growing, Encodable):
 
     def _allocate(self, slices: int | None) -> None:
         self.__dict__.update(_slices=slices, _load=0, _waiting={})
+        self.__dict__["_recent"] = None  # ids of the blocks of the last batch, which must not return in the next
         for name, rule in self.rules().items():
             self.__dict__[name] = None if rule.optional else self._empty(rule)
 
@@ -218,6 +232,7 @@ class State(Settings, Growing, Encodable):
             else:
                 array[...] = rule.identity  # in place: a shortcut (see `quick`) may hold the array
         self.__dict__["_load"] = 0
+        self.__dict__["_recent"] = None
         return self
 
     def copy(self) -> Self:

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 import streammetrics as sm
-from streammetrics.columns import Label, Matrix, Score, Weight
-from streammetrics.ids import Ids
+from streammetrics.columns import Count, Grade, Label, Matrix, Score, Weight
+from streammetrics.ids import Ids, Names
 from streammetrics.laws import metric_case
 from streammetrics.laws.specimens import KEYS, PROBABILITIES, REALS, WEIGHTS, fitted
 from streammetrics.numbers import Number
@@ -31,6 +31,8 @@ RANKING = [
 ]
 MATRIX = {"num_outputs": 2, "multioutput": "raw_values"}
 DECISIONS = [{}, {"threshold": 0.3}]
+GAINS = [{}, {"k": 2, "gain": "exponential"}]
+RELEVANCE = [{}, {"k": 2, "relevance_level": 2, "empty": "skip"}, {"k": 3, "ties": "order"}]
 SETTINGS: dict[str, list[dict[str, object]]] = {
     "auc": [*RANKING, {"bits": 8, "max_fpr": 0.1}, {"bits": 12}, {"exact": True}],
     "gini": RANKING[:2],
@@ -64,6 +66,17 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
     "tweedie_deviance": [{}, {"power": 1.5}, {"power": -1.0}, {"power": 3.0}],
     "r2": [{}, MATRIX, {"num_outputs": 2, "multioutput": "variance_weighted"}],
     "pearson_correlation": [{}, {"num_outputs": 2}],
+    "cumulative_gain": [*GAINS, {"ties": "order"}],
+    "dcg": [*GAINS, {"ties": "document"}],
+    "ndcg": [*GAINS, {"ties": "document", "k": 3}, {"ties": "order", "empty": "skip"}],
+    "precision_at_k": [*RELEVANCE, {"ties": "document", "k": 1}],
+    "recall_at_k": RELEVANCE,
+    "r_precision": [{}, {"relevance_level": 2}],
+    "hit_rate": [*RELEVANCE, {"average": "pooled", "k": 3}],
+    "mrr": RELEVANCE,
+    "map": [*RELEVANCE, *({"denominator": d, "k": 2} for d in ("relevant", "hits"))],
+    "err": [{"max_grade": 300}, {"max_grade": 300, "k": 3, "ties": "order"}],
+    "rbp": [*RELEVANCE, {"p": 0.5}],
 }
 """Settings to try, by tag; a metric that is missing here is tried at its defaults."""
 
@@ -103,6 +116,8 @@ def short(examples: int, **more):
 
 def scores(scale: str):
     """Scores that a scale takes: ties, saturation, neighbours, anything."""
+    if scale in ("grade", "count"):
+        return st.sampled_from([0.0, 0.0, 1.0, 2.0, 4.0] + ([0.5, 300.0] if scale == "grade" else []))
     narrow = scale == "probability"
     low, high = (0.0, 1.0) if narrow else (-(2.0**100), 2.0**100)
     edges = st.sampled_from(PROBABILITIES if narrow else REALS)
@@ -145,6 +160,9 @@ _DTYPES = {
     Number: ("f4", "f8"),
     Weight: ("f8",),
     Ids: ("i8", "i2"),
+    Grade: ("f4", "f8"),
+    Count: ("f8", "i4"),
+    Names: ("i8",),
 }
 
 

@@ -18,7 +18,7 @@ from .case import Case, Law, LawError, shown
 from .metrics import METRIC_LAWS, registered
 from .objects import OBJECT_LAWS
 from .slices import SLICE_LAWS
-from .specimens import STYLES, Columns, Data, bad_value, sample
+from .specimens import STYLES, Columns, Data, bad_value, fitting, sample
 
 __all__ = ["LAWS", "METRIC_LAWS", "OBJECT_LAWS", "SLICE_LAWS", "Case", "LawError", "check_metric", "check_state"]
 
@@ -118,7 +118,8 @@ def example_case(metric: Metric[Any, Any], data: Data, seed: int, example: int) 
 
 
 def metric_case(metric: Metric[Any, Any], columns: Columns, rng: np.random.Generator) -> Case:
-    """Return a case of a metric and rows."""
+    """Return a case of a metric and rows, which are made to fit together."""
+    columns = fitting(metric.make_state(), columns)
     bad = {n.role: bad_value(n.kind) for n in metric.make_state().needs() if bad_value(n.kind) is not None}
     return Case(metric.blank, columns, rng, bad, metric)
 

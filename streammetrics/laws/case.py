@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..columns import Matrix, Need, Weight
 from ..errors import StreamMetricsError, UndefinedMetricWarning
 from ..metric import Metric
-from .specimens import Columns
+from .specimens import Columns, fitting
 
 __all__ = [
     "Case",
@@ -105,8 +105,19 @@ class Case(NamedTuple):
         return np.cumsum(np.r_[False, self.columns[role][1:] != self.columns[role][:-1]])
 
     def shuffled(self) -> Rows:
-        """Put the rows in another order, blocks whole."""
-        return np.lexsort([self.rng.random(self.n), self.rng.permutation(self.n)[self.blocks]])
+        """Put the rows in another order: blocks whole, and within them as they were if that matters."""
+        ordered = self.metric is not None and self.metric.make_state().ordered
+        within = np.arange(self.n) if ordered else self.rng.random(self.n)
+        return np.lexsort([within, self.rng.permutation(self.n)[self.blocks]])
+
+    def again(self) -> Columns:
+        """Return the rows as they would come a second time: as other blocks, which must not return."""
+        role = None if self.metric is None else self.metric.make_state().together
+        return self.columns if role is None else self.columns | {role: self.columns[role] + 100}
+
+    def fitting(self, columns: Columns) -> Columns:
+        """Return columns of which some were replaced, made to fit together."""
+        return columns if self.metric is None else fitting(self.metric.make_state(), columns)
 
     def weight(self) -> str | None:
         """The role of the weights, if the metric takes them."""

@@ -61,20 +61,32 @@ def weight_of_one(case: Case) -> None:
 
 
 def integer_weights(case: Case) -> None:
-    """A row of weight k has the value of k rows."""
+    """A row, or block, of weight k has the value of k of them."""
     if role := case.weight():
         plain = {k: v for k, v in case.columns.items() if k != role}
-        times = case.rng.integers(1, 4, case.n)
+        times = case.rng.integers(1, 4, case.n)[case.blocks]
         weighted = value_of(case.fed(plain | {role: times.astype(np.float64)}))
-        repeated = value_of(case.fed({k: np.repeat(v, times, axis=0) for k, v in plain.items()}))
+        repeated = value_of(case.fed(_repeated(case, plain, times)))
         same_value(repeated, weighted, "weight k to be worth k rows", CLOSE)
+
+
+def _repeated(case: Case, columns: Columns, times: NDArray[np.int64]) -> Columns:
+    """Return each row, or block, so many times; repeated blocks go by other names."""
+    assert case.metric is not None
+    together = case.metric.make_state().together
+    if together is None:
+        return {k: np.repeat(v, times, axis=0) for k, v in columns.items()}
+    copies = [np.flatnonzero(times > i) for i in range(3)]
+    made = {k: np.concatenate([v[rows] for rows in copies]) for k, v in columns.items()}
+    made[together] = np.concatenate([case.blocks[rows] + i * case.n for i, rows in enumerate(copies)])
+    return made
 
 
 def weight_of_zero(case: Case) -> None:
     """A row of weight 0 does not change the value."""
     if role := case.weight():
         weights = case.columns.get(role, np.ones(case.n)).astype(np.float64)
-        weights[case.rng.random(case.n) < 0.4] = 0
+        weights[(case.rng.random(case.n) < 0.4)[case.blocks]] = 0
         kept = {k: v[weights > 0] for k, v in (case.columns | {role: weights}).items()}
         came = value_of(case.fed(case.columns | {role: weights}))
         same_value(value_of(case.fed(kept)), came, "rows of weight 0 to be worth nothing", CLOSE)
@@ -101,7 +113,7 @@ def weighted_with_unweighted(case: Case) -> None:
 def label_dtypes(case: Case) -> None:
     """Labels of equal value count alike in every dtype."""
     whole = case.fed()
-    for need in case.of(Label):
+    for need in [n for n in case.of(Label) if n.role in case.columns]:
         for dtype in ("?", "u1", "i1", "<i4", ">i8", "u8", "f2", "<f4", ">f8"):
             cast = case.columns | {need.role: case.columns[need.role].astype(dtype)}
             same(whole, case.fed(cast), f"{need.role} as {np.dtype(dtype)} to count alike")
@@ -112,9 +124,10 @@ def score_dtypes(case: Case) -> None:
     held = {n.role: on_grid(n.kind, case.rng, case.n) for n in case.of(Score)}
     if (role := case.weight()) in case.columns:
         held[role] = np.ldexp(1.0, case.rng.integers(-10, 10, case.n))
-    whole = case.fed(case.columns | held)
+    columns = case.fitting(case.columns | held)
+    whole = case.fed(columns)
     for dtype in ("f2", "<f4", ">f4", ">f8"):
-        cast = case.columns | {name: column.astype(dtype) for name, column in held.items()}
+        cast = columns | {name: columns[name].astype(dtype) for name in held}
         same(whole, case.fed(cast), f"{', '.join(held)} as {np.dtype(dtype)} to count alike")
 
 

@@ -108,7 +108,7 @@ def merge_leaves_other(case: Case) -> None:
     before = b.to_bytes()
     a.merge(b)
     expect(b.to_bytes() == before, "`other` to be as it was after a merge", "other bytes")
-    a.update(case.columns).merge(case.fed())
+    a.update(case.again()).merge(case.fed())
     expect(b.to_bytes() == before, "`other` to share nothing with what it was merged into", "other bytes")
 
 
@@ -131,21 +131,21 @@ def copy_is_independent(case: Case) -> None:
     """A copy and its origin do not see each other's rows."""
     a = case.fed()
     before, b = a.to_bytes(), a.copy()
-    b.update(case.columns).merge(case.fed())
+    b.update(case.again()).merge(case.fed())
     expect(a.to_bytes() == before, "rows of a copy not to reach its origin", "other bytes")
     b = a.copy()
-    a.update(case.columns).reset()
+    a.update(case.again()).reset()
     expect(b.to_bytes() == before, "rows of the origin not to reach a copy", "other bytes")
 
 
 def bytes_round_trip(case: Case) -> None:
     """from_bytes(to_bytes()), pickle, copy and deepcopy give an equal object, which goes on counting."""
     a = case.fed()
-    after = case.fed().update(case.columns)
+    after = case.fed().update(case.again())
     for name, b in _twins(a):
         same(a, b, f"{name} to give an equal object")
         expect(a == b and b == a, f"{name} to give an object that is == its origin", "False")
-        same(after, b.update(case.columns), f"what {name} gives to go on counting")
+        same(after, b.update(case.again()), f"what {name} gives to go on counting")
 
 
 def _twins(a: Any) -> Iterator[tuple[str, Any]]:
@@ -173,8 +173,8 @@ def failed_update_changes_nothing(case: Case) -> None:
         for what, columns in _bad_batches(case):
             refuses(InvalidInputError, partial(prior.update, columns), what)
             expect(prior.digest() == before, f"{what} to leave the state as it was", "another digest")
-        clean = from_bytes(prior.to_bytes()).update(case.columns)
-        same(clean, prior.update(case.columns), "the batch after a refused one to count as usual")
+        clean = from_bytes(prior.to_bytes()).update(case.again())
+        same(clean, prior.update(case.again()), "the batch after a refused one to count as usual")
 
 
 def _bad_batches(case: Case) -> Iterator[tuple[str, Columns]]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..columns import Column, Kind, Label, Matrix, Need, Score, Weight
 from ..ids import Ids
 from ..numbers import Number
+from ..state import State
 
 __all__ = [
     "KEYS",
@@ -19,6 +20,7 @@ __all__ = [
     "Columns",
     "Data",
     "bad_value",
+    "fitting",
     "formats",
     "on_grid",
     "sample",
@@ -50,6 +52,16 @@ def sample(needs: Sequence[Need], rng: np.random.Generator, n: int, style: str, 
     return {need.role: _values(need, rng, n, style) for need in wanted}
 
 
+def fitting(state: State, columns: Columns) -> Columns:
+    """Make columns that were made up one by one fit together: one value a block, where that is asked, and more."""
+    if state.together is None or state.together not in columns:
+        return columns
+    keys = columns[state.together]
+    first = np.maximum.accumulate(np.where(np.r_[True, keys[1:] != keys[:-1]][: len(keys)], np.arange(len(keys)), 0))
+    once = {n.role: columns[n.role][first] for n in state.needs() if n.once and n.role in columns}
+    return state.plausible(columns | once)
+
+
 def _values(need: Need, rng: np.random.Generator, n: int, style: str) -> Array:
     kind = need.kind
     if isinstance(kind, Matrix):
@@ -74,6 +86,9 @@ def _values(need: Need, rng: np.random.Generator, n: int, style: str) -> Array:
 
 def _scores(kind: Score, rng: np.random.Generator, n: int, style: str) -> Array:
     narrow = kind.scale == "probability"
+    if kind.scale in ("grade", "count"):
+        grades = rng.choice([0, 0, 1, 2, 4], n)
+        return grades * 0.75 if kind.scale == "grade" and style == "ties" else grades
     if style == "saturated":
         given = np.array(PROBABILITIES if narrow else REALS)
         return rng.choice(given[np.abs(given) < 1e38], n)
@@ -94,6 +109,8 @@ def on_grid(kind: Kind, rng: np.random.Generator, n: int) -> Array:
     """Values that every floating dtype holds, away from round thresholds and from where clipping begins."""
     if isinstance(kind, Matrix):
         return np.column_stack([on_grid(kind.kind, rng, n) for _ in range(kind.width)])
+    if getattr(kind, "scale", "") in ("grade", "count"):
+        return rng.integers(0, 4, n).astype(np.float64)
     odd = 2 * rng.integers(0, 256, n) + 1
     return odd / 512 if getattr(kind, "scale", "") == "probability" else fitted(kind, (odd - 256) / 32)
 

@@ -7,4 +7,5 @@ from .labels import *
 from .losses import *
 from .regression import *
 from .relative import *
+from .ranking import *
 from .scores import *

@@ -1,0 +1,377 @@
+"""Rankings: the documents of each query in the order of their scores, and every measure of that order.
+
+A query is one row of uint64 keys, [falling score 32 | place 24 | grade 8], that numpy sorts: equal scores stay in the
+order of their rows. Of float64 scores the key holds the leading half; what it leaves undecided is settled afterwards.
+Documents that were judged but not returned come last, padding after them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import ties
+from ._jit import by_dtype, inline, kernel
+from .sums import add_exact, add_fixed, split
+
+f4, f8, i4, i8, u1, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint8, np.uint32, np.uint64
+
+MEASURES = (
+    "cg", "dcg", "ndcg", "cg_exp", "dcg_exp", "ndcg_exp", "precision", "recall", "r_precision", "hits", "relevant",
+    "hit", "mrr", "ap_min", "ap_relevant", "ap_hits", "err", "rbp",
+)  # fmt: skip
+CG, DCG, NDCG, CG_EXP, DCG_EXP, NDCG_EXP, PRECISION, RECALL, R_PRECISION, HITS, RELEVANT = range(11)
+HIT, MRR, AP_MIN, AP_RELEVANT, AP_HITS, ERR, RBP = range(11, 18)
+UNBOUNDED = (CG, DCG, CG_EXP, DCG_EXP, HITS, RELEVANT)  # not a share of something: they may be any number
+
+ALL = 1 << 40  # the cut-off of a measure without one
+PADDING = u8(0xFFFFFFFFFFFFFFFF)
+ABSENT = u8(0xFFFFFFFF)  # above the key of every finite score: judged, but not returned
+PLACE = u8(0xFFFFFF)
+
+
+def _falling4(z: Any) -> Any:
+    b = f4(z + f4(0.0)).view(i4)  # -0.0 is 0.0
+    return u8(u4(b ^ (~(b >> i4(31)) & i4(0x7FFFFFFF))))
+
+
+def _falling8(z: Any) -> Any:
+    b = f8(z + 0.0).view(i8)
+    return u8(b ^ (~(b >> i8(63)) & i8(0x7FFFFFFFFFFFFFFF))) >> u8(32)
+
+
+falling = by_dtype(float32=_falling4, float64=_falling8)
+sort_falling, spread, no_hit, first_hit = map(inline, (ties.sort_falling, ties.spread, ties.no_hit, ties.first_hit))
+precision_sum, precision_mean, stop_group = map(inline, (ties.precision_sum, ties.precision_mean, ties.stop_group))
+
+
+@kernel(out=("keys",))
+def pack(grades: Any, s: Any, kept: Any, which: Any, starts: Any, keys: Any) -> None:
+    """Write the keys of some queries, a row each; `grades` and `kept` (1 for returned) may be empty."""
+    for j in range(which.shape[0]):
+        q = which[j]
+        a, n = starts[q], starts[q + 1] - starts[q]
+        row, score = keys[j], s[a : a + n]
+        for i in range(n):
+            row[i] = (falling(score[i]) << u8(32)) | (u8(i) << u8(8))
+        if grades.shape[0]:
+            grade = grades[a : a + n]
+            for i in range(n):
+                row[i] |= u8(grade[i])
+        for i in range(n if kept.shape[0] else 0):
+            if not kept[a + i]:
+                row[i] |= ABSENT << u8(32)
+        for i in range(n, row.shape[0]):
+            row[i] = PADDING
+
+
+@inline
+def tied(row: Any, i: Any, score: Any) -> Any:
+    """Whether places i and i + 1 of a ranking have one score."""
+    same = (row[i] >> u8(32)) == (row[i + 1] >> u8(32))
+    return same and score[(row[i] >> u8(8)) & PLACE] == score[(row[i + 1] >> u8(8)) & PLACE]
+
+
+@inline
+def settle(row: Any, n: Any, score: Any) -> None:
+    """Order by the whole score what the leading half left undecided: Shell's sort of each run of equal halves."""
+    a = 0
+    while a < n - 1:
+        b = a + 1
+        while b < n and (row[b] >> u8(32)) == (row[a] >> u8(32)):
+            b += 1
+        gap = (b - a) // 2
+        while gap:
+            for i in range(a + gap, b):
+                key = row[i]
+                mine, at = score[(key >> u8(8)) & PLACE], i
+                while at >= a + gap:
+                    other = score[(row[at - gap] >> u8(8)) & PLACE]
+                    if other > mine or (other == mine and row[at - gap] < key):
+                        break
+                    row[at] = row[at - gap]
+                    at -= gap
+                row[at] = key
+            gap //= 2
+        a = b
+
+
+@inline
+def best_first(pool: Any, n: Any, extra: Any, extra_gain: Any, small: Any, count: Any, best: Any) -> Any:
+    """Write the ideal order of n gains and `extra` more of one gain, as far as there is room; return how many.
+
+    `pool` is spoiled. Small integers are counted, others sorted.
+    """
+    room, m = best.shape[0], i8(0)
+    if small:
+        for i in range(n):
+            count[i8(pool[i])] += 1
+        count[i8(extra_gain)] += extra
+        for g in range(255, 0, -1):
+            c = min(count[g], room - m)
+            for i in range(m, m + c):
+                best[i] = g
+            m += c
+            count[g] = 0
+        count[0] = 0
+        return m
+    sort_falling(pool, 0, n)
+    i = 0
+    while m < room and (i < n or extra):
+        if extra and (i == n or pool[i] < extra_gain):
+            best[m] = extra_gain
+            extra -= 1
+        else:
+            best[m] = pool[i]
+            i += 1
+        m += 1
+    return m
+
+
+@inline
+def by_ties(row: Any, n: Any, score: Any, rel: Any, end: Any, hit: Any) -> None:
+    """Find the groups of tied documents: where each that begins at a place ends, and its relevant ones."""
+    a = 0
+    while a < n:
+        b, r = a + 1, i8(rel[a])
+        while b < n and tied(row, b - 1, score):
+            r += i8(rel[b])
+            b += 1
+        end[a], hit[a] = b, r
+        a = b
+
+
+@inline
+def discounted(gain: Any, m: Any, discount: Any) -> Any:
+    """Sum of gains times discounts."""
+    total = 0.0
+    for i in range(m):
+        total += gain[i] * discount[i]
+    return total
+
+
+@inline
+def total_of(values: Any, m: Any) -> Any:
+    """Sum of the first m."""
+    total = 0.0
+    for i in range(m):
+        total += values[i]
+    return total
+
+
+@inline
+def precisions(rel: Any, m: Any) -> Any:
+    """Sum of the precision at each relevant place of a ranking without ties."""
+    total, hits = 0.0, 0.0
+    for i in range(m):
+        if rel[i] > 0:
+            hits += 1.0
+            total += hits / (i + 1.0)
+    return total
+
+
+@inline
+def first(rel: Any, m: Any) -> Any:
+    """One over the first relevant place; 0 without."""
+    for i in range(m):
+        if rel[i] > 0:
+            return 1.0 / (i + 1.0)
+    return 0.0
+
+
+@inline
+def stopped(stop: Any, top: Any, m: Any) -> Any:
+    """One over the place at which a reader stops, expected, where `stop` over `top` is the probability at each."""
+    total, going = 0.0, 1.0
+    for i in range(m):
+        here = stop[i] / top
+        total += going * here / (i + 1.0)
+        going *= 1.0 - here
+    return total
+
+
+@inline
+def biased(rel: Any, m: Any, persistence: Any) -> Any:
+    """Rank-biased precision."""
+    total, going = 0.0, 1.0 - persistence
+    for i in range(m):
+        total += going * rel[i]
+        going *= persistence
+    return total
+
+
+@inline
+def quotient(a: Any, b: Any) -> Any:
+    """Return a / b, at most 1; 0 where b is 0."""
+    return min(a / b, 1.0) if b > 0 else 0.0
+
+
+@inline
+def linear_measure(code: Any, k: Any, n: Any, all_relevant: Any, rel: Any, gain: Any, discount: Any, ideal: Any) -> Any:
+    """Return a measure that is a sum over places, or a quotient of two: ties only need the mean of each group."""
+    m = min(k, n)
+    if code == CG:
+        return total_of(gain, m)
+    if code == DCG:
+        return discounted(gain, m, discount)
+    if code == NDCG:
+        return quotient(discounted(gain, m, discount), discounted(ideal, min(k, ideal.shape[0]), discount))
+    if code == R_PRECISION:
+        return quotient(total_of(rel, min(all_relevant, n)), f8(all_relevant))
+    if code == RELEVANT:
+        return f8(all_relevant)
+    found = total_of(rel, m)
+    if code == PRECISION:
+        return quotient(found, f8(k if k < ALL else n))
+    return quotient(found, f8(all_relevant)) if code == RECALL else found
+
+
+@inline
+def plain_measure(code: Any, k: Any, n: Any, all_relevant: Any, rel: Any, stop: Any, top: Any) -> Any:
+    """Return a measure that depends on the order, of a ranking without ties."""
+    m = min(k, n)
+    if code == HIT:
+        return 1.0 if first(rel, m) > 0 else 0.0
+    if code == MRR:
+        return first(rel, m)
+    if code == ERR:
+        return stopped(stop, top, m)
+    total = precisions(rel, m)
+    if code == AP_HITS:
+        return quotient(total, total_of(rel, m))
+    return quotient(total, f8(all_relevant if code == AP_RELEVANT else min(all_relevant, k)))
+
+
+@inline
+def tied_measure(
+    code: Any, k: Any, n: Any, all_relevant: Any, end: Any, hit: Any, stop: Any, top: Any, mean: Any
+) -> Any:
+    """Return a measure that depends on the order, on average over the orders of tied documents."""
+    cut = min(k, n)
+    total, hits, going, a = 0.0, i8(0), 1.0, i8(0)
+    while a < cut:
+        b, r = end[a], hit[a]
+        size, m = b - a, min(b, cut) - a
+        if code == HIT or code == MRR:
+            if r:
+                return 1.0 - no_hit(size, r, m) if code == HIT else first_hit(a, size, r, m)
+            # a group without a relevant document cannot end the search; the first with one does not have to,
+            # unless it lies before the cut, whole
+        elif code == ERR:
+            total += going * stop_group(stop, top, a, b, m, mean)
+            going *= mean[size]
+        elif code == AP_HITS and m < size:
+            return precision_mean(total, a, hits, size, r, m)
+        else:
+            total += precision_sum(a, hits, size, r, m)
+        hits += r
+        a = b
+    if code == HIT or code == MRR or code == ERR:
+        return total
+    if code == AP_HITS:
+        return quotient(total, f8(hits))
+    return quotient(total, f8(all_relevant if code == AP_RELEVANT else min(all_relevant, k)))
+
+
+@kernel(out=("keys", "rows", "queries", "excess", "sums", "large"))
+def measure(
+    keys: Any, which: Any, starts: Any, s: Any, halves: Any, small: Any, values: Any, powers: Any, level: Any,
+    average: Any, relevant: Any, extra_gain: Any, extra_power: Any, discount: Any, codes: Any, ks: Any, parameters: Any,
+    w: Any, at: Any, rows: Any, queries: Any, excess: Any, sums: Any, large: Any,
+) -> None:  # fmt: skip
+    """Add every measure of some queries, whose rows of keys are sorted.
+
+    `values` and `powers` (2^g - 1; may be empty) are by grade if all grades are `small` integers, else by row.
+    `relevant` (may be empty) is the number of relevant documents of each query, those that are no rows included, whose
+    grade is `extra_gain`. The keys hold half of each score if `halves`. Weights and slices may be empty.
+    """
+    width, n_terms, exponential = keys.shape[1], codes.shape[0], powers.shape[0] > 0
+    gain, power, rel, stop = np.empty(width, f8), np.empty(width, f8), np.empty(width, f8), np.empty(width, f8)
+    end, hit, mean = np.empty(width, i8), np.empty(width, i8), np.empty(width + 1, f8)
+    pool, count = np.empty(width, f8), np.zeros(256, i8)
+    best, most = np.empty(discount.shape[0], f8), np.empty(discount.shape[0], f8)
+    wants_best, wants_most = False, False
+    for t in range(n_terms):
+        wants_best |= codes[t] == NDCG
+        wants_most |= codes[t] == NDCG_EXP
+    for j in range(which.shape[0]):
+        q = which[j]
+        a, length = starts[q], starts[q + 1] - starts[q]
+        row, score = keys[j], s[a : a + length]
+        n = length
+        while n > 0 and (row[n - 1] >> u8(32)) == ABSENT:
+            n -= 1
+        if halves:
+            settle(row, n, score)
+        if small:
+            for i in range(length):
+                gain[i] = values[row[i] & u8(255)]
+        else:
+            for i in range(length):
+                gain[i] = values[u8(a) + ((row[i] >> u8(8)) & PLACE)]
+        if exponential:
+            for i in range(length):
+                power[i] = powers[row[i] & u8(255) if small else u8(a) + ((row[i] >> u8(8)) & PLACE)]
+                stop[i] = power[i]
+        returned, judged = i8(0), i8(0)
+        for i in range(length):
+            rel[i] = gain[i] >= level
+            judged += i8(gain[i] >= level)
+        for i in range(n, length):
+            returned -= i8(gain[i] >= level)
+        returned += judged
+        everything = relevant[q] if relevant.shape[0] else judged
+        n_best, n_most = i8(0), i8(0)
+        if wants_best:
+            pool[:length] = gain[:length]
+            n_best = best_first(pool, length, everything - judged, extra_gain, small, count, best)
+        if wants_most:
+            for i in range(length):
+                pool[i] = gain[i] if small else power[i]
+            n_most = best_first(pool, length, everything - judged, extra_gain if small else extra_power, small, count, most)
+            for i in range(n_most if small else 0):
+                most[i] = powers[i8(most[i])]
+        mixed = False
+        for i in range(n - 1 if average else 0):
+            if (row[i] >> u8(32)) == (row[i + 1] >> u8(32)):
+                mixed |= gain[i] != gain[i + 1] and tied(row, i, score)
+        if mixed:
+            by_ties(row, n, score, rel, end, hit)
+            b = i8(0)
+            while b < n:
+                spread(gain, b, end[b])
+                spread(rel, b, end[b])
+                if exponential:
+                    spread(power, b, end[b])
+                b = end[b]
+        weight, i = w[q] if w.shape[0] else 1.0, at[q] if at.shape[0] else 0
+        empty = i8(everything == 0)
+        rows[4 * i] += n - returned
+        rows[4 * i + 1] += returned
+        rows[4 * i + 2] += length - n - (judged - returned)
+        rows[4 * i + 3] += judged - returned
+        queries[2 * i + empty] += 1
+        if w.shape[0]:
+            high, low = split(weight)
+            add_fixed(excess, u8(2 * (2 * i + empty)), high - i8(1 << 20), low)
+        for t in range(n_terms):
+            code, k = codes[t], ks[t]
+            if code <= NDCG:
+                v = linear_measure(code, k, n, everything, rel, gain, discount, best[:n_best])
+            elif code <= NDCG_EXP:
+                v = linear_measure(code - 3, k, n, everything, rel, power, discount, most[:n_most])
+            elif code <= RELEVANT:
+                v = linear_measure(code, k, n, everything, rel, gain, discount, best[:0])
+            elif code == RBP:
+                v = biased(rel, min(k, n), parameters[t])
+            elif mixed:
+                v = tied_measure(code, k, n, everything, end, hit, stop, parameters[t], mean)
+            else:
+                v = plain_measure(code, k, n, everything, rel, stop, parameters[t])
+            v *= weight
+            if code in UNBOUNDED:
+                add_exact(large, u8(i * n_terms + t) * u8(68), v)
+            else:
+                high, low = split(v)
+                add_fixed(sums, u8(2 * (i * n_terms + t)), high, low)
