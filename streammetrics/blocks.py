@@ -54,7 +54,9 @@ class Blocks:
         starts = keys.starts
         ids = keys.values[starts].reshape(len(starts), keys.values.size // max(len(keys.values), 1))
         if (at := returned(ids, self.state.__dict__["_recent"])) is not None:
-            self._refuse(str(role), int(starts[at]), f"a {role} that was met before, in this batch or the last, returns")
+            self._refuse(
+                str(role), int(starts[at]), f"a {role} that was met before, in this batch or the last, returns"
+            )
         once = {n.role: columns[n.role] for n in self.needs if n.once and n.role in columns}
         for name, column in once.items():
             if row := changed(column.values, starts):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,10 @@ class Ids(Kind):
         self.skips = missing == "skip"
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and (self.missing, self.missing_values) == (other.missing, other.missing_values)
+        return type(other) is type(self) and (self.missing, self.missing_values) == (
+            other.missing,
+            other.missing_values,
+        )
 
     def __hash__(self) -> int:
         return hash((type(self), self.missing, self.missing_values))
@@ -152,7 +156,7 @@ class Names(Ids):
         if kind in ("", "integer"):
             return super()._one(raw, name)
         (data, offsets), index, nulls = made
-        words = [data[a:b].tobytes() for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+        words = [data[a:b].tobytes() for a, b in pairwise(offsets.tolist())]
         rank = np.empty(len(words), np.int64)
         rank[sorted(range(len(words)), key=words.__getitem__)] = np.arange(len(words))
         ids = rank[index]

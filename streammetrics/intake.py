@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .blocks import Blocks
+from .blocks import Blocks, changed
 from .columns import FLAG, SCORES, Batch, Column, Label, Mask, Need, Score
 from .errors import InvalidInputError
 from .kernels import elementary
@@ -251,6 +251,19 @@ class Unit:
             if not counted:
                 held["_load"] = load
         return counted
+
+    def admit(self, rows: Rows, at: NDArray[np.int64] | None) -> None:
+        """Make sure that rows can be counted, before any is: that they stay in range, and that no slice cuts a block."""
+        self.state.admit(rows.n, rows.weight)
+        if rows.ids is not None and at is not None and rows.n:
+            keys, role = rows.columns[self.state.together or ""], self.state.together
+            here = at if rows.index is None else at[rows.index]
+            if row := changed(here, keys.starts):  # type: ignore[attr-defined]
+                raise InvalidInputError(
+                    f"row {rows.row(row):,} is in another slice than the row before, of the same {role}; slices take "
+                    f"a {role} whole: slice by what all its rows have in common",
+                    row=rows.row(row),
+                )
 
     def absorb(self, rows: Rows, at: NDArray[np.int64] | None = None) -> bool:
         """Count checked rows, and those left out; False if a state that checks itself found a bad value."""

@@ -179,7 +179,7 @@ def count_units(units: list[Unit], prepared: list[Rows], at: NDArray[np.int64] |
     all have found room; the others cannot fail.
     """
     for unit, rows in zip(units, prepared, strict=True):
-        unit.state.admit(rows.n, rows.weight)
+        unit.admit(rows, at)
     staged = []
     for unit, rows in zip(units, prepared, strict=True):
         if unit.state.grows:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
-
-import numpy as np
 
 
 class Query(NamedTuple):
@@ -119,29 +118,20 @@ def rbp(seen: Seen, k: int | None, p: float) -> float:
     return (1 - p) * math.fsum(p**i for i, g in enumerate(seen.order[:k]) if g >= seen.level)
 
 
-def each(of: Callable[..., float], *settings: dict[str, Any], **names: str) -> list[Oracle]:
-    """A line for each of some settings, which the reference takes as arguments; some by another name."""
-    return [Oracle(s, lambda seen, s=s: of(seen, **s)) for s in settings]
-
-
 K, ALL = {"k": 3}, {"k": None}
 EXPONENTIAL = {"gain": "exponential"}
 GAINS = [(k | g, k["k"], exponential if g else linear) for k in (K, ALL) for g in ({}, EXPONENTIAL)]
 LEVEL = {"relevance_level": 2.0}
 
 
-def lines(of: Callable[..., float], *more: dict[str, Any], **fixed: Any) -> list[Oracle]:
+def lines(of: Callable[..., float], **fixed: Any) -> list[Oracle]:
     """A line at a cut-off and without, and at more settings, of which the reference only takes k."""
-    return [
-        Oracle(s, lambda seen, k=s.get("k"): of(seen, k, **fixed))
-        for s in (K, ALL, {"k": 1}, K | LEVEL, K | {"empty": "skip"}, {"empty": 1.0}, *more)
-    ]
+    settings = (K, ALL, {"k": 1}, K | LEVEL, K | {"empty": "skip"}, ALL | {"empty": 1.0})
+    return [Oracle(s, partial(of, k=s["k"], **fixed)) for s in settings]
 
 
 ORACLES: dict[str, list[Oracle]] = {
-    "cumulative_gain": [
-        Oracle(s, lambda q, k=k, gain=gain: math.fsum(map(gain, q.order[:k]))) for s, k, gain in GAINS
-    ],
+    "cumulative_gain": [Oracle(s, lambda q, k=k, gain=gain: math.fsum(map(gain, q.order[:k]))) for s, k, gain in GAINS],
     "dcg": [Oracle(s, lambda q, k=k, gain=gain: dcg(q.order, k, gain)) for s, k, gain in GAINS],
     "ndcg": [
         *(Oracle(s, lambda q, k=k, gain=gain: ndcg(q, k, gain)) for s, k, gain in GAINS),
@@ -161,8 +151,8 @@ ORACLES: dict[str, list[Oracle]] = {
         for o in lines(average_precision, denominator=d)
     ],
     "err": [
-        Oracle(s, lambda q, k=s.get("k"), top=s.get("max_grade", 4): err(q, k, top))
-        for s in (K, ALL, {"max_grade": 7}, K | {"empty": 1.0})
+        Oracle({"k": k, "max_grade": top, "empty": empty}, partial(err, k=k, top=top))
+        for k, top, empty in ((3, 4, 0.0), (None, 4, "skip"), (None, 7, 0.0), (3, 4, 1.0))
     ],
     "rbp": [
         *lines(rbp, p=0.8),

@@ -13,9 +13,9 @@ import draws
 import numpy as np
 
 import streammetrics as sm
-from streammetrics.columns import Label, Matrix, Weight
+from streammetrics.columns import Grade, Label, Matrix, Weight
 from streammetrics.ids import Ids
-from streammetrics.laws.specimens import fitted
+from streammetrics.laws.specimens import fitted, fitting
 from streammetrics.numbers import Number
 
 
@@ -41,6 +41,8 @@ def column(need: Any, table: dict[str, np.ndarray]) -> np.ndarray:
         return np.column_stack([np.roll(one, i) for i in range(need.kind.width)])
     if isinstance(need.kind, Ids):
         return np.sort(table["k"]) if need.role == "query" else table["k"]
+    if isinstance(need.kind, Grade):
+        return table["y_true"]
     if isinstance(need.kind, Number):
         return fitted(need.kind, np.roll(table["y_score"], need.role == "y_pred"))
     if isinstance(need.kind, Label):
@@ -60,13 +62,8 @@ def fingerprint() -> list[str]:
                     metric = draws.usual(tag)
                     scaled = {"scale": scale} if metric.settings.get("scale") == "probability" else {}
                     made = type(metric)(**(metric.settings | scaled))
-                    made._feed(
-                        {
-                            n.role: column(n, table)
-                            for n in made.make_state().needs()
-                            if n.role in table or not n.optional
-                        }
-                    )
+                    needs = [n for n in made.make_state().needs() if n.role in table or not n.optional]
+                    made._feed(fitting(made.make_state(), {n.role: column(n, table) for n in needs}))
                     out.append(f"{made.name} {made.digest()} {made.compute()!r} {made.bounds()!r} {made.interval()!r}")
                 out.append(sm.Sliced([sm.AUC(bits=10), sm.LogLoss()] if scale == "probability" else sm.F1(), by="k")
                            .update(table).digest())  # fmt: skip

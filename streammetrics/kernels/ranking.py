@@ -329,7 +329,9 @@ def measure(
         if wants_most:
             for i in range(length):
                 pool[i] = gain[i] if small else power[i]
-            n_most = best_first(pool, length, everything - judged, extra_gain if small else extra_power, small, count, most)
+            n_most = best_first(
+                pool, length, everything - judged, extra_gain if small else extra_power, small, count, most
+            )
             for i in range(n_most if small else 0):
                 most[i] = powers[i8(most[i])]
         mixed = False

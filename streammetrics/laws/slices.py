@@ -47,7 +47,8 @@ def slices_in_any_order(case: Case) -> None:
 
 def _keys(case: Case, k: int) -> Columns:
     kinds = case.rng.choice(KEYS, k)
-    return {f"key{i}": sample_keys(case.rng, case.n, kind, several=4 - k) for i, kind in enumerate(kinds)}
+    made = (sample_keys(case.rng, case.n, kind, several=4 - k) for kind in kinds)
+    return {f"key{i}": column[case.blocks] for i, column in enumerate(made)}  # a slice takes blocks whole
 
 
 def slicing(case: Case, keys: Columns, settings: dict[str, Any]) -> Callable[[], Sliced]:

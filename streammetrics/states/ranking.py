@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Array, added
-from ..blocks import changed
 from ..columns import COUNT, FLAG, SCORES, Column, Need, grade, score, weight
 from ..errors import StateFormatError
 from ..exact import UNIT, exact_to_fraction, fixed_to_int
@@ -173,15 +172,9 @@ class RankingSums(State, tag="ranking_sums"):
         rows = [y_true.values, y_score.values, retrieved.values if retrieved is not None else NO_FLAGS]
         by = [-order["document"].values] if "document" in order else []
         by += [order["position"].values] if "position" in order else []
-        apart = at is not None and changed(at, starts)
-        if by or apart:
-            owner = self._owners(starts, len(rows[0]))
-            to = np.lexsort([*by, owner, *([at] if apart else [])])
+        if by:
+            to = np.lexsort([*by, self._owners(starts, len(rows[0]))])
             rows = [column[to] if len(column) else column for column in rows]
-        if apart:  # the rows of a query lie in several slices: in each they are a query of their own
-            owner, at = owner[to], at[to]
-            starts = np.flatnonzero(np.r_[True, (owner[1:] != owner[:-1]) | (at[1:] != at[:-1])])
-            once = [column[owner[starts]] if len(column) else column for column in once]
         self._rank(starts, rows, once, NO_INTS if at is None else at[starts])
 
     def _rank(self, starts: Ints, rows: list[Array], once: list[Array], at: Ints) -> None:

@@ -16,7 +16,9 @@ CASES = [(tag, i) for tag in ORACLES for i in range(len(ORACLES[tag]))]
 
 def columns(queries: list[Query], dtype: Any = np.float64) -> dict[str, np.ndarray]:
     """The rows of queries, documents that were not returned among them."""
-    out: dict[str, list[Any]] = {n: [] for n in ("query", "y_true", "y_score", "retrieved", "sample_weight", "relevant")}
+    out: dict[str, list[Any]] = {
+        n: [] for n in ("query", "y_true", "y_score", "retrieved", "sample_weight", "relevant")
+    }
     for i, q in enumerate(queries):
         n, absent = len(q.grades), len(q.absent)
         out["query"] += [i] * (n + absent)
