@@ -38,8 +38,8 @@ from .state import State as State
 from .states.calibration import ScoreBins as ScoreBins
 from .states.labels import DecisionCounts as DecisionCounts
 from .states.moments import Moments as Moments
-from .states.regression import RegressionSums as RegressionSums
 from .states.ranking import RankingSums as RankingSums
+from .states.regression import RegressionSums as RegressionSums
 from .states.scores import ScoreHistogram as ScoreHistogram
 from .states.sums import ScoreSums as ScoreSums
 from .table import Table as Table

@@ -189,7 +189,7 @@ class Count(Score):
         return not self.bad(column).any()
 
     def bad(self, column: Column) -> Mask:
-        return super().bad(column) | (column.values != np.floor(column.values))
+        return np.asarray(super().bad(column) | (column.values != np.floor(column.values)))
 
 
 class Weight(Kind):

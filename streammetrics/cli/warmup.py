@@ -12,7 +12,7 @@ import numpy as np
 from streammetrics.columns import Batch
 from streammetrics.compose import Sliced
 from streammetrics.ids import Ids
-from streammetrics.laws.specimens import sample
+from streammetrics.laws.specimens import fitting, sample
 from streammetrics.metric import METRICS, Metric
 
 __all__ = ["warm_up"]
@@ -37,10 +37,12 @@ def feed_all() -> None:
     """Let every metric absorb rows of each dtype, with and without weights and slices."""
     for metric in METRICS.values():
         for made in _variants(metric):
-            needs = made.make_state().needs()
+            state = made.make_state()
+            apart = {state.together: np.array([1, 2])} if state.together else {}
             for dtype in (np.float32, np.float64):
                 for weighted in (False, True):
-                    drawn = sample(needs, np.random.default_rng(0), 2, "plain", weighted=weighted)
+                    drawn = sample(state.needs(), np.random.default_rng(0), 2, "plain", weighted=weighted)
+                    drawn = fitting(state, drawn | apart)
                     columns = {
                         n: c.astype(dtype) if c.dtype.kind == "f" and n != "sample_weight" else c
                         for n, c in drawn.items()

@@ -13,7 +13,8 @@ import numpy as np
 
 from . import ties
 from ._jit import by_dtype, inline, kernel
-from .sums import add_exact, add_fixed, split
+from .exact_sums import add_exact
+from .sums import add_fixed, split
 
 f4, f8, i4, i8, u1, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint8, np.uint32, np.uint64
 
@@ -42,8 +43,13 @@ def _falling8(z: Any) -> Any:
 
 
 falling = by_dtype(float32=_falling4, float64=_falling8)
-sort_falling, spread, no_hit, first_hit = map(inline, (ties.sort_falling, ties.spread, ties.no_hit, ties.first_hit))
-precision_sum, precision_mean, stop_group = map(inline, (ties.precision_sum, ties.precision_mean, ties.stop_group))
+sort_falling = inline(ties.sort_falling)
+spread = inline(ties.spread)
+no_hit = inline(ties.no_hit)
+first_hit = inline(ties.first_hit)
+precision_sum = inline(ties.precision_sum)
+precision_mean = inline(ties.precision_mean)
+stop_group = inline(ties.stop_group)
 
 
 @kernel(out=("keys",))
@@ -253,7 +259,7 @@ def tied_measure(
     while a < cut:
         b, r = end[a], hit[a]
         size, m = b - a, min(b, cut) - a
-        if code == HIT or code == MRR:
+        if code in (HIT, MRR):
             if r:
                 return 1.0 - no_hit(size, r, m) if code == HIT else first_hit(a, size, r, m)
             # a group without a relevant document cannot end the search; the first with one does not have to,
@@ -267,7 +273,7 @@ def tied_measure(
             total += precision_sum(a, hits, size, r, m)
         hits += r
         a = b
-    if code == HIT or code == MRR or code == ERR:
+    if code in (HIT, MRR, ERR):
         return total
     if code == AP_HITS:
         return quotient(total, f8(hits))
@@ -359,12 +365,10 @@ def measure(
             add_fixed(excess, u8(2 * (2 * i + empty)), high - i8(1 << 20), low)
         for t in range(n_terms):
             code, k = codes[t], ks[t]
-            if code <= NDCG:
-                v = linear_measure(code, k, n, everything, rel, gain, discount, best[:n_best])
-            elif code <= NDCG_EXP:
-                v = linear_measure(code - 3, k, n, everything, rel, power, discount, most[:n_most])
-            elif code <= RELEVANT:
-                v = linear_measure(code, k, n, everything, rel, gain, discount, best[:0])
+            if code <= RELEVANT:
+                exp = CG_EXP <= code <= NDCG_EXP
+                worth, ideal = power if exp else gain, most[:n_most] if exp else best[:n_best]
+                v = linear_measure(code - 3 if exp else code, k, n, everything, rel, worth, discount, ideal)
             elif code == RBP:
                 v = biased(rel, min(k, n), parameters[t])
             elif mixed:

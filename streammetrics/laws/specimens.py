@@ -122,7 +122,7 @@ def bad_value(kind: Kind) -> Any:
     if isinstance(kind, Label):
         return 2
     if isinstance(kind, Score):
-        return 1.5 if kind.scale == "probability" else np.inf
+        return {"probability": 1.5, "grade": -1, "count": -1}.get(kind.scale, np.inf)
     return -1.0 if isinstance(kind, Weight) else None
 
 

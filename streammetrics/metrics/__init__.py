@@ -5,7 +5,7 @@ from .deviance import *
 from .fit import *
 from .labels import *
 from .losses import *
+from .ranking import *
 from .regression import *
 from .relative import *
-from .ranking import *
 from .scores import *

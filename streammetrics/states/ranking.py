@@ -117,10 +117,9 @@ class RankingSums(State, tag="ranking_sums"):
         grades, queries = columns["y_true"].values, columns["query"]
         assert isinstance(queries, IdColumn)
         starts = queries.starts
-        if self._has(*POWERS) and grades.dtype != np.uint8 and len(grades) and grades.max() > self._steepest:
-            return "y_true", int((grades > self._steepest).argmax()), f"2 to a grade above {self._steepest:g} is too much"
-        if self._has("err") and len(grades) and grades.max() > self._steepest:
-            return "y_true", int((grades > self._steepest).argmax()), f"a grade above max_grade, {self._steepest:g}"
+        if len(grades) and grades.max() > self._steepest:
+            row = int((grades > self._steepest).argmax())
+            return "y_true", row, f"a grade above {self._steepest:g}, the limit of max_grade= or of 2**grade"
         lengths = np.diff(starts, append=len(grades))
         if len(lengths) and lengths.max() > LONGEST:
             return "query", int(starts[lengths.argmax()]), f"a query of more than {LONGEST:,} rows"
@@ -138,8 +137,9 @@ class RankingSums(State, tag="ranking_sums"):
 
     @property
     def _steepest(self) -> float:
-        tops = [parts(t)[2] for t in self.terms if parts(t)[0] == "err"]
-        return min([STEEPEST, *tops])
+        """The highest grade that every term takes."""
+        tops = [top for measure, _, top in map(parts, self.terms) if measure == "err"]
+        return min([STEEPEST if self._has(*POWERS) else np.inf, *tops])
 
     def plausible(self, columns: dict[str, Array]) -> dict[str, Array]:
         made, n = dict(columns), len(columns["query"])
@@ -150,8 +150,7 @@ class RankingSums(State, tag="ranking_sums"):
         if "relevant" in made and n:
             found = np.add.reduceat(made["y_true"] >= self._level, starts)
             made["relevant"] = np.maximum(made["relevant"], found[of_row]).astype(made["relevant"].dtype)
-        if self._has("err"):
-            made["y_true"] = np.minimum(made["y_true"], self._steepest).astype(made["y_true"].dtype)
+        made["y_true"] = np.minimum(made["y_true"], self._steepest).astype(made["y_true"].dtype)
         return made
 
     def absorb(
@@ -187,16 +186,18 @@ class RankingSums(State, tag="ranking_sums"):
         values = np.arange(256.0) if small else grades.astype(np.float64)
         powers = gains(values) if self._has(*POWERS) else NO_FLOATS
         top = float(gains(np.array([lowest]))[0]) if len(powers) else 0.0
-        codes, ks, parameters = zip(*map(parts, self.terms), strict=True) if self.terms else ((), (), ())
+        read = [parts(t) for t in self.terms]
+        terms = (
+            np.array([MEASURES.index(measure) for measure, _, _ in read], np.int64),
+            np.array([k for _, k, _ in read], np.int64),
+            np.array([np.ldexp(1.0, int(p)) if measure == "err" else p for measure, _, p in read]),
+        )
+        average, half = self.ties == "average", scores.dtype == np.float64
         bounds = np.append(starts, len(grades))
         lengths = np.diff(bounds)
         for which, width in alike(lengths):
             deepest = int((lengths[which] + relevant[which]).max()) if len(relevant) else width
-            how = (
-                (values, powers, self._level, self.ties == "average", relevant, lowest, top, self._discounts(deepest))
-                + (np.array([MEASURES.index(c) for c in codes], np.int64), np.array(ks, np.int64))
-                + (np.array(parameters, np.float64), weights, at)
-            )
+            how = (values, powers, self._level, average, relevant, lowest, top, self._discounts(deepest), *terms)
             height = max(1, BLOCK // width)
             space = np.empty((min(height, len(which)), width), np.uint64)
             for first in range(0, len(which), height):
@@ -204,7 +205,7 @@ class RankingSums(State, tag="ranking_sums"):
                 keys = space[: len(some)]
                 pack(grades if small else NO_FLAGS, scores, retrieved, some, bounds, keys)
                 keys.sort(axis=1)
-                measure(keys, some, bounds, scores, scores.dtype == np.float64, small, *how, *self._into(len(weights)))
+                measure(keys, some, bounds, scores, half, small, *how, weights, at, *self._into(len(weights)))
         if self.large is not None:
             self.rules()["large"].carry(self.large)
 
