@@ -62,7 +62,11 @@ def test_slices_take_queries_whole() -> None:
 
 def test_one_ranking_serves_all() -> None:
     family = sm.MetricCollection(
-        sm.NDCG(10), sm.NDCG(5), sm.MeanAveragePrecision(), sm.MeanReciprocalRank(3), {"exp": sm.DCG(gain="exponential")}
+        sm.NDCG(10),
+        sm.NDCG(5),
+        sm.MeanAveragePrecision(),
+        sm.MeanReciprocalRank(3),
+        {"exp": sm.DCG(gain="exponential")},
     )
     assert [p["metrics"] for p in family.plan()] == [["ndcg@10", "ndcg@5", "map", "mrr@3", "exp"]]
     assert len(sm.MetricCollection(sm.NDCG(), {"by id": sm.NDCG(ties="document")}).plan()) == 2
