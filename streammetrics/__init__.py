@@ -26,6 +26,7 @@ from .ids import query as query
 from .laws import LawError as LawError
 from .laws import check_metric as check_metric
 from .laws import check_state as check_state
+from .lists import ranked_lists as ranked_lists
 from .merging import merge as merge
 from .metric import METRICS as METRICS
 from .metric import Interval as Interval

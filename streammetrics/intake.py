@@ -14,6 +14,7 @@ from .blocks import Blocks, changed
 from .columns import FLAG, SCORES, Batch, Column, Label, Mask, Need, Score
 from .errors import InvalidInputError
 from .kernels import elementary
+from .lists import ListedRows, listed
 from .state import DROPPED, State
 
 __all__ = ["Binding", "Rows", "Unit", "prepare"]
@@ -235,10 +236,19 @@ class Unit:
         """Return the rows this state will count."""
         if self.state.together is None:
             return prepare(batch, self.binding, self.needs, on_invalid, check=check)
-        rows = prepare(batch, self.binding, self.needs, on_invalid)
-        blocks = Blocks(self.state, self.needs, self.binding.column, lambda row: batch.origin(rows.row(row)))
+        documents = listed(batch, self.binding.column)
+        rows = prepare(documents, self.binding, self.needs, on_invalid)
+        blocks = Blocks(self.state, self.needs, self.binding.column, lambda row: documents.origin(rows.row(row)))
         columns, ids = blocks.whole(rows.columns)
-        return replace(rows, columns=columns, ids=ids)
+        if documents is not batch:
+            of = documents.index
+            rows = replace(
+                rows,
+                index=of if rows.index is None else of[rows.index],
+                left_out=[(reason, of[gone]) for reason, gone in rows.left_out],
+            )
+        numbered = isinstance(documents, ListedRows) and documents.numbered
+        return replace(rows, columns=columns, ids=None if numbered else ids)
 
     def count(self, rows: Rows) -> bool:
         """Admit and absorb rows of a lone state; if that fails the state's range is as it was, too."""

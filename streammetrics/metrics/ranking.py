@@ -6,9 +6,11 @@ reason.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Union
 
 from ..exact import to_float
+from ..lists import ranked_lists
 from ..metric import Metric
 from ..settings import setting
 from ..states.ranking import RankingSums, term
@@ -43,19 +45,20 @@ class RankingMetric(Metric[RankingSums, float]):
     bound = "exact: the value of each query in float64, summed exactly, rounded once"
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
-        """Count a batch of whole queries.
+        """Count a batch of whole queries: a row a document, or matrices and columns of lists with a row a query.
 
         Parameters
         ----------
-        y_true : array-like of shape (n,)
+        y_true : array-like of shape (n,) or (n_queries, n_items)
             Grades: 0 for what is not relevant, more for what is. Or a mapping, data frame or Arrow table that holds the
             columns by name.
-        y_score : array-like of shape (n,)
+        y_score : array-like of shape (n,) or (n_queries, n_items)
             Any finite score; the highest is ranked first.
-        **columns : array-like of shape (n,)
+        **columns : array-like
             `query`: the key of the query or user. Its rows stand side by side, in one batch: one that returns in the
             batch, or in the next, raises; beyond that wholeness is up to the caller.
             `sample_weight`: of the query, the same in all its rows.
+            `mask`: 0 where there is no document: the padding of a matrix, whose values are not looked at.
             `retrieved`: 0 for documents that were judged but not returned; they count for ideal rankings and recall.
             `relevant`: how many relevant documents the query has in all, if some of them are no rows; these have the
             lowest relevant grade.
@@ -68,6 +71,18 @@ class RankingMetric(Metric[RankingSums, float]):
             nothing was counted.
         """
         return super().update(y_true, y_score, **columns)
+
+    def update_lists(
+        self, ranked: Iterable[Sequence[Any]], relevant: Iterable[Any], *, sample_weight: Any = None
+    ) -> Any:
+        """Count ranked lists, each beside the documents that are relevant: a set, or grades by document.
+
+        Parameters
+        ----------
+        ranked, relevant, sample_weight
+            As for `ranked_lists`, whose rows any `update` takes.
+        """
+        return self._feed(ranked_lists(ranked, relevant, sample_weight=sample_weight))
 
     def make_state(self) -> RankingSums:
         level = getattr(self, "relevance_level", None)
@@ -443,8 +458,8 @@ class RankBiasedPrecision(RelevanceMetric, tag="rbp"):
 
     Notes
     -----
-    Cost as CumulativeGain, 120 bytes. As trec_eval's `rbp` at p = 0.8. Undefined without queries. Source: Moffat and
-    Zobel, "Rank-biased precision for measurement of retrieval effectiveness" (2008).
+    Cost as CumulativeGain, 120 bytes. As trec_eval's `rbp`, of binary judgements, at p = 0.9. Undefined without queries.
+    Source: Moffat and Zobel, "Rank-biased precision for measurement of retrieval effectiveness" (2008).
 
     Examples
     --------

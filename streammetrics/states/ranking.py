@@ -111,6 +111,7 @@ class RankingSums(State, tag="ranking_sums"):
             replace(weight(), once=True),
             Need("relevant", COUNT, optional=True, once=True),
             Need("retrieved", FLAG, optional=True),
+            Need("mask", FLAG, optional=True),
         )
 
     def contradiction(self, columns: dict[str, Column]) -> tuple[str, int, str] | None:
@@ -145,6 +146,8 @@ class RankingSums(State, tag="ranking_sums"):
         made, n = dict(columns), len(columns["query"])
         starts = IdColumn(columns["query"], "integer").starts
         of_row = self._owners(starts, n)
+        if "mask" in made:  # elsewhere values do not matter, bad ones included
+            made["mask"] = np.ones_like(made["mask"])
         if "document" in made:
             made["document"] = np.arange(n, dtype=np.int64) * 7 % 11 * n + np.arange(n)
         if "relevant" in made and n:
@@ -163,12 +166,15 @@ class RankingSums(State, tag="ranking_sums"):
         sample_weight: Column | None = None,
         relevant: Column | None = None,
         retrieved: Column | None = None,
+        mask: Column | None = None,
         **order: Column,
     ) -> None:
         starts = query.starts
         once = [sample_weight.values if sample_weight is not None else NO_FLOATS]
         once += [relevant.values.astype(np.int64) if relevant is not None else NO_INTS]
         rows = [y_true.values, y_score.values, retrieved.values if retrieved is not None else NO_FLAGS]
+        if mask is not None and not mask.values.all():
+            rows[2] = mask.values if retrieved is None else mask.values & retrieved.values
         by = [-order["document"].values] if "document" in order else []
         by += [order["position"].values] if "position" in order else []
         if by:
