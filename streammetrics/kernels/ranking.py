@@ -105,22 +105,24 @@ def settle(row: Any, n: Any, score: Any) -> None:
 
 @inline
 def best_first(pool: Any, n: Any, extra: Any, extra_gain: Any, small: Any, count: Any, best: Any) -> Any:
-    """Write the ideal order of n gains and `extra` more of one gain, as far as there is room; return how many.
+    """Write the ideal order of n gains above 0, and `extra` more of one gain, while there is room; return how many.
 
     `pool` is spoiled. Small integers are counted, others sorted.
     """
     room, m = best.shape[0], i8(0)
     if small:
+        top = i8(extra_gain) if extra else i8(0)
         for i in range(n):
-            count[i8(pool[i])] += 1
+            g = i8(pool[i])
+            count[g] += 1
+            top = max(top, g)
         count[i8(extra_gain)] += extra
-        for g in range(255, 0, -1):
+        for g in range(top, 0, -1):
             c = min(count[g], room - m)
             for i in range(m, m + c):
                 best[i] = g
             m += c
             count[g] = 0
-        count[0] = 0
         return m
     sort_falling(pool, 0, n)
     i = 0
@@ -133,6 +135,18 @@ def best_first(pool: Any, n: Any, extra: Any, extra_gain: Any, small: Any, count
             i += 1
         m += 1
     return m
+
+
+@inline
+def widen(worth: Any, place: Any, c: Any, n: Any) -> None:
+    """Spread the worth of c documents to their places, 0 elsewhere."""
+    j = c - 1
+    for i in range(n - 1, -1, -1):
+        if j >= 0 and place[j] == i:
+            worth[i] = worth[j]
+            j -= 1
+        else:
+            worth[i] = 0.0
 
 
 @inline
@@ -149,61 +163,71 @@ def by_ties(row: Any, n: Any, score: Any, rel: Any, end: Any, hit: Any) -> None:
 
 
 @inline
-def discounted(gain: Any, m: Any, discount: Any) -> Any:
-    """Sum of gains times discounts."""
+def until(place: Any, c: Any, m: Any) -> Any:
+    """How many of c documents, by place, are among the first m of the ranking."""
+    while c > 0 and place[c - 1] >= m:
+        c -= 1
+    return c
+
+
+@inline
+def discounted(worth: Any, place: Any, c: Any, discount: Any) -> Any:
+    """Sum of worth times discount."""
     total = 0.0
-    for i in range(m):
-        total += gain[i] * discount[i]
+    for j in range(c):
+        total += worth[j] * discount[place[j]]
     return total
 
 
 @inline
-def total_of(values: Any, m: Any) -> Any:
-    """Sum of the first m."""
+def total_of(worth: Any, c: Any) -> Any:
+    """Sum of the first c."""
     total = 0.0
-    for i in range(m):
-        total += values[i]
+    for j in range(c):
+        total += worth[j]
     return total
 
 
 @inline
-def precisions(rel: Any, m: Any) -> Any:
+def precisions(rel: Any, place: Any, c: Any) -> Any:
     """Sum of the precision at each relevant place of a ranking without ties."""
     total, hits = 0.0, 0.0
-    for i in range(m):
-        if rel[i] > 0:
+    for j in range(c):
+        if rel[j] > 0:
             hits += 1.0
-            total += hits / (i + 1.0)
+            total += hits / (place[j] + 1.0)
     return total
 
 
 @inline
-def first(rel: Any, m: Any) -> Any:
+def first(rel: Any, place: Any, c: Any) -> Any:
     """One over the first relevant place; 0 without."""
-    for i in range(m):
-        if rel[i] > 0:
-            return 1.0 / (i + 1.0)
+    for j in range(c):
+        if rel[j] > 0:
+            return 1.0 / (place[j] + 1.0)
     return 0.0
 
 
 @inline
-def stopped(stop: Any, top: Any, m: Any) -> Any:
+def stopped(stop: Any, top: Any, place: Any, c: Any) -> Any:
     """One over the place at which a reader stops, expected, where `stop` over `top` is the probability at each."""
     total, going = 0.0, 1.0
-    for i in range(m):
-        here = stop[i] / top
-        total += going * here / (i + 1.0)
+    for j in range(c):
+        here = stop[j] / top
+        total += going * here / (place[j] + 1.0)
         going *= 1.0 - here
     return total
 
 
 @inline
-def biased(rel: Any, m: Any, persistence: Any) -> Any:
+def biased(rel: Any, place: Any, c: Any, persistence: Any) -> Any:
     """Rank-biased precision."""
-    total, going = 0.0, 1.0 - persistence
-    for i in range(m):
-        total += going * rel[i]
-        going *= persistence
+    total, going, i = 0.0, 1.0 - persistence, i8(0)
+    for j in range(c):
+        while i < place[j]:
+            going *= persistence
+            i += 1
+        total += going * rel[j]
     return total
 
 
@@ -214,45 +238,46 @@ def quotient(a: Any, b: Any) -> Any:
 
 
 @inline
-def linear_measure(code: Any, k: Any, n: Any, all_relevant: Any, rel: Any, gain: Any, discount: Any, ideal: Any) -> Any:
+def linear_measure(
+    code: Any, k: Any, n: Any, everything: Any, rel: Any, worth: Any, place: Any, c: Any, discount: Any, ideal: Any
+) -> Any:
     """Return a measure that is a sum over places, or a quotient of two: ties only need the mean of each group."""
-    m = min(k, n)
-    if code == CG:
-        return total_of(gain, m)
-    if code == DCG:
-        return discounted(gain, m, discount)
-    if code == NDCG:
-        return quotient(discounted(gain, m, discount), discounted(ideal, min(k, ideal.shape[0]), discount))
-    if code == R_PRECISION:
-        return quotient(total_of(rel, min(all_relevant, n)), f8(all_relevant))
     if code == RELEVANT:
-        return f8(all_relevant)
+        return f8(everything)
+    m = until(place, c, min(everything if code == R_PRECISION else k, n))
+    if code == CG:
+        return total_of(worth, m)
+    if code == DCG:
+        return discounted(worth, place, m, discount)
+    if code == NDCG:
+        best = 0.0
+        for i in range(min(k, ideal.shape[0])):
+            best += ideal[i] * discount[i]
+        return quotient(discounted(worth, place, m, discount), best)
     found = total_of(rel, m)
     if code == PRECISION:
         return quotient(found, f8(k if k < ALL else n))
-    return quotient(found, f8(all_relevant)) if code == RECALL else found
+    return found if code == HITS else quotient(found, f8(everything))
 
 
 @inline
-def plain_measure(code: Any, k: Any, n: Any, all_relevant: Any, rel: Any, stop: Any, top: Any) -> Any:
+def plain_measure(code: Any, k: Any, n: Any, everything: Any, rel: Any, stop: Any, top: Any, place: Any, c: Any) -> Any:
     """Return a measure that depends on the order, of a ranking without ties."""
-    m = min(k, n)
+    m = until(place, c, min(k, n))
     if code == HIT:
-        return 1.0 if first(rel, m) > 0 else 0.0
+        return 1.0 if first(rel, place, m) > 0 else 0.0
     if code == MRR:
-        return first(rel, m)
+        return first(rel, place, m)
     if code == ERR:
-        return stopped(stop, top, m)
-    total = precisions(rel, m)
+        return stopped(stop, top, place, m)
+    total = precisions(rel, place, m)
     if code == AP_HITS:
         return quotient(total, total_of(rel, m))
-    return quotient(total, f8(all_relevant if code == AP_RELEVANT else min(all_relevant, k)))
+    return quotient(total, f8(everything if code == AP_RELEVANT else min(everything, k)))
 
 
 @inline
-def tied_measure(
-    code: Any, k: Any, n: Any, all_relevant: Any, end: Any, hit: Any, stop: Any, top: Any, mean: Any
-) -> Any:
+def tied_measure(code: Any, k: Any, n: Any, everything: Any, end: Any, hit: Any, stop: Any, top: Any, mean: Any) -> Any:
     """Return a measure that depends on the order, on average over the orders of tied documents."""
     cut = min(k, n)
     total, hits, going, a = 0.0, i8(0), 1.0, i8(0)
@@ -277,7 +302,7 @@ def tied_measure(
         return total
     if code == AP_HITS:
         return quotient(total, f8(hits))
-    return quotient(total, f8(all_relevant if code == AP_RELEVANT else min(all_relevant, k)))
+    return quotient(total, f8(everything if code == AP_RELEVANT else min(everything, k)))
 
 
 @kernel(out=("keys", "rows", "queries", "excess", "sums", "large"))
@@ -294,8 +319,8 @@ def measure(
     """
     width, n_terms, exponential = keys.shape[1], codes.shape[0], powers.shape[0] > 0
     gain, power, rel, stop = np.empty(width, f8), np.empty(width, f8), np.empty(width, f8), np.empty(width, f8)
-    end, hit, mean = np.empty(width, i8), np.empty(width, i8), np.empty(width + 1, f8)
-    pool, count = np.empty(width, f8), np.zeros(256, i8)
+    place, end, hit = np.empty(width + 1, i8), np.empty(width, i8), np.empty(width, i8)
+    pool, mean, count = np.empty(width, f8), np.empty(width + 1, f8), np.zeros(256, i8)
     best, most = np.empty(discount.shape[0], f8), np.empty(discount.shape[0], f8)
     wants_best, wants_most = False, False
     for t in range(n_terms):
@@ -308,42 +333,63 @@ def measure(
         n = length
         while n > 0 and (row[n - 1] >> u8(32)) == ABSENT:
             n -= 1
-        if halves:
+        met = i8(0)
+        for i in range(n - 1):
+            met |= i8(((row[i] ^ row[i + 1]) >> u8(32)) == u8(0))
+        if halves and met:
             settle(row, n, score)
+        c = i8(0)  # documents that are worth something, by place
         if small:
             for i in range(length):
-                gain[i] = values[row[i] & u8(255)]
+                place[c] = i
+                c += i8((row[i] & u8(255)) != u8(0))
+            for i in range(c):
+                gain[i] = f8(i8(row[place[i]] & u8(255)))
         else:
             for i in range(length):
-                gain[i] = values[u8(a) + ((row[i] >> u8(8)) & PLACE)]
-        if exponential:
-            for i in range(length):
-                power[i] = powers[row[i] & u8(255) if small else u8(a) + ((row[i] >> u8(8)) & PLACE)]
-                stop[i] = power[i]
-        returned, judged = i8(0), i8(0)
-        for i in range(length):
+                place[c] = i
+                gain[c] = values[u8(a) + ((row[i] >> u8(8)) & PLACE)]
+                c += i8(gain[c] > 0)
+        everything, returned = i8(0), i8(0)
+        for i in range(c):
             rel[i] = gain[i] >= level
-            judged += i8(gain[i] >= level)
-        for i in range(n, length):
-            returned -= i8(gain[i] >= level)
-        returned += judged
-        everything = relevant[q] if relevant.shape[0] else judged
+            everything += i8(gain[i] >= level)
+            returned += i8((gain[i] >= level) & (place[i] < n))
+        for i in range(c if exponential else 0):
+            at_row = row[place[i]]
+            power[i] = powers[at_row & u8(255) if small else u8(a) + ((at_row >> u8(8)) & PLACE)]
+            stop[i] = power[i]
+        judged = everything
+        if relevant.shape[0]:
+            everything = relevant[q]
         n_best, n_most = i8(0), i8(0)
         if wants_best:
-            pool[:length] = gain[:length]
-            n_best = best_first(pool, length, everything - judged, extra_gain, small, count, best)
-        if wants_most:
-            for i in range(length):
-                pool[i] = gain[i] if small else power[i]
-            n_most = best_first(
-                pool, length, everything - judged, extra_gain if small else extra_power, small, count, most
-            )
-            for i in range(n_most if small else 0):
+            for i in range(c):
+                pool[i] = gain[i]
+            n_best = best_first(pool, c, everything - judged, extra_gain, small, count, best)
+        if wants_most and small:
+            for i in range(c):
+                pool[i] = gain[i]
+            n_most = best_first(pool, c, everything - judged, extra_gain, small, count, most)
+            for i in range(n_most):
                 most[i] = powers[i8(most[i])]
+        elif wants_most:
+            for i in range(c):
+                pool[i] = power[i]
+            n_most = best_first(pool, c, everything - judged, extra_power, False, count, most)
+        c = until(place, c, n)
         mixed = False
-        for i in range(n - 1 if average else 0):
-            if (row[i] >> u8(32)) == (row[i + 1] >> u8(32)):
+        if average and met:
+            widen(gain, place, c, n)
+            for i in range(n - 1):
                 mixed |= gain[i] != gain[i + 1] and tied(row, i, score)
+            widen(rel, place, c, n)
+            if exponential:
+                widen(power, place, c, n)
+                widen(stop, place, c, n)
+            for i in range(n):
+                place[i] = i
+            c = n
         if mixed:
             by_ties(row, n, score, rel, end, hit)
             b = i8(0)
@@ -368,13 +414,13 @@ def measure(
             if code <= RELEVANT:
                 exp = CG_EXP <= code <= NDCG_EXP
                 worth, ideal = power if exp else gain, most[:n_most] if exp else best[:n_best]
-                v = linear_measure(code - 3 if exp else code, k, n, everything, rel, worth, discount, ideal)
+                v = linear_measure(code - 3 if exp else code, k, n, everything, rel, worth, place, c, discount, ideal)
             elif code == RBP:
-                v = biased(rel, min(k, n), parameters[t])
+                v = biased(rel, place, until(place, c, min(k, n)), parameters[t])
             elif mixed:
                 v = tied_measure(code, k, n, everything, end, hit, stop, parameters[t], mean)
             else:
-                v = plain_measure(code, k, n, everything, rel, stop, parameters[t])
+                v = plain_measure(code, k, n, everything, rel, stop, parameters[t], place, c)
             v *= weight
             if code in UNBOUNDED:
                 add_exact(large, u8(i * n_terms + t) * u8(68), v)
