@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import Array, Batch, Column, Kind
+from .columns import Array, Batch, Column, Kind, Mask
 from .convert import as_array
 from .errors import InvalidInputError
 from .ids import IdColumn, Ids
@@ -49,14 +49,19 @@ class ListedRows(Batch):
             sizes = lengths
         super().__init__({}, parent, np.zeros(0, np.int64))
         owner = np.repeat(np.arange(len(sizes)), sizes)
+        self._there: Mask | None = None
+        if "mask" not in parent and sizes.all():  # every cell is a document
+            self._index = owner
+            return
         kept = self._flat("mask") != 0 if "mask" in parent else np.ones(len(owner), bool)
         bare = np.bincount(owner[kept], minlength=len(sizes)) == 0
         cells = np.concatenate([np.flatnonzero(kept), np.full(int(bare.sum()), -1)])
         owner = np.concatenate([owner[kept], np.flatnonzero(bare)])
         order = np.argsort(owner, kind="stable")
-        self._cells, self._there = cells[order], cells[order] >= 0
+        self._cells = cells[order]
+        self._there = there = self._cells >= 0
         first = np.cumsum(sizes) - sizes  # in the long form a query is where its rows are
-        self._index = owner[order] if lengths is not None else np.where(self._there, self._cells, first[owner[order]])
+        self._index = owner[order] if lengths is not None else np.where(there, self._cells, first[owner[order]])
 
     @property
     def numbered(self) -> bool:
@@ -65,16 +70,16 @@ class ListedRows(Batch):
         return not all(self._parent is not None and name in self._parent for name in names)
 
     def __contains__(self, name: str) -> bool:
-        return name == "mask" or super().__contains__(name)
+        return (name == "mask" and self._there is not None) or super().__contains__(name)
 
     def array(self, name: Any, ndim: int = 1) -> Array:
         if (name, ndim) not in self._arrays:
-            if name == "mask":
+            if name == "mask" and self._there is not None:
                 given = self._taken(name) if self._parent is not None and name in self._parent else np.ones(1, bool)
                 values = np.where(self._there, given, given.dtype.type(0))
             else:
                 values = self._taken(name)
-                if name in self._blank:
+                if name in self._blank and self._there is not None and not self._there.all():
                     values = np.where(self._there, values, values.dtype.type(0))
             self._arrays[name, ndim] = values
         return self._arrays[name, ndim]
@@ -86,6 +91,8 @@ class ListedRows(Batch):
             assert self._parent is not None
             return self._parent.array(name)[self.index]
         flat = self._flat(name)
+        if self._there is None:
+            return flat
         return flat[np.maximum(self._cells, 0)] if len(flat) else np.zeros(len(self._cells))
 
     def column(self, name: Any, kind: Kind) -> Column:
