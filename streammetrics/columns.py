@@ -164,7 +164,7 @@ class Grade(Score):
     def convert(self, values: Array, name: str) -> Column:
         source = values.dtype.name
         _numeric(values, name, self.expected)
-        if values.dtype.kind == "b":
+        if source in ("bool", "uint8"):
             return Column(np.ascontiguousarray(values).view(np.uint8), source)
         if values.size and values.min() >= 0 and values.max() <= 255:  # NaN fails both
             small = values.astype(np.uint8)

@@ -46,7 +46,7 @@ class IdColumn(Column):
         if not len(self.values):
             return np.zeros(0, np.int64)
         new = self.values[1:] != self.values[:-1]
-        return np.flatnonzero(np.concatenate([[True], new if new.ndim == 1 else new.any(axis=1)]))
+        return np.append(0, np.flatnonzero(new if new.ndim == 1 else new.any(axis=1)) + 1)
 
     def take(self, index: NDArray[np.int64]) -> IdColumn:
         """Return some of the rows."""
