@@ -11,7 +11,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numba
 import numpy as np
@@ -32,12 +32,21 @@ KERNELS: list[Kernel] = []
 
 def inline(function: F) -> F:
     """Compile a step that kernels call in their inner loops, and the plain functions that it calls itself."""
+    return _compiled(function, inline="always")
+
+
+def outline(function: F) -> F:
+    """Compile a step as a function of its own: many times quicker to compile where it is long, or called in places."""
+    return _compiled(function, inline="never")
+
+
+def _compiled(function: F, *, inline: Literal["always", "never"]) -> F:
     scope = function.__globals__
     called = {n: scope[n] for n in function.__code__.co_names if _plain(scope.get(n))}
     if called:
-        scope = scope | {name: inline(step) for name, step in called.items()}
+        scope = scope | {name: _compiled(step, inline=inline) for name, step in called.items()}
         function = FunctionType(function.__code__, scope, function.__name__)  # type: ignore[assignment]
-    jitted: F = numba.njit(inline="always", **_OPTIONS)(function)
+    jitted: F = numba.njit(inline=inline, **_OPTIONS)(function)
     return jitted
 
 

@@ -12,21 +12,25 @@ from typing import Any
 import numpy as np
 
 from . import ties
-from ._jit import by_dtype, inline, kernel
+from ._jit import by_dtype, inline, kernel, outline
 from .exact_sums import add_exact
+from .measures import (
+    CG_EXP,
+    NDCG,
+    NDCG_EXP,
+    RBP,
+    RELEVANT,
+    UNBOUNDED,
+    biased,
+    linear_measure,
+    plain_measure,
+    tied_measure,
+    until,
+)
 from .sums import add_fixed, split
 
-f4, f8, i4, i8, u1, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint8, np.uint32, np.uint64
+f4, f8, i4, i8, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint32, np.uint64
 
-MEASURES = (
-    "cg", "dcg", "ndcg", "cg_exp", "dcg_exp", "ndcg_exp", "precision", "recall", "r_precision", "hits", "relevant",
-    "hit", "mrr", "ap_min", "ap_relevant", "ap_hits", "err", "rbp",
-)  # fmt: skip
-CG, DCG, NDCG, CG_EXP, DCG_EXP, NDCG_EXP, PRECISION, RECALL, R_PRECISION, HITS, RELEVANT = range(11)
-HIT, MRR, AP_MIN, AP_RELEVANT, AP_HITS, ERR, RBP = range(11, 18)
-UNBOUNDED = (CG, DCG, CG_EXP, DCG_EXP, HITS, RELEVANT)  # not a share of something: they may be any number
-
-ALL = 1 << 40  # the cut-off of a measure without one
 PADDING = u8(0xFFFFFFFFFFFFFFFF)
 ABSENT = u8(0xFFFFFFFF)  # above the key of every finite score: judged, but not returned
 PLACE = u8(0xFFFFFF)
@@ -43,13 +47,8 @@ def _falling8(z: Any) -> Any:
 
 
 falling = by_dtype(float32=_falling4, float64=_falling8)
-sort_falling = inline(ties.sort_falling)
-spread = inline(ties.spread)
-no_hit = inline(ties.no_hit)
-first_hit = inline(ties.first_hit)
-precision_sum = inline(ties.precision_sum)
-precision_mean = inline(ties.precision_mean)
-stop_group = inline(ties.stop_group)
+sort_falling = outline(ties.sort_falling)
+spread = outline(ties.spread)
 
 
 @kernel(out=("keys",))
@@ -79,7 +78,7 @@ def tied(row: Any, i: Any, score: Any) -> Any:
     return same and score[(row[i] >> u8(8)) & PLACE] == score[(row[i + 1] >> u8(8)) & PLACE]
 
 
-@inline
+@outline
 def settle(row: Any, n: Any, score: Any) -> None:
     """Order by the whole score what the leading half left undecided: Shell's sort of each run of equal halves."""
     a = 0
@@ -103,7 +102,7 @@ def settle(row: Any, n: Any, score: Any) -> None:
         a = b
 
 
-@inline
+@outline
 def best_first(pool: Any, n: Any, extra: Any, extra_gain: Any, small: Any, count: Any, best: Any) -> Any:
     """Write the ideal order of n gains above 0, and `extra` more of one gain, while there is room; return how many.
 
@@ -137,7 +136,7 @@ def best_first(pool: Any, n: Any, extra: Any, extra_gain: Any, small: Any, count
     return m
 
 
-@inline
+@outline
 def widen(worth: Any, place: Any, c: Any, n: Any) -> None:
     """Spread the worth of c documents to their places, 0 elsewhere."""
     j = c - 1
@@ -149,7 +148,7 @@ def widen(worth: Any, place: Any, c: Any, n: Any) -> None:
             worth[i] = 0.0
 
 
-@inline
+@outline
 def by_ties(row: Any, n: Any, score: Any, rel: Any, end: Any, hit: Any) -> None:
     """Find the groups of tied documents: where each that begins at a place ends, and its relevant ones."""
     a = 0
@@ -160,149 +159,6 @@ def by_ties(row: Any, n: Any, score: Any, rel: Any, end: Any, hit: Any) -> None:
             b += 1
         end[a], hit[a] = b, r
         a = b
-
-
-@inline
-def until(place: Any, c: Any, m: Any) -> Any:
-    """How many of c documents, by place, are among the first m of the ranking."""
-    while c > 0 and place[c - 1] >= m:
-        c -= 1
-    return c
-
-
-@inline
-def discounted(worth: Any, place: Any, c: Any, discount: Any) -> Any:
-    """Sum of worth times discount."""
-    total = 0.0
-    for j in range(c):
-        total += worth[j] * discount[place[j]]
-    return total
-
-
-@inline
-def total_of(worth: Any, c: Any) -> Any:
-    """Sum of the first c."""
-    total = 0.0
-    for j in range(c):
-        total += worth[j]
-    return total
-
-
-@inline
-def precisions(rel: Any, place: Any, c: Any) -> Any:
-    """Sum of the precision at each relevant place of a ranking without ties."""
-    total, hits = 0.0, 0.0
-    for j in range(c):
-        if rel[j] > 0:
-            hits += 1.0
-            total += hits / (place[j] + 1.0)
-    return total
-
-
-@inline
-def first(rel: Any, place: Any, c: Any) -> Any:
-    """One over the first relevant place; 0 without."""
-    for j in range(c):
-        if rel[j] > 0:
-            return 1.0 / (place[j] + 1.0)
-    return 0.0
-
-
-@inline
-def stopped(stop: Any, top: Any, place: Any, c: Any) -> Any:
-    """One over the place at which a reader stops, expected, where `stop` over `top` is the probability at each."""
-    total, going = 0.0, 1.0
-    for j in range(c):
-        here = stop[j] / top
-        total += going * here / (place[j] + 1.0)
-        going *= 1.0 - here
-    return total
-
-
-@inline
-def biased(rel: Any, place: Any, c: Any, persistence: Any) -> Any:
-    """Rank-biased precision."""
-    total, going, i = 0.0, 1.0 - persistence, i8(0)
-    for j in range(c):
-        while i < place[j]:
-            going *= persistence
-            i += 1
-        total += going * rel[j]
-    return total
-
-
-@inline
-def quotient(a: Any, b: Any) -> Any:
-    """Return a / b, at most 1; 0 where b is 0."""
-    return min(a / b, 1.0) if b > 0 else 0.0
-
-
-@inline
-def linear_measure(
-    code: Any, k: Any, n: Any, everything: Any, rel: Any, worth: Any, place: Any, c: Any, discount: Any, ideal: Any
-) -> Any:
-    """Return a measure that is a sum over places, or a quotient of two: ties only need the mean of each group."""
-    if code == RELEVANT:
-        return f8(everything)
-    m = until(place, c, min(everything if code == R_PRECISION else k, n))
-    if code == CG:
-        return total_of(worth, m)
-    if code == DCG:
-        return discounted(worth, place, m, discount)
-    if code == NDCG:
-        best = 0.0
-        for i in range(min(k, ideal.shape[0])):
-            best += ideal[i] * discount[i]
-        return quotient(discounted(worth, place, m, discount), best)
-    found = total_of(rel, m)
-    if code == PRECISION:
-        return quotient(found, f8(k if k < ALL else n))
-    return found if code == HITS else quotient(found, f8(everything))
-
-
-@inline
-def plain_measure(code: Any, k: Any, n: Any, everything: Any, rel: Any, stop: Any, top: Any, place: Any, c: Any) -> Any:
-    """Return a measure that depends on the order, of a ranking without ties."""
-    m = until(place, c, min(k, n))
-    if code == HIT:
-        return 1.0 if first(rel, place, m) > 0 else 0.0
-    if code == MRR:
-        return first(rel, place, m)
-    if code == ERR:
-        return stopped(stop, top, place, m)
-    total = precisions(rel, place, m)
-    if code == AP_HITS:
-        return quotient(total, total_of(rel, m))
-    return quotient(total, f8(everything if code == AP_RELEVANT else min(everything, k)))
-
-
-@inline
-def tied_measure(code: Any, k: Any, n: Any, everything: Any, end: Any, hit: Any, stop: Any, top: Any, mean: Any) -> Any:
-    """Return a measure that depends on the order, on average over the orders of tied documents."""
-    cut = min(k, n)
-    total, hits, going, a = 0.0, i8(0), 1.0, i8(0)
-    while a < cut:
-        b, r = end[a], hit[a]
-        size, m = b - a, min(b, cut) - a
-        if code in (HIT, MRR):
-            if r:
-                return 1.0 - no_hit(size, r, m) if code == HIT else first_hit(a, size, r, m)
-            # a group without a relevant document cannot end the search; the first with one does not have to,
-            # unless it lies before the cut, whole
-        elif code == ERR:
-            total += going * stop_group(stop, top, a, b, m, mean)
-            going *= mean[size]
-        elif code == AP_HITS and m < size:
-            return precision_mean(total, a, hits, size, r, m)
-        else:
-            total += precision_sum(a, hits, size, r, m)
-        hits += r
-        a = b
-    if code in (HIT, MRR, ERR):
-        return total
-    if code == AP_HITS:
-        return quotient(total, f8(hits))
-    return quotient(total, f8(everything if code == AP_RELEVANT else min(everything, k)))
 
 
 @kernel(out=("keys", "rows", "queries", "excess", "sums", "large"))

@@ -8,4 +8,5 @@ from .losses import *
 from .ranking import *
 from .regression import *
 from .relative import *
+from .relevance import *
 from .scores import *

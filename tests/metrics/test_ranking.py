@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import oracles_ranking
 import pytest
 from oracles_ranking import ORACLES, Query, expected
 
 import streammetrics as sm
+from streammetrics.kernels import measures
+from streammetrics.metrics.ranking import RankingMetric
+from streammetrics.states import ranking
 
 CASES = [(tag, i) for tag in ORACLES for i in range(len(ORACLES[tag]))]
 
@@ -85,6 +87,10 @@ def test_random_queries(tag: str, i: int, kind: str) -> None:
 
 
 def test_every_ranking_metric_has_its_line() -> None:
-    module = "streammetrics.metrics.ranking"
-    assert set(ORACLES) == {tag for tag, metric in sm.METRICS.items() if metric.__module__ == module}
-    assert oracles_ranking.ORACLES is ORACLES
+    assert set(ORACLES) == {tag for tag, metric in sm.METRICS.items() if issubclass(metric, RankingMetric)}
+
+
+def test_kernels_and_states_number_measures_alike() -> None:
+    assert measures.MEASURES == ranking.MEASURES
+    assert {measures.MEASURES[i] for i in measures.UNBOUNDED} == set(ranking.UNBOUNDED)
+    assert ranking.ALL == measures.ALL
