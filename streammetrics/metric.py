@@ -122,6 +122,10 @@ class Metric(Settings, Encodable, Generic[S, T]):
         nan = float("nan")
         return Interval(nan, nan, confidence, "rows of one user are not independent: no interval from this state alone")
 
+    def details(self, state: S) -> dict[str, Any]:
+        """What `explain` says besides, from a state: the threshold of a best value, and the like."""
+        return {}
+
     def reason_of(self, state: S) -> str | None:
         """Say why the value is undefined; None if it is defined."""
         return "no rows" if not state.facts().get("rows", 1) else None
@@ -387,6 +391,7 @@ def explain(metric: Metric[Any, Any], state: State) -> dict[str, Any]:
         "formula": metric.formula,
         "settings": metric.settings,
         **{k: float(v) if isinstance(v, Fraction) else v for k, v in facts.items()},
+        **metric.details(state),
         "dropped": dropped_of(state),
     }
 

@@ -8,8 +8,12 @@ import numpy as np
 
 if TYPE_CHECKING:
     from .metrics.calibration import Reliability
+    from .metrics.curves import GainPoints, PRPoints, ROCPoints
 
-__all__ = ["reliability"]
+__all__ = ["gain", "precision_recall", "reliability", "roc"]
+
+QUIET = "#9aa0a6"
+DASHED = (0, (4, 4))
 
 
 def axes(ax: Any = None) -> Any:
@@ -20,7 +24,50 @@ def axes(ax: Any = None) -> Any:
         from matplotlib import pyplot
     except ImportError:
         raise ImportError('plot() needs matplotlib: pip install "streammetrics[plot]"') from None
-    return pyplot.subplots()[1]
+    return pyplot.subplots(layout="constrained")[1]
+
+
+def unit_square(ax: Any, xlabel: str, ylabel: str) -> Any:
+    """Return axes of two shares."""
+    ax = axes(ax)
+    ax.set_xlim(-0.01, 1.01)
+    ax.set_ylim(-0.01, 1.01)
+    ax.set_aspect("equal")
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel(ylabel)
+    ax.grid(alpha=0.25, linewidth=0.5)
+    return ax
+
+
+def named(ax: Any, label: str | None, place: str) -> Any:
+    """Add a legend if there is a name to show."""
+    if label is not None:
+        ax.legend(loc=place, frameon=False)
+    return ax
+
+
+def roc(points: ROCPoints, ax: Any = None, label: str | None = None) -> Any:
+    """Draw an ROC curve, and the line of chance."""
+    ax = unit_square(ax, "false positive rate", "true positive rate")
+    ax.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle=DASHED)
+    ax.plot(points.fpr, points.tpr, linewidth=2, label=label)
+    return named(ax, label, "lower right")
+
+
+def precision_recall(points: PRPoints, ax: Any = None, label: str | None = None) -> Any:
+    """Draw precision over recall as the steps that thresholds reach, and the share of positives."""
+    ax = unit_square(ax, "recall", "precision")
+    ax.axhline(points.precision[0], color=QUIET, linewidth=1, linestyle=DASHED)
+    ax.plot(points.recall, points.precision, drawstyle="steps-post", linewidth=2, label=label)
+    return named(ax, label, "upper right")
+
+
+def gain(points: GainPoints, ax: Any = None, label: str | None = None) -> Any:
+    """Draw cumulative gain, and the line of chance."""
+    ax = unit_square(ax, "share of rows, highest scores first", "share of positives found")
+    ax.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle=DASHED)
+    ax.plot(points.fraction, points.gain, linewidth=2, label=label)
+    return named(ax, label, "lower right")
 
 
 def reliability(curve: Reliability, ax: Any = None, label: str | None = None) -> Any:
@@ -40,6 +87,4 @@ def reliability(curve: Reliability, ax: Any = None, label: str | None = None) ->
     ax.set_ylim(0, top)
     ax.set_xlabel("mean predicted probability")
     ax.set_ylabel("share of positives")
-    if label is not None:
-        ax.legend(loc="upper left")
-    return ax
+    return named(ax, label, "upper left")

@@ -1,6 +1,7 @@
 """What users look for, one file per task: each class is settings, a docstring with the formula, and `of(state)`."""
 
 from .calibration import *
+from .curves import *
 from .deviance import *
 from .fit import *
 from .labels import *
@@ -10,3 +11,4 @@ from .regression import *
 from .relative import *
 from .relevance import *
 from .scores import *
+from .thresholds import *

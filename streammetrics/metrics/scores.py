@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class RankingMetric(ScoredLabels[ScoresByLabel, T]):
     exact: bool = setting(default=False)
     memory_limit: int = setting(default=1 << 32, low=0, operational=True)
 
-    best = "high"
+    best: ClassVar[str | None] = "high"
     cost = "1 MiB at 16 bits; about 1 ns a row; 1 ms to compute"
 
     def __post_init__(self) -> None:

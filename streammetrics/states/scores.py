@@ -193,6 +193,23 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
     def counts(self) -> NDArray[np.int64]:
         return self.rows
 
+    def thresholds(self, index: NDArray[np.int64]) -> NDArray[np.float64]:
+        index = np.asarray(index, np.int64)
+        half = self.buckets // 2
+        if self.scale == "probability":
+            mirror = self.buckets - 1 - index  # p above 1/2 has the bucket of 1 - p, mirrored
+            first = _float(np.minimum(index, mirror), 94 << 23, 29 - self.bits)
+            if self.is_exact:  # one value a bucket
+                return np.where(index <= half, first, 1.0 - first)
+            return np.where(index <= half, first, np.nextafter(1.0 - _float(mirror + 1, 94 << 23, 29 - self.bits), 2.0))
+        magnitude = np.where(index >= half, index - half, half - 1 - index)
+        first = _float(magnitude, 0, 32 - self.bits)
+        if self.is_exact:
+            return np.where(index >= half, first, -first)
+        beyond = _float(magnitude + 1, 0, 32 - self.bits)
+        last = np.where(np.isfinite(beyond), np.nextafter(beyond, 0.0), np.finfo(np.float64).max)
+        return np.where(index >= half, first, -last)
+
     def coarsen(self, bits: int) -> ScoreHistogram:
         """Return the histogram of the same rows with fewer bits: what they would have made there, to the bit."""
         drop = self.bits - bits
@@ -239,6 +256,12 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         half = self.buckets // 2
         magnitude = np.where(bucket >= half, bucket - half, half - 1 - bucket)
         return np.asarray(magnitude & ((1 << drop) - 1) != 0)
+
+
+def _float(bucket: NDArray[np.int64], base: int, shift: int) -> NDArray[np.float64]:
+    """Return the smallest number of a bucket of leading bits; 0 for the bottom one."""
+    words = np.where(bucket > 0, ((base >> shift) + bucket) << shift, 0)
+    return np.minimum(words, 0x7F800000).astype(np.int32).view(np.float32).astype(np.float64)
 
 
 def negative_weight(rows: Array, excess: Array) -> bool:

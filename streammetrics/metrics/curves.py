@@ -1,0 +1,280 @@
+"""Curves of a score over all thresholds: ROC, precision-recall, cumulative gain; thinned to what a plot needs.
+
+Their points lie on the true curve: they are edges of buckets, where nothing is approximate. Between two neighbours the
+true curve runs inside the rectangle that they span.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import plots
+from ..exact import Mass
+from ..settings import setting
+from ..states.scores import ScoresByLabel
+from .scores import AUC, AveragePrecision, RankingMetric
+
+__all__ = ["GainCurve", "GainPoints", "PRCurve", "PRPoints", "ROCCurve", "ROCPoints"]
+
+Floats = NDArray[np.float64]
+NAN = float("nan")
+
+
+class ROCPoints(NamedTuple):
+    """Points of an ROC curve, from threshold infinity down.
+
+    Parameters
+    ----------
+    fpr, tpr : float64 arrays
+        False and true positive rate of `score >= threshold`.
+    thresholds : float64 array
+        Descending; the first is infinity.
+    """
+
+    fpr: Floats
+    tpr: Floats
+    thresholds: Floats
+
+    def plot(self, ax: Any = None, label: str | None = None) -> Any:
+        """Draw the curve with matplotlib; return the axes."""
+        return plots.roc(self, ax, label)
+
+
+class PRPoints(NamedTuple):
+    """Points of a precision-recall curve, from the smallest threshold up, as scikit-learn gives them.
+
+    Parameters
+    ----------
+    precision, recall : float64 arrays
+        Of `score >= threshold`; one more point than thresholds: the last is (1, 0).
+    thresholds : float64 array
+        Ascending.
+    """
+
+    precision: Floats
+    recall: Floats
+    thresholds: Floats
+
+    def plot(self, ax: Any = None, label: str | None = None) -> Any:
+        """Draw the curve with matplotlib; return the axes."""
+        return plots.precision_recall(self, ax, label)
+
+
+class GainPoints(NamedTuple):
+    """Points of a cumulative gain curve, from the highest scores down.
+
+    Parameters
+    ----------
+    fraction : float64 array
+        Share of all rows (or weight) that score at least the threshold.
+    gain : float64 array
+        Share of all positives among them; `gain / fraction` is the lift.
+    thresholds : float64 array
+        Descending; the first is infinity.
+    """
+
+    fraction: Floats
+    gain: Floats
+    thresholds: Floats
+
+    def plot(self, ax: Any = None, label: str | None = None) -> Any:
+        """Draw the curve with matplotlib; return the axes."""
+        return plots.gain(self, ax, label)
+
+
+class Steps(NamedTuple):
+    """What lies at and above each occupied cell of scores, from the highest down."""
+
+    tp: Floats
+    fp: Floats
+    cells: NDArray[np.int64]
+    P: float
+    N: float
+
+    @classmethod
+    def of(cls, state: ScoresByLabel) -> Steps:
+        """Read a state."""
+        a, c = (Mass(m.digits[:, ::-1]) for m in (state.positives, state.negatives))
+        held = np.flatnonzero(a.digits.any(axis=0) | c.digits.any(axis=0))
+        tp, fp = (m.before().floats()[held] + m.floats()[held] for m in (a, c))
+        cells = a.digits.shape[1] - 1 - held
+        return cls(tp, fp, cells, float(a.total()), float(c.total()))
+
+
+class Curve(RankingMetric[Any]):
+    """A curve over all thresholds."""
+
+    tolerance: float = setting(default=2.0**-12, low=0.0, high=0.1)
+
+    best = None
+    cost = "that of AUC; some ms to compute"
+    bound = "points exact; between them inside the rectangle that two span"
+
+    def details(self, state: ScoresByLabel) -> dict[str, Any]:
+        steps = Steps.of(state)
+        if state.is_exact or not steps.P or not steps.N:
+            return {"gap": 0.0}
+        a, c = (np.diff(v, prepend=0.0) for v in (steps.tp / steps.P, steps.fp / steps.N))
+        return {"gap": float(np.minimum(a, c).max(initial=0.0))}
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the curve with matplotlib; return the axes."""
+        return self.compute().plot(ax, self._label())
+
+    def _label(self) -> str | None:
+        return None
+
+
+class ROCCurve(Curve, tag="roc_curve"):
+    """ROC curve: true positive rate over false positive rate, for all thresholds.
+
+    Formula: TPR = TP / P, FPR = FP / N, of the rows with score >= threshold.
+
+    Parameters
+    ----------
+    scale, bits, exact, memory_limit, on_invalid
+        As for AUC.
+    tolerance : float
+        Points are left out where the line between those that stay passes within this distance (of 1 / 4096 of the
+        axes by default); 0 leaves out those on a straight line alone.
+
+    Notes
+    -----
+    Points as scikit-learn's `roc_curve`: from (0, 0) at threshold infinity. A point is where a bucket ends, so it lies on
+    the true curve; how far the curve between two can be from the line is `explain()["gap"]`. Cost as AUC.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> fpr, tpr, thresholds = sm.ROCCurve().update([0, 0, 1, 1], [0.125, 0.5, 0.25, 0.75]).compute()
+    >>> fpr.tolist(), tpr.tolist()
+    ([0.0, 0.0, 0.5, 0.5, 1.0], [0.0, 0.5, 0.5, 1.0, 1.0])
+    >>> thresholds.tolist()
+    [inf, 0.75, 0.5, 0.25, 0.125]
+    """
+
+    formula = "(FP / N, TP / P) over all thresholds"
+
+    def of(self, state: ScoresByLabel) -> ROCPoints:
+        steps = Steps.of(state)
+        fpr, tpr = (np.r_[0.0, v] / total if total else np.full(len(v) + 1, NAN)
+                    for v, total in ((steps.fp, steps.N), (steps.tp, steps.P)))  # fmt: skip
+        thresholds = np.r_[np.inf, state.thresholds(steps.cells)]
+        keep = corners(fpr, tpr, self.tolerance)
+        return ROCPoints(fpr[keep], tpr[keep], thresholds[keep])
+
+    def _label(self) -> str | None:
+        return f"AUC {AUC().of(self.state):.4f}"
+
+
+class PRCurve(Curve, tag="pr_curve"):
+    """Precision-recall curve, for all thresholds.
+
+    Formula: precision = TP / (TP + FP), recall = TP / P, of the rows with score >= threshold.
+
+    Parameters
+    ----------
+    scale, bits, exact, memory_limit, on_invalid, tolerance
+        As for ROCCurve.
+
+    Notes
+    -----
+    Points as scikit-learn's `precision_recall_curve`: ascending thresholds, then (1, 0). Straight lines between points
+    are a drawing, not what a threshold reaches: the area is AveragePrecision. Cost as AUC.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> points = sm.PRCurve().update([0, 0, 1, 1], [0.125, 0.5, 0.25, 0.75]).compute()
+    >>> points.recall.tolist()
+    [1.0, 1.0, 0.5, 0.5, 0.0]
+    >>> points.precision.round(3).tolist()
+    [0.5, 0.667, 0.5, 1.0, 1.0]
+    """
+
+    formula = "(TP / P, TP / (TP + FP)) over all thresholds"
+
+    def of(self, state: ScoresByLabel) -> PRPoints:
+        steps = Steps.of(state)
+        recall = steps.tp / steps.P if steps.P else np.full(len(steps.tp), NAN)
+        above = steps.tp + steps.fp
+        precision = np.divide(steps.tp, above, out=np.full(len(above), NAN), where=above > 0)
+        keep = corners(np.r_[0.0, recall], np.r_[1.0, precision], self.tolerance)
+        keep = keep[keep > 0][::-1] - 1
+        thresholds = state.thresholds(steps.cells)[keep]
+        return PRPoints(np.r_[precision[keep], 1.0], np.r_[recall[keep], 0.0], thresholds)
+
+    def reason_of(self, state: ScoresByLabel) -> str | None:
+        return None if state.positives.total() else "no positives"
+
+    def _label(self) -> str | None:
+        return f"average precision {AveragePrecision().of(self.state):.4f}"
+
+
+class GainCurve(Curve, tag="gain_curve"):
+    """Cumulative gain: the share of positives found among the highest scores, over the share of rows looked at.
+
+    Formula: gain = TP / P over fraction = (TP + FP) / (P + N); lift = gain / fraction.
+
+    Parameters
+    ----------
+    scale, bits, exact, memory_limit, on_invalid, tolerance
+        As for ROCCurve.
+
+    Notes
+    -----
+    Also called lift or gains chart. At one fraction: Lift. Cost as AUC.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> points = sm.GainCurve().update([0, 0, 1, 1], [0.125, 0.5, 0.25, 0.75]).compute()
+    >>> points.fraction.tolist(), points.gain.tolist()
+    ([0.0, 0.25, 0.5, 0.75, 1.0], [0.0, 0.5, 0.5, 1.0, 1.0])
+    """
+
+    formula = "((TP + FP) / (P + N), TP / P) over all thresholds"
+
+    def of(self, state: ScoresByLabel) -> GainPoints:
+        steps = Steps.of(state)
+        whole = steps.P + steps.N
+        fraction = np.r_[0.0, steps.tp + steps.fp] / (whole or NAN)
+        gain = np.r_[0.0, steps.tp] / (steps.P or NAN)
+        keep = corners(fraction, gain, self.tolerance)
+        thresholds = np.r_[np.inf, state.thresholds(steps.cells)]
+        return GainPoints(fraction[keep], gain[keep], thresholds[keep])
+
+    def reason_of(self, state: ScoresByLabel) -> str | None:
+        return None if state.positives.total() else "no positives"
+
+
+def corners(x: Floats, y: Floats, tolerance: float) -> NDArray[np.int64]:
+    """Return which points of a line to keep, so that no other is farther than `tolerance` from the line through them.
+
+    Douglas and Peucker (1973): of a stretch the farthest point stays, and both halves are looked at in turn.
+    """
+    last = len(x) - 1
+    keep = np.zeros(len(x), bool)
+    keep[[0, last]] = True
+    open_ = [(0, last)] if math.isfinite(float(np.abs(x).sum() + np.abs(y).sum())) else []
+    if not open_:
+        keep[:] = True
+    while open_:
+        i, j = open_.pop()
+        if j - i < 2:
+            continue
+        dx, dy = x[j] - x[i], y[j] - y[i]
+        off = np.abs((x[i + 1 : j] - x[i]) * dy - (y[i + 1 : j] - y[i]) * dx)
+        k = int(off.argmax())
+        length = math.sqrt(dx * dx + dy * dy)
+        if not length:  # a closed stretch: the farthest point from where it begins and ends
+            off = np.maximum(np.abs(x[i + 1 : j] - x[i]), np.abs(y[i + 1 : j] - y[i]))
+            k, length = int(off.argmax()), 1.0
+        if off[k] > max(tolerance, 2.0**-50) * length:
+            keep[i + 1 + k] = True
+            open_ += [(i, i + 1 + k), (i + 1 + k, j)]
+    return np.flatnonzero(keep)
