@@ -303,7 +303,7 @@ class Metric(Settings, Encodable, Generic[S, T]):
 
     def header(self) -> dict[str, Any]:
         """Describe metric and state as plain data: what the bytes format writes."""
-        return {"kind": "metric", "tag": self.tag, "settings": encode_settings(self), "state": self.state.header()}
+        return {"kind": "metric", "tag": self.tag, "settings": self.written, "state": self.state.header()}
 
     def states(self) -> list[State]:
         """The states whose arrays the bytes hold."""

@@ -9,7 +9,7 @@ from .columns import Need
 from .errors import StateFormatError, StreamMetricsError
 from .growth import Growth
 from .metric import METRICS, Metric
-from .settings import decode_setting
+from .settings import decode_setting, encode_setting
 from .state import DROPPED, State
 
 __all__ = ["OpaqueMetric", "OpaqueState", "make_metric", "make_state"]
@@ -35,6 +35,10 @@ class OpaqueState(State):
     def settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = self.__dict__["_settings"]
         return settings
+
+    @property
+    def written(self) -> dict[str, Any]:
+        return {name: encode_setting(value) for name, value in self.settings.items()}
 
     def rules(self) -> dict[str, ArrayRule]:
         declared: dict[str, ArrayRule] = self.__dict__["_declared"]
@@ -67,7 +71,9 @@ class OpaqueState(State):
 
     def differences(self, other: object) -> list[str]:
         if isinstance(other, OpaqueState) and other.settings.keys() != self.settings.keys():
-            return [f"the settings of {self.tag!r} are not the same"]
+            names = {**self.settings, **other.settings}.keys() - (self.settings.keys() & other.settings.keys())
+            both = [[repr(s[n]) if n in s else "its default" for s in (self.settings, other.settings)] for n in names]
+            return [f"{n} is {a} here and {b} there" for n, (a, b) in sorted(zip(names, both, strict=True))]
         found = super().differences(other)
         if isinstance(other, OpaqueState) and not found:
             ours, theirs = self.rules(), other.rules()
@@ -95,6 +101,10 @@ class OpaqueMetric(Metric[Any, Any]):
     def settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = self.__dict__["_settings"]
         return settings
+
+    @property
+    def written(self) -> dict[str, Any]:
+        return {name: encode_setting(value) for name, value in self.settings.items()}
 
     def make_state(self) -> State:
         header: dict[str, Any] = self.__dict__["_state_header"]

@@ -93,7 +93,7 @@ class Plan:
         """Describe metrics and units as plain data."""
         return {
             "metrics": [
-                {"name": n, "tag": e.metric.tag, "settings": encode_settings(e.metric), "unit": e.unit}
+                {"name": n, "tag": e.metric.tag, "settings": e.metric.written, "unit": e.unit}
                 for n, e in self.entries.items()
             ],
             "units": [{"binding": u.binding.header(), "state": u.state.header()} for u in self.units],

@@ -81,8 +81,16 @@ class Settings:
         """The settings by name, without the operational ones."""
         return {f.name: getattr(self, f.name) for f in _identity(self)}
 
+    @property
+    def written(self) -> dict[str, Any]:
+        """The settings that are not at their default, as JSON holds them: what headers and digests say.
+
+        So a later release can add a setting, and what was written before has the same digest; a default is for ever.
+        """
+        return {f.name: encode_setting(getattr(self, f.name)) for f in _identity(self) if not _same(self, f)}
+
     def __repr__(self) -> str:
-        given = [f"{f.name}={getattr(self, f.name)!r}" for f in _identity(self) if not _same(f.default, self, f.name)]
+        given = [f"{f.name}={getattr(self, f.name)!r}" for f in _identity(self) if not _same(self, f)]
         return f"{type(self).__name__}({', '.join(given)})"
 
 
@@ -95,8 +103,9 @@ def _identity(instance: Any) -> list[Any]:
     return [f for f in fields(instance) if f.init and not f.metadata.get("operational")]
 
 
-def _same(default: Any, instance: Any, name: str) -> bool:
-    value = getattr(instance, name)
+def _same(instance: Any, declared: Any) -> bool:
+    """Whether a setting is at its default; NaN is itself."""
+    value, default = getattr(instance, declared.name), declared.default
     return bool(default is value or default == value or (default != default and value != value))
 
 

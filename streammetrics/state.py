@@ -333,7 +333,7 @@ class State(Settings, Growing, Encodable):
         rules = self.rules()
         return {
             "tag": self.tag,
-            "settings": {k: encode_setting(v) for k, v in self.settings.items()},
+            "settings": self.written,
             "slices": self.slices,
             "arrays": [
                 {

@@ -79,6 +79,77 @@ def by_torch(y: Array, p: Array, w: Array) -> float:
     return np.abs(sums[1] - sums[2]).sum() / sums[0].sum()
 
 
+def counted(y: Array, s: Array, w: Array) -> tuple[Array, Array, Array]:
+    """Weight of positives and negatives at or above every distinct score, descending, infinity first."""
+    y, s, w = y[w > 0], s[w > 0], w[w > 0]
+    order = np.argsort(-s, kind="stable")
+    ends = np.flatnonzero(np.r_[np.diff(s[order]) != 0, True])
+    tp, fp = (np.r_[0, np.cumsum(np.where(y[order] == c, w[order], 0), dtype=np.longdouble)[ends]] for c in (1, 0))
+    return tp, fp, np.r_[np.inf, s[order][ends]]
+
+
+def roc(y: Array, s: Array, w: Array) -> tuple[Array, ...]:
+    """scikit-learn's ROC curve; recounted, as its float32 scores and sums of weights round."""
+    tp, fp, thresholds = counted(y, s, w)
+    found = fp / fp[-1], tp / tp[-1], thresholds
+    for ours, theirs in zip(found, sk.roc_curve(y, s, sample_weight=w, drop_intermediate=False), strict=True):
+        np.testing.assert_allclose(ours.astype(float), theirs, rtol=1e-9, atol=1e-12)
+    return found
+
+
+def precision_recall(y: Array, s: Array, w: Array) -> tuple[Array, ...]:
+    """scikit-learn's precision-recall curve, recounted."""
+    tp, fp, thresholds = counted(y, s, w)
+    found = np.r_[(tp[1:] / (tp + fp)[1:])[::-1], 1], np.r_[(tp[1:] / tp[-1])[::-1], 0], thresholds[:0:-1]
+    kept = s[w > 0], y[w > 0], w[w > 0]
+    for ours, theirs in zip(found, sk.precision_recall_curve(kept[1], kept[0], sample_weight=kept[2]), strict=True):
+        np.testing.assert_allclose(ours.astype(float), theirs, rtol=1e-9, atol=1e-12)
+    return found
+
+
+def gains(y: Array, s: Array, w: Array) -> tuple[Array, ...]:
+    """Share of positives over share of rows."""
+    tp, fp, thresholds = counted(y, s, w)
+    return (tp + fp) / (tp + fp)[-1], tp / tp[-1], thresholds
+
+
+def best(value: Callable[..., Array]) -> Callable[[Array, Array, Array], float]:
+    """The largest value over all thresholds."""
+
+    def of(y: Array, s: Array, w: Array) -> float:
+        tp, fp, _ = counted(y, s, w)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return float(np.nanmax(value(tp, fp, tp[-1], fp[-1])))
+
+    return of
+
+
+def reached(ok: Array, value: Array) -> Array:
+    """The value where a condition holds."""
+    return np.where(ok, value, -1)
+
+
+def near(x: Array) -> Array:
+    """Ratios as a float64 user compares them."""
+    return x.astype(np.float64)
+
+
+def lift(y: Array, s: Array, w: Array, fraction: float, kind: str = "lift") -> float:
+    """Positives among the highest fraction, ties in part, by interpolating counts."""
+    tp, fp, _ = counted(y, s, w)
+    gain = np.interp(fraction * (tp + fp)[-1], (tp + fp).astype(float), tp.astype(float)) / float(tp[-1])
+    return float(gain) / (fraction if kind == "lift" else 1)
+
+
+def at_thresholds(settings: dict[str, Any], of: Callable[..., Any]) -> list[Oracle]:
+    """The same of exact scores, of a histogram, and of logits."""
+    return [
+        Oracle(settings | {"exact": True}, of),
+        Oracle(settings, of),
+        Oracle(settings | {"scale": "real", "bits": 9}, of, "logit"),
+    ]
+
+
 ZERO = {"zero_division": 0.0}
 ORACLES: dict[str, list[Oracle]] = {
     "auc": [
@@ -99,6 +170,30 @@ ORACLES: dict[str, list[Oracle]] = {
         Oracle({}, ks),
         Oracle({"exact": True, "scale": "logit"}, ks, "logit"),
         Oracle({"scale": "real", "bits": 12}, ks, "logit"),
+    ],
+    "roc_curve": [Oracle({"exact": True, "tolerance": 0.0}, roc)],
+    "pr_curve": [Oracle({"exact": True, "tolerance": 0.0}, precision_recall)],
+    "gain_curve": [Oracle({"exact": True, "tolerance": 0.0}, gains)],
+    "max_fbeta": [
+        *at_thresholds({}, best(lambda tp, fp, P, N: 2 * tp / (P + tp + fp))),
+        *at_thresholds({"beta": 2.0}, best(lambda tp, fp, P, N: 5 * tp / (4 * P + tp + fp))),
+    ],
+    "recall_at_precision": [
+        Oracle(
+            s | {"precision": r}, best(lambda tp, fp, P, N, r=r: np.r_[0, reached(near(tp / (tp + fp)) >= r, tp / P)])
+        )
+        for r in (0.5, 0.9)
+        for s in ({}, {"exact": True}, {"bits": 9})
+    ],
+    "precision_at_recall": at_thresholds(
+        {"recall": 0.5}, best(lambda tp, fp, P, N: reached(near(tp / P) >= 0.5, tp / (tp + fp)))
+    ),
+    "sensitivity_at_specificity": at_thresholds(
+        {"specificity": 0.8}, best(lambda tp, fp, P, N: reached(near((N - fp) / N) >= 0.8, tp / P))
+    ),
+    "lift": [
+        *at_thresholds({}, lambda y, s, w: lift(y, s, w, 0.1)),
+        *at_thresholds({"fraction": 0.3, "kind": "gain"}, lambda y, s, w: lift(y, s, w, 0.3, "gain")),
     ],
     "log_loss": [
         Oracle({}, log_loss),

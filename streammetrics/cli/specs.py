@@ -16,7 +16,16 @@ __all__ = ["DEFAULT", "at_setting", "make_metrics", "metric_names", "settings_of
 DEFAULT = TYPES["binary"].screen
 """What an unasked question about a click log gets: ranking, loss, calibration, and what the rates are."""
 
-_AT = ("k", "max_fpr", "threshold", "n_bins")  # what the number after @ sets, as in the names of the metrics
+_AT = (
+    "k",
+    "max_fpr",
+    "threshold",
+    "n_bins",
+    "precision",
+    "recall",
+    "specificity",
+    "fraction",
+)  # what the number after @ sets, as in the names of the metrics
 _INTEGER = re.compile(r"[+-]?\d+")
 _F_BETA = re.compile(r"f(\d+(?:\.\d+)?)")
 _SHORT: dict[str, tuple[str, dict[str, Any]]] = {"copc": ("calibration", {"inverse": True})}

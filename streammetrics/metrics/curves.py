@@ -139,8 +139,8 @@ class ROCCurve(Curve, tag="roc_curve"):
     scale, bits, exact, memory_limit, on_invalid
         As for AUC.
     tolerance : float
-        Points are left out where the line between those that stay passes within this distance (of 1 / 4096 of the
-        axes by default); 0 leaves out those on a straight line alone.
+        Points are left out where the line through those that stay passes within this distance (1 / 4096 of the axes by
+        default); 0 keeps them all.
 
     Notes
     -----
@@ -161,7 +161,7 @@ class ROCCurve(Curve, tag="roc_curve"):
 
     def of(self, state: ScoresByLabel) -> ROCPoints:
         steps = Steps.of(state)
-        fpr, tpr = (np.r_[0.0, v] / total if total else np.full(len(v) + 1, NAN)
+        fpr, tpr = (np.r_[0.0, v] / (total or NAN)
                     for v, total in ((steps.fp, steps.N), (steps.tp, steps.P)))  # fmt: skip
         thresholds = np.r_[np.inf, state.thresholds(steps.cells)]
         keep = corners(fpr, tpr, self.tolerance)
@@ -258,11 +258,11 @@ def corners(x: Floats, y: Floats, tolerance: float) -> NDArray[np.int64]:
     Douglas and Peucker (1973): of a stretch the farthest point stays, and both halves are looked at in turn.
     """
     last = len(x) - 1
+    if not tolerance or not (np.isfinite(x).all() and np.isfinite(y).all()):
+        return np.arange(last + 1)
     keep = np.zeros(len(x), bool)
     keep[[0, last]] = True
-    open_ = [(0, last)] if math.isfinite(float(np.abs(x).sum() + np.abs(y).sum())) else []
-    if not open_:
-        keep[:] = True
+    open_ = [(0, last)]
     while open_:
         i, j = open_.pop()
         if j - i < 2:
@@ -274,7 +274,7 @@ def corners(x: Floats, y: Floats, tolerance: float) -> NDArray[np.int64]:
         if not length:  # a closed stretch: the farthest point from where it begins and ends
             off = np.maximum(np.abs(x[i + 1 : j] - x[i]), np.abs(y[i + 1 : j] - y[i]))
             k, length = int(off.argmax()), 1.0
-        if off[k] > max(tolerance, 2.0**-50) * length:
+        if off[k] > tolerance * length:
             keep[i + 1 + k] = True
             open_ += [(i, i + 1 + k), (i + 1 + k, j)]
     return np.flatnonzero(keep)

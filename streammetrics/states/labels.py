@@ -97,7 +97,8 @@ class DecisionCounts(State, tag="decisions"):
             bits = (bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) & np.uint64(0xFFFF0000)
             return np.asarray(bits.astype(np.uint32).view(np.float32).astype(dtype))
         own = source if source in ("float16", "float32") else "float64"
-        return np.asarray(rounded.astype(own).astype(dtype))
+        with np.errstate(over="ignore"):  # beyond all scores of that dtype: infinity decides alike
+            return np.asarray(rounded.astype(own).astype(dtype))
 
     def facts(self) -> dict[str, Any]:
         tn, fp, fn, tp = self.cells(self.thresholds[0])

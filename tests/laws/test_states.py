@@ -171,7 +171,7 @@ class TestUnknownClasses:
         with unknown():
             with pytest.raises(sm.IncompatibleStateError):
                 sm.merge([a, other])
-            with pytest.raises(sm.IncompatibleStateError, match=r"cut is 0\.0 here and 0\.5 there"):
+            with pytest.raises(sm.IncompatibleStateError, match=r"cut is its default here and 0\.5 there"):
                 sm.from_bytes(a).merge(sm.from_bytes(another))
 
     @pytest.mark.parametrize("limit", [None, 1])
