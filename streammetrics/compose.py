@@ -572,7 +572,7 @@ def flat(metric: Any) -> list[Any]:
 
 
 def _alike(a: Unit, b: Unit) -> bool:
-    return type(a.state) is type(b.state) and a.state.settings == b.state.settings
+    return a.state.tag == b.state.tag and a.state.settings == b.state.settings
 
 
 def _decode_sliced(header: dict[str, Any], read: Any) -> Sliced:

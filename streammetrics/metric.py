@@ -18,7 +18,7 @@ from .convert import as_columns
 from .encodable import Encodable
 from .errors import IncompatibleStateError, InvalidInputError, UndefinedMetricWarning
 from .intake import Binding, Unit
-from .settings import Settings, encode_setting, setting, union
+from .settings import Settings, encode_setting, setting, union, unlike
 from .state import DROPPED, State
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ class Metric(Settings, Encodable, Generic[S, T]):
         if type(other) is not type(self) or other.tag != self.tag:
             raise IncompatibleStateError(f"cannot merge a {type(other).__name__} into a {type(self).__name__}")
         mine, theirs = encode_settings(self), encode_settings(other)
-        found = [f"{k} is {v!r} here and {theirs.get(k)!r} there" for k, v in mine.items() if theirs.get(k) != v]
+        found = [f"{k} is {a} here and {b} there" for k, (a, b) in unlike(mine, theirs).items()]
         if found:
             hint = "; coarsen(bits) brings histograms to the same resolution" if "bits" in " ".join(found) else ""
             raise IncompatibleStateError(f"cannot merge this {type(self).__name__}: {'; '.join(found)}{hint}")

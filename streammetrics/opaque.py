@@ -9,7 +9,7 @@ from .columns import Need
 from .errors import StateFormatError, StreamMetricsError
 from .growth import Growth
 from .metric import METRICS, Metric
-from .settings import decode_setting, encode_setting
+from .settings import decode_setting, encode_setting, unlike
 from .state import DROPPED, State
 
 __all__ = ["OpaqueMetric", "OpaqueState", "make_metric", "make_state"]
@@ -71,9 +71,7 @@ class OpaqueState(State):
 
     def differences(self, other: object) -> list[str]:
         if isinstance(other, OpaqueState) and other.settings.keys() != self.settings.keys():
-            names = {**self.settings, **other.settings}.keys() - (self.settings.keys() & other.settings.keys())
-            both = [[repr(s[n]) if n in s else "its default" for s in (self.settings, other.settings)] for n in names]
-            return [f"{n} is {a} here and {b} there" for n, (a, b) in sorted(zip(names, both, strict=True))]
+            return [f"{n} is {a} here and {b} there" for n, (a, b) in unlike(self.settings, other.settings).items()]
         found = super().differences(other)
         if isinstance(other, OpaqueState) and not found:
             ours, theirs = self.rules(), other.rules()

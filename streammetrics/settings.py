@@ -12,7 +12,7 @@ import typing
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
-__all__ = ["Settings", "canonical_json", "decode_setting", "encode_setting", "setting", "union"]
+__all__ = ["Settings", "canonical_json", "decode_setting", "encode_setting", "setting", "union", "unlike"]
 
 
 def setting(
@@ -193,6 +193,12 @@ def decode_setting(value: Any) -> Any:
             raise ValueError("unknown form of setting")
         return float("nan")
     return tuple(decode_setting(v) for v in value) if isinstance(value, list) else value
+
+
+def unlike(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return the settings that differ, as texts; one that is not written is at its default."""
+    both = {n: tuple(repr(s[n]) if n in s else "its default" for s in (ours, theirs)) for n in {**ours, **theirs}}
+    return {n: (a, b) for n, (a, b) in both.items() if a != b}
 
 
 def canonical_json(value: Any) -> str:

@@ -16,7 +16,9 @@ from streammetrics.laws import OBJECT_LAWS, Case, run
 from streammetrics.laws.case import same
 from streammetrics.laws.objects import splits
 
-PROBABILITY = [m for m in draws.VARIANTS if getattr(m, "scale", "probability") == "probability"]
+PROBABILITY = [
+    m for m in draws.VARIANTS if m.tag in draws.BINARY and getattr(m, "scale", "probability") == "probability"
+]
 PROBABILITY = [m for m in PROBABILITY if getattr(m, "threshold", 0.5) is not None]
 BINDINGS = {
     "plain": {},
