@@ -156,10 +156,10 @@ class Score(Kind):
 class Grade(Score):
     """A number that is not negative: how relevant a document is. Kept as uint8 where all are such integers, or float64."""
 
-    expected = "a grade: a finite number, at least 0"
+    expected = "a grade: a number in [0, 2**400]"
 
     def __init__(self) -> None:
-        self.scale, self.low, self.high = "grade", 0.0, np.inf
+        self.scale, self.low, self.high = "grade", 0.0, 2.0**400  # sums of any number of them are finite
 
     def convert(self, values: Array, name: str) -> Column:
         source = values.dtype.name

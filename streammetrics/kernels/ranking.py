@@ -102,17 +102,35 @@ def settle(row: Any, n: Any, score: Any) -> None:
         a = b
 
 
+@inline
+def worthy(row: Any, length: Any, small: Any, values: Any, place: Any, gain: Any) -> Any:
+    """Find the documents that are worth something: write their places and gains, and return how many there are."""
+    c = i8(0)
+    if small:
+        for i in range(length):
+            place[c] = i
+            c += i8((row[i] & u8(255)) != u8(0))
+        for i in range(c):
+            gain[i] = f8(i8(row[place[i]] & u8(255)))
+        return c
+    for i in range(length):
+        place[c] = i
+        gain[c] = values[(row[i] >> u8(8)) & PLACE]
+        c += i8(gain[c] > 0)
+    return c
+
+
 @outline
-def best_first(pool: Any, n: Any, extra: Any, extra_gain: Any, small: Any, count: Any, best: Any) -> Any:
+def best_first(gain: Any, n: Any, extra: Any, extra_gain: Any, small: Any, pool: Any, count: Any, best: Any) -> Any:
     """Write the ideal order of n gains above 0, and `extra` more of one gain, while there is room; return how many.
 
-    `pool` is spoiled. Small integers are counted, others sorted.
+    Small integers are counted, others sorted.
     """
     room, m = best.shape[0], i8(0)
     if small:
         top = i8(extra_gain) if extra else i8(0)
         for i in range(n):
-            g = i8(pool[i])
+            g = i8(gain[i])
             count[g] += 1
             top = max(top, g)
         count[i8(extra_gain)] += extra
@@ -123,6 +141,8 @@ def best_first(pool: Any, n: Any, extra: Any, extra_gain: Any, small: Any, count
             m += c
             count[g] = 0
         return m
+    for i in range(n):
+        pool[i] = gain[i]
     sort_falling(pool, 0, n)
     i = 0
     while m < room and (i < n or extra):
@@ -161,6 +181,15 @@ def by_ties(row: Any, n: Any, score: Any, rel: Any, end: Any, hit: Any) -> None:
         a = b
 
 
+@outline
+def spread_groups(worth: Any, n: Any, end: Any) -> None:
+    """Give every document the mean of its group."""
+    a = i8(0)
+    while a < n:
+        spread(worth, a, end[a])
+        a = end[a]
+
+
 @kernel(out=("keys", "rows", "queries", "excess", "sums", "large"))
 def measure(
     keys: Any, which: Any, starts: Any, s: Any, halves: Any, small: Any, values: Any, powers: Any, level: Any,
@@ -174,7 +203,7 @@ def measure(
     grade is `extra_gain`. The keys hold half of each score if `halves`. Weights and slices may be empty.
     """
     width, n_terms, exponential = keys.shape[1], codes.shape[0], powers.shape[0] > 0
-    gain, power, rel, stop = np.empty(width, f8), np.empty(width, f8), np.empty(width, f8), np.empty(width, f8)
+    gain, power, rel, stop = np.zeros(width), np.zeros(width), np.zeros(width), np.zeros(width)
     place, end, hit = np.empty(width + 1, i8), np.empty(width, i8), np.empty(width, i8)
     pool, mean, count = np.empty(width, f8), np.empty(width + 1, f8), np.zeros(256, i8)
     best, most = np.empty(discount.shape[0], f8), np.empty(discount.shape[0], f8)
@@ -194,18 +223,7 @@ def measure(
             met |= i8(((row[i] ^ row[i + 1]) >> u8(32)) == u8(0))
         if halves and met:
             settle(row, n, score)
-        c = i8(0)  # documents that are worth something, by place
-        if small:
-            for i in range(length):
-                place[c] = i
-                c += i8((row[i] & u8(255)) != u8(0))
-            for i in range(c):
-                gain[i] = f8(i8(row[place[i]] & u8(255)))
-        else:
-            for i in range(length):
-                place[c] = i
-                gain[c] = values[u8(a) + ((row[i] >> u8(8)) & PLACE)]
-                c += i8(gain[c] > 0)
+        c = worthy(row, length, small, values[a:] if not small else values, place, gain)
         everything, returned = i8(0), i8(0)
         for i in range(c):
             rel[i] = gain[i] >= level
@@ -218,43 +236,27 @@ def measure(
         judged = everything
         if relevant.shape[0]:
             everything = relevant[q]
-        n_best, n_most = i8(0), i8(0)
+        extra, n_best, n_most = everything - judged, i8(0), i8(0)
         if wants_best:
-            for i in range(c):
-                pool[i] = gain[i]
-            n_best = best_first(pool, c, everything - judged, extra_gain, small, count, best)
+            n_best = best_first(gain, c, extra, extra_gain, small, pool, count, best)
         if wants_most and small:
-            for i in range(c):
-                pool[i] = gain[i]
-            n_most = best_first(pool, c, everything - judged, extra_gain, small, count, most)
+            n_most = best_first(gain, c, extra, extra_gain, small, pool, count, most)
             for i in range(n_most):
                 most[i] = powers[i8(most[i])]
         elif wants_most:
-            for i in range(c):
-                pool[i] = power[i]
-            n_most = best_first(pool, c, everything - judged, extra_power, False, count, most)
-        c = until(place, c, n)
-        mixed = False
+            n_most = best_first(power, c, extra, extra_power, small, pool, count, most)
+        c, mixed = until(place, c, n), False
         if average and met:
-            widen(gain, place, c, n)
-            for i in range(n - 1):
-                mixed |= gain[i] != gain[i + 1] and tied(row, i, score)
-            widen(rel, place, c, n)
-            if exponential:
-                widen(power, place, c, n)
-                widen(stop, place, c, n)
+            for worth in (gain, rel, power, stop):
+                widen(worth, place, c, n)
             for i in range(n):
                 place[i] = i
+                mixed |= i + 1 < n and gain[i] != gain[i + 1] and tied(row, i, score)
             c = n
         if mixed:
             by_ties(row, n, score, rel, end, hit)
-            b = i8(0)
-            while b < n:
-                spread(gain, b, end[b])
-                spread(rel, b, end[b])
-                if exponential:
-                    spread(power, b, end[b])
-                b = end[b]
+            for worth in (gain, rel, power):
+                spread_groups(worth, n, end)
         weight, i = w[q] if w.shape[0] else 1.0, at[q] if at.shape[0] else 0
         empty = i8(everything == 0)
         rows[4 * i] += n - returned
