@@ -120,7 +120,7 @@ def worthy(row: Any, length: Any, small: Any, values: Any, place: Any, gain: Any
     return c
 
 
-@outline
+@inline
 def best_first(gain: Any, n: Any, extra: Any, extra_gain: Any, small: Any, pool: Any, count: Any, best: Any) -> Any:
     """Write the ideal order of n gains above 0, and `extra` more of one gain, while there is room; return how many.
 
