@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracles_ranking import ORACLES, Query, expected
+from oracles_ranking import ORACLES, Query, expected, orders
+from scipy import stats
 
 import streammetrics as sm
 from streammetrics.kernels import measures
@@ -84,6 +85,29 @@ def test_random_queries(tag: str, i: int, kind: str) -> None:
             rounded = [q._replace(scores=np.array(q.scores, dtype).tolist()) for q in queries]
             metric = sm.METRICS[tag](**oracle.settings, ties=ties).update(columns(queries, dtype))
             np.testing.assert_allclose(metric.compute(), expected(oracle, rounded, ties), rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("k", [None, 1, 4])
+def test_pooled_hit_rate(kind: str, k: int | None) -> None:
+    queries = random_queries(np.random.default_rng(8), kind)
+    hits = relevant = 0.0
+    for query in queries:
+        found = [sum(g > 0 for g in order[:k]) for order in orders(query, "average")]
+        hits += query.weight * sum(found) / len(found)
+        judged = sum(g > 0 for g in (*query.grades, *query.absent))
+        relevant += query.weight * (judged if query.relevant is None else query.relevant)
+    metric = sm.HitRate(k, average="pooled").update(columns(queries))
+    assert metric.compute() == pytest.approx(hits / relevant, rel=1e-13)
+
+
+def test_a_large_group_of_ties() -> None:
+    n, r, k = 4000, 2000, 1000  # the ends of the distribution of hits among the first k underflow
+    y = np.arange(n) < r
+    got = sm.MeanAveragePrecision(k, denominator="hits").update(y, np.zeros(n), query=np.zeros(n, int)).compute()
+    x, places = np.arange(1, k + 1), np.arange(k)
+    of_hits = [(1 + places * (h - 1) / (k - 1)) / (places + 1) @ np.full(k, h / k) / h for h in x]
+    assert got == pytest.approx(stats.hypergeom(n, r, k).pmf(x) @ of_hits, rel=1e-11)
 
 
 def test_every_ranking_metric_has_its_line() -> None:
