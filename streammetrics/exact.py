@@ -52,6 +52,16 @@ def exact_to_fraction(number: Ints) -> Fraction:
     return Fraction(total, 1 << CHUNK_BASE)
 
 
+def fraction_to_exact(value: Fraction) -> Ints:
+    """One superaccumulator that holds a fraction; it has to be a sum of floats."""
+    whole = int(value * (1 << CHUNK_BASE))
+    out = np.zeros(CHUNKS, np.int64)
+    for k in range(CHUNKS - 1):
+        out[k], whole = whole & 0xFFFFFFFF, whole >> 32
+    out[-1] = whole
+    return out
+
+
 def to_float(numerator: int | Fraction, denominator: int | Fraction = 1) -> float:
     """Round a quotient to the nearest float64; 0/0 and x/0 are NaN."""
     return float(Fraction(numerator) / Fraction(denominator)) if denominator else float("nan")

@@ -46,6 +46,7 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
     "precision_at_recall": [{"bits": 8, "recall": 0.5}],
     "sensitivity_at_specificity": [{"bits": 8, "specificity": 0.5}],
     "lift": [{"bits": 8}, {"bits": 8, "kind": "gain", "fraction": 0.4}, {"exact": True}],
+    "group_auc": [{}, {"group_weight": "pairs", "one_class": 0.5, "missing": "skip"}, {"scale": "real"}],
     "log_loss": [{}, {"eps": 0.01}, {"eps": 0.0}, {"scale": "logit"}],
     "normalized_entropy": [{}, {"base_rate": 0.1}, {"scale": "logit"}],
     "brier_score": [{}, {"scale": "logit"}],

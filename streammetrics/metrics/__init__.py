@@ -4,6 +4,7 @@ from .calibration import *
 from .curves import *
 from .deviance import *
 from .fit import *
+from .groups import *
 from .labels import *
 from .losses import *
 from .ranking import *

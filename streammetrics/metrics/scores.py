@@ -165,7 +165,8 @@ def _crossing(before: Mass, cut: Fraction) -> int:
 
 
 @functools.cache
-def _quantile(p: float) -> float:
+def quantile(p: float) -> float:
+    """Return a quantile of the normal distribution."""
     return float(elementary.normal_quantile(p))
 
 
@@ -180,7 +181,7 @@ def delong(state: ScoresByLabel, auc: float, confidence: float) -> Interval:
     below = (np.cumsum(neg) - neg / 2) / N
     above = (P - np.cumsum(pos) + pos / 2) / P
     variance = math.fsum(pos * (below - auc) ** 2) / (P - 1) / P + math.fsum(neg * (above - auc) ** 2) / (N - 1) / N
-    z = _quantile((1 + confidence) / 2)
+    z = quantile((1 + confidence) / 2)
     reach = z * math.sqrt(variance) / (auc * (1 - auc))
     centre = float(elementary.log(auc)) - float(elementary.log(1 - auc))
     return Interval(float(elementary.sigmoid(centre - reach)), float(elementary.sigmoid(centre + reach)), confidence)

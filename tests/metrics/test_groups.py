@@ -1,0 +1,204 @@
+"""GAUC: each group by scikit-learn, whoever holds its rows, in memory, on disk, closed, or sampled."""
+
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from oracles_groups import group_auc
+
+import streammetrics as sm
+from streammetrics.states.groups import GROUP_WEIGHTS
+
+DATA = Path(os.environ.get("STREAMMETRICS_DATA", Path(__file__).parents[3] / "shared" / "data"))
+
+
+def log(n: int, seed: int, text: bool = False, dtype: Any = np.float32) -> dict[str, Any]:
+    """Users with few and many rows, ties, one class."""
+    rng = np.random.default_rng(seed)
+    users = np.minimum(rng.zipf(1.5, n), n // 8) * 2654435761
+    keys = np.array([f"user-{u}" for u in users]) if text else users
+    s = np.round(rng.random(n), 2).astype(dtype)
+    return {"group": keys, "y_true": (rng.random(n) < 0.2).astype(np.int64), "y_score": s}
+
+
+def fed(table: dict[str, Any], rows: Any = slice(None), **settings: Any) -> Any:
+    return sm.GroupAUC(**settings).update({k: v[rows] for k, v in table.items()})
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("text", [False, True])
+def test_every_group_by_scikit_learn(text: bool, dtype: Any, weighted: bool) -> None:
+    table = log(3000, 1, text, dtype)
+    w = np.random.default_rng(2).integers(0, 4, 3000) / 2 if weighted else np.ones(3000)
+    state = fed(table | ({"sample_weight": w} if weighted else {})).state
+    for by in GROUP_WEIGHTS:
+        for one in ("skip", 0.5):
+            expected = group_auc(table["group"], table["y_true"], table["y_score"].astype(float), w, by, one)
+            assert sm.GroupAUC(group_weight=by, one_class=one).of(state) == pytest.approx(expected, rel=1e-13)
+
+
+@pytest.mark.parametrize("name", ["ctr_video", "ctr_fashion_men", "binary_flights"])
+def test_real_users(name: str) -> None:
+    if not (DATA / f"{name}.parquet").exists():
+        pytest.skip("the real logs are not here: set STREAMMETRICS_DATA to their folder")
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(DATA / f"{name}.parquet")
+    u, y = table["user_id"].to_numpy(), table["label"].to_numpy()
+    chosen = np.isin(u, np.unique(u)[:: max(1, len(np.unique(u)) // 800)])  # the reference is slow
+    for model in ("score_a", "score_b"):
+        s = table[model].to_numpy()
+        for w in (
+            np.ones(len(u)),
+            table["weight"].to_numpy().astype(float) if "weight" in table.column_names else None,
+        ):
+            if w is None:
+                continue
+            kept = {"group": u[chosen], "y_true": y[chosen], "y_score": s[chosen], "sample_weight": w[chosen]}
+            state = fed(kept).state
+            for by in GROUP_WEIGHTS:
+                expected = group_auc(u[chosen], y[chosen], s[chosen].astype(float), w[chosen], by)
+                assert sm.GroupAUC(group_weight=by).of(state) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_definitions_of_others_on_a_toy_log() -> None:
+    """Four users. a: 1 0 0 by 0.9 0.1 0.5, AUC 1; b: 1 0 by 0.2 0.4, AUC 0; c: 1 1 0 by 0.8 0.3 0.5, AUC 1/2; d: 0 0."""
+    users = ["a"] * 3 + ["b"] * 2 + ["c"] * 3 + ["d"] * 2
+    y = [1, 0, 0, 1, 0, 1, 1, 0, 0, 0]
+    s = [0.9, 0.1, 0.5, 0.2, 0.4, 0.8, 0.3, 0.5, 0.6, 0.7]
+    state = sm.GroupAUC().update(y, s, group=users).state
+
+    def gauc(**settings: Any) -> float:
+        return sm.GroupAUC(**settings).of(state)
+
+    din = fuxictr_gauc = (3 * 1 + 2 * 0 + 3 * 0.5) / 8  # by impressions, one class skipped
+    easyrec = fuxictr_avgauc = (1 + 0 + 0.5) / 3  # reduction "mean"
+    recbole = (1 * 1 + 1 * 0 + 2 * 0.5) / 4  # by positives
+    grouped_torchrec = (1 + 0 + 0.5 + 0.5) / 4  # one class counts as 0.5
+    assert gauc() == din == fuxictr_gauc
+    assert gauc(group_weight="uniform") == easyrec == fuxictr_avgauc
+    assert gauc(group_weight="positives") == recbole
+    assert gauc(group_weight="uniform", one_class=0.5) == grouped_torchrec
+    assert gauc(group_weight="pairs") == (2 * 1 + 1 * 0 + 2 * 0.5) / 5
+    assert sm.GroupAUC().details(state)["one_class"] == 1
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_whoever_holds_which_rows(text: bool, tmp_path: Path) -> None:
+    table = log(6000, 3, text)
+    whole, rng = fed(table), np.random.default_rng(1)
+    parts = [fed(table, rows) for rows in np.array_split(rng.permutation(6000), 7)]
+    merged = sm.merge(parts)
+    assert merged.digest() == whole.digest()
+    assert merged.compute() == whole.compute()
+    assert sm.from_bytes(whole.to_bytes()).compute() == whole.compute()
+    owner = sm.group_partition(table["group"], 3)
+    closed = [fed(table, owner == i, partition=(i, 3)).seal() for i in range(3)]
+    sealed = sm.merge([c.to_bytes() for c in closed])
+    assert sealed.compute() == whole.compute()
+    assert len(sealed.to_bytes()) < 4000
+    with pytest.raises(sm.IncompatibleStateError, match="partition 1 of 3 is sealed on both sides"):
+        sealed.merge(closed[1])
+    with pytest.raises(sm.InvalidInputError, match=r"row \d+ belongs to another worker"):
+        fed(table, partition=(0, 3))
+    with sm.GroupAUC(memory_limit=20_000, spill_dir=str(tmp_path)) as spilled:
+        for rows in np.array_split(rng.permutation(6000), 40):
+            spilled.update({k: v[rows] for k, v in table.items()})
+        assert spilled.explain()["spilled_rows"] > 4000
+        assert spilled.compute() == whole.compute()
+        other = sm.GroupAUC(memory_limit=2000, spill_dir=str(tmp_path)).update({k: v[:900] for k, v in table.items()})
+        both = fed(table).merge(fed(table, slice(900)))
+        assert spilled.copy().merge(other).compute() == both.compute()
+        with pytest.raises(sm.MemoryLimitError, match=r"partition=\(i, n\)"):
+            spilled.to_bytes()
+        del other
+    gc.collect()
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_limit_says_what_to_do() -> None:
+    table = log(3000, 4)
+    gauc = sm.GroupAUC(memory_limit=20_000).update({k: v[:1000] for k, v in table.items()})
+    before = gauc.digest()
+    with pytest.raises(sm.MemoryLimitError, match=r"spill_dir=.*partition=\(i, n\).*sample=True"):
+        gauc.update(table)
+    assert gauc.digest() == before
+
+
+def test_samples_are_of_whole_users_in_any_order() -> None:
+    table = log(40_000, 5)
+    settings = {"sample": True, "memory_limit": 60_000}
+    whole = fed(table, **settings)
+    rng = np.random.default_rng(2)
+    parts = [fed(table, rows, **settings) for rows in np.array_split(rng.permutation(40_000), 9)]
+    assert sm.merge(parts).digest() == whole.digest()
+    found = whole.explain()
+    assert found["memory"] <= 60_000
+    assert found["sampled_share"] < 1
+    assert found["standard_error"] > 0
+    low, high, *_ = whole.interval()
+    assert low < whole.compute() < high
+    users = np.unique(table["group"])
+    kept = {g: (table["group"] == g).sum() for g in users}
+    rows = whole.state.facts()["rows"]
+    assert rows == sum(n for g, n in kept.items() if g in set(whole.state.records[:, 0]))
+
+
+def tastes(users: int, rng: Any) -> tuple[Any, Any, Any]:
+    """Users of different tastes, and a model that knows something about all of them."""
+    ids = np.repeat(np.arange(users), rng.integers(2, 12, users))
+    taste = rng.normal(0, 1, users)[ids]
+    s = rng.random(len(ids))
+    return rng.random(len(ids)) < 1 / (1 + np.exp(1 - 2 * s - taste)), s, ids
+
+
+def test_the_interval_covers() -> None:
+    rng = np.random.default_rng(9)
+    y, s, ids = tastes(100_000, rng)
+    truth, covered = sm.GroupAUC(group_weight="pairs").update(y, s, group=ids).compute(), 0
+    for _ in range(200):
+        y, s, ids = tastes(150, rng)
+        low, high, *_ = sm.GroupAUC(group_weight="pairs").update(y, s, group=ids).interval(0.9)
+        covered += low <= truth <= high
+    assert 166 <= covered <= 192, covered  # 180 expected, 4 the standard error
+
+
+def test_keys_of_every_kind() -> None:
+    y, s = [1, 0, 1, 0], [0.5, 0.25, 0.75, 0.9]
+    by_two = sm.MetricCollection(sm.Task(sm.GroupAUC(), group=("u", "day")))
+    by_two.update({"y_true": y, "y_score": s, "u": [1, 1, 1, 1], "day": ["x", "x", "y", "y"]})
+    assert by_two.compute() == {"group_auc": 0.5}
+    gauc = sm.GroupAUC().update(y, s, group=[1, 1, 2, 2])
+    before = gauc.digest()
+    with pytest.raises(sm.InvalidInputError, match="keys so far are of kind integer, these of kind string"):
+        gauc.update(y, s, group=["1", "1", "2", "2"])
+    assert gauc.digest() == before
+    with pytest.raises(sm.IncompatibleStateError, match="keys are of kind integer here and string there"):
+        gauc.merge(sm.GroupAUC().update(y, s, group=["1", "1", "2", "2"]))
+    with pytest.raises(sm.InvalidInputError, match=r"group: expected a key.* found none in row 1"):
+        sm.GroupAUC().update(y, s, group=pa.array(["a", None, "b", "b"]))
+    skipping = sm.GroupAUC(missing="skip", missing_values=("?",)).update(y, s, group=["a", None, "a", "?"])
+    assert skipping.explain()["dropped"] == {"group": 2}
+    assert skipping.explain()["rows"] == 2
+
+
+def test_in_slices_and_company() -> None:
+    table = log(2000, 6) | {"k": np.random.default_rng(1).integers(0, 3, 2000)}
+    sliced = sm.Sliced([sm.GroupAUC(), sm.AUC()], by="k").update(table)
+    for key in range(3):
+        mine = table["k"] == key
+        assert (
+            sliced[key]["group_auc"].digest()
+            == fed({n: table[n] for n in ("group", "y_true", "y_score")}, mine).digest()
+        )
+    with pytest.raises(sm.InvalidInputError, match="slices of groups take neither"):
+        sm.Sliced(sm.GroupAUC(sample=True), by="k").update(table)
+    metrics = sm.MetricCollection(*(sm.GroupAUC(group_weight=w) for w in GROUP_WEIGHTS))
+    assert len(metrics.plan()) == 1
