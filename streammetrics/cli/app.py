@@ -104,6 +104,7 @@ BY = "Slice by a column, or by the cross of several: country,device. Again for m
 METRICS = "Such as auc,log_loss,precision@0.1; `streammetrics catalog` lists all."
 BITS = "Resolution of score histograms; 16 by default, which takes 1 MiB a slice."
 SORT = "Show slices worst first by this metric, such as calibration; or most first, by rows or positives."
+REPORT = "Write a page with tables and pictures, which needs nothing else: report.html."
 TASK = "TOML file with several tasks, instead of --label, --score and so on."
 
 
@@ -135,6 +136,7 @@ def _eval(
     on_invalid: Annotated[OnInvalid, typer.Option(help=INVALID)] = OnInvalid.stop,
     threads: Annotated[int | None, typer.Option(min=1, help="By default one for each processor.")] = None,
     save: Annotated[Text, typer.Option(help="Write the states to a file that `merge` and `show` read.")] = None,
+    report: Annotated[Text, typer.Option(help=REPORT)] = None,
     printed: Printed = Format.table,
     top: Top = 40,
     sort: Annotated[Text, typer.Option(help=SORT)] = None,
@@ -189,7 +191,21 @@ def _eval(
             )
         }
     score_log(
-        Request(log, specs, sets, limit, on_invalid.value, threads, save, printed.value, top, delimiter, sort, min_rows)
+        Request(
+            log,
+            specs,
+            sets,
+            limit,
+            on_invalid.value,
+            threads,
+            save,
+            printed.value,
+            top,
+            delimiter,
+            sort,
+            min_rows,
+            report,
+        )
     )
 
 
@@ -207,13 +223,14 @@ def _merge(
 @app.command("show")
 def _show(
     file: Annotated[str, typer.Argument(help="A file that --save, merge or sm.save wrote.")],
+    report: Annotated[Text, typer.Option(help=REPORT)] = None,
     printed: Printed = Format.table,
     top: Top = 40,
 ) -> None:
     """Print the results in saved states."""
     from streammetrics.cli.saved import show_file
 
-    show_file(file, printed.value, top)
+    show_file(file, printed.value, top, report)
 
 
 @app.command("catalog")

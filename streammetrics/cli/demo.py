@@ -8,12 +8,13 @@ import shutil
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from streammetrics.cli.grid import Cell, Grid, say, show
 from streammetrics.cli.messages import UsageError
 from streammetrics.cli.records import Record, overall, tasks_of
 from streammetrics.cli.report import compare, headline, slices
-from streammetrics.cli.score import scored
+from streammetrics.cli.score import scored, write_report
 from streammetrics.cli.tasks import TaskSpec, make_collection, read_task_file
 from streammetrics.io.demo import DemoTruth, write_demo_log
 from streammetrics.io.logs import Log
@@ -22,7 +23,7 @@ __all__ = ["run_demo"]
 
 RATE = 0.1
 SLICES = 6  # of country and device: enough to see what it looks like
-TRUTH, TASKS = "_truth.json", "tasks.toml"
+TRUTH, TASKS, REPORT = "_truth.json", "tasks.toml", "report.html"
 METRICS = ("auc", "normalized_entropy", "calibration", "ctr")
 SCREEN = ", ".join(f'"{name}"' for name in METRICS)
 FILE = f"""\
@@ -80,7 +81,7 @@ def _check_folder(root: Path, rows: int) -> None:
         return
     tasks = root / TASKS
     mine = tasks.is_file() and tasks.read_text(encoding="utf-8", errors="replace").startswith(FILE[:40])
-    if not mine or any(entry.name not in ("full", "sampled", TASKS) for entry in root.iterdir()):
+    if not mine or any(entry.name not in ("full", "sampled", TASKS, REPORT) for entry in root.iterdir()):
         raise UsageError(f"{root}: holds something else; name another folder: streammetrics demo DIR")
     truth = root / "full" / TRUTH
     if truth.exists() and (found := _read(truth).impressions) != rows:
@@ -116,6 +117,7 @@ def _show_full(root: Path, truth: DemoTruth) -> None:
     seconds = time.perf_counter() - began
     table = headline(found.overall, f"Two click models, and conversions after clicks: one pass, {seconds:.1f} s")
     show(_with_truth(table, truth))
+    _write_report(root, found.saved, truth.impressions)
     variants = slices(found.slices[sets[0]], title="By variant")
     variants.remarks.append(
         f"truth: ctr A {truth.ctr['A']:.6f}, B {truth.ctr['B']:.6f}: B has {truth.lift:+.1%}, before the luck of the draw"
@@ -126,6 +128,17 @@ def _show_full(root: Path, truth: DemoTruth) -> None:
     )
     crossed.remarks = [r for r in crossed.remarks if not r.startswith("and ")]
     show(crossed)
+
+
+def _write_report(root: Path, thing: Any, rows: int) -> None:
+    """Write the page beside the logs, if jinja2 is installed."""
+    try:
+        write_report(thing, str(root / REPORT), f"A demo: {rows:,} impressions")
+    except UsageError as error:
+        say(str(error), "dim")
+    else:
+        say(f"with pictures: {root / REPORT}", "bold")
+    say()
 
 
 def _with_truth(grid: Grid, truth: DemoTruth) -> Grid:

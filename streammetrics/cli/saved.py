@@ -10,7 +10,7 @@ import numpy as np
 
 from streammetrics.cli.messages import UsageError
 from streammetrics.cli.records import pieces
-from streammetrics.cli.score import check_target, print_results
+from streammetrics.cli.score import check_target, print_results, write_report
 from streammetrics.codec import load, save
 from streammetrics.errors import IncompatibleStateError
 
@@ -39,11 +39,15 @@ def merge_files(files: Sequence[str], output: str) -> None:
     )
 
 
-def show_file(file: str, printed: str, top: int) -> None:
+def show_file(file: str, printed: str, top: int, report: str | None = None) -> None:
     """Print what a file holds."""
+    if report is not None:
+        check_target(report)
     thing = load(file, max_bytes=MOST)
     pieces(thing)
     print_results(thing, printed, top, f"{file}, {_rows(thing)}digest {thing.digest()[:16]}")
+    if report is not None:
+        write_report(thing, report, f"{file}, {_rows(thing).rstrip(', ')}")
 
 
 def _rows(thing: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from streammetrics.cli.messages import UsageError
 from streammetrics.cli.tasks import TaskSpec, make_collection
 
-__all__ = ["Request", "check_target", "print_results", "read_sets", "score_log", "scored"]
+__all__ = ["Request", "check_target", "print_results", "read_sets", "score_log", "scored", "write_report"]
 
 PATIENCE = 0.5  # seconds before a bar appears
 
@@ -31,7 +31,7 @@ class Request:
         Tasks by name; "" for the one of the options.
     by : list of str
         Slices, as `--by` has them.
-    limit, on_invalid, threads, save, printed, top, delimiter, sort, min_rows
+    limit, on_invalid, threads, save, printed, top, delimiter, sort, min_rows, report
         As the options of these names; `printed` is `--format`.
     """
 
@@ -47,6 +47,7 @@ class Request:
     delimiter: str | None
     sort: str | None = None
     min_rows: int = 0
+    report: str | None = None
 
 
 def score_log(request: Request) -> None:
@@ -54,8 +55,9 @@ def score_log(request: Request) -> None:
     sets = read_sets(request.by)
     for spec in request.specs.values():
         spec.check()
-    if request.save is not None:
-        check_target(request.save)
+    for target in (request.save, request.report):
+        if target is not None:
+            check_target(target)
     from streammetrics.io.logs import Log  # pyarrow only once the request makes sense
 
     log = Log(request.paths, delimiter=_delimiter(request.delimiter))
@@ -71,9 +73,21 @@ def score_log(request: Request) -> None:
 
         save(found.saved, request.save)
     files = f"{len(log.files):,} files" if len(log.files) > 1 else log.files[0]
-    print_results(
-        found.saved, request.printed, request.top, f"{files}, {found.rows:,} rows", request.sort, request.min_rows
-    )
+    title = f"{files}, {found.rows:,} rows"
+    if request.report is not None:
+        write_report(found.saved, request.report, title)
+    print_results(found.saved, request.printed, request.top, title, request.sort, request.min_rows)
+
+
+def write_report(thing: Any, path: str, title: str) -> None:
+    """Write results as a page."""
+    try:
+        from streammetrics.cli.page import render
+
+        page = render(thing, title)
+    except ImportError as error:
+        raise UsageError(str(error)) from None
+    Path(path).write_text(page, encoding="utf-8")
 
 
 def read_sets(by: Sequence[str]) -> list[tuple[str, ...]]:

@@ -466,7 +466,7 @@ def _from_records(records: NDArray[np.int64]) -> Raw:
     bits = records[:, 2]
     scores = np.where(bits >= 0, bits, bits ^ FLIP).view(np.float64)
     labels = (records[:, 3] & 1).astype(np.uint8)
-    weights = (records[:, 3] >> 1).view(np.float64)
+    weights = (records[:, 3].view(np.uint64) >> np.uint64(1)).view(np.float64)  # of 2 and more, the sign bit is set
     ids = np.ascontiguousarray(records[:, :2] if records[:, 1].any() else records[:, 0])
     return _raw(ids, scores, labels, None if (weights == 1).all() else weights)
 
