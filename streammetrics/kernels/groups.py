@@ -103,6 +103,14 @@ def number_groups(a: Any, b: Any, bits: Any, slots: Any, known: Any, numbers: An
 
 
 @kernel(out=("keys",))
+def pack_scores(s: Any, y: Any, keys: Any) -> Any:
+    """Write score and label of each row as one integer that orders as they do."""
+    for j in range(s.shape[0]):
+        keys[j] = (u8(order32(s[j])) << u8(1)) | u8(y[j])
+    return s.shape[0]
+
+
+@kernel(out=("keys",))
 def pack(numbers: Any, keys: Any) -> Any:
     """Put the number of its group before score and label of each row."""
     for j in range(keys.shape[0]):

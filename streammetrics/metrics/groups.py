@@ -12,6 +12,7 @@ from ..exact import to_float
 from ..metric import Interval, Metric
 from ..settings import setting
 from ..states.groups import GROUP_WEIGHTS, GroupRows, SealedGroups, exact_sum, share_of
+from ..states.sorted_groups import SortedGroups
 from .scores import quantile
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupAUC", "group_partition"]
 
 NAN = float("nan")
-State = Union[GroupRows, SealedGroups]  # noqa: UP007 - the argument of a generic class, at run time
+State = Union[GroupRows, SealedGroups, SortedGroups]  # noqa: UP007 - the argument of a generic class, at run time
 
 
 class GroupAUC(Metric[State, float], tag="group_auc"):
@@ -39,6 +40,9 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         As for AUC.
     missing, missing_values
         Whether a row without a group raises, or is left out and counted; keys that stand for none, such as 0.
+    grouped : "sorted", optional
+        The log ascends by group, an integer: groups are closed as they end, in constant memory. Parts with ranges of keys
+        of their own merge; a group that was cut between two is put together.
     partition : (i, n), optional
         This worker holds only groups of class i of n (see `group_partition`); others raise. `seal()` then makes constant
         size of them.
@@ -78,6 +82,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
     scale: str = setting(default="probability", choices=("probability", "real", "logit"))
     missing: str = setting(default="raise", choices=("raise", "skip"))
     missing_values: tuple[Any, ...] = setting(default=())
+    grouped: str | None = setting(default=None, choices=(None, "sorted"))
     partition: tuple[int, ...] | None = setting(default=None)
     sample: bool = setting(default=False)
     sealed: int | None = setting(default=None, low=1)
@@ -92,6 +97,8 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         super().__post_init__()
         if self.partition is not None and not (len(self.partition) == 2 and 0 <= self.partition[0] < self.partition[1]):
             raise ValueError(f"GroupAUC: partition is (i, n) with 0 <= i < n, not {self.partition!r}")
+        if self.grouped and (self.partition or self.spill_dir or self.sample):
+            raise ValueError('GroupAUC: grouped="sorted" needs neither partition=, spill_dir= nor sample=')
         if self.sample and (self.partition or self.spill_dir):
             raise ValueError("GroupAUC: sample=True is an estimate in memory; partition= and spill_dir= are exact")
 
@@ -102,6 +109,8 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
     def make_state(self) -> State:
         if self.sealed is not None:
             return SealedGroups(parts=self.sealed)
+        if self.grouped == "sorted":
+            return SortedGroups(scale=self.scale, missing=self.missing, missing_values=self.missing_values)
         return GroupRows(
             scale=self.scale,
             missing=self.missing,
@@ -125,7 +134,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
 
     def interval_of(self, state: State, confidence: float) -> Interval:
         """Normal, with groups as independent units: a ratio of sums over groups."""
-        if isinstance(state, SealedGroups):
+        if not isinstance(state, GroupRows):
             return Interval(NAN, NAN, confidence, "closed groups do not tell how they differ")
         value, error, _ = self._estimate(state)
         if error != error:
@@ -154,7 +163,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         if isinstance(state, SealedGroups):
             return found | {"partitions": f"{int(state.seen.sum())} of {state.parts}"}
         found |= state.held()
-        if self.sample:
+        if isinstance(state, GroupRows) and self.sample:
             share = state.share
             error = self._estimate(state)[1]
             found |= {"sampled_share": share, "standard_error": error * math.sqrt(1 - share) if share < 1 else 0.0}

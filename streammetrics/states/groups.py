@@ -184,7 +184,7 @@ class GroupRows(State, tag="group_rows"):
         """Turn records, as bytes hold them, back into rows that wait."""
         held = self.__dict__["records"]
         if len(held):
-            self.__dict__["_waiting"] = _appended(self.__dict__["_waiting"], _from_records(held))
+            self.__dict__["_waiting"] = _appended(self.__dict__["_waiting"], from_records(held))
             self.__dict__["records"] = held[:0]
 
     def add(self, other: State, growth: Growth) -> Any:
@@ -219,7 +219,7 @@ class GroupRows(State, tag="group_rows"):
 
     def _united(self, rows: Mapping[str, Any]) -> dict[str, Array]:
         held = {"records": self.__dict__["records"]}
-        made = [_to_records(raw) for raw in _classes(rows).values()]
+        made = [to_records(raw) for raw in _classes(rows).values()]
         made += [rows["records"]] if "records" in rows else []
         return unite(self.rules(), held, {"records": np.concatenate(made)}, self._cell) if made else held
 
@@ -277,9 +277,9 @@ class GroupRows(State, tag="group_rows"):
         held = waiting(self.__dict__["_waiting"])
         raws = list(_classes(held).values())
         if len(self.__dict__["records"]):
-            raws.append(_from_records(self.__dict__["records"]))
+            raws.append(from_records(self.__dict__["records"]))
         if "records" in held:  # of slices
-            raws.append(_from_records(held["records"]))
+            raws.append(from_records(held["records"]))
         spill = self.__dict__.get("_spilled")
         if spill is None:
             return solve(raws)
@@ -323,8 +323,28 @@ class GroupRows(State, tag="group_rows"):
         return {"rows": rows_, "positives": positives}
 
 
-class SealedGroups(State, tag="sealed_groups"):
-    """Exact sums over closed groups, whatever they weigh: constant memory.
+class ClosedSums(State):
+    """Exact sums over closed groups, whatever they weigh: constant memory."""
+
+    groups: Array = added(3)
+    rows: Array = added(2)
+    sums: Array = added(4, form="exact")
+    weights: Array = added(4, form="exact")
+    lone: Array = added(4, form="exact")
+
+    def take(self, other: ClosedSums) -> None:
+        """Add the sums of other groups."""
+        for name in ("groups", "rows", "sums", "weights", "lone"):
+            ours = self.__dict__[name]
+            self.rules()[name].carry(np.add(ours, other.__dict__[name], out=ours))
+
+    def total(self, name: str, by: str) -> Fraction:
+        """One of the sums."""
+        return exact_to_fraction(self.__dict__[name][GROUP_WEIGHTS.index(by)])
+
+
+class SealedGroups(ClosedSums, tag="sealed_groups"):
+    """Closed groups of some partitions.
 
     Parameters
     ----------
@@ -335,11 +355,6 @@ class SealedGroups(State, tag="sealed_groups"):
     parts: int = setting(default=1, low=1)
 
     seen: Array = added("parts")
-    groups: Array = added(3)
-    rows: Array = added(2)
-    sums: Array = added(4, form="exact")
-    weights: Array = added(4, form="exact")
-    lone: Array = added(4, form="exact")
 
     def needs(self) -> tuple[Need, ...]:
         return label(), score(), group()
@@ -382,10 +397,6 @@ class SealedGroups(State, tag="sealed_groups"):
             for array, values in ((new.sums, w * auc), (new.weights, w), (new.lone, lone.weight(by))):
                 array[i] = fraction_to_exact(exact_sum(values))
         return new
-
-    def total(self, name: str, by: str) -> Fraction:
-        """One of the sums."""
-        return exact_to_fraction(self.__dict__[name][GROUP_WEIGHTS.index(by)])
 
 
 def exact_sum(values: NDArray[np.float64]) -> Fraction:
@@ -451,17 +462,17 @@ def _records(ids: Array, scores: Array, labels: Array, weights: Array | None) ->
     bits = (scores.astype(np.float64) + 0.0).view(np.int64)
     w = np.ones(len(labels)) if weights is None else weights
     out = np.zeros((len(labels), 4), np.int64)
-    out[:, : 1 if ids.ndim == 1 else 2] = ids.reshape(len(ids), -1)
+    out[:, : ids.ndim] = ids[:, None] if ids.ndim == 1 else ids
     out[:, 2] = np.where(bits >= 0, bits, bits ^ FLIP)
     out[:, 3] = (w.astype(np.float64).view(np.int64) << 1) | labels
     return out
 
 
-def _to_records(raw: Raw) -> NDArray[np.int64]:
+def to_records(raw: Raw) -> NDArray[np.int64]:
     return _records(raw["ids"], raw["scores"], raw["labels"], raw.get("weights"))
 
 
-def _from_records(records: NDArray[np.int64]) -> Raw:
+def from_records(records: NDArray[np.int64]) -> Raw:
     records = records[:, -4:]  # without the slice
     bits = records[:, 2]
     scores = np.where(bits >= 0, bits, bits ^ FLIP).view(np.float64)
@@ -516,6 +527,39 @@ def _widened(ids: Array) -> Array:
 
 def _bits(n: int) -> int:
     return max(1, min(12, (n // PART_ROWS).bit_length()))  # a shift by all 64 bits is undefined
+
+
+def scan_sorted(raws: list[Raw]) -> Groups:
+    """Return the groups of rows in the order of their groups, of integers."""
+    from ..kernels.groups import scan_rows
+
+    raws = [r for r in raws if len(r["ids"])]
+    if not raws:
+        return Groups(np.zeros(0), np.zeros(0), np.zeros(0))
+    ids = np.concatenate([r["ids"] for r in raws])
+    scores = np.concatenate([r["scores"] for r in raws])
+    labels = np.concatenate([r["labels"] for r in raws])
+    new = np.r_[False, ids[1:] != ids[:-1]]
+    numbers = np.cumsum(new).astype(np.int32)
+    count = int(numbers[-1]) + 1
+    with np.errstate(over="ignore"):
+        narrow = scores.astype(np.float32, copy=False)
+    if not any("weights" in r for r in raws) and np.array_equal(narrow, scores):
+        return _scan_plain(numbers, count, narrow, labels)
+    weights = np.concatenate([r.get("weights", np.ones(len(r["labels"]))) for r in raws])
+    by = np.lexsort([weights, labels, scores, numbers])
+    found = numbers[by], scores[by].astype(np.float64), labels[by], weights[by]
+    return _scanned(count, lambda *out: scan_rows(*found, *out))
+
+
+def _scan_plain(numbers: NDArray[np.int32], count: int, scores: Array, labels: Array) -> Groups:
+    from ..kernels.groups import pack, pack_scores, scan_packed
+
+    keys = np.empty(len(numbers), np.uint64)
+    pack_scores(scores, labels, keys)
+    pack(numbers, keys)
+    keys.sort()
+    return _scanned(count, lambda *out: scan_packed(keys, *out))
 
 
 def _solve_plain(raw: Raw) -> Groups:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -204,3 +205,34 @@ def test_in_slices_and_company() -> None:
         sm.Sliced(sm.GroupAUC(sample=True), by="k").update(table)
     metrics = sm.MetricCollection(*(sm.GroupAUC(group_weight=w) for w in GROUP_WEIGHTS))
     assert len(metrics.plan()) == 1
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_sorted_log_takes_constant_memory(dtype: Any, weighted: bool) -> None:
+    rng = np.random.default_rng(8)
+    table = log(5000, 8, dtype=dtype)
+    table["y_score"] = rng.random(5000).astype(dtype)
+    if weighted:
+        table["sample_weight"] = rng.integers(0, 9, 5000) / 2
+    table = {name: column[np.argsort(table["group"], kind="stable")] for name, column in table.items()}
+    whole = fed(table)
+    for by in GROUP_WEIGHTS:
+        settings = {"grouped": "sorted", "group_weight": by}
+        steps = sm.GroupAUC(**settings)
+        for rows in np.array_split(np.arange(5000), 60):
+            steps.update({k: v[rows] for k, v in table.items()})
+        cuts = [0, *np.sort(rng.integers(0, 5000, 5)), 5000]  # anywhere: a group that is cut is put together
+        parts = [fed(table, slice(a, b), **settings) for a, b in itertools.pairwise(cuts)]
+        merged = sm.merge([p.to_bytes() for p in (parts[i] for i in rng.permutation(6))])
+        expected = sm.GroupAUC(group_weight=by).of(whole.state)
+        assert steps.compute() == merged.compute() == expected
+        assert steps.explain()["rows"] == merged.explain()["rows"] == 5000
+        assert merged.explain()["parts"] <= 6
+        assert merged.seal().compute() == expected
+    with pytest.raises(sm.InvalidInputError, match=r"expected ascending keys, found .* in row 0"):
+        steps.update({k: v[:10] for k, v in table.items()})
+    with pytest.raises(sm.IncompatibleStateError, match="keys overlap"):
+        merged.merge(fed(table, slice(0, 4000), **settings))
+    with pytest.raises(sm.InvalidInputError, match="takes integers"):
+        sm.GroupAUC(grouped="sorted").update([0], [0.5], group=["a"])
