@@ -283,11 +283,8 @@ class GroupRows(State, tag="group_rows"):
         spill = self.__dict__.get("_spilled")
         if spill is None:
             return solve(raws)
-        parts = []
-        for number in range(spill.PARTS):
-            mine = [{n: a[spill.number(_hashes(raw_ids(r), SPILL)) == number] for n, a in r.items()} for r in raws]
-            parts.append(solve([*mine, *spill.read(number)]))
-        return Groups.joined(parts)
+        split = [spill.split(r, _hashes(raw_ids(r), SPILL)) for r in raws]
+        return Groups.joined([solve([*(part(p) for part in split), *spill.read(p)]) for p in range(spill.PARTS)])
 
     def close_groups(self) -> SealedGroups:
         """Return exact sums over the groups; made anew only if there are more rows."""
@@ -510,8 +507,10 @@ def solve(raws: list[Raw]) -> Groups:
     raws = [r for r in raws if len(r["ids"])]
     if not raws:
         return Groups(np.zeros(0), np.zeros(0), np.zeros(0))
-    if len(raws) == 1 and _prefix(raws[0]) == "1:float32:0":
-        return _solve_plain(raws[0])
+    if {_prefix(r) for r in raws} == {"1:float32:0"}:
+        return _solve_plain(
+            {n: np.concatenate([r[n] for r in raws]) if len(raws) > 1 else a for n, a in raws[0].items()}
+        )
     two = any(r["ids"].ndim == 2 for r in raws)
     ids = np.concatenate([r["ids"] if not two else _widened(r["ids"]) for r in raws])
     scores = np.concatenate([r["scores"].astype(np.float64) for r in raws])
