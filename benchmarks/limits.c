@@ -86,6 +86,19 @@ double sum_inexact(const float *score, int64_t rows) {
     return total;
 }
 
+// sums: absolute errors, squared errors.
+void errors_inexact(const double *target, const double *predicted, int64_t rows, double *sums) {
+    double absolute = 0, squared = 0;
+#pragma omp simd reduction(+ : absolute, squared)
+    for (int64_t i = 0; i < rows; i++) {
+        double d = predicted[i] - target[i];
+        absolute += fabs(d);
+        squared += d * d;
+    }
+    sums[0] = absolute;
+    sums[1] = squared;
+}
+
 // counts: predicted positives, positives, true positives.
 void binary_counts(const float *score, const uint8_t *label, int64_t rows, float threshold, int64_t *counts) {
     for (int64_t start = 0; start < rows; start += BLOCK) {

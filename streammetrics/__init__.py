@@ -37,8 +37,11 @@ from .settings import setting as setting
 from .settings import union as union
 from .state import State as State
 from .states.calibration import ScoreBins as ScoreBins
+from .states.distinct import DistinctKeys as DistinctKeys
+from .states.extremes import Extremes as Extremes
 from .states.labels import DecisionCounts as DecisionCounts
 from .states.moments import Moments as Moments
+from .states.quantiles import ValueHistogram as ValueHistogram
 from .states.ranking import RankingSums as RankingSums
 from .states.regression import RegressionSums as RegressionSums
 from .states.scores import ScoreHistogram as ScoreHistogram

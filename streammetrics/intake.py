@@ -194,7 +194,7 @@ def _drop(
 
 
 def _reason(role: str) -> int:
-    return DROPPED.index(role if role in DROPPED else "key")
+    return DROPPED.index(role if role in DROPPED else "value")
 
 
 def _complement(index: NDArray[np.int64], n: int) -> NDArray[np.int64]:

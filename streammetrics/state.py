@@ -44,7 +44,7 @@ else:
 
 __all__ = ["State"]
 
-DROPPED = ("where", "y_true", "y_score", "y_pred", "sample_weight", "group", "query", "key")
+DROPPED = ("where", "y_true", "y_score", "y_pred", "sample_weight", "group", "query", "key", "value")
 """Why a row was left out, in the order in which reasons are looked for. For ever: it is in the bytes."""
 
 

@@ -20,7 +20,7 @@ class Task:
     ----------
     metrics : metric, list or dict of metrics
         What to compute; a dict names them.
-    y_true, y_score, y_pred, sample_weight, group, query : str, optional
+    y_true, y_score, y_pred, value, sample_weight, group, query : str, optional
         The columns that play these roles; by default those of the same name. A tuple of names is a key of several
         columns for `group` and `query`, and a matrix for `y_true`, `y_score` and `y_pred`.
     where : str, optional
@@ -52,6 +52,7 @@ class Task:
         y_true: str | tuple[str, ...] | None = None,
         y_score: str | tuple[str, ...] | None = None,
         y_pred: str | tuple[str, ...] | None = None,
+        value: str | tuple[str, ...] | None = None,
         sample_weight: str | None = None,
         group: str | tuple[str, ...] | None = None,
         query: str | tuple[str, ...] | None = None,
@@ -63,7 +64,7 @@ class Task:
         scale: str = "probability",
     ) -> None:
         roles: dict[str, Any] = {"y_true": y_true, "y_score": y_score, "y_pred": y_pred}
-        roles |= {"sample_weight": sample_weight, "group": group, "query": query}
+        roles |= {"value": value, "sample_weight": sample_weight, "group": group, "query": query}
         if (negative_rate is None) != (corrects is None):
             raise ValueError('a task takes negative_rate= and corrects="score", "rows" or "both" together')
         if corrects not in (None, "score", "rows", "both"):

@@ -7,9 +7,11 @@ from .fit import *
 from .groups import *
 from .labels import *
 from .losses import *
+from .quantiles import *
 from .ranking import *
 from .regression import *
 from .relative import *
 from .relevance import *
 from .scores import *
 from .thresholds import *
+from .values import *

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,19 +15,7 @@ from ..state import State
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["OutputMetric", "Outputs", "average", "root"]
-
-
-class Outputs(Protocol):
-    """A state of one or several outputs."""
-
-    @property
-    def outputs(self) -> int: ...
-
-    @property
-    def rows(self) -> Any: ...
-
-    def weight(self) -> Fraction: ...
+__all__ = ["OutputMetric", "average", "root"]
 
 
 S = TypeVar("S", bound=State)
@@ -71,18 +58,12 @@ class OutputMetric(Metric[S, Any]):
         raise NotImplementedError
 
     def of(self, state: S) -> float | NDArray[np.float64]:
-        values = [self.of_output(state, i) for i in range(_outputs(state).outputs)]
+        values = [self.of_output(state, i) for i in range(self.num_outputs or 1)]
         return np.array(values) if self.multioutput == "raw_values" else average(values)
 
     def reason_of(self, state: S) -> str | None:
-        if not int(_outputs(state).rows):
-            return "no rows"
-        return None if _outputs(state).weight() else "the weights are all zero"
-
-
-def _outputs(state: Any) -> Outputs:
-    outputs: Outputs = state
-    return outputs
+        facts = state.facts()
+        return "no rows" if not facts["rows"] else None if facts["weight"] else "the weights are all zero"
 
 
 def average(values: list[float]) -> float:

@@ -13,7 +13,7 @@ from ..columns import Column, Need, matrix, weight
 from ..exact import exact_to_fraction
 from ..numbers import number
 from ..settings import setting, union
-from .weighed import NOTHING, WeighedRows, same_float
+from .weighed import NOTHING, WeighedRows, check_columns, same_float
 
 __all__ = ["Moments"]
 
@@ -47,11 +47,10 @@ class Moments(WeighedRows, tag="moments"):
     sums: Array = added("terms", "outputs", form="exact")
 
     def __post_init__(self) -> None:
+        check_columns(self)
         known = [t for t in TERMS if len(self.columns) == 2 or "y" not in t]
         if unknown := set(self.terms) - set(known):
             raise ValueError(f"Moments has no term {sorted(unknown)[0]!r}; there are {', '.join(known)}")
-        if len(self.columns) not in (1, 2) or len({*self.columns, "sample_weight"}) != len(self.columns) + 1:
-            raise ValueError(f"Moments reads one column or two different ones, not {self.columns!r}")
         super().__post_init__()
 
     @property
@@ -77,11 +76,6 @@ class Moments(WeighedRows, tag="moments"):
     def total(self, term: str, output: int = 0) -> Fraction:
         """The weighted sum of one term of one output; exact."""
         return exact_to_fraction(self.sums[self.terms.index(term), output])
-
-    def mean(self, term: str, output: int = 0) -> Fraction | None:
-        """The weighted mean of one term; exact. None if there is no weight."""
-        total = self.weight()
-        return self.total(term, output) / total if total else None
 
     def covariance(self, a: str, b: str, output: int = 0) -> Fraction:
         """The weighted sum of (a - mean a)(b - mean b); exact. 0 if there is no weight."""

@@ -13,7 +13,7 @@ from ..columns import Column
 from ..exact import exact_to_fraction
 from ..state import State
 
-__all__ = ["NOTHING", "NO_WEIGHTS", "WeighedRows"]
+__all__ = ["NOTHING", "NO_WEIGHTS", "WeighedRows", "check_columns", "same_float"]
 
 NOTHING = np.zeros(0, np.int64)
 NO_WEIGHTS = np.zeros(0)
@@ -46,6 +46,13 @@ class WeighedRows(State):
 
     def facts(self) -> dict[str, Any]:
         return {"rows": int(self.rows), "weight": self.weight()}
+
+
+def check_columns(state: Any) -> None:
+    """Raise unless a state reads one column, or two different ones."""
+    columns = state.columns
+    if len(columns) not in (1, 2) or len({*columns, "sample_weight"}) != len(columns) + 1:
+        raise ValueError(f"{type(state).__name__} reads one column or two different ones, not {columns!r}")
 
 
 def same_float(a: Array, b: Array) -> tuple[Array, Array]:

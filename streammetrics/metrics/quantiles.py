@@ -1,0 +1,245 @@
+"""Quantiles of values and of errors, and the largest error.
+
+Quantiles come from a histogram by the leading bits of the number, and carry a certified bound.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from ..exact import Mass, enclose
+from ..metric import Metric
+from ..settings import setting
+from ..states.extremes import Extremes
+from ..states.quantiles import ValueHistogram
+from .outputs import OutputMetric
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["ErrorQuantile", "MaxError", "MedianAbsoluteError", "Quantile"]
+
+NAN = float("nan")
+PAIR = ("y_true", "y_pred")
+BOUND = "the limits of the bucket, 2**-bits of the value apart; exact for numbers of few bits"
+
+
+class Quantile(Metric[ValueHistogram, float], tag="quantile"):
+    """Quantile of the values, with a certified relative error.
+
+    Formula: the least v with W(values <= v) >= q W; the mean of it and the next value if W(values <= v) = q W.
+
+    Parameters
+    ----------
+    q : float
+        Which quantile, in [0, 1]; 0.5 is the median. Read as it is written: 0.1 is a tenth.
+    bits : int
+        Of the mantissa, which a bucket shows: the value is within 2**-(bits + 1) of the true one, relatively.
+    on_invalid : {"raise", "drop"}
+        Whether a bad row raises, or is left out and counted.
+
+    Notes
+    -----
+    Bound: the limits of the bucket, certain for numbers of both signs, 0 included; 0.4 % at 7 bits. Exact if no number
+    had more bits than a bucket shows, such as integers up to 256. About 3 ns a row, 1.7 MiB at 7 bits, mostly untouched,
+    half of it for each bit less. Definition as numpy's `quantile(method="averaged_inverted_cdf")`. Undefined without rows.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.Quantile(q=0.5).update([1, 2, 3, 10]).compute()
+    2.5
+    >>> sm.Quantile(q=0.9).update([0.1, 0.2, 0.3]).bounds()
+    (0.298828125, 0.30078125)
+    """
+
+    q: float = setting(default=0.5, low=0.0, high=1.0)
+    bits: int = setting(default=7, low=1, high=14)
+
+    formula = "least v with W(values <= v) >= q W"
+    cost = "1.7 MiB at 7 bits, mostly untouched; about 3 ns a row; 2 ms to compute"
+    bound = BOUND
+
+    @property
+    def name(self) -> str:
+        return f"quantile@{self.q:g}"
+
+    def make_state(self) -> ValueHistogram:
+        return ValueHistogram(columns=("value",), bits=self.bits)
+
+    def of(self, state: ValueHistogram) -> float:
+        low, high = quantile(state, self.q, 0)
+        return middle(low, high)
+
+    def bounds_of(self, state: ValueHistogram) -> tuple[float, float]:
+        low, high = quantile(state, self.q, 0)
+        return (NAN, NAN) if low is None or high is None else enclosed(low, high)
+
+    def reason_of(self, state: ValueHistogram) -> str | None:
+        facts = state.facts()
+        return "no rows" if not facts["rows"] else None if facts["weight"] else "the weights are all zero"
+
+
+class ErrorQuantile(OutputMetric[ValueHistogram], tag="error_quantile"):
+    """Quantile of the absolute errors, with a certified relative error.
+
+    Formula: the q-quantile of |p - y|, as for Quantile.
+
+    Parameters
+    ----------
+    q : float
+        Which quantile, in [0, 1]: 0.9 is the error that nine rows in ten do not pass.
+    bits : int
+        As for Quantile.
+    num_outputs, multioutput, on_invalid
+        As for MAE.
+
+    Notes
+    -----
+    Bound: the limits of the bucket, 2**-bits of the value apart. |p - y| is rounded once. About 3 ns a row, 0.9 MiB an
+    output at 7 bits, mostly untouched. Undefined without rows.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.ErrorQuantile(q=0.75).update([1, 2, 3, 4], [1, 3, 5, 8]).compute()
+    3.0
+    """
+
+    q: float = setting(default=0.9, low=0.0, high=1.0)
+    bits: int = setting(default=7, low=1, high=14)
+
+    formula = "q-quantile of |p - y|"
+    cost = "0.9 MiB an output at 7 bits, mostly untouched; about 3 ns a row; 1 ms to compute"
+    bound = BOUND
+
+    @property
+    def name(self) -> str:
+        return f"error_quantile@{self.q:g}"
+
+    def make_state(self) -> ValueHistogram:
+        return ValueHistogram(columns=PAIR, bits=self.bits, num_outputs=self.num_outputs)
+
+    def of_output(self, state: ValueHistogram, output: int) -> float:
+        return middle(*quantile(state, self.q, output))
+
+    def bounds_of(self, state: ValueHistogram) -> tuple[Any, Any]:
+        found = [quantile(state, self.q, i) for i in range(state.outputs)]
+        sides = [enclosed(low, high) for low, high in found if low is not None and high is not None]
+        if not sides:
+            nothing: NDArray[np.float64] | float = self.of(state)
+            return nothing, nothing
+        lows, highs = zip(*sides, strict=True)
+        if self.multioutput == "raw_values":
+            return np.array(lows), np.array(highs)
+        low, high = (Fraction(sum(map(Fraction, side))) / len(side) for side in (lows, highs))
+        return enclosed(low, high)
+
+
+class MedianAbsoluteError(ErrorQuantile, tag="median_absolute_error"):
+    """Median absolute error, with a certified relative error.
+
+    Formula: median of |p - y|; the mean of the two in the middle if they are two.
+
+    Parameters
+    ----------
+    bits : int
+        As for Quantile.
+    num_outputs, multioutput, on_invalid
+        As for MAE.
+
+    Notes
+    -----
+    Bound, state and cost as ErrorQuantile. Definition as scikit-learn's `median_absolute_error`. Undefined without rows.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.MedianAbsoluteError().update([3, -0.5, 2, 7], [2.5, 0.0, 2, 8]).compute()
+    0.5
+    """
+
+    q: float = setting(default=0.5, choices=(0.5,))
+
+    formula = "median of |p - y|"
+
+    @property
+    def name(self) -> str:
+        return "median_absolute_error"
+
+
+class MaxError(OutputMetric[Extremes], tag="max_error"):
+    """Largest absolute error, over rows whose weight is not 0.
+
+    Formula: max |p - y|.
+
+    Parameters
+    ----------
+    num_outputs, multioutput, on_invalid
+        As for MAE.
+
+    Notes
+    -----
+    Exact: |p - y| rounded once. About 1 ns a row, 100 bytes. Definition as scikit-learn's `max_error`. Undefined without
+    rows.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.MaxError().update([3, 2, 7, 1], [4, 2, 7, 1]).compute()
+    1.0
+    """
+
+    formula = "max |p - y|"
+    cost = "100 bytes; about 1 ns a row"
+    bound: ClassVar[str] = "exact: the error rounded once"
+
+    def make_state(self) -> Extremes:
+        return Extremes(columns=PAIR, num_outputs=self.num_outputs)
+
+    def of_output(self, state: Extremes, output: int) -> float:
+        return state.largest(output)
+
+    def reason_of(self, state: Extremes) -> str | None:
+        unseen = math.isnan(state.largest())
+        return ("the weights are all zero" if int(state.rows) else "no rows") if unseen else None
+
+
+def quantile(state: ValueHistogram, q: float, output: int) -> tuple[Fraction | None, Fraction | None]:
+    """Return between which values a quantile of one output lies; None if there is no weight."""
+    mass = state.mass(output)
+    total = mass.total()
+    if not total:
+        return None, None
+    target = Fraction(repr(q)) * total
+    before = mass.before()
+    here = _first(mass, before, target, reach=True)
+    there = _first(mass, before, target, reach=False)
+    (a, b), (c, d) = state.limits(here, output), state.limits(there, output)
+    return (a + c) / 2, (b + d) / 2
+
+
+def _first(mass: Mass, before: Mass, target: Fraction, *, reach: bool) -> int:
+    """Return the first bucket of some weight up to which the weight reaches the target, or passes it."""
+    low, high = 0, mass.digits.shape[1] - 1
+    total = mass.total()
+    while low < high:
+        k = (low + high) // 2
+        upto = before.cell(k) + mass.cell(k)
+        enough = upto > 0 and (upto >= target if reach else upto > target or upto == total)
+        low, high = (low, k) if enough else (k + 1, high)
+    return low
+
+
+def middle(low: Fraction | None, high: Fraction | None) -> float:
+    """Return the middle of two limits; NaN if there are none."""
+    return NAN if low is None or high is None else float((low + high) / 2)
+
+
+def enclosed(low: Fraction, high: Fraction) -> tuple[float, float]:
+    """Return floats around the limits; one value, rounded, if they are one."""
+    return (float(low), float(low)) if low == high else enclose(low, high)

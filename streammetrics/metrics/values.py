@@ -1,0 +1,337 @@
+"""Metrics of one column of numbers or keys, role `value`: sums, means, extremes, ratios of totals, distinct counts."""
+
+from __future__ import annotations
+
+import functools
+import math
+from fractions import Fraction
+from typing import ClassVar
+
+from ..exact import to_float
+from ..kernels import elementary
+from ..metric import Interval, Metric
+from ..settings import setting
+from ..states.distinct import DistinctKeys
+from ..states.extremes import Extremes
+from ..states.moments import Moments
+
+__all__ = ["Count", "DistinctCount", "Max", "Mean", "Min", "Ratio", "Sum", "Variance"]
+
+
+class MomentOfValues(Metric[Moments, float]):
+    """A metric that reads exact sums of values."""
+
+    terms: ClassVar[tuple[str, ...]] = ("x",)
+
+    cost = "about 550 bytes; 1 ns a row"
+
+    def make_state(self) -> Moments:
+        return Moments(columns=("value",), terms=self.terms)
+
+    def reason_of(self, state: Moments) -> str | None:
+        return "no rows" if not int(state.rows) else None if state.weight() else "the weights are all zero"
+
+
+class Mean(MomentOfValues, tag="mean"):
+    """Weighted mean of the values.
+
+    Formula: sum w v / sum w.
+
+    Parameters
+    ----------
+    on_invalid : {"raise", "drop"}
+        Whether a bad row raises, or is left out and counted.
+
+    Notes
+    -----
+    Exact sums, whatever the sizes, and one rounding. About 1 ns a row, 550 bytes. Undefined without rows.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.Mean().update([1, 2, 6], sample_weight=[1, 1, 2]).compute()
+    3.75
+    """
+
+    formula = "sum w v / sum w"
+
+    def of(self, state: Moments) -> float:
+        return to_float(state.total("x"), state.weight())
+
+
+class Sum(MomentOfValues, tag="sum"):
+    """Weighted sum of the values: revenue, clicks, seconds.
+
+    Formula: sum w v.
+
+    Parameters
+    ----------
+    on_invalid
+        As for Mean.
+
+    Notes
+    -----
+    Exact, rounded once: 0.1 a million times is what a million times that float64 is. State and cost as Mean; 0 without
+    rows.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.Sum().update([1e16, 1.0, -1e16]).compute()
+    1.0
+    """
+
+    formula = "sum w v"
+
+    def of(self, state: Moments) -> float:
+        return to_float(state.total("x"))
+
+    def reason_of(self, state: Moments) -> str | None:
+        return None
+
+
+class Count(MomentOfValues, tag="count"):
+    """Number of rows; their total weight if they are weighted.
+
+    Formula: sum w.
+
+    Parameters
+    ----------
+    on_invalid
+        As for Mean.
+
+    Notes
+    -----
+    Exact, rounded once. Shares the state of Mean; 0 without rows.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.Count().update([3, 3, 4]).compute()
+    3.0
+    """
+
+    terms = ()
+    formula = "sum w"
+    cost = "about 10 bytes, 550 with weights; 1 ns a row"
+
+    def of(self, state: Moments) -> float:
+        return to_float(state.weight())
+
+    def reason_of(self, state: Moments) -> str | None:
+        return None
+
+
+class Variance(MomentOfValues, tag="variance"):
+    """Weighted variance of the values.
+
+    Formula: sum w (v - mean)**2 / (sum w - ddof).
+
+    Parameters
+    ----------
+    ddof : float
+        0 for the variance of these rows, 1 for an unbiased estimate; weights count as so many rows.
+    on_invalid
+        As for Mean.
+
+    Notes
+    -----
+    From exact sums of values and squares, rounded once: right to the last bit whatever the mean. About 3 ns a row, 1.1 kB.
+    Definition as numpy's `var`. Undefined if the weight is not above `ddof`.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.Variance(ddof=1).update([1e9 + 4, 1e9 + 7, 1e9 + 13, 1e9 + 16]).compute()
+    30.0
+    """
+
+    ddof: float = setting(default=0.0, low=0.0, high=2.0**31)
+
+    terms = ("x", "xx")
+    formula = "sum w (v - mean)^2 / (sum w - ddof)"
+    cost = "about 1.1 kB; 3 ns a row"
+
+    def of(self, state: Moments) -> float:
+        left = state.weight() - Fraction(self.ddof)
+        return to_float(state.covariance("x", "x"), left) if left > 0 else float("nan")
+
+    def reason_of(self, state: Moments) -> str | None:
+        few = state.weight() <= Fraction(self.ddof)
+        return super().reason_of(state) or (f"the weight is not above ddof, {self.ddof:g}" if few else None)
+
+
+class Ratio(Metric[Moments, float], tag="ratio"):
+    """Ratio of the totals of two columns: clicks per impression, revenue per session.
+
+    Formula: sum w n / sum w d.
+
+    Parameters
+    ----------
+    numerator, denominator : str
+        The columns.
+    on_invalid
+        As for Mean.
+
+    Notes
+    -----
+    Exact sums, one rounding: the ratio of totals, not the mean of ratios. About 2 ns a row, 1.1 kB. Undefined if the
+    denominators add up to 0.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> ctr = sm.Ratio(numerator="clicks", denominator="views").update(clicks=[1, 0, 2], views=[10, 20, 30])
+    >>> ctr.name, ctr.compute()
+    ('clicks/views', 0.05)
+    """
+
+    numerator: str = setting(default="numerator")
+    denominator: str = setting(default="denominator")
+
+    formula = "sum w n / sum w d"
+    cost = "about 1.1 kB; 2 ns a row"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len({self.numerator, self.denominator, "sample_weight"}) < 3:
+            raise ValueError(f"Ratio takes two different columns, not {self.numerator!r} and {self.denominator!r}")
+
+    @property
+    def name(self) -> str:
+        usual = (self.numerator, self.denominator) == ("numerator", "denominator")
+        return "ratio" if usual else f"{self.numerator}/{self.denominator}"
+
+    def make_state(self) -> Moments:
+        return Moments(columns=(self.numerator, self.denominator), terms=("x", "y"))
+
+    def of(self, state: Moments) -> float:
+        return to_float(state.total("x"), state.total("y"))
+
+    def reason_of(self, state: Moments) -> str | None:
+        if not int(state.rows):
+            return "no rows"
+        return None if state.total("y") else f"{self.denominator} adds up to 0"
+
+
+class Min(Metric[Extremes, float], tag="min"):
+    """Least value, over rows whose weight is not 0.
+
+    Formula: min v.
+
+    Parameters
+    ----------
+    on_invalid
+        As for Mean.
+
+    Notes
+    -----
+    Exact. About 1 ns a row, 100 bytes; one state with Max. Undefined without rows.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.Min().update([3, -1, 2]).compute()
+    -1.0
+    """
+
+    formula = "min v"
+    cost = "100 bytes; about 1 ns a row"
+    bound = "exact"
+
+    def make_state(self) -> Extremes:
+        return Extremes(columns=("value",))
+
+    def of(self, state: Extremes) -> float:
+        return state.least()
+
+    def reason_of(self, state: Extremes) -> str | None:
+        unseen = math.isnan(state.least())
+        return ("the weights are all zero" if int(state.rows) else "no rows") if unseen else None
+
+
+class Max(Min, tag="max"):
+    """Largest value, over rows whose weight is not 0.
+
+    Formula: max v.
+
+    Parameters
+    ----------
+    on_invalid
+        As for Mean.
+
+    Notes
+    -----
+    Exact. About 1 ns a row, 100 bytes; one state with Min. Undefined without rows.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.Max().update([3, -1, 2]).compute()
+    3.0
+    """
+
+    formula = "max v"
+
+    def of(self, state: Extremes) -> float:
+        return state.largest()
+
+
+class DistinctCount(Metric[DistinctKeys, float], tag="distinct_count"):
+    """Number of different keys: users, queries, items. An estimate (HyperLogLog) with a standard error.
+
+    Formula: Ertl's improved raw estimator of the registers' harmonic mean, exact in expectation from 0 keys on.
+
+    Parameters
+    ----------
+    precision : int
+        log2 of the number of registers, 4 to 18. The standard error is 1.04 / sqrt(2**precision): 0.8 % at 14.
+    on_invalid : {"raise", "drop"}
+        Whether a row without a key raises, or is left out and counted.
+
+    Notes
+    -----
+    Keys are integers of any width, strings or bytes, in the column `value`. `interval()` is the estimate and its standard
+    error; `bounds()` is what is certain: no fewer keys than registers used, no more than rows. A key that comes again
+    changes nothing but the count of rows, so states of overlapping logs merge to their union. The hash is fixed for ever.
+    About 4 ns a row, 128 KiB at 14. Source: Flajolet et al. (2007), Ertl (2017). 0 without rows.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> users = sm.DistinctCount().update(["ann", "bob", "ann"])
+    >>> round(users.compute(), 2)
+    2.0
+    >>> round(users.merge(sm.DistinctCount().update(["bob", "cy"])).compute(), 2)
+    3.0
+    """
+
+    precision: int = setting(default=14, low=4, high=18)
+
+    formula = "HyperLogLog (Ertl 2017)"
+    cost = "8 bytes a register, 128 KiB at 14; about 4 ns a row"
+    bound = "registers used <= value <= rows; standard error 1.04 / sqrt(2**precision)"
+
+    def make_state(self) -> DistinctKeys:
+        return DistinctKeys(precision=self.precision)
+
+    def of(self, state: DistinctKeys) -> float:
+        low, high = self.bounds_of(state)
+        return min(max(state.estimate(), low), high)
+
+    def bounds_of(self, state: DistinctKeys) -> tuple[float, float]:
+        return float(state.used), float(int(state.rows))
+
+    def interval_of(self, state: DistinctKeys, confidence: float) -> Interval:
+        """Estimate and standard error, within what is certain."""
+        value, (low, high) = self.of(state), self.bounds_of(state)
+        reach = _quantile((1 + confidence) / 2) * 1.04 / math.sqrt(state.size) * value
+        return Interval(max(low, value - reach), min(high, value + reach), confidence)
+
+    def reason_of(self, state: DistinctKeys) -> str | None:
+        return None
+
+
+@functools.cache
+def _quantile(p: float) -> float:
+    return float(elementary.normal_quantile(p))
