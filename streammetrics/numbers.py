@@ -11,7 +11,6 @@ from .columns import Column, Mask, Need, Score
 __all__ = ["Number", "number"]
 
 OCTAVES = 400
-LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 class Number(Score):
@@ -37,27 +36,20 @@ class Number(Score):
         self.expected = (  # type: ignore[misc]
             f"a number {limit + ', ' if low > -math.inf else ''}{'0 or ' if zero else ''}{size}"
         )
-        # the least float above the limit, and in float32 too: between -1 and it there is no number of either dtype
-        self._least = {f: np.nextafter(f(low), f(np.inf)) if above else f(low) for f in (np.float32, np.float64)}
+        self._key = Number, low, above, octaves
+        self._hash = hash(self._key)  # looked up several times a batch
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Number) and self._key() == other._key()
+        return isinstance(other, Number) and self._key == other._key
 
     def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> tuple[object, ...]:
-        return Number, self.low, self.above, self.octaves
+        return self._hash
 
     def ok(self, column: Column) -> bool:
         from .kernels.numbers import all_numbers
 
-        v = column.values.reshape(-1)
-        f = v.dtype.type
-        smallest, largest = (
-            f(min(x, LARGEST_FLOAT32)) if f is np.float32 else x for x in (self.smallest, self.largest)
-        )
-        return bool(all_numbers(v, smallest, largest, self._least[f], not (self.above and self.low >= 0)))
+        values = column.values.reshape(-1)
+        return bool(all_numbers(values, self.smallest, self.largest, self.low, self.above))
 
     def bad(self, column: Column) -> Mask:
         v = column.values.astype(np.float64)

@@ -217,8 +217,9 @@ def test_every_column_of_other_metrics(tag: str) -> None:
                 thing.update(good | {role: spoil(good[role], [5, 7, 23], value)})
             assert (caught.value.column, caught.value.row, caught.value.count) == (role, 5, 3)
         for need in needs:
-            with pytest.raises(sm.InvalidInputError, match="rows"):
-                thing.update(good | {need.role: good[need.role][:-1]})
+            if len(needs) > 1:  # the only column that is read has no length but its own
+                with pytest.raises(sm.InvalidInputError, match="rows"):
+                    thing.update(good | {need.role: good[need.role][:-1]})
             if not need.optional:
                 with pytest.raises(sm.InvalidInputError, match=f"there is no column '{need.role}'"):
                     thing.update({r: c for r, c in good.items() if r != need.role})

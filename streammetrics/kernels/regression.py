@@ -122,11 +122,12 @@ def fill(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
 def gather(values: Any, first: Any, width: Any, c: Any, out: Any) -> None:
     """Write column c of a block of rows as float64."""
     if width == 1:
+        block = values[first : first + out.shape[0]]
         for j in range(out.shape[0]):
-            out[j] = f8(values[first + j])
+            out[j] = f8(block[j])
     else:
         for j in range(out.shape[0]):
-            out[j] = f8(values[(first + j) * width + c])
+            out[j] = f8(values[u8(first + j) * u8(width) + u8(c)])
 
 
 @kernel(out=("sums", "skipped"))
