@@ -28,6 +28,7 @@ KINDS = ("integer", "string", "bytes", "several")  # of ids; for ever: it is in 
 GROUP_WEIGHTS = ("impressions", "uniform", "positives", "pairs")
 SAVED = 1 << 28  # bytes of rows that are written as they are
 PART_ROWS = 1 << 15
+SPILL_ROWS = 1 << 22
 FLIP = np.int64(0x7FFFFFFFFFFFFFFF)
 SAMPLE, SHARE, SPILL = 0x53414D504C450001, 0x5348415245000001, 0x5350494C4C000001  # salts; for ever
 NOTHING = np.zeros(0, np.int64)
@@ -257,7 +258,9 @@ class GroupRows(State, tag="group_rows"):
         """Write the rows that wait to disk, by the leading bits of the hash of their group."""
         self.settle_raw()
         for prefix, raw in _classes(waiting(self.__dict__["_waiting"])).items():
-            self._disk().write(prefix, raw, _hashes(raw_ids(raw), SPILL))
+            for start in range(0, len(raw["ids"]), SPILL_ROWS):  # in pieces: each is copied in order
+                piece = {name: column[start : start + SPILL_ROWS] for name, column in raw.items()}
+                self._disk().write(prefix, piece, _hashes(raw_ids(piece), SPILL))
         self.__dict__["_waiting"] = {}
 
     def reset(self) -> Any:
