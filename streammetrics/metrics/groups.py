@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 
 from ..exact import to_float
+from ..group_rows import GROUP_WEIGHTS, share_of
 from ..metric import Interval, Metric
 from ..settings import setting
-from ..states.groups import GROUP_WEIGHTS, GroupRows, SealedGroups, exact_sum, share_of
+from ..states.closed_groups import SealedGroups, exact_sum
+from ..states.groups import GroupRows
 from ..states.sorted_groups import SortedGroups
 from .scores import quantile
 

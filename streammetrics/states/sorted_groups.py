@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from ..arrays import Array, rows
 from ..columns import Column, Need, label, score, weight
 from ..errors import IncompatibleStateError, InvalidInputError
+from ..group_rows import from_records, scan_sorted, to_records
 from ..growth import Growth
 from ..ids import group
 from ..settings import setting
 from ..state import State
-from .groups import ClosedSums, SealedGroups, from_records, scan_sorted, to_records
+from .closed_groups import ClosedSums, SealedGroups
 
 __all__ = ["SortedGroups"]
 

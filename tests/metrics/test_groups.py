@@ -14,7 +14,7 @@ import pytest
 from oracles_groups import group_auc
 
 import streammetrics as sm
-from streammetrics.states.groups import GROUP_WEIGHTS
+from streammetrics.group_rows import GROUP_WEIGHTS
 
 DATA = Path(os.environ.get("STREAMMETRICS_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
