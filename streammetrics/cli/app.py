@@ -84,8 +84,6 @@ class Type(str, Enum):
     """What a task predicts."""
 
     binary = "binary"
-    multiclass = "multiclass"
-    multilabel = "multilabel"
     regression = "regression"
     ranking = "ranking"
 
@@ -94,9 +92,8 @@ Text = str | None
 Texts = list[str] | None
 LOG = "Files, folders, patterns: Parquet, CSV and TSV (.gz, .zst), Arrow IPC."
 INVALID = "Stop at a bad row, or leave it out and count it."
-SCORE = "Column of scores; again for more models, side by side. 'prob_a_*' or a column of lists: one for each class."
-PRED = "Column of decisions (classes, or 0 and 1) instead of scores."
-CLASSES = "How many classes or labels there are, where the scores do not show it."
+SCORE = "Column of scores (of predictions, for regression); again for more models, side by side."
+PRED = "Column of decisions, 0 or 1, instead of scores."
 GROUP = "Column of users (a comma makes a key of several): what group_auc averages over."
 QUERY = "Column of queries (or users) whose rows stand together, each a ranking."
 RATE = "Share of negatives that a down-sampled log kept."
@@ -113,11 +110,10 @@ def _eval(
     log: Annotated[
         list[str], typer.Argument(metavar="LOG...", help="Files, folders, patterns: Parquet, CSV, TSV, Arrow.")
     ],
-    label: Annotated[Text, typer.Option(help="Column of labels: 0 or 1, a class, a grade, a number.")] = None,
+    label: Annotated[Text, typer.Option(help="Column of labels: 0 or 1, a grade, a number.")] = None,
     score: Annotated[Texts, typer.Option(help=SCORE)] = None,
     pred: Annotated[Texts, typer.Option(help=PRED)] = None,
     task_type: Annotated[Type, typer.Option(help="What is predicted.")] = Type.binary,
-    classes: Annotated[int | None, typer.Option(min=2, help=CLASSES)] = None,
     query: Annotated[Text, typer.Option(help=QUERY)] = None,
     group: Annotated[Text, typer.Option(help=GROUP)] = None,
     k: Annotated[Text, typer.Option("--k", help="Cut-offs, such as 5,10.")] = None,
@@ -154,7 +150,6 @@ def _eval(
             "label": label,
             "score": score,
             "pred": pred,
-            "classes": classes,
             "query": query,
             "group": group,
             "k": k,
@@ -177,7 +172,6 @@ def _eval(
                 score=tuple(score or ()),
                 pred=tuple(pred or ()),
                 task_type=task_type.value,
-                classes=classes,
                 query=query,
                 group=group,
                 k=read_cutoffs(k),

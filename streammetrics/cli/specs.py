@@ -85,14 +85,14 @@ def make_metrics(
     scale : {"probability", "logit", "real"}
         What the scores are.
     **shared
-        Settings for all metrics that have them, such as `bits` and `num_classes`; None for none.
+        Settings for all metrics that have them, such as `bits`.
 
     Raises
     ------
     UsageError
         A name is unknown (the message has the nearest), named twice, or a setting is wrong.
     """
-    shared = {"scale": scale} | {name: value for name, value in shared.items() if value is not None}
+    shared = {"scale": scale} | shared
     wanted = list(specs) if specs is not None else [tag for tag in screen if _suits(tag, scale)]
     made: dict[str, Metric[Any, Any]] = {}
     for spec in (one for name in wanted for one in _at_every_k(name.strip(), ks)):

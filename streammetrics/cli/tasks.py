@@ -32,7 +32,7 @@ class TaskSpec:
     label : str
         The column of labels.
     score : tuple of str
-        Columns of scores: each is a task of its own. `prob_a_*` stands for a matrix of several.
+        Columns of scores: each is a task of its own. A pattern such as `score_*` stands for a matrix of several.
     pred : tuple of str
         Columns of decisions, in the place of scores.
     task_type : str
@@ -41,8 +41,6 @@ class TaskSpec:
         The columns of queries and of users; a comma makes a key of several.
     k : tuple of int, optional
         Cut-offs for the metrics that have one.
-    classes : int, optional
-        How many classes or labels there are, where the log does not say so.
     weight, where : str, optional
         The columns of weights, and of rows that count.
     metrics : tuple of str, optional
@@ -66,7 +64,6 @@ class TaskSpec:
     query: str | None = None
     group: str | None = None
     k: tuple[int, ...] | None = None
-    classes: int | None = None
     weight: str | None = None
     where: str | None = None
     metrics: tuple[str, ...] | None = None
@@ -108,20 +105,16 @@ class TaskSpec:
         self.check()
         models = [find_model(name, schema) for name in self.pred or self.score]
         if not models:
-            metrics = self._metrics(None)
+            metrics = self._metrics()
             _check_scoreless(metrics)
             return {"": self._task(metrics, None)}
-        return {model.name: self._task(self._metrics(model), model) for model in models}
+        return {model.name: self._task(self._metrics(), model) for model in models}
 
-    def _metrics(self, model: Model | None) -> dict[str, Metric[Any, Any]]:
+    def _metrics(self) -> dict[str, Metric[Any, Any]]:
         kind = TYPES[self.task_type]
-        shared: dict[str, Any] = {"bits": self.bits}
-        if kind.width is not None:
-            shared[kind.width] = width = self.classes or (model.width if model is not None else None)
-            if width is None:
-                raise UsageError(f"how many are there? A {self.task_type} task needs --classes")
+        shared: dict[str, Any] = {"bits": self.bits} if self.bits is not None else {}
         if self.pred:
-            shared["threshold"] = None
+            shared["threshold"] = None  # which reads y_pred
         screen = kind.hard if self.pred else kind.screen
         return make_metrics(self.metrics, screen=screen, ks=self.k or kind.ks, scale=self.scale, **shared)
 
@@ -239,7 +232,7 @@ def _spec(where: str, given: dict[str, Any], bits: int | None) -> TaskSpec:
             made[key] = _texts(where, key, given[key])
     if "k" in given:
         made["k"] = _cutoffs(where, given["k"])
-    for key, kinds in (("bits", (int,)), ("classes", (int,)), ("negative_rate", (int, float))):
+    for key, kinds in (("bits", (int,)), ("negative_rate", (int, float))):
         if key in given and (not isinstance(given[key], kinds) or isinstance(given[key], bool)):
             raise UsageError(f"{where}: {key} is a number, not {given[key]!r}")
     if "labels" in given:

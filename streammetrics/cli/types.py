@@ -18,8 +18,6 @@ class TaskType(NamedTuple):
         Metrics by default.
     hard : tuple of str
         Metrics by default of --pred: of decisions instead of scores.
-    width : str, optional
-        The setting that says how many columns a matrix of scores has.
     ks : tuple of int
         Cut-offs by default.
     """
@@ -27,7 +25,6 @@ class TaskType(NamedTuple):
     role: str
     screen: tuple[str, ...]
     hard: tuple[str, ...] = ()
-    width: str | None = None
     ks: tuple[int, ...] = ()
 
 
@@ -36,18 +33,6 @@ TYPES = {
         role="y_score",
         screen=("auc", "average_precision", "log_loss", "normalized_entropy", "calibration", "ctr", "predicted_ctr"),
         hard=("accuracy", "precision", "recall", "f1", "matthews_corrcoef"),
-    ),
-    "multiclass": TaskType(
-        role="y_score",
-        screen=("accuracy", "top_k_accuracy", "balanced_accuracy", "f1", "auc", "log_loss", "brier_score"),
-        hard=("accuracy", "balanced_accuracy", "precision", "recall", "f1", "matthews_corrcoef", "cohen_kappa"),
-        width="num_classes",
-    ),
-    "multilabel": TaskType(
-        role="y_score",
-        screen=("label_ranking_average_precision", "label_ranking_loss", "coverage_error", "auc", "average_precision"),
-        hard=("hamming_loss", "subset_accuracy", "precision", "recall", "f1"),
-        width="num_labels",
     ),
     "regression": TaskType(
         role="y_pred",

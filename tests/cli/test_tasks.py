@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 import streammetrics as sm
+from streammetrics.cli.types import TYPES
 from streammetrics.io.evaluate import evaluate
 from streammetrics.io.logs import Log
 
@@ -126,3 +127,59 @@ class TestFromPython:
         both = sm.MetricCollection({"a": plain, "b": sm.Task(sm.CTR(), y_true="click", sample_weight="sample_weight")})
         with pytest.raises(sm.InvalidInputError, match="'sample_weight' is read for one purpose"):
             evaluate(Log(path), both)
+
+
+class TestTypes:
+    def test_every_screen_is_of_metrics_that_there_are(self):
+        for kind in TYPES.values():
+            assert set(kind.screen + kind.hard) <= set(sm.METRICS)
+
+    def test_regression(self, run, write):
+        y, a, b = [3.0, -0.5, 2.0, 7.0], [2.5, 0.0, 2.0, 8.0], [3.0, 0.5, 2.0, 6.0]
+        path = write(y=y, a=a, b=b)
+        ran = run(
+            "eval",
+            path,
+            "--task-type",
+            "regression",
+            "--label",
+            "y",
+            "--score",
+            "a",
+            "--score",
+            "b",
+            "--format",
+            "json",
+        )
+        assert ran.code == 0
+        assert ran.values["a/r2"] == sm.R2().update(y, a).compute()
+        assert ran.values["b/mae"] == sm.MAE().update(y, b).compute()
+        assert "a/median_absolute_error" in ran.values
+
+    def test_ranking(self, run, write, fails):
+        table = {"q": ["x"] * 3 + ["y"] * 2, "grade": [0.0, 2.0, 1.0, 1.0, 0.0], "s": [0.9, 0.8, 0.1, 0.7, 0.6]}
+        path = write(**table)
+        options = ("eval", path, "--task-type", "ranking", "--label", "grade", "--score", "s")
+        ran = run(*options, "--query", "q", "--k", "1,3", "--format", "json")
+        rows = {"query": table["q"], "y_true": table["grade"], "y_score": table["s"]}
+        for k in (1, 3):
+            assert ran.values[f"ndcg@{k}"] == sm.NDCG(k=k).update(rows).compute()
+        assert "--query" in fails(*options)
+        assert "positive integer" in fails(*options, "--query", "q", "--k", "0")
+
+    def test_groups_and_decisions(self, run, write):
+        table = {
+            "click": [0, 1, 0, 1],
+            "s": [0.1, 0.4, 0.8, 0.9],
+            "d": [0, 1, 1, 1],
+            "user": [1, 1, 2, 2],
+            "day": [1, 1, 1, 1],
+        }
+        path = write(**table)
+        base = ("eval", path, "--label", "click", "--format", "json")
+        for key in ("user", "user,day"):
+            found = run(*base, "--score", "s", "--group", key, "--metrics", "auc,group_auc").values
+            assert found == {"auc": 0.75, "group_auc": 1.0}
+        found = run(*base, "--pred", "d").values
+        assert found["precision"] == 2 / 3
+        assert found["recall"] == 1.0
