@@ -39,7 +39,10 @@ KINDS = ("integer", "string", "bytes", "several")  # of ids; for ever: it is in 
 SAVED = 1 << 28  # bytes of rows that are written as they are
 SPILL_ROWS = 1 << 22
 SAMPLE, SPILL = 0x53414D504C450001, 0x5350494C4C000001  # salts; for ever
-ADVICE = "give spill_dir= (rows go to disk), partition=(i, n) to n workers, or sample=True (an estimate)"
+ADVICE = (
+    'give spill_dir= (rows go to disk), sort the log by group (grouped="sorted"), give n workers a partition=(i, n) each, or '
+    "take a sample=True (an estimate)"
+)
 
 
 class GroupRows(State, tag="group_rows"):
@@ -213,7 +216,8 @@ class GroupRows(State, tag="group_rows"):
         if self._grown_bytes() > SAVED or spilled is not None:
             raise MemoryLimitError(
                 f"{self._grown_bytes():,} bytes of open groups{' and a spill' if spilled else ''} are not written as they "
-                f"are: give each worker whole groups, partition=(i, n), and save seal(), or use sample=True"
+                f"are: give each worker whole groups, partition=(i, n), and save seal(); or sort the log by group "
+                f'(grouped="sorted"), or take a sample=True'
             )
         return super().arrays
 
