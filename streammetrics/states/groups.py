@@ -40,8 +40,8 @@ SAVED = 1 << 28  # bytes of rows that are written as they are
 SPILL_ROWS = 1 << 22
 SAMPLE, SPILL = 0x53414D504C450001, 0x5350494C4C000001  # salts; for ever
 ADVICE = (
-    'give spill_dir= (rows go to disk), sort the log by group (grouped="sorted"), give n workers a partition=(i, n) each, or '
-    "take a sample=True (an estimate)"
+    'give spill_dir= (rows go to disk), sort the log by group (grouped="sorted"), give n workers a partition=(i, n) '
+    "each, or take a sample=True (an estimate)"
 )
 
 
