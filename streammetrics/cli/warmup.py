@@ -49,10 +49,12 @@ def feed_all() -> None:
                     }
                     made.reset()
                     for _ in range(2 if made.state.together is None else 1):
-                        made._feed(columns).state.settle()  # what waits is united, then united with more
+                        made._feed(columns).of(made.state)  # some kernels read rows as they came
+                        made.state.settle()  # what waits is united, then united with more
                     Sliced(made, by="key").update(columns | {"key": np.array([1, 2])})
                     Sliced(made, by=("key", "text")).update(columns | {"key": [1, 2], "text": ["a", "b"]})
     Batch({"text": ["a", "b"]}).column("text", Ids())
+    METRICS["group_auc"](grouped="sorted").update([0, 1], np.array([0, 1], np.float32), group=[1, 1]).compute()
 
 
 def _variants(metric: Any) -> Iterator[Metric[Any, Any]]:

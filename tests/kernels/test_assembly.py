@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import platform
 import re
+import subprocess
+import sys
 from typing import Any
 
 import numba
@@ -30,11 +32,20 @@ def kernels() -> list[tuple[str, Any]]:
 
 def recompiled(kernel: _jit.Kernel) -> Any:
     """Compile a kernel again: numba cannot show the assembly of what it reads from its cache."""
-    assert kernel.dispatcher.signatures, f"{kernel.__name__} is not called by `streammetrics warmup`"
     fresh = numba.njit(**_jit._OPTIONS)(kernel.function)
     for signature in kernel.dispatcher.signatures:
         fresh.compile(signature)
     return fresh
+
+
+def test_warming_up_calls_every_kernel() -> None:
+    """In a process of its own: here, other tests may have called some."""
+    code = (
+        "from streammetrics.cli.warmup import feed_all; feed_all(); from streammetrics.kernels import _jit; "
+        "print([k.__name__ for k in _jit.KERNELS if not k.dispatcher.signatures])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
 def test_nothing_is_fused_here(kernels: list[tuple[str, Any]]) -> None:
