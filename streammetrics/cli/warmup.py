@@ -14,6 +14,7 @@ from streammetrics.compose import Sliced
 from streammetrics.ids import Ids
 from streammetrics.laws.specimens import fitting, sample
 from streammetrics.metric import METRICS, Metric
+from streammetrics.metrics.groups import GroupAUC
 
 __all__ = ["warm_up"]
 
@@ -54,7 +55,7 @@ def feed_all() -> None:
                     Sliced(made, by="key").update(columns | {"key": np.array([1, 2])})
                     Sliced(made, by=("key", "text")).update(columns | {"key": [1, 2], "text": ["a", "b"]})
     Batch({"text": ["a", "b"]}).column("text", Ids())
-    METRICS["group_auc"](grouped="sorted").update([0, 1], np.array([0, 1], np.float32), group=[1, 1]).compute()
+    GroupAUC(grouped="sorted").update([0, 1], np.array([0, 1], np.float32), group=[1, 1]).compute()
 
 
 def _variants(metric: Any) -> Iterator[Metric[Any, Any]]:
