@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 import streammetrics as sm
+from streammetrics.classes import Classes, Distribution, FoundClasses
 from streammetrics.columns import Count, Grade, Label, Matrix, Score, Weight
 from streammetrics.ids import Ids, Names
 from streammetrics.laws import metric_case
-from streammetrics.laws.specimens import KEYS, PROBABILITIES, REALS, WEIGHTS, fitted
+from streammetrics.laws.specimens import KEYS, PROBABILITIES, REALS, WEIGHTS, fitted, names
 from streammetrics.numbers import Number
 
 TIMES = int(os.environ.get("LAWS", "1"))
@@ -33,11 +34,22 @@ MATRIX = {"num_outputs": 2, "multioutput": "raw_values"}
 DECISIONS = [{}, {"threshold": 0.3}]
 GAINS = [{}, {"k": 2, "gain": "exponential"}]
 RELEVANCE = [{}, {"k": 2, "relevance_level": 2, "empty": "skip"}, {"k": 3, "ties": "order"}]
+CLASSES, NAMED, LABELS = {"num_classes": 3}, {"labels": ("b", "a")}, {"num_labels": 2}
+FOUND = {"labels": "discover"}
+EACH, MICRO, WEIGHTED = ({"average": a} for a in (None, "micro", "weighted"))
 SETTINGS: dict[str, list[dict[str, object]]] = {
-    "auc": [*RANKING, {"bits": 8, "max_fpr": 0.1}, {"bits": 12}, {"exact": True}],
-    "gini": RANKING[:2],
-    "average_precision": [*RANKING, {"exact": True, "scale": "logit"}],
-    "ks": [*RANKING, {"exact": True, "scale": "real"}],
+    "auc": [
+        *RANKING,
+        {"bits": 8, "max_fpr": 0.1},
+        {"bits": 12},
+        {"exact": True},
+        {"bits": 8, **CLASSES},
+        {"bits": 8, "scale": "real", **NAMED, **WEIGHTED},
+        {"bits": 9, **LABELS, **EACH},
+    ],
+    "gini": [*RANKING[:2], {"bits": 8, **LABELS, **MICRO}],
+    "average_precision": [*RANKING, {"exact": True, "scale": "logit"}, {"bits": 8, **CLASSES, **MICRO}],
+    "ks": [*RANKING, {"exact": True, "scale": "real"}, {"bits": 8, **LABELS}],
     "roc_curve": [{"bits": 8}, {"exact": True, "tolerance": 0.0}],
     "pr_curve": [{"bits": 8}, {"exact": True, "scale": "real"}],
     "gain_curve": [{"bits": 8, "scale": "logit"}],
@@ -47,26 +59,56 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
     "sensitivity_at_specificity": [{"bits": 8, "specificity": 0.5}],
     "lift": [{"bits": 8}, {"bits": 8, "kind": "gain", "fraction": 0.4}, {"exact": True}],
     "group_auc": [{}, {"group_weight": "pairs", "one_class": 0.5, "missing": "skip"}, {"scale": "real"}],
-    "log_loss": [{}, {"eps": 0.01}, {"eps": 0.0}, {"scale": "logit"}],
-    "normalized_entropy": [{}, {"base_rate": 0.1}, {"scale": "logit"}],
-    "brier_score": [{}, {"scale": "logit"}],
-    "calibration": [{}, {"inverse": True}, {"scale": "logit"}],
+    "log_loss": [
+        {},
+        {"eps": 0.01},
+        {"eps": 0.0},
+        {"scale": "logit"},
+        CLASSES,
+        {"scale": "logit", **NAMED},
+        {"eps": 0.0, **CLASSES},
+        LABELS | {"scale": "logit"},
+    ],
+    "normalized_entropy": [{}, {"base_rate": 0.1}, {"scale": "logit"}, LABELS],
+    "brier_score": [{}, {"scale": "logit"}, CLASSES, {"scale": "logit", **CLASSES}, LABELS | MICRO],
+    "calibration": [{}, {"inverse": True}, {"scale": "logit"}, LABELS | EACH, CLASSES | MICRO],
+    "ctr": [{}, CLASSES | EACH, LABELS],
     "expected_calibration_error": [
         {},
         {"n_bins": 3, "norm": "l2", "scale": "logit"},
         *({"strategy": s, "bits": 8, "norm": n} for s, n in (("quantile", "l2"), ("log", "l1"))),
         {"strategy": "quantile", "bits": 9, "scale": "logit"},
+        CLASSES,
+        {"scale": "logit", "strategy": "quantile", "bits": 8, **NAMED},
+        LABELS | EACH,
+        {"strategy": "log", "bits": 8, **LABELS},
     ],
     "maximum_calibration_error": [{}, {"strategy": "quantile", "bits": 8}, {"strategy": "log", "n_bins": 40}],
-    "calibration_curve": [{"n_bins": 1}, {"strategy": "log", "bits": 10, "scale": "logit"}],
+    "calibration_curve": [{"n_bins": 1}, {"strategy": "log", "bits": 10, "scale": "logit"}, CLASSES],
     "calibration_table": [{}, {"n_bins": 3, "bits": 8}],
     "bucket_error": [{"n_bins": 50}, {"n_bins": 1000, "scale": "logit"}],
-    "predicted_ctr": [{}, {"scale": "logit"}],
-    "confusion_matrix": [{}, {"threshold": None}, {"threshold": -1.0, "normalize": "true"}, {"normalize": "all"}],
-    "accuracy": [{}, {"threshold": None}, {"threshold": 0.1, "zero_division": 1.0}],
-    "precision": [*DECISIONS, {"threshold": 0.9, "zero_division": 0.0}],
-    "fbeta": [{"beta": 2.0}, {"beta": 0.5, "threshold": 0.3}],
-    "matthews_corrcoef": [{}, {"zero_division": 0.0}],
+    "predicted_ctr": [{}, {"scale": "logit"}, LABELS | WEIGHTED],
+    "confusion_matrix": [
+        {},
+        {"threshold": None},
+        {"threshold": -1.0, "normalize": "true"},
+        {"normalize": "all"},
+        CLASSES,
+        {"threshold": None, **NAMED},
+        FOUND,
+        LABELS | {"normalize": "true"},
+    ],
+    "accuracy": [{}, {"threshold": None}, {"threshold": 0.1, "zero_division": 1.0}, FOUND, LABELS],
+    "precision": [*DECISIONS, {"threshold": 0.9, "zero_division": 0.0}, CLASSES | EACH, LABELS | MICRO],
+    "recall": [{}, FOUND | WEIGHTED, {"threshold": None, **CLASSES}, LABELS | {"threshold": None}],
+    "fbeta": [{"beta": 2.0}, {"beta": 0.5, "threshold": 0.3}, LABELS | MICRO],
+    "f1": [{}, NAMED, {"threshold": 0.2, "zero_division": 0.0, **LABELS}],
+    "matthews_corrcoef": [{}, {"zero_division": 0.0}, CLASSES, FOUND, LABELS],
+    "cohen_kappa": [{}, {"threshold": None, **CLASSES}, LABELS | EACH],
+    "balanced_accuracy": [{}, NAMED, LABELS],
+    "hamming_loss": [{}, CLASSES, LABELS],
+    "top_k_accuracy": [{"k": 2, **CLASSES}, {"k": 1, "num_classes": 2}],
+    "subset_accuracy": [LABELS, {"threshold": None, **LABELS}],
     "mae": [{}, MATRIX],
     "rmse": [{}, {"num_outputs": 1}],
     "mape": [{}, {"zero": "epsilon", "percent": True}, MATRIX],
@@ -143,6 +185,11 @@ def scores(scale: str):
 
 def values(kind):
     """Good values of a column."""
+    if isinstance(kind, (Classes, FoundClasses)):
+        return st.sampled_from(names(kind).tolist())
+    if isinstance(kind, Distribution):
+        shares = st.lists(st.sampled_from([0.0, 1.0, 1.0, 2.0, 1e-9, 0.3]), min_size=kind.width, max_size=kind.width)
+        return shares.filter(lambda row: sum(row) > 0).map(lambda row: tuple(v / sum(row) for v in row))
     if isinstance(kind, Matrix):
         return st.tuples(*[values(kind.kind)] * kind.width)
     if isinstance(kind, Ids):
@@ -179,11 +226,14 @@ _DTYPES = {
     Grade: ("f4", "f8"),
     Count: ("f8", "i4"),
     Names: ("i8",),
+    Classes: ("i8", "i2", "f4"),
 }
 
 
 def _column(kind, drawn, draw):
     cell = kind.kind if isinstance(kind, Matrix) else kind
+    if isinstance(cell, FoundClasses) or (isinstance(cell, Classes) and not isinstance(cell.names, int)):
+        return np.array(drawn, "U1")
     made = fitted(cell, np.array(drawn, draw(st.sampled_from(_DTYPES.get(type(cell), ("f8",))))))
     return made.reshape(len(drawn), kind.width) if isinstance(kind, Matrix) else made
 

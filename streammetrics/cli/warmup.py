@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import fields
 from typing import Any
 
@@ -59,7 +60,7 @@ def feed_all() -> None:
 
 
 def _variants(metric: Any) -> Iterator[Metric[Any, Any]]:
-    """Yield the metric for every scale it has, and with exact scores."""
+    """Yield the metric for every scale it has, with exact scores, and of several classes and labels."""
     declared = {f.name: f.metadata.get("rules", {}) for f in fields(metric)}
     for scale in declared["scale"]["choices"] if "scale" in declared else ():
         yield metric(**(metric.example | {"scale": scale}))
@@ -67,6 +68,9 @@ def _variants(metric: Any) -> Iterator[Metric[Any, Any]]:
         yield metric(**metric.example)
     if "exact" in declared:
         yield metric(**(metric.example | {"exact": True}))
+    for which in {"num_classes", "num_labels"} & set(declared):
+        with suppress(ValueError):  # some are of labels alone
+            yield metric(**(metric.example | {which: 2}))
 
 
 def _compiled(kernels: list[Any]) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Union
 import numpy as np
 from numpy.typing import NDArray
 
+from ..classes import Classes, Distribution, FoundClasses
 from ..columns import Column, Kind, Label, Matrix, Need, Score, Weight
 from ..ids import Ids
 from ..numbers import Number
@@ -64,6 +65,11 @@ def fitting(state: State, columns: Columns) -> Columns:
 
 def _values(need: Need, rng: np.random.Generator, n: int, style: str) -> Array:
     kind = need.kind
+    if isinstance(kind, (Classes, FoundClasses)):
+        known = names(kind)
+        return known[rng.integers(0, 1 if style == "one class" else len(known), n)]
+    if isinstance(kind, Distribution):
+        return _distributions(kind.width, rng, n, style)
     if isinstance(kind, Matrix):
         cell = Need(need.role, kind.kind)
         cells = [_values(cell, rng, n, style) for _ in range(kind.width)]
@@ -82,6 +88,23 @@ def _values(need: Need, rng: np.random.Generator, n: int, style: str) -> Array:
         f"no rows can be made up for {need.role!r}, a {type(kind).__name__}: pass data=, columns by name or a function "
         f"of (rng, n) that returns them"
     )
+
+
+def names(kind: Classes | FoundClasses) -> Array:
+    """The classes that a column may hold, or some of them."""
+    known: Any = ("b", "a", "é") if isinstance(kind, FoundClasses) else kind.names
+    return np.arange(known) if isinstance(known, int) else np.array(known)
+
+
+def _distributions(width: int, rng: np.random.Generator, n: int, style: str) -> Array:
+    """Rows of probabilities: any, of few different values, or sure."""
+    made: Array
+    if style == "saturated":
+        made = np.eye(width)[rng.integers(0, width, n)]
+    else:
+        made = rng.integers(0, 3, (n, width)) + 0.25 if style == "ties" else rng.exponential(1.0, (n, width))
+        made = made / made.sum(axis=1, keepdims=True)
+    return made.astype(rng.choice(["f4", "f8"]))
 
 
 def _scores(kind: Score, rng: np.random.Generator, n: int, style: str) -> Array:
@@ -107,6 +130,8 @@ def fitted(kind: Kind, values: Array) -> Array:
 
 def on_grid(kind: Kind, rng: np.random.Generator, n: int) -> Array:
     """Values that every floating dtype holds, away from round thresholds and from where clipping begins."""
+    if isinstance(kind, Distribution):
+        return (rng.multinomial(256 - kind.width, np.full(kind.width, 1 / kind.width), n) + 1) / 256
     if isinstance(kind, Matrix):
         return np.column_stack([on_grid(kind.kind, rng, n) for _ in range(kind.width)])
     if getattr(kind, "scale", "") in ("grade", "count"):
@@ -119,6 +144,8 @@ def bad_value(kind: Kind) -> Any:
     """Return a value that this kind refuses, in any dtype; None for a kind that is not known here."""
     if isinstance(kind, Matrix):
         return bad_value(kind.kind)
+    if isinstance(kind, Classes):
+        return -1 if isinstance(kind.names, int) or isinstance(kind.names[0], int) else "?"
     if isinstance(kind, Label):
         return 2
     if isinstance(kind, Score):
@@ -172,7 +199,7 @@ def formats(values: Array) -> Iterator[tuple[str, Any]]:
         array, half = arrow.array(_listed(values)), len(values) // 2
         yield "Arrow array", array
         yield "Arrow chunked array", arrow.chunked_array([array[:half], array[half:]])
-    if torch := _library("torch"):
+    if (torch := _library("torch")) and values.dtype.kind != "U":
         yield "torch tensor", torch.from_numpy(values.copy())
 
 

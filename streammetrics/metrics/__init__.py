@@ -1,5 +1,6 @@
 """What users look for, one file per task: each class is settings, a docstring with the formula, and `of(state)`."""
 
+from .agreement import *
 from .calibration import *
 from .curves import *
 from .deviance import *
@@ -7,6 +8,8 @@ from .fit import *
 from .groups import *
 from .labels import *
 from .losses import *
+from .multiclass import *
+from .multilabel import *
 from .quantiles import *
 from .ranking import *
 from .regression import *

@@ -19,8 +19,10 @@ from ..exact import UNIT, Ints, Mass, enclose, to_float
 from ..kernels import elementary
 from ..metric import ScoredLabels, T
 from ..settings import setting
+from ..states.by_label import TopBins, TopScores
 from ..states.calibration import ScoreBins
 from ..states.scores import ScoreHistogram
+from .averages import OfClasses, Several
 
 __all__ = [
     "BucketError",
@@ -98,7 +100,7 @@ class Reliability(NamedTuple):
         return f"{len(self.weight)} bins" + (f", largest gap {found.max():.2g}" if len(found) else ", no rows")
 
 
-class BinnedMetric(ScoredLabels[Binned, T]):
+class BinnedMetric(OfClasses[Binned, T]):
     """A metric that reads what was predicted and what came, bin by bin."""
 
     n_bins: int = setting(default=15, low=1, high=10_000)
@@ -114,11 +116,17 @@ class BinnedMetric(ScoredLabels[Binned, T]):
         default = type(self).__dataclass_fields__["n_bins"].default
         return self.tag if self.n_bins == default else f"{self.tag}@{self.n_bins}"
 
-    def make_state(self) -> Binned:
-        if self.strategy == "uniform":
-            return ScoreBins(n_bins=self.n_bins, scale=self.scale)
-        bits = self.bits if self.bits is not None else (16 if self.scale == "probability" else 18)
-        return ScoreHistogram(scale=self.scale, bits=bits)
+    def make_state(self) -> Any:
+        top = "num_classes" in self.which or "labels" in self.which
+        scale = "probability" if top else self.scale
+        shape: dict[str, Any] = {"n_bins": self.n_bins}
+        if self.strategy != "uniform":
+            shape = {"bits": self.bits if self.bits is not None else (16 if scale == "probability" else 18)}
+        if top:
+            kind = TopBins if self.strategy == "uniform" else TopScores
+            return kind(**shape, logits=self.scale == "logit", **self.which)
+        binary = ScoreBins if self.strategy == "uniform" else ScoreHistogram
+        return self.spread(binary(scale=scale, **shape))
 
     def reason_of(self, state: Binned) -> str | None:
         facts = state.facts()
@@ -202,21 +210,28 @@ def _fixed(p: Floats, up: bool) -> Ints:
     return whole.astype(np.int64)
 
 
-class CalibrationError(BinnedMetric[float]):
+class CalibrationError(Several[Binned], BinnedMetric[Any]):
     """A metric of the gaps between predicted and true positives."""
 
     best = "low"
 
-    def of(self, state: Binned) -> float:
+    @property
+    def name(self) -> str:
+        return self.suffixed(super().name)
+
+    def reason_of_binary(self, state: Binned) -> str | None:
+        return BinnedMetric.reason_of(self, state)
+
+    def of_binary(self, state: Binned) -> float:
         bins = self._filled(state)
         return self._value([b.gap() for b in bins], bins)[1] if bins else NAN
 
-    def bounds_of(self, state: Binned) -> tuple[float, float]:
+    def bounds_of_binary(self, state: Binned) -> tuple[float, float]:
         bins = self._filled(state)
         if not bins:
             return NAN, NAN
         if all(b.low == b.high for b in bins):
-            value = self.of(state)
+            value = self.of_binary(state)
             return value, value
         least, most = zip(*(b.gaps() for b in bins), strict=True)
         return self._value(least, bins)[0], self._value(most, bins)[2]
@@ -250,7 +265,11 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
     norm : {"l1", "l2"}
         Mean distance, or root of the mean square.
     scale : {"probability", "logit"}
-        A logit is turned into the probability first.
+        A logit is turned into the probability first; of classes by softmax.
+    num_classes, labels : int, or tuple
+        Of classes (see AUC) only the one with the highest probability counts: is it the true one? (Guo et al.)
+    num_labels, average
+        Of labels as for AUC.
     bits : int, optional
         Resolution of the score histogram, as for AUC; `uniform` does not use it.
     on_invalid : {"raise", "drop"}
@@ -291,7 +310,7 @@ class MaximumCalibrationError(CalibrationError, tag="maximum_calibration_error")
 
     Parameters
     ----------
-    n_bins, strategy, scale, bits, on_invalid
+    n_bins, strategy, scale, num_classes, labels, num_labels, average, bits, on_invalid
         As for ExpectedCalibrationError.
 
     Notes
@@ -319,7 +338,7 @@ class CalibrationCurve(BinnedMetric[Reliability], tag="calibration_curve"):
 
     Parameters
     ----------
-    n_bins, strategy, scale, bits, on_invalid
+    n_bins, strategy, scale, num_classes, labels, bits, on_invalid
         As for ExpectedCalibrationError, with 10 bins.
 
     Notes

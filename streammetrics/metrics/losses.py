@@ -6,42 +6,80 @@ All read one `ScoreSums`: exact sums, rounded once. Undefined values are NaN wit
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..exact import to_float
 from ..kernels import elementary
-from ..metric import ScoredLabels
 from ..settings import setting
+from ..states.row_means import ClassRows
 from ..states.sums import ScoreSums
+from .averages import Several
 
 __all__ = ["CTR", "BrierScore", "Calibration", "LogLoss", "NormalizedEntropy", "PredictedCTR"]
 
 
-class SummedMetric(ScoredLabels[ScoreSums, float]):
+class SummedMetric(Several[ScoreSums]):
     """A metric that reads exact sums over scored rows."""
 
     terms: ClassVar[tuple[str, ...]] = ()
     scale: str = setting(default="probability", choices=("probability", "logit"))
 
-    cost = "about 100 bytes; 1 ns a row and term"
+    cost = "about 100 bytes a label; 1 ns a row, label and term"
     bound = "exact: terms within 1 ulp, summed exactly, rounded once"
 
-    def make_state(self) -> ScoreSums:
-        return ScoreSums(terms=self.terms, scale=self.scale, eps=getattr(self, "eps", None))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self._refused:
+            raise ValueError(f"{type(self).__name__}: {self._refused}")
 
-    def reason_of(self, state: ScoreSums) -> str | None:
+    @property
+    def _refused(self) -> str | None:
+        """Why these settings make no sense, if they do not."""
+        logits = self.scale == "logit" and self.which and self.num_labels is None
+        return 'give the probabilities of classes, the softmax of their logits, not scale="logit"' if logits else None
+
+    def make_state(self) -> Any:
+        return self.spread(ScoreSums(terms=self.terms, scale=self.scale, eps=getattr(self, "eps", None)))
+
+    @property
+    def name(self) -> str:
+        return self.suffixed(self.tag)
+
+    def reason_of_binary(self, state: ScoreSums) -> str | None:
         return None if state.weight() else "no rows" if not state.rows.any() else "the weights are all zero"
 
 
-class LogLoss(SummedMetric, tag="log_loss"):
+class RowLoss(SummedMetric):
+    """A loss of a row: of several classes it is one number, not an average over them."""
+
+    @property
+    def _refused(self) -> str | None:
+        many = self._of_classes and self.average != "macro"
+        return "classes have one value together; average= is for num_labels=" if many else None
+
+    @property
+    def _of_classes(self) -> bool:
+        return bool(self.which) and self.num_labels is None
+
+    def make_state(self) -> Any:
+        if not self._of_classes:
+            return super().make_state()
+        return ClassRows(terms=self.terms, scale=self.scale, eps=getattr(self, "eps", None), **self.which)
+
+
+class LogLoss(RowLoss, tag="log_loss"):
     """Log-loss, or cross-entropy: the mean negative log-likelihood of the labels.
 
-    Formula: -(1/W) sum w log(q), with q = p for positives and 1 - p for negatives, kept within [eps, 1 - eps].
+    Formula: -(1/W) sum w log(q), with q = p for positives and 1 - p for negatives, kept within [eps, 1 - eps]. Of several
+    classes q is the probability of the true one, and the mean is over rows (no 1/C).
 
     Parameters
     ----------
     scale : {"probability", "logit"}
-        `logit` computes log(1 + e^z) - y z from the logit itself: no sigmoid, no clipping.
+        `logit` computes log(1 + e^z) - y z from the logit itself: no sigmoid, no clipping; of several classes
+        log(sum e^z) - z of the true one.
+    num_classes, labels, num_labels, average
+        As for AUC; classes have one value together, labels a value each.
     eps : float, optional
         By default the machine epsilon of the scores: 2**-23 for float32 and half precision, 2**-52 for float64 (as
         scikit-learn's `log_loss`). `explain()` counts the rows clipped.
@@ -66,7 +104,7 @@ class LogLoss(SummedMetric, tag="log_loss"):
     terms = ("log_loss",)
     formula = "-(1/W) sum w log(p if y else 1 - p)"
 
-    def of(self, state: ScoreSums) -> float:
+    def of_binary(self, state: ScoreSums) -> float:
         return to_float(state.total("log_loss"), state.weight())
 
 
@@ -80,7 +118,7 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
     ----------
     base_rate : float, optional
         A fixed base rate, for numbers that compare between days.
-    scale, eps, on_invalid
+    scale, eps, num_labels, average, on_invalid
         As for LogLoss.
 
     Notes
@@ -101,7 +139,13 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
     terms = ("log_loss",)
     formula = "log-loss / entropy of the base rate"
 
-    def of(self, state: ScoreSums) -> float:
+    @property
+    def _refused(self) -> str | None:
+        return (
+            "the entropy of a rate is of two classes, or of each label" if self.which and not self.num_labels else None
+        )
+
+    def of_binary(self, state: ScoreSums) -> float:
         total, positive = state.weight(), state.weight(1)
         if not total or (self.base_rate is None and positive in (0, total)):
             return float("nan")
@@ -110,20 +154,25 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
         entropy = -(b * float(elementary.log(b)) + rest * float(elementary.log(rest)))
         return to_float(state.total("log_loss"), total) / entropy
 
-    def reason_of(self, state: ScoreSums) -> str | None:
-        if super().reason_of(state) is None and self.base_rate is None and state.weight(1) in (0, state.weight()):
+    def reason_of_binary(self, state: ScoreSums) -> str | None:
+        if (
+            super().reason_of_binary(state) is None
+            and self.base_rate is None
+            and state.weight(1) in (0, state.weight())
+        ):
             return "one class: the base rate has no entropy; give base_rate="
-        return super().reason_of(state)
+        return super().reason_of_binary(state)
 
 
-class BrierScore(SummedMetric, tag="brier_score"):
+class BrierScore(RowLoss, tag="brier_score"):
     """Brier score: the mean squared difference between the predicted probability and the label.
 
-    Formula: (1/W) sum w (p - y)**2. Definition as scikit-learn's `brier_score_loss`.
+    Formula: (1/W) sum w (p - y)**2. Definition as scikit-learn's `brier_score_loss`; of several classes the sum of the
+    squares over all of them, from 0 to 2 (Brier 1950; scikit-learn's `scale_by_half=False`).
 
     Parameters
     ----------
-    scale, on_invalid
+    scale, num_classes, labels, num_labels, average, on_invalid
         As for LogLoss.
 
     Notes
@@ -141,7 +190,7 @@ class BrierScore(SummedMetric, tag="brier_score"):
     terms = ("brier",)
     formula = "(1/W) sum w (p - y)^2"
 
-    def of(self, state: ScoreSums) -> float:
+    def of_binary(self, state: ScoreSums) -> float:
         return to_float(state.total("brier"), state.weight())
 
 
@@ -154,8 +203,8 @@ class Calibration(SummedMetric, tag="calibration"):
     ----------
     inverse : bool
         Observed over predicted.
-    scale, on_invalid
-        As for LogLoss.
+    scale, num_classes, labels, num_labels, average, on_invalid
+        As for LogLoss; classes are each set against the rest.
 
     Notes
     -----
@@ -176,15 +225,15 @@ class Calibration(SummedMetric, tag="calibration"):
 
     @property
     def name(self) -> str:
-        return "copc" if self.inverse else "calibration"
+        return self.suffixed("copc" if self.inverse else "calibration")
 
-    def of(self, state: ScoreSums) -> float:
+    def of_binary(self, state: ScoreSums) -> float:
         predicted, observed = state.total("score"), state.weight(1)
         return to_float(observed, predicted) if self.inverse else to_float(predicted, observed)
 
-    def reason_of(self, state: ScoreSums) -> str | None:
+    def reason_of_binary(self, state: ScoreSums) -> str | None:
         missing = "the predictions are all zero" if self.inverse else "no positives"
-        return super().reason_of(state) or (missing if self.of(state) != self.of(state) else None)
+        return super().reason_of_binary(state) or (missing if self.of_binary(state) != self.of_binary(state) else None)
 
 
 class CTR(SummedMetric, tag="ctr"):
@@ -194,8 +243,8 @@ class CTR(SummedMetric, tag="ctr"):
 
     Parameters
     ----------
-    on_invalid
-        As for LogLoss.
+    num_classes, labels, num_labels, average, on_invalid
+        As for Calibration.
 
     Notes
     -----
@@ -211,7 +260,7 @@ class CTR(SummedMetric, tag="ctr"):
     formula = "sum w y / sum w"
     bound = "exact: counts, rounded once"
 
-    def of(self, state: ScoreSums) -> float:
+    def of_binary(self, state: ScoreSums) -> float:
         return to_float(state.weight(1), state.weight())
 
 
@@ -222,8 +271,8 @@ class PredictedCTR(SummedMetric, tag="predicted_ctr"):
 
     Parameters
     ----------
-    scale, on_invalid
-        As for LogLoss.
+    scale, num_classes, labels, num_labels, average, on_invalid
+        As for Calibration.
 
     Notes
     -----
@@ -239,5 +288,5 @@ class PredictedCTR(SummedMetric, tag="predicted_ctr"):
     terms = ("score",)
     formula = "sum w p / sum w"
 
-    def of(self, state: ScoreSums) -> float:
+    def of_binary(self, state: ScoreSums) -> float:
         return to_float(state.total("score"), state.weight())

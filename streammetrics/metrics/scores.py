@@ -18,6 +18,7 @@ from ..metric import Interval, ScoredLabels
 from ..settings import setting
 from ..states.exact_scores import ExactScores
 from ..states.scores import ScoreHistogram, ScoresByLabel
+from .averages import Several
 
 __all__ = ["AUC", "KS", "AveragePrecision", "Gini"]
 
@@ -35,7 +36,7 @@ class RankingMetric(ScoredLabels[ScoresByLabel, T]):
     memory_limit: int = setting(default=1 << 32, low=0, operational=True)
 
     best: ClassVar[str | None] = "high"
-    cost = "1 MiB at 16 bits; about 1 ns a row; 1 ms to compute"
+    cost = "1 MiB a label at 16 bits; about 1 ns a row, 4 of each of several labels; 1 ms to compute"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,7 +56,26 @@ class RankingMetric(ScoredLabels[ScoresByLabel, T]):
         return None if negatives and positives else f"one class: no {'positives' if negatives else 'negatives'}"
 
 
-class AUC(RankingMetric[float], tag="auc"):
+class RankingValue(Several[ScoresByLabel], RankingMetric[Any]):
+    """A number that is read from the rows of each label by score, of two classes or of several."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.exact and self.which:
+            raise ValueError(f"{type(self).__name__}: exact=True is for two classes; give bits= for a finer histogram")
+
+    def make_state(self) -> Any:
+        return self.spread(super().make_state())
+
+    @property
+    def name(self) -> str:
+        return self.suffixed(self.tag)
+
+    def reason_of_binary(self, state: ScoresByLabel) -> str | None:
+        return RankingMetric.reason_of(self, state)
+
+
+class AUC(RankingValue, tag="auc"):
     """Area under the ROC curve: the chance that a positive scores above a negative, ties counting one half.
 
     Formula: (sum over pairs of [p > n] + [p = n] / 2) / (P N), from bucket counts a (positives) and c (negatives):
@@ -75,6 +95,14 @@ class AUC(RankingMetric[float], tag="auc"):
     max_fpr : float, optional
         Only the part up to this false positive rate, standardised as in McClish (1989): what scikit-learn's
         `roc_auc_score(max_fpr=)` returns.
+    num_classes, labels : int, or tuple
+        Rows are of one of several classes, 0, 1, ... or these, and `y_score` has a probability (or score) of each, rows x
+        classes: each class against the rest.
+    num_labels : int
+        Rows have so many 0/1 labels, and a score of each: both columns are rows x labels.
+    average : {"macro", "micro", "weighted", None}
+        Of classes or labels: the mean of their values, the value of all of them as one, the mean weighted by positives, or
+        an array of each. Undefined values are left out, and counted in `explain()`.
     on_invalid : {"raise", "drop"}
         Whether a bad row raises, or is left out and counted.
 
@@ -102,16 +130,16 @@ class AUC(RankingMetric[float], tag="auc"):
 
     @property
     def name(self) -> str:
-        return "auc" if self._full else f"auc@{self.max_fpr:g}"
+        return self.suffixed("auc" if self._full else f"auc@{self.max_fpr:g}")
 
     @property
     def _full(self) -> bool:
         return self.max_fpr is None or self.max_fpr == 1.0
 
-    def of(self, state: ScoresByLabel) -> float:
+    def of_binary(self, state: ScoresByLabel) -> float:
         return self._limits(state)[1]
 
-    def bounds_of(self, state: ScoresByLabel) -> tuple[float, float]:
+    def bounds_of_binary(self, state: ScoresByLabel) -> tuple[float, float]:
         low, value, high = self._limits(state)
         return (value, value) if state.is_exact else (low, high)
 
@@ -148,11 +176,11 @@ class AUC(RankingMetric[float], tag="auc"):
         lowest, highest = enclose(standard(low), standard(high))
         return lowest, float(standard(middle)), highest
 
-    def interval_of(self, state: ScoresByLabel, confidence: float) -> Interval:
+    def interval_of_binary(self, state: ScoresByLabel, confidence: float) -> Interval:
         """DeLong's interval on the logit scale: right if rows are independent."""
         if not self._full:
             return Interval(NAN, NAN, confidence, "no interval is known for a partial AUC")
-        return delong(state, self.of(state), confidence)
+        return delong(state, self.of_binary(state), confidence)
 
 
 def _crossing(before: Mass, cut: Fraction) -> int:
@@ -187,12 +215,12 @@ def delong(state: ScoresByLabel, auc: float, confidence: float) -> Interval:
     return Interval(float(elementary.sigmoid(centre - reach)), float(elementary.sigmoid(centre + reach)), confidence)
 
 
-class Gini(RankingMetric[float], tag="gini"):
+class Gini(RankingValue, tag="gini"):
     """Gini coefficient of a classifier: 2 AUC - 1, from -1 to 1.
 
     Parameters
     ----------
-    scale, bits, exact, memory_limit, on_invalid
+    scale, bits, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
         As for AUC.
 
     Notes
@@ -209,21 +237,21 @@ class Gini(RankingMetric[float], tag="gini"):
     formula = "2 AUC - 1"
     bound = "twice that of AUC"
 
-    def of(self, state: ScoresByLabel) -> float:
-        return 2 * AUC().of(state) - 1
+    def of_binary(self, state: ScoresByLabel) -> float:
+        return 2 * AUC().of_binary(state) - 1
 
-    def bounds_of(self, state: ScoresByLabel) -> tuple[float, float]:
-        low, high = AUC().bounds_of(state)
+    def bounds_of_binary(self, state: ScoresByLabel) -> tuple[float, float]:
+        low, high = AUC().bounds_of_binary(state)
         if state.is_exact:
             return 2 * low - 1, 2 * high - 1
         return enclose(2 * Fraction(low) - 1, 2 * Fraction(high) - 1) if low == low else (NAN, NAN)
 
-    def interval_of(self, state: ScoresByLabel, confidence: float) -> Interval:
+    def interval_of_binary(self, state: ScoresByLabel, confidence: float) -> Interval:
         found = AUC().interval_of(state, confidence)
         return Interval(2 * found.low - 1, 2 * found.high - 1, confidence, found.reason)
 
 
-class AveragePrecision(RankingMetric[float], tag="average_precision"):
+class AveragePrecision(RankingValue, tag="average_precision"):
     """Average precision: the area under the precision-recall curve as a step function, ties taken together.
 
     Formula: sum over distinct scores, descending, of (change of recall) x precision. Not the trapezoid, which is
@@ -231,7 +259,7 @@ class AveragePrecision(RankingMetric[float], tag="average_precision"):
 
     Parameters
     ----------
-    scale, bits, exact, memory_limit, on_invalid
+    scale, bits, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
         As for AUC.
 
     Notes
@@ -251,15 +279,15 @@ class AveragePrecision(RankingMetric[float], tag="average_precision"):
     formula = "sum over distinct scores, descending, of (R_i - R_(i-1)) P_i"
     bound = "positives first, and below the worst order, inside each bucket"
 
-    def of(self, state: ScoresByLabel) -> float:
+    def of_binary(self, state: ScoresByLabel) -> float:
         a, c, TP, FP, P = _descending(state)
         return math.fsum(a / P * ((TP + a) / (TP + FP + a + c))) if P else NAN
 
-    def reason_of(self, state: ScoresByLabel) -> str | None:
+    def reason_of_binary(self, state: ScoresByLabel) -> str | None:
         return None if state.positives.total() else "no positives"
 
-    def bounds_of(self, state: ScoresByLabel) -> tuple[float, float]:
-        value = self.of(state)
+    def bounds_of_binary(self, state: ScoresByLabel) -> tuple[float, float]:
+        value = self.of_binary(state)
         if state.is_exact or value != value:
             return value, value
         a, c, TP, FP, P = _descending(state)
@@ -281,14 +309,14 @@ def _descending(state: ScoresByLabel) -> tuple[Any, ...]:
     return (*(m.floats()[held] for m in (a, c, a.before(), c.before())), np.float64(a.total()))
 
 
-class KS(RankingMetric[float], tag="ks"):
+class KS(RankingValue, tag="ks"):
     """Kolmogorov-Smirnov statistic: the largest gap between the score distributions of the two classes.
 
     Formula: max over thresholds of |TPR - FPR|. Equals `scipy.stats.ks_2samp(pos, neg).statistic`.
 
     Parameters
     ----------
-    scale, bits, exact, memory_limit, on_invalid
+    scale, bits, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
         As for AUC.
 
     Notes
@@ -306,10 +334,10 @@ class KS(RankingMetric[float], tag="ks"):
     formula = "max over thresholds of |TPR - FPR|"
     bound = "from the edges of a bucket to its corners"
 
-    def of(self, state: ScoresByLabel) -> float:
+    def of_binary(self, state: ScoresByLabel) -> float:
         return self._limits(state)[0]
 
-    def bounds_of(self, state: ScoresByLabel) -> tuple[float, float]:
+    def bounds_of_binary(self, state: ScoresByLabel) -> tuple[float, float]:
         value, high = self._limits(state)
         if state.is_exact or value != value:
             return value, value

@@ -101,6 +101,10 @@ class ScoreBins(State, tag="score_bins"):
             "weight": int(self.rows.sum()) + Fraction(extra, UNIT),
         }
 
+    def support(self) -> Fraction:
+        """What the positives weigh."""
+        return Fraction(sum(self.masses(np.arange(self.n_bins))[1]), self.unit)
+
     @property
     def unit(self) -> int:
         """What a row counts in `masses`: 1, or 2**60 where rows are weighted."""

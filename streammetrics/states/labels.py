@@ -15,7 +15,7 @@ from ..exact import UNIT, fixed_to_int
 from ..settings import setting, union
 from ..state import State
 
-__all__ = ["DecisionCounts"]
+__all__ = ["DecisionCounts", "rounded"]
 
 NOTHING = np.zeros(0, np.int64)
 NO_WEIGHTS = np.zeros(0)
@@ -69,7 +69,7 @@ class DecisionCounts(State, tag="decisions"):
                 scores,
                 weights,
                 NOTHING if at is None else at,
-                self._rounded(column.source, scores.dtype),
+                rounded(self.thresholds, column.source, scores.dtype),
                 self.counts.reshape(-1),
                 self.need("excess").reshape(-1) if sample_weight is not None else NOTHING,
             )
@@ -81,7 +81,10 @@ class DecisionCounts(State, tag="decisions"):
         if self.column != "y_score":
             return None
         counts = self.counts.reshape(-1)
-        thresholds = {np.float32: self._rounded("float32", np.dtype("f4")), np.float64: np.array(self.thresholds)}
+        thresholds = {
+            np.float32: rounded(self.thresholds, "float32", np.dtype("f4")),
+            np.float64: np.array(self.thresholds),
+        }
 
         def add(y: Array, s: Array) -> bool:
             cuts = thresholds[s.dtype.type]
@@ -89,29 +92,40 @@ class DecisionCounts(State, tag="decisions"):
 
         return add
 
-    def _rounded(self, source: str, dtype: np.dtype[np.floating]) -> NDArray[np.floating]:
-        """Round the thresholds to the dtype of the scores as they were given."""
-        rounded = np.array(self.thresholds)
-        if source == "bfloat16":
-            bits = rounded.astype(np.float32).view(np.uint32).astype(np.uint64)
-            bits = (bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) & np.uint64(0xFFFF0000)
-            return np.asarray(bits.astype(np.uint32).view(np.float32).astype(dtype))
-        own = source if source in ("float16", "float32") else "float64"
-        with np.errstate(over="ignore"):  # beyond all scores of that dtype: infinity decides alike
-            return np.asarray(rounded.astype(own).astype(dtype))
-
     def facts(self) -> dict[str, Any]:
         tn, fp, fn, tp = self.cells(self.thresholds[0])
         counts = self.counts[0]
         weight = Fraction(tn + fp + fn + tp, 1 if self.excess is None else UNIT)
         return {"rows": int(counts.sum()), "positives": int(counts[1].sum()), "weight": weight}
 
+    def support(self) -> Fraction:
+        """What the positives weigh."""
+        _, _, fn, tp = self.cells(self.thresholds[0])
+        return Fraction(fn + tp, 1 if self.excess is None else UNIT)
+
+    def at_threshold(self, threshold: float) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+        """Rows by true label and decision, and the excess of their weights."""
+        i = self.thresholds.index(threshold)
+        return self.counts[i], None if self.excess is None else self.excess[i]
+
     def cells(self, threshold: float) -> tuple[int, int, int, int]:
         """TN, FP, FN, TP at a threshold: rows, or weight in units of 2**-60."""
-        i = self.thresholds.index(threshold)
-        counts = [int(c) for c in self.counts[i].reshape(-1)]
-        if self.excess is not None:
-            extra = self.excess[i].reshape(4, 2)
+        rows, excess = self.at_threshold(threshold)
+        counts = [int(c) for c in rows.reshape(-1)]
+        if excess is not None:
+            extra = excess.reshape(4, 2)
             counts = [c * UNIT + fixed_to_int(e) for c, e in zip(counts, extra, strict=True)]
         tn, fp, fn, tp = counts
         return tn, fp, fn, tp
+
+
+def rounded(thresholds: tuple[float, ...], source: str, dtype: np.dtype[np.floating]) -> NDArray[np.floating]:
+    """Round thresholds to the dtype of the scores as they were given."""
+    exact = np.array(thresholds)
+    if source == "bfloat16":
+        bits = exact.astype(np.float32).view(np.uint32).astype(np.uint64)
+        bits = (bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) & np.uint64(0xFFFF0000)
+        return np.asarray(bits.astype(np.uint32).view(np.float32).astype(dtype))
+    own = source if source in ("float16", "float32") else "float64"
+    with np.errstate(over="ignore"):  # beyond all scores of that dtype: infinity decides alike
+        return np.asarray(exact.astype(own).astype(dtype))

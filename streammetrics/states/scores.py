@@ -54,6 +54,10 @@ class ScoresByLabel(State):
         """The smallest score of some cells: rows with `score >= threshold` are those of the cell and of all above."""
         raise NotImplementedError
 
+    def support(self) -> Fraction:
+        """What the positives weigh."""
+        return Fraction(self.positives.total(), UNIT if self.weighted else 1)
+
     def facts(self) -> dict[str, Any]:
         counts = self.counts
         total = self.negatives.total() + self.positives.total()
@@ -213,7 +217,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
     def coarsen(self, bits: int) -> ScoreHistogram:
         """Return the histogram of the same rows with fewer bits: what they would have made there, to the bit."""
         drop = self.bits - bits
-        new = ScoreHistogram(scale=self.scale, bits=bits)
+        new = self._with(self.settings | {"bits": bits})
         if drop < 0:
             raise InvalidInputError(f"a histogram of {self.bits} bits cannot be refined to {bits}; coarsen() goes down")
         if drop == 0:

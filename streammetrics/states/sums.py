@@ -127,6 +127,10 @@ class ScoreSums(State, tag="score_sums"):
             total += Fraction(sum(fixed_to_int(self.excess[i]) for i in labels), UNIT)
         return total
 
+    def support(self) -> Fraction:
+        """What the positives weigh."""
+        return self.weight(1)
+
     def total(self, term: str) -> Fraction:
         """The weighted sum of one term; exact over the rounded terms."""
         i = self.terms.index(term)

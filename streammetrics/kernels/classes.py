@@ -1,0 +1,188 @@
+"""Rows of several classes: pairs of true and predicted class, the highest score, the loss of a row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import elementary
+from ._jit import inline, kernel
+from .sums import add_fixed, split
+
+f8, i4, i8, u8 = np.float64, np.int32, np.int64, np.uint64
+
+LOG_LOSS, BRIER, TOP = 0, 1, 2  # terms by their number
+
+exp = inline(elementary.exp)
+log = inline(elementary.log)
+log1p = inline(elementary.log1p)
+
+
+@kernel(out=("counts", "excess"))
+def count_pairs(t: Any, p: Any, w: Any, at: Any, width: Any, counts: Any, excess: Any) -> Any:
+    """Count rows by slice, true and predicted class; return False if a class is none of 0 to width - 1.
+
+    Arrays are flat. `w` is empty for no weights, `at` for a lone state, which alone is checked: before any row is counted.
+    """
+    n, lone, top = t.shape[0], at.shape[0] == 0, u8(width)
+    if lone:
+        bad = i4(0)
+        for j in range(n):
+            bad |= i4(u8(t[j]) >= top) | i4(u8(p[j]) >= top)
+        if bad:
+            return False
+        for j in range(n):
+            counts[u8(t[j]) * top + u8(p[j])] += 1
+    else:
+        for j in range(n):
+            counts[(u8(at[j]) * top + u8(t[j])) * top + u8(p[j])] += 1
+    for j in range(n if w.shape[0] else 0):
+        place = u8(0) if lone else u8(at[j])
+        high, low = split(w[j])
+        add_fixed(excess, u8(2) * ((place * top + u8(t[j])) * top + u8(p[j])), high - i8(1 << 20), low)
+    return True
+
+
+@kernel(out=("sums",))
+def sum_rows(s: Any, sums: Any) -> Any:
+    """Write the sum of each row, in order."""
+    for j in range(s.shape[0]):
+        total = 0.0
+        for k in range(s.shape[1]):
+            total += f8(s[j, k])
+        sums[j] = total
+    return s.shape[0]
+
+
+@inline
+def highest(row: Any) -> Any:
+    """Return the first class of the highest score."""
+    best = 0
+    for k in range(1, row.shape[0]):
+        if row[k] > row[best]:
+            best = k
+    return best
+
+
+@inline
+def rest_of(row: Any, best: Any) -> Any:
+    """Return the sum of exp(z - highest z) over all classes but the best: softmax of that is 1 / (1 + it)."""
+    total = 0.0
+    for k in range(row.shape[0]):
+        if k != best:
+            total += exp(f8(row[k]) - f8(row[best]))
+    return total
+
+
+@kernel(out=("found",))
+def highest_classes(s: Any, found: Any) -> Any:
+    """Write the first class of the highest score of each row."""
+    for j in range(s.shape[0]):
+        found[j] = highest(s[j])
+    return s.shape[0]
+
+
+@kernel(out=("right", "confidence"))
+def top_classes(t: Any, s: Any, logit: Any, right: Any, confidence: Any) -> Any:
+    """Write whether the class of the highest score is the true one, and its probability."""
+    for j in range(s.shape[0]):
+        best = highest(s[j])
+        right[j] = t[j] == best
+        confidence[j] = 1.0 / (1.0 + rest_of(s[j], best)) if logit else f8(s[j, best])
+    return s.shape[0]
+
+
+@inline
+def log_loss(row: Any, t: Any, logit: Any, eps: Any) -> Any:
+    """Minus the log of the probability of the true class."""
+    if logit:
+        best = highest(row)
+        return log1p(rest_of(row, best)) + (f8(row[best]) - f8(row[t]))
+    q = f8(row[t])
+    q = q if q > eps else eps
+    return -log(q if q < 1.0 - eps else 1.0 - eps)
+
+
+@inline
+def brier(row: Any, t: Any, logit: Any) -> Any:
+    """Sum of squared differences between the probabilities and 1 for the true class, 0 for the others."""
+    best = highest(row)
+    scale = 1.0 / (1.0 + rest_of(row, best)) if logit else 1.0
+    total = 0.0
+    for k in range(row.shape[0]):
+        p = exp(f8(row[k]) - f8(row[best])) * scale if logit else f8(row[k])
+        d = p - (1.0 if k == t else 0.0)
+        total += d * d
+    return total
+
+
+@inline
+def ahead(row: Any, t: Any) -> Any:
+    """How many classes come before the true one: those with a higher score, or an equal one and a lower number."""
+    before = i8(0)
+    for k in range(row.shape[0]):
+        before += (row[k] > row[t]) or (row[k] == row[t] and k < t)
+    return before
+
+
+@kernel(out=("values",))
+def class_terms(t: Any, s: Any, terms: Any, ks: Any, logit: Any, eps: Any, values: Any) -> Any:
+    """Write the terms asked for of each row: loss, squared error, or whether the true class is among the top k."""
+    for j in range(s.shape[0]):
+        for i in range(terms.shape[0]):
+            if terms[i] == LOG_LOSS:
+                values[j, i] = log_loss(s[j], t[j], logit, eps)
+            elif terms[i] == BRIER:
+                values[j, i] = brier(s[j], t[j], logit)
+            else:
+                values[j, i] = 1.0 if ahead(s[j], t[j]) < ks[i] else 0.0
+    return s.shape[0]
+
+
+@kernel(out=("values",))
+def label_terms(y: Any, s: Any, terms: Any, values: Any) -> Any:
+    """Write the terms asked for of each row of labels: coverage (0), average precision (1), ranking loss (2).
+
+    As scikit-learn: labels of equal score all stand at the last of their ranks, and are pairs in the wrong order.
+    """
+    width = s.shape[1]
+    for j in range(s.shape[0]):
+        order = np.argsort(s[j])
+        relevant = i8(0)
+        for k in range(width):
+            relevant += y[j, k]
+        others = width - relevant
+        seen, found, last, wrong, precision = i8(0), i8(0), i8(0), i8(0), 0.0
+        at = width - 1
+        while at >= 0:  # from the highest score down, labels of equal score together
+            score, here, hits = s[j, order[at]], i8(0), i8(0)
+            while at >= 0 and s[j, order[at]] == score:
+                hits += y[j, order[at]]
+                here += 1
+                at -= 1
+            seen += here
+            found += hits
+            if hits:
+                last = seen
+                precision += hits * (f8(found) / f8(seen))
+                wrong += hits * (seen - found)
+        for i in range(terms.shape[0]):
+            if terms[i] == 0:
+                values[j, i] = f8(last)
+            elif terms[i] == 1:
+                values[j, i] = precision / f8(relevant) if relevant and others else 1.0
+            else:
+                values[j, i] = f8(wrong) / f8(relevant * others) if relevant and others else 0.0
+    return s.shape[0]
+
+
+@kernel(out=("values",))
+def all_right(y: Any, s: Any, threshold: Any, values: Any) -> Any:
+    """Write 1 for each row whose labels are all decided rightly, s >= threshold, and 0 for the others."""
+    for j in range(s.shape[0]):
+        right = True
+        for k in range(s.shape[1]):
+            right &= (s[j, k] >= threshold) == (y[j, k] == 1)
+        values[j] = 1.0 if right else 0.0
+    return s.shape[0]

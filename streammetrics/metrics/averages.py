@@ -1,0 +1,153 @@
+"""Metrics of two classes, for several classes and labels, too: a value for each, and their average.
+
+A metric says what it is for two classes (`of_binary`, and where it has more to say `bounds_of_binary` and so on). With
+`num_classes=` or `labels=` each class is set against the rest, with `num_labels=` each label stands for itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..classes import check_labels, plain
+from ..exact import enclose
+from ..metric import Interval, ScoredLabels
+from ..settings import setting
+from ..state import State
+from ..states.by_label import ByLabel, by_label
+from ..states.classes import PairCounts
+from .outputs import average
+
+__all__ = ["AVERAGES", "OfClasses", "Several", "averaged"]
+
+S = TypeVar("S", bound=State)
+T = TypeVar("T")
+NAN = float("nan")
+AVERAGES = ("macro", "micro", "weighted", None)
+
+
+class OfClasses(ScoredLabels[S, T]):
+    """A metric of rows of one of two classes, or of one of several."""
+
+    num_classes: int | None = setting(default=None, low=2, high=1 << 15)
+    labels: tuple[Any, ...] | str | None = setting(default=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.which) > 1:
+            raise ValueError(f"{type(self).__name__}: give one of {', '.join(self.which)}")
+        if isinstance(self.labels, tuple):
+            object.__setattr__(self, "labels", tuple(map(plain, self.labels)))
+        if self.labels is not None and not (self.labels == "discover" and self._discovers):
+            check_labels(type(self).__name__, self.labels)
+
+    _discovers = False
+
+    @property
+    def which(self) -> dict[str, Any]:
+        """The setting that says which classes or labels there are; empty for two classes."""
+        names = ("num_classes", "labels", "num_labels")
+        return {n: getattr(self, n) for n in names if getattr(self, n, None) is not None}
+
+    def spread(self, state: Any) -> Any:
+        """Return the state itself for two classes; one that holds it for each of several."""
+        return by_label(state, **self.which) if self.which else state
+
+
+class Several(OfClasses[S, Any]):
+    """A metric of two classes, several classes, or several labels."""
+
+    num_labels: int | None = setting(default=None, low=1, high=1 << 20)
+    average: str | None = setting(default="macro", choices=AVERAGES)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.which and self.average != "macro":
+            raise ValueError(f"{type(self).__name__}: average= needs num_classes=, labels= or num_labels=")
+
+    # -- two classes -----------------------------------------------------------------------------------------------------
+
+    def of_binary(self, state: Any) -> float:
+        """Compute the value for two classes."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it computes")
+
+    def bounds_of_binary(self, state: Any) -> tuple[float, float]:
+        """Return certified limits of the value for two classes."""
+        value = self.of_binary(state)
+        return value, value
+
+    def reason_of_binary(self, state: Any) -> str | None:
+        """Say why the value for two classes is undefined."""
+        return "no rows" if not state.facts().get("rows", 1) else None
+
+    def interval_of_binary(self, state: Any, confidence: float) -> Interval:
+        """Return the statistical interval of the value for two classes."""
+        return super().interval_of(state, confidence)
+
+    # -- each of several, and their average ------------------------------------------------------------------------------
+
+    def of(self, state: Any) -> Any:
+        return self._over(state, self.of_binary) if _is_several(state) else self.of_binary(state)
+
+    def _over(self, state: Any, value: Callable[[Any], float]) -> Any:
+        """Compute a value of each class or label, and their average."""
+        if self.average == "micro":
+            return value(state.pooled())
+        parts = state.parts()
+        values = [value(part) for part in parts]
+        if self.average is None:
+            return np.array(values)
+        return averaged(values, [part.support() for part in parts] if self.average == "weighted" else None)
+
+    def bounds_of(self, state: Any) -> tuple[Any, Any]:
+        if not _is_several(state):
+            return self.bounds_of_binary(state)
+        value = self.of(state)
+        low, high = (self._over(state, lambda part, i=i: self.bounds_of_binary(part)[i]) for i in range(2))  # type: ignore[misc]
+        if self.average in (None, "micro") or low == high or value != value:
+            return low, high
+        rounding = Fraction(max(abs(low), abs(high))) / (1 << 50)
+        return enclose(Fraction(low) - rounding, Fraction(high) + rounding)
+
+    def reason_of(self, state: Any) -> str | None:
+        if not _is_several(state):
+            return self.reason_of_binary(state)
+        if not state.facts()["rows"]:
+            return "no rows"
+        values = np.atleast_1d(self.of(state))
+        if (values == values).any():
+            return None
+        part = state.pooled() if self.average == "micro" else state.parts()[0]
+        reason = self.reason_of_binary(part) or "0/0"
+        return reason if self.average == "micro" else f"undefined for every class: {reason}"
+
+    def interval_of(self, state: Any, confidence: float) -> Interval:
+        if not _is_several(state):
+            return self.interval_of_binary(state, confidence)
+        return Interval(NAN, NAN, confidence, "no interval is known for several classes or labels at once")
+
+    def details(self, state: Any) -> dict[str, Any]:
+        if not _is_several(state) or self.average == "micro":
+            return super().details(state)
+        values = [self.of_binary(part) for part in state.parts()]
+        return super().details(state) | {"undefined": sum(v != v for v in values)}
+
+    def suffixed(self, name: str) -> str:
+        """Return the name with the average, where it is not the usual one."""
+        return {"macro": name, None: f"{name}_each"}.get(self.average, f"{name}_{self.average}")
+
+
+def _is_several(state: Any) -> bool:
+    return isinstance(state, (ByLabel, PairCounts))
+
+
+def averaged(values: Sequence[float], weights: Sequence[Fraction] | None = None) -> float:
+    """Return the mean of the values that are defined; NaN if none is, or none has weight."""
+    if weights is None:
+        return average(list(values))
+    known = [(v, float(w)) for v, w in zip(values, weights, strict=True) if v == v and w]
+    return math.fsum(v * w for v, w in known) / math.fsum(w for _, w in known) if known else NAN

@@ -1,0 +1,63 @@
+"""Metrics of the scores of several classes beside those that two classes have, too."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ..exact import to_float
+from ..settings import setting
+from ..states.row_means import ClassRows
+from .averages import OfClasses
+
+__all__ = ["TopKAccuracy"]
+
+
+class TopKAccuracy(OfClasses[ClassRows, float], tag="top_k_accuracy"):
+    """Top-k accuracy: the share of rows whose true class is among the k with the highest scores.
+
+    Parameters
+    ----------
+    k : int
+        How many classes may be named.
+    num_classes, labels : int, or tuple
+        Classes 0, 1, ...; or these, integers or strings. `y_score` has a score of each, rows x classes.
+    on_invalid : {"raise", "drop"}
+        Whether a bad row raises, or is left out and counted.
+
+    Notes
+    -----
+    Of equal scores the class of lower number comes first, so that k = 1 is Accuracy (`numpy.argmax`); scikit-learn's
+    `top_k_accuracy_score` takes the other order. Exact counts. 552 bytes; about 1 ns a score.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> scores = [[0.5, 0.2, 0.2], [0.3, 0.4, 0.2], [0.2, 0.4, 0.3], [0.7, 0.2, 0.1]]
+    >>> sm.TopKAccuracy(k=2, num_classes=3).update([0, 1, 2, 2], scores).compute()
+    0.75
+    """
+
+    k: int = setting(default=5, low=1)
+
+    best = "high"
+    formula = "rows whose true class is among the k highest scores / rows"
+    cost = "552 bytes; about 1 ns a score"
+    example: ClassVar[dict[str, Any]] = {"num_classes": 3}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.which:
+            raise ValueError("TopKAccuracy: say which classes there are, num_classes= or labels=")
+
+    @property
+    def name(self) -> str:
+        return f"top_{self.k}_accuracy"
+
+    def make_state(self) -> ClassRows:
+        return ClassRows(terms=(f"top@{self.k}",), scale="real", **self.which)
+
+    def of(self, state: ClassRows) -> float:
+        return to_float(state.total(f"top@{self.k}"), state.weight())
+
+    def reason_of(self, state: Any) -> str | None:
+        return super().reason_of(state) or (None if state.weight() else "the weights are all zero")
