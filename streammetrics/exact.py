@@ -94,7 +94,8 @@ class Mass:
     def of(cls, rows: Ints, excess: Ints | None = None) -> Mass:
         """Rows per cell; with `excess` (fixed numbers: the sum of w - 1) the weight per cell, in units of 2**-60."""
         if excess is None:
-            return cls(rows[None] if rows.sum() < ONE_DIGIT else _digits(rows[None]))
+            small = rows.max(initial=0) < ONE_DIGIT and rows.sum() < ONE_DIGIT  # the sum of large ones may wrap around
+            return cls(rows[None] if small else _digits(rows[None]))
         high, low = excess[..., 0], excess[..., 1]
         mask = (1 << DIGIT_BITS) - 1
         # rows * 2**60 + high * 2**40 + low, by digits of 2**20; the carry below makes every digit non-negative

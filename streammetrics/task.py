@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Union
 
+from .columns import Label
 from .intake import Binding
 from .metric import Metric
 
@@ -92,10 +93,19 @@ class Task:
         return f"Task({', '.join([repr(self.metrics), *given])})"
 
 
+def fitting(metric: Metric[Any, Any], binding: Binding) -> Metric[Any, Any]:
+    """Return the metric, or raise where the binding makes no sense for it."""
+    if binding.corrects is not None:
+        kinds = [need.kind for need in metric.make_state().needs() if need.role == "y_true"]
+        if not all(isinstance(kind, Label) for kind in kinds):
+            raise ValueError(f"{metric!r}: negative_rate= undoes the sampling of rows of one 0/1 label")
+    return metric
+
+
 def flatten(metrics: Any, binding: Binding, prefix: str = "") -> Iterator[tuple[str, Metric[Any, Any], Binding]]:
     """Yield every metric of a nest of lists, dicts and tasks, with its full name and binding."""
     if isinstance(metrics, Metric):
-        yield prefix + metrics.name, metrics, binding
+        yield prefix + metrics.name, fitting(metrics, binding), binding
     elif isinstance(metrics, Task):
         if binding != Binding():
             raise TypeError(f"a task inside a task: say in one how {metrics!r} is bound to columns")
@@ -103,7 +113,7 @@ def flatten(metrics: Any, binding: Binding, prefix: str = "") -> Iterator[tuple[
     elif isinstance(metrics, Mapping):
         for key, value in metrics.items():
             if isinstance(value, Metric):
-                yield f"{prefix}{key}", value, binding
+                yield f"{prefix}{key}", fitting(value, binding), binding
             else:
                 yield from flatten(value, binding, f"{prefix}{key}/")
     elif isinstance(metrics, (list, tuple)):

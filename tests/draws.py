@@ -118,6 +118,7 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
     "r2": [{}, MATRIX, {"num_outputs": 2, "multioutput": "variance_weighted"}],
     "quantile": [{"bits": 3}, {"q": 1.0, "bits": 1}],
     "error_quantile": [{"bits": 1}, {"bits": 3, "q": 0.0, **MATRIX}, {"bits": 2, "num_outputs": 2}],
+    "residual_quantile": [{"bits": 2}, {"bits": 1, "q": 0.05, **MATRIX}],
     "median_absolute_error": [{"bits": 2}],
     "max_error": [{}, MATRIX],
     "variance": [{}, {"ddof": 1.0}, {"ddof": 0.5}],

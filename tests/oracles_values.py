@@ -83,6 +83,9 @@ ORACLES: dict[str, list[Oracle]] = {
         *(Oracle({"q": 0.3, "bits": bits}, quantile("0.3"), True) for bits in (1, 4, 12)),
     ],
     "error_quantile": [Oracle({"q": float(q)}, error(quantile(q)), True) for q in ("0", "0.5", "0.9", "1")],
+    "residual_quantile": [
+        Oracle({"q": float(q)}, lambda y, p, w, q=q: quantile(q)(p - y, w), True) for q in ("0", "0.05", "0.5", "0.9", "1")
+    ],
     "median_absolute_error": [
         Oracle({}, error(quantile("0.5")), True),
         Oracle({"bits": 10}, lambda y, p, w: sk.median_absolute_error(np.repeat(y, counts(w)), np.repeat(p, counts(w))),

@@ -84,6 +84,8 @@ class Type(str, Enum):
     """What a task predicts."""
 
     binary = "binary"
+    multiclass = "multiclass"
+    multilabel = "multilabel"
     regression = "regression"
     ranking = "ranking"
 
@@ -92,8 +94,14 @@ Text = str | None
 Texts = list[str] | None
 LOG = "Files, folders, patterns: Parquet, CSV and TSV (.gz, .zst), Arrow IPC."
 INVALID = "Stop at a bad row, or leave it out and count it."
-SCORE = "Column of scores (of predictions, for regression); again for more models, side by side."
-PRED = "Column of decisions, 0 or 1, instead of scores."
+SCORE = (
+    "Column of scores (of predictions, for regression); for several classes a pattern such as 'p_*', or a column of "
+    "lists. Again for more models, side by side."
+)
+PRED = "Column of decisions, 0 or 1, or of predicted classes, instead of scores."
+CLASSES = (
+    "How many classes (or labels) there are, or what they are called: cat,dog. By default as many as score columns."
+)
 GROUP = "Column of users (a comma makes a key of several): what group_auc averages over."
 QUERY = "Column of queries (or users) whose rows stand together, each a ranking."
 RATE = "Share of negatives that a down-sampled log kept."
@@ -110,10 +118,11 @@ def _eval(
     log: Annotated[
         list[str], typer.Argument(metavar="LOG...", help="Files, folders, patterns: Parquet, CSV, TSV, Arrow.")
     ],
-    label: Annotated[Text, typer.Option(help="Column of labels: 0 or 1, a grade, a number.")] = None,
+    label: Annotated[Text, typer.Option(help="Column of labels: 0 or 1, a class, a grade, a number; 'y_*'.")] = None,
     score: Annotated[Texts, typer.Option(help=SCORE)] = None,
     pred: Annotated[Texts, typer.Option(help=PRED)] = None,
     task_type: Annotated[Type, typer.Option(help="What is predicted.")] = Type.binary,
+    classes: Annotated[Text, typer.Option(help=CLASSES)] = None,
     query: Annotated[Text, typer.Option(help=QUERY)] = None,
     group: Annotated[Text, typer.Option(help=GROUP)] = None,
     k: Annotated[Text, typer.Option("--k", help="Cut-offs, such as 5,10.")] = None,
@@ -141,7 +150,7 @@ def _eval(
 ) -> None:
     """Score a log in one pass: all metrics, models and slices."""
     from streammetrics.cli.score import Request, score_log
-    from streammetrics.cli.tasks import TaskSpec, read_cutoffs, read_task_file
+    from streammetrics.cli.tasks import TaskSpec, read_classes, read_cutoffs, read_task_file
 
     names = None if metrics is None else tuple(name for name in metrics.split(",") if name.strip())
     sets = list(by or [])
@@ -150,6 +159,7 @@ def _eval(
             "label": label,
             "score": score,
             "pred": pred,
+            "classes": classes,
             "query": query,
             "group": group,
             "k": k,
@@ -172,6 +182,7 @@ def _eval(
                 score=tuple(score or ()),
                 pred=tuple(pred or ()),
                 task_type=task_type.value,
+                classes=read_classes(classes),
                 query=query,
                 group=group,
                 k=read_cutoffs(k),

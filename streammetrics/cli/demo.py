@@ -8,7 +8,7 @@ import shutil
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from streammetrics.cli.grid import Cell, Grid, say, show
 from streammetrics.cli.messages import UsageError
@@ -18,12 +18,15 @@ from streammetrics.cli.score import scored, write_report
 from streammetrics.cli.tasks import TaskSpec, make_collection, read_task_file
 from streammetrics.io.demo import DemoTruth, write_demo_log
 from streammetrics.io.logs import Log
+from streammetrics.io.search import SearchTruth, write_search_log
 
 __all__ = ["run_demo"]
 
+T = TypeVar("T")
 RATE = 0.1
 SLICES = 6  # of country and device: enough to see what it looks like
 TRUTH, TASKS, REPORT = "_truth.json", "tasks.toml", "report.html"
+QUERY_ROWS = 100  # impressions for each search of the log of searches
 METRICS = ("auc", "normalized_entropy", "calibration", "ctr")
 SCREEN = ", ".join(f'"{name}"' for name in METRICS)
 FILE = f"""\
@@ -58,6 +61,7 @@ def run_demo(folder: str, rows: int) -> None:
     say()
     _show_full(root, full)
     _show_sampled(root)
+    _show_search(root, rows // QUERY_ROWS)
     _show_commands(folder)
 
 
@@ -81,17 +85,17 @@ def _check_folder(root: Path, rows: int) -> None:
         return
     tasks = root / TASKS
     mine = tasks.is_file() and tasks.read_text(encoding="utf-8", errors="replace").startswith(FILE[:40])
-    if not mine or any(entry.name not in ("full", "sampled", TASKS, REPORT) for entry in root.iterdir()):
+    if not mine or any(entry.name not in ("full", "sampled", "search", TASKS, REPORT) for entry in root.iterdir()):
         raise UsageError(f"{root}: holds something else; name another folder: streammetrics demo DIR")
     truth = root / "full" / TRUTH
-    if truth.exists() and (found := _read(truth).impressions) != rows:
+    if truth.exists() and (found := _read(truth, DemoTruth).impressions) != rows:
         raise UsageError(f"{root}: holds a demo of {found:,} rows; name another folder, or give --rows {found}")
 
 
 def _log(folder: Path, rows: int, rate: float) -> DemoTruth:
     truth = folder / TRUTH
     if truth.exists():
-        return _read(truth)
+        return _read(truth, DemoTruth)
     if folder.exists():
         shutil.rmtree(folder)  # an interrupted demo: the truth is written last
     made = write_demo_log(folder, rows, negative_rate=rate, sampled_scale=False)
@@ -99,9 +103,9 @@ def _log(folder: Path, rows: int, rate: float) -> DemoTruth:
     return made
 
 
-def _read(path: Path) -> DemoTruth:
+def _read(path: Path, kind: type[T]) -> T:
     try:
-        return DemoTruth(**json.loads(path.read_text(encoding="utf-8")))
+        return kind(**json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError):
         raise UsageError(f"{path}: not what a demo wrote; name another folder: streammetrics demo DIR") from None
 
@@ -148,6 +152,13 @@ def _with_truth(grid: Grid, truth: DemoTruth) -> Grid:
         "model_a": {"auc": truth.auc["pctr_a"], "calibration": truth.calibration["pctr_a"], "ctr": ctr},
         "model_b": {"auc": truth.auc["pctr_b"], "calibration": truth.calibration["pctr_b"], "ctr": ctr},
     }
+    shown = _beside(grid, known)
+    shown.remarks.append("truth: the expectation over clicks, given these impressions")
+    return shown
+
+
+def _beside(grid: Grid, known: dict[str, dict[str, float]]) -> Grid:
+    """Put a column of what is known beside each column of that name."""
     heads, rows = grid.heads[:1], [None if row is None else row[:1] for row in grid.rows]
     for i, name in enumerate(grid.heads[1:], 1):
         heads += [name, "truth"] if name in known else [name]
@@ -156,8 +167,7 @@ def _with_truth(grid: Grid, truth: DemoTruth) -> Grid:
                 value = known.get(name, {}).get(old[0].text, math.nan)
                 shown = [Cell("" if math.isnan(value) else f"{value:.4f}", style="dim")] if name in known else []
                 new += [old[i], *shown]
-    remark = "truth: the expectation over clicks, given these impressions"
-    return Grid(grid.title, heads, rows, remarks=[*grid.remarks, remark])
+    return Grid(grid.title, heads, rows, remarks=list(grid.remarks))
 
 
 def _overall_ctr(truth: DemoTruth) -> float:
@@ -205,6 +215,31 @@ def _marked(row: list[Cell] | None) -> list[Cell] | None:
     return [*row[:2], *marked]
 
 
+# -- the log of searches -----------------------------------------------------------------------------------------------
+
+
+def _show_search(root: Path, queries: int) -> None:
+    """Score two rankers, the truth beside what was computed by sorting."""
+    folder = root / "search"
+    truth = _searches(folder, max(queries, 10))
+    spec = TaskSpec("grade", ("score_a", "score_b"), task_type="ranking", query="query_id", k=(10,))
+    log = Log(folder)
+    found = scored(log, make_collection({"": spec}, "raise", log.schema), [])
+    grid = headline(found.overall, f"Two rankers of {truth.queries:,} searches, {truth.rows:,} graded documents")
+    show(_beside(grid, {name: {"ndcg@10": truth.ndcg[name], "mrr@10": truth.mrr[name]} for name in truth.ndcg}))
+
+
+def _searches(folder: Path, queries: int) -> SearchTruth:
+    known = folder / TRUTH
+    if known.exists():
+        return _read(known, SearchTruth)
+    if folder.exists():
+        shutil.rmtree(folder)  # an interrupted demo: the truth is written last
+    made = write_search_log(folder, queries)
+    known.write_text(json.dumps(asdict(made)), encoding="utf-8")
+    return made
+
+
 # -- what to do next ---------------------------------------------------------------------------------------------------
 
 
@@ -222,6 +257,11 @@ def _show_commands(folder: str) -> None:
             f"for day in {folder}/full/day=*; do\n"
             f"    streammetrics eval $day --label click --score pctr_b --by variant --save ${{day##*=}}.smet\n"
             f"  done; streammetrics merge *.smet -o week.smet && streammetrics show week.smet",
+        ),
+        (
+            "the two rankers",
+            f"streammetrics eval {folder}/search --task-type ranking --label grade --query query_id "
+            f"--score score_a --score score_b --by market",
         ),
         ("every metric there is", "streammetrics catalog"),
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -24,6 +25,22 @@ class Model(NamedTuple):
 
     name: str
     column: str | tuple[str, ...]
+
+    def width(self, schema: Any) -> int | None:
+        """Return how many values a row has; None if only the rows tell."""
+        if isinstance(self.column, tuple):
+            return len(self.column)
+        kind = schema.field(self.column).type if schema is not None and self.column in schema.names else None
+        return getattr(kind, "list_size", None) if "fixed_size_list" in str(kind) else None
+
+    def ordered(self, classes: Sequence[object]) -> Model:
+        """Return the columns in the order of the classes, where they are called after them: `p_cat`, `p_dog`."""
+        if isinstance(self.column, str):
+            return self
+        found = {str(c): [n for n in self.column if n.endswith(str(c))] for c in classes}
+        if all(len(names) == 1 for names in found.values()):
+            return Model(self.name, tuple(names[0] for names in found.values()))
+        return self
 
 
 def find_model(given: str, schema: Any) -> Model:

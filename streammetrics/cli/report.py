@@ -7,8 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from streammetrics.cli.grid import Cell, Grid
 from streammetrics.cli.records import Record, biggest, by_slice, key_text, overall, pieces, tasks_of
+from streammetrics.cli.several import breakdowns
 from streammetrics.collection import MetricCollection
 from streammetrics.compose import Sliced
 from streammetrics.metric import Metric, badness
@@ -28,6 +31,7 @@ def grids(thing: Any, top: int | None = SHOWN, sort: str | None = None, min_rows
             made.append(slices(piece, top, name or f"by {', '.join(piece.by)}", sort, min_rows))
         else:
             made.append(headline(piece, "" if name == "overall" else name))
+            made += breakdowns(piece)
     return made
 
 
@@ -42,7 +46,8 @@ def headline(collection: MetricCollection, title: str = "") -> Grid:
 
 def compare(columns: dict[str, dict[str, Record]], rivals: _Rivals | None = None, title: str = "") -> Grid:
     """Return a table of metrics (down) by column (across)."""
-    metrics = list(dict.fromkeys(name for found in columns.values() for name in found))
+    known = [item for found in columns.values() for item in found.items()]
+    metrics = list(dict.fromkeys(name for name, record in known if not isinstance(record["value"], np.ndarray)))
     rows: list[list[Cell] | None] = []
     for metric in metrics:
         found = [records.get(metric) for records in columns.values()]

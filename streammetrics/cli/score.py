@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,8 @@ class Request:
 def score_log(request: Request) -> None:
     """Score a log; print and save what comes of it."""
     sets = read_sets(request.by)
-    for spec in request.specs.values():
+    specs = {name: replace(spec, report=request.report is not None) for name, spec in request.specs.items()}
+    for spec in specs.values():
         spec.check()
     for target in (request.save, request.report):
         if target is not None:
@@ -61,7 +62,7 @@ def score_log(request: Request) -> None:
     from streammetrics.io.logs import Log  # pyarrow only once the request makes sense
 
     log = Log(request.paths, delimiter=_delimiter(request.delimiter))
-    metrics = make_collection(request.specs, request.on_invalid, log.schema)
+    metrics = make_collection(specs, request.on_invalid, log.schema)
     if request.sort is not None:  # before hours go into the log
         from streammetrics.cli.records import ordered
         from streammetrics.compose import Sliced

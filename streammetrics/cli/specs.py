@@ -18,6 +18,7 @@ DEFAULT = TYPES["binary"].screen
 
 _AT = (
     "k",
+    "q",
     "max_fpr",
     "threshold",
     "n_bins",
@@ -115,7 +116,7 @@ def _at_every_k(spec: str, ks: Sequence[int]) -> list[str]:
 
 
 def _suits(tag: str, scale: str) -> bool:
-    return scale in _scales(METRICS[tag], (scale,))
+    return scale in _scales(METRICS[tag.partition("@")[0]], (scale,))
 
 
 def _scales(metric: type[Metric[Any, Any]], default: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -144,6 +145,9 @@ def _make(spec: str, shared: dict[str, Any]) -> tuple[str, Metric[Any, Any]]:
         if not equals:
             raise UsageError(f"metric {spec}: a setting is written name=value, not {one!r}")
         settings[name] = _value(value)
+    for several, what in (("num_classes", "classes"), ("labels", "classes"), ("num_labels", "labels")):
+        if several in shared and several not in settings_of(metric):
+            raise UsageError(f"metric {spec}: {tag} is not for several {what}")
     try:
         made = metric(**(_shared(metric, shared) | settings))
     except (ValueError, TypeError) as error:

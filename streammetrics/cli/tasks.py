@@ -16,7 +16,7 @@ from streammetrics.collection import MetricCollection
 from streammetrics.metric import Metric
 from streammetrics.task import Task
 
-__all__ = ["TaskSpec", "make_collection", "read_cutoffs", "read_task_file"]
+__all__ = ["TaskSpec", "make_collection", "read_classes", "read_cutoffs", "read_task_file"]
 
 _CORRECTS = ("score", "rows", "both")
 _SCALES = ("probability", "logit", "real")
@@ -37,6 +37,8 @@ class TaskSpec:
         Columns of decisions, in the place of scores.
     task_type : str
         One of `types.TYPES`.
+    classes : int or tuple, optional
+        How many classes (or labels) there are, or what the classes are called.
     query, group : str, optional
         The columns of queries and of users; a comma makes a key of several.
     k : tuple of int, optional
@@ -55,12 +57,15 @@ class TaskSpec:
         What of it is undone.
     labels, pos_label : optional
         What labels are called, if not 0 and 1.
+    report : bool
+        Whether the metrics that pictures read are wanted, too.
     """
 
     label: str
     score: tuple[str, ...] = ()
     pred: tuple[str, ...] = ()
     task_type: str = "binary"
+    classes: int | tuple[Any, ...] | None = None
     query: str | None = None
     group: str | None = None
     k: tuple[int, ...] | None = None
@@ -73,6 +78,7 @@ class TaskSpec:
     corrects: str | None = None
     labels: tuple[Any, ...] | None = None
     pos_label: Any = None
+    report: bool = False
 
     def check(self) -> None:
         """Raise UsageError where settings contradict one another."""
@@ -93,6 +99,15 @@ class TaskSpec:
                 raise UsageError(f"a score is named twice: {', '.join(models)}")
         if self.task_type == "ranking" and self.query is None:
             raise UsageError("a ranking needs the column of queries: --query")
+        several = TYPES[self.task_type].several
+        if self.classes is not None and not several:
+            raise UsageError(f"classes are for --task-type multiclass or multilabel, not {self.task_type}")
+        if several == "labels" and isinstance(self.classes, tuple):
+            raise UsageError("of labels only their number is asked: --classes 14")
+        if several and not (self.score or self.pred):
+            raise UsageError(f"{several} need a score of each (--score 'p_*', or a column of lists), or --pred")
+        if several and self.negative_rate is not None:
+            raise UsageError("a negative rate is for labels of 0 and 1, one a row")
 
     def tasks(self, schema: Any = None) -> dict[str, Task]:
         """Return the task of every model; "" stands for none.
@@ -104,27 +119,47 @@ class TaskSpec:
         """
         self.check()
         models = [find_model(name, schema) for name in self.pred or self.score]
+        if isinstance(self.classes, tuple):
+            models = [model.ordered(self.classes) for model in models]
+        label = find_model(self.label, schema).column if TYPES[self.task_type].several == "labels" else self.label
         if not models:
-            metrics = self._metrics()
+            metrics = self._metrics({})
             _check_scoreless(metrics)
-            return {"": self._task(metrics, None)}
-        return {model.name: self._task(self._metrics(), model) for model in models}
+            return {"": self._task(metrics, label, None)}
+        return {m.name: self._task(self._metrics(self._several(m, schema)), label, m) for m in models}
 
-    def _metrics(self) -> dict[str, Metric[Any, Any]]:
+    def _several(self, model: Model, schema: Any) -> dict[str, Any]:
+        """Return the setting that says which classes or labels there are."""
+        what = TYPES[self.task_type].several
+        width = None if self.pred and what == "classes" else model.width(schema)
+        known = len(self.classes) if isinstance(self.classes, tuple) else self.classes
+        if width is not None and known is not None and width != known:
+            raise UsageError(f"{model.name}: there are {width} columns of scores for {known} {what}")
+        if what == "classes" and isinstance(self.classes, tuple):
+            return {"labels": self.classes}
+        if what == "classes" and self.pred and self.classes is None:
+            return {"labels": "discover"}
+        if what and not (width or known):
+            raise UsageError(f"{model.name}: how many {what} are there? Give --classes")
+        return {f"num_{what}": width or known} if what else {}
+
+    def _metrics(self, several: dict[str, Any]) -> dict[str, Metric[Any, Any]]:
         kind = TYPES[self.task_type]
-        shared: dict[str, Any] = {"bits": self.bits} if self.bits is not None else {}
+        shared: dict[str, Any] = several | ({"bits": self.bits} if self.bits is not None else {})
         if self.pred:
             shared["threshold"] = None  # which reads y_pred
-        screen = kind.hard if self.pred else kind.screen
-        return make_metrics(self.metrics, screen=screen, ks=self.k or kind.ks, scale=self.scale, **shared)
+        screen, ks = kind.hard if self.pred else kind.screen, self.k or kind.ks
+        if self.report:
+            screen += tuple(name for name in kind.drawn if name.partition("@")[2] not in map(str, ks))
+        return make_metrics(self.metrics, screen=screen, ks=ks, scale=self.scale, **shared)
 
-    def _task(self, metrics: dict[str, Metric[Any, Any]], model: Model | None) -> Task:
+    def _task(self, metrics: dict[str, Metric[Any, Any]], label: Any, model: Model | None) -> Task:
         columns = {"y_pred" if self.pred else TYPES[self.task_type].role: model.column} if model is not None else {}
         keys = {role: _key(getattr(self, role)) for role in ("query", "group")}
         try:
             return Task(
                 metrics,
-                y_true=self.label,
+                y_true=label,
                 sample_weight=self.weight,
                 where=self.where,
                 labels=self.labels,
@@ -189,6 +224,12 @@ def read_task_file(path: str, bits: int | None) -> tuple[dict[str, TaskSpec], li
         query = "query_id"
         k = [5, 10]
 
+        [tasks.species]
+        task_type = "multiclass"
+        label = "species"
+        score = "p_*"                       # p_cat, p_dog
+        classes = ["cat", "dog"]            # or their number
+
     Raises
     ------
     UsageError
@@ -217,7 +258,7 @@ def read_task_file(path: str, bits: int | None) -> tuple[dict[str, TaskSpec], li
 
 
 def _spec(where: str, given: dict[str, Any], bits: int | None) -> TaskSpec:
-    known = [f.name for f in fields(TaskSpec)]
+    known = [f.name for f in fields(TaskSpec) if f.name != "report"]
     for key in given:
         if key not in known:
             raise UsageError(f"{where}: {nearest('key', key, known)}")
@@ -239,7 +280,26 @@ def _spec(where: str, given: dict[str, Any], bits: int | None) -> TaskSpec:
         if not isinstance(given["labels"], list):
             raise UsageError(f"{where}: labels is a list of the negative and the positive one, not {given['labels']!r}")
         made["labels"] = tuple(given["labels"])
+    if "classes" in given:
+        made["classes"] = _classes(where, given["classes"])
     return TaskSpec(**made)
+
+
+def read_classes(given: str | None) -> int | tuple[Any, ...] | None:
+    """Read `10`, or `cat,dog`."""
+    if given is None:
+        return None
+    words = [word.strip() for word in given.split(",")]
+    return _classes("--classes", int(given) if given.strip().isdigit() else words)
+
+
+def _classes(where: str, value: Any) -> int | tuple[Any, ...]:
+    if isinstance(value, int) and not isinstance(value, bool) and value > 1:
+        return value
+    if isinstance(value, list) and len(value) > 1:
+        whole = all(isinstance(v, str) and v.lstrip("-").isdigit() for v in value)
+        return tuple(map(int, value)) if whole else tuple(value)
+    raise UsageError(f"{where}: classes are their number (2 or more), or their names, not {value!r}")
 
 
 def read_cutoffs(given: str | None) -> tuple[int, ...] | None:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from streammetrics.io.sources import LogError, PathLike
 from streammetrics.io.world import SCHEMA, VARIANTS, Floats, Impressions, World
 
-__all__ = ["DemoTruth", "write_demo_log"]
+__all__ = ["DemoTruth", "parquet_writer", "write_demo_log"]
 
 _CHUNK_ROWS = 1 << 17  # also the row groups of the files
 _FIRST_DAY = np.datetime64("2025-06-02")
@@ -114,7 +114,7 @@ def write_demo_log(
     for day in range(days):
         left = rows * (day + 1) // days - rows * day // days
         path = root / f"day={_FIRST_DAY + day}" / "part-0.parquet"
-        with _parquet_writer(path) as writer:
+        with parquet_writer(path, SCHEMA) as writer:
             for hours, size in _chunks(left):
                 made = world.impressions(np.random.default_rng([seed, _EVENTS, chunk]), size, hours)
                 tally.add(made)
@@ -147,12 +147,12 @@ def _chunks(rows: int) -> Iterator[tuple[tuple[float, float], int]]:
 
 
 @contextmanager
-def _parquet_writer(path: Path) -> Iterator[pq.ParquetWriter]:
+def parquet_writer(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     """Write under a hidden name until the file is whole, so that an interrupt leaves nothing that looks like a log."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
     try:
-        with pq.ParquetWriter(partial, SCHEMA, compression="zstd") as writer:
+        with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
             yield writer
         os.replace(partial, path)
     finally:

@@ -25,10 +25,12 @@ def bucket(v: Any, bits: Any, middle: Any) -> Any:
 
 @kernel(out=("rows", "excess", "off_grid"))
 def count_values(
-    first: Any, second: Any, w: Any, at: Any, width: Any, bits: Any, middle: Any, buckets: Any,
-    rows: Any, excess: Any, off_grid: Any,
+    first: Any, second: Any, w: Any, at: Any, width: Any, signed: Any, bits: Any, middle: Any,
+    buckets: Any, rows: Any, excess: Any, off_grid: Any,
 ) -> Any:  # fmt: skip
-    """Count values, or |second - first| if `second` is not empty, into buckets; slices x outputs x buckets, flat.
+    """Count values, or |second - first| if `second` is not empty (second - first if `signed`), into buckets.
+
+    `rows`, `excess` and `off_grid` are slices x outputs x buckets, flat.
 
     `w` is empty for no weights, `at` for a lone state; rows are `width` values side by side; all was checked.
     """
@@ -39,7 +41,8 @@ def count_values(
             k = u8(j) * u8(width) + u8(c)
             v = f8(first[k])
             if second.shape[0]:
-                v = abs(f8(second[k]) - v)
+                v = f8(second[k]) - v
+                v = v if signed else abs(v)
             cell = (u8(at[j]) * u8(width) if at.shape[0] else u8(0)) + u8(c)
             if f8(v).view(i8) & dropped and not (w.shape[0] and w[j] == 0.0):
                 off_grid[cell] = 1

@@ -121,8 +121,10 @@ class Several(OfClasses[S, Any]):
         values = np.atleast_1d(self.of(state))
         if (values == values).any():
             return None
-        part = state.pooled() if self.average == "micro" else state.parts()[0]
-        reason = self.reason_of_binary(part) or "0/0"
+        parts = state.parts()
+        if not parts:
+            return "the weights are all zero"
+        reason = self.reason_of_binary(state.pooled() if self.average == "micro" else parts[0]) or "0/0"
         return reason if self.average == "micro" else f"undefined for every class: {reason}"
 
     def interval_of(self, state: Any, confidence: float) -> Interval:

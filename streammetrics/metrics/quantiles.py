@@ -21,7 +21,7 @@ from .outputs import OutputMetric
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ErrorQuantile", "MaxError", "MedianAbsoluteError", "Quantile"]
+__all__ = ["ErrorQuantile", "MaxError", "MedianAbsoluteError", "Quantile", "ResidualQuantile"]
 
 NAN = float("nan")
 PAIR = ("y_true", "y_pred")
@@ -113,6 +113,8 @@ class ErrorQuantile(OutputMetric[ValueHistogram], tag="error_quantile"):
     q: float = setting(default=0.9, low=0.0, high=1.0)
     bits: int = setting(default=7, low=1, high=14)
 
+    signed: ClassVar[bool] = False
+
     formula = "q-quantile of |p - y|"
     cost = "0.9 MiB an output at 7 bits, mostly untouched; about 3 ns a row; 1 ms to compute"
     bound = BOUND
@@ -122,7 +124,7 @@ class ErrorQuantile(OutputMetric[ValueHistogram], tag="error_quantile"):
         return f"error_quantile@{self.q:g}"
 
     def make_state(self) -> ValueHistogram:
-        return ValueHistogram(columns=PAIR, bits=self.bits, num_outputs=self.num_outputs)
+        return ValueHistogram(columns=PAIR, signed=self.signed, bits=self.bits, num_outputs=self.num_outputs)
 
     def of_output(self, state: ValueHistogram, output: int) -> float:
         return middle(*quantile(state, self.q, output))
@@ -138,6 +140,39 @@ class ErrorQuantile(OutputMetric[ValueHistogram], tag="error_quantile"):
             return np.array(lows), np.array(highs)
         low, high = (Fraction(sum(map(Fraction, side))) / len(side) for side in (lows, highs))
         return enclosed(low, high)
+
+
+class ResidualQuantile(ErrorQuantile, tag="residual_quantile"):
+    """Quantile of the errors with their sign, with a certified relative error: how far predictions are off, and where to.
+
+    Formula: the q-quantile of p - y, as for Quantile.
+
+    Parameters
+    ----------
+    q : float
+        Which quantile, in [0, 1]: between 0.05 and 0.95 lie nine rows in ten.
+    bits, num_outputs, multioutput, on_invalid
+        As for ErrorQuantile.
+
+    Notes
+    -----
+    Bound and cost as ErrorQuantile, 1.8 MiB an output at 7 bits. Undefined without rows.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.ResidualQuantile(q=0.5).update([1, 2, 3], [0, 1, 8]).compute()
+    -1.0
+    """
+
+    signed = True
+    best = None
+
+    formula = "q-quantile of p - y"
+
+    @property
+    def name(self) -> str:
+        return f"residual_quantile@{self.q:g}"
 
 
 class MedianAbsoluteError(ErrorQuantile, tag="median_absolute_error"):

@@ -237,6 +237,9 @@ class TopLabel(State):
     def quick(self) -> None:
         return None
 
+    def facts(self) -> dict[str, Any]:
+        return {name: fact for name, fact in super().facts().items() if name != "positives"}
+
 
 class TopBins(TopLabel, ScoreBins, tag="top_bins"):  # type: ignore[misc]
     """The bins of the class with the highest score."""

@@ -97,7 +97,7 @@ class PairCounts(State):
 
     def pooled(self) -> Table:
         """The tables of all classes added up."""
-        return Table(*(sum(cells) for cells in zip(*self.parts(), strict=True)))
+        return Table(*(sum(part[i] for part in self.parts()) for i in range(4)))
 
     def facts(self) -> dict[str, Any]:
         classes, rows = len(self.names()), int(getattr(self, "counts").sum())  # noqa: B009 - of either kind

@@ -24,14 +24,16 @@ LOWEST, OCTAVES = -460, 862
 
 
 class ValueHistogram(State, tag="value_histogram"):
-    """Rows by bucket of a value, or of the absolute difference of two columns.
+    """Rows by bucket of a value, or of the difference of two columns.
 
     A bucket is the sign, the exponent and the leading bits of the mantissa: 0 has its own, and the map never decreases.
 
     Parameters
     ----------
     columns : tuple of str
-        The role of the values; or of two columns, whose absolute difference is counted.
+        The role of the values; or of two columns, whose difference is counted.
+    signed : bool
+        Whether the difference, second less first, has a sign, or is absolute.
     bits : int
         Of the mantissa: a bucket is at most 2**-bits of its value wide.
     num_outputs : int, optional
@@ -44,6 +46,7 @@ class ValueHistogram(State, tag="value_histogram"):
     """
 
     columns: tuple[str, ...] = setting(default=("value",))
+    signed: bool = setting(default=False)
     bits: int = setting(default=7, low=1, high=14)
     num_outputs: int | None = setting(default=None, low=1, high=1 << 20)
 
@@ -63,7 +66,7 @@ class ValueHistogram(State, tag="value_histogram"):
     @property
     def middle(self) -> int:
         """The bucket of 0."""
-        return 0 if len(self.columns) == 2 else OCTAVES << self.bits
+        return 0 if len(self.columns) == 2 and not self.signed else OCTAVES << self.bits
 
     @property
     def buckets(self) -> int:
@@ -86,6 +89,7 @@ class ValueHistogram(State, tag="value_histogram"):
             NO_WEIGHTS if sample_weight is None else sample_weight.values,
             NOTHING if at is None else at,
             self.outputs,
+            self.signed,
             self.bits,
             self.middle,
             self.buckets,
@@ -118,6 +122,13 @@ class ValueHistogram(State, tag="value_histogram"):
         octave, part = divmod(step - 1, 1 << self.bits)
         return Fraction(2) ** (LOWEST + octave) * (1 + Fraction(part, 1 << self.bits))
 
+    def values(self, buckets: NDArray[np.int64]) -> NDArray[np.float64]:
+        """A value inside each of some buckets: the end that is nearer to 0."""
+        step = np.abs(buckets - self.middle)
+        octave, part = np.divmod(np.maximum(step - 1, 0), 1 << self.bits)
+        size = np.ldexp(1 + part / (1 << self.bits), LOWEST + octave)
+        return np.asarray(np.where(step == 0, 0.0, np.sign(buckets - self.middle) * size))
+
     def coarsen(self, bits: int) -> ValueHistogram:
         """Return the histogram of the same rows with fewer bits: what they would have made there, to the bit."""
         drop = self.bits - bits
@@ -125,7 +136,7 @@ class ValueHistogram(State, tag="value_histogram"):
             raise InvalidInputError(f"a histogram of {self.bits} bits cannot be refined to {bits}; coarsen() goes down")
         if drop == 0:
             return self.copy()
-        new = ValueHistogram(columns=self.columns, bits=bits, num_outputs=self.num_outputs)
+        new = self._with(self.settings | {"bits": bits})
         step = np.arange(self.buckets) - self.middle
         to = np.sign(step) * (((np.abs(step) - 1) >> drop) + 1)  # 0 stays: its sign is 0
         firsts = np.flatnonzero(np.diff(to, prepend=to[0] - 1))

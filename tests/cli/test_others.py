@@ -76,6 +76,7 @@ class TestDemo:
             "By country and device",
             "left out: click is 0",
             "sample corrected",
+            "Two rankers of 400 searches",
         ):
             assert part in ran.out
         assert f"streammetrics eval {folder}/full" in ran.out

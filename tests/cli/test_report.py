@@ -134,6 +134,73 @@ def test_commands_write_it(run: Any, write: Any, tmp_path: Path) -> None:
     assert "By shop" in read(again.read_text(encoding="utf-8"))
 
 
+def families() -> dict[str, sm.MetricCollection]:
+    """Two models of each family."""
+    rng = np.random.default_rng(4)
+    n, k = 600, 4
+    y, p = rng.integers(0, k, n), rng.dirichlet(np.ones(k), n)
+    better = 0.5 * p + 0.5 * np.eye(k)[y]
+    classes = [sm.Accuracy(num_classes=k), sm.AUC(num_classes=k), sm.ExpectedCalibrationError(num_classes=k)]
+    Y, s = (rng.random((n, k)) < 0.3).astype(int), rng.random((n, k))
+    labels = [sm.F1(num_labels=k), sm.AUC(num_labels=k), sm.LabelRankingLoss(num_labels=k)]
+    t, e = rng.normal(0, 1, n), rng.normal(0, 1, n)
+    errors = [sm.MAE(), sm.MedianAbsoluteError(), sm.ResidualQuantile(q=0.5)]
+    ranked = [sm.NDCG(k) for k in (1, 3, 5, 10)]
+    query, grade = np.repeat(np.arange(n // 10), 10), rng.integers(0, 4, n)
+
+    def both(metrics: Any, a: Any, b: Any, truth: Any, role: str, **more: Any) -> sm.MetricCollection:
+        tasks = {m: sm.Task(metrics, y_true="t", **{role: m}) for m in ("a", "b")}
+        return sm.MetricCollection(tasks).update({"t": truth, "a": a, "b": b, **more})
+
+    return {
+        "classes": both(classes, p, better, y, "y_score"),
+        "labels": both(labels, s, np.clip(s * 0.5 + Y * 0.4, 0, 1), Y, "y_score"),
+        "errors": both(errors, t + e, t + e / 2, t, "y_pred"),
+        "rankings": both(ranked, rng.random(n), grade + rng.random(n), grade, "y_score", query=query),
+    }
+
+
+FAMILIES = families()
+SHOWN = {
+    "classes": ("Confusion matrix of a", "Confusion matrix of b", "Reliability of the class", "by class", "ROC"),
+    "labels": ("ROC", "Reliability", "All labels together", "by class"),
+    "errors": ("Errors", "Error quantiles"),
+    "rankings": ("NDCG by cut-off",),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_has_its_pictures(family: str) -> None:
+    thing = FAMILIES[family]
+    page = render(thing, family)
+    text = read(page)
+    for title in SHOWN[family]:
+        assert title in text
+    for name, value in thing.compute().items():
+        assert show(value) in text, name
+    read(render(thing.copy().reset(), "no rows"))
+
+
+def test_a_confusion_matrix_says_its_counts() -> None:
+    thing = FAMILIES["classes"]
+    matrix = sm.ConfusionMatrix(num_classes=4).of(thing["a/accuracy"].state)
+    page = render(thing, "classes")
+    for i, j in np.ndindex(4, 4):
+        assert f"{i} taken for {j}: {matrix[i, j]} ({matrix[i, j] / matrix[i].sum():.1%})" in page
+    each = sm.Recall(num_classes=4, average=None).of(thing["b/accuracy"].state)
+    assert all(show(float(v)) in read(page) for v in each)
+
+
+def test_classes_that_are_many_or_evil() -> None:
+    names = [f"<b>{i}" for i in range(40)]
+    many = sm.Accuracy(labels="discover").update([*names, names[3]], [*names, names[4]])
+    text = read(render(many, "many"))
+    assert "most frequent confusions of 40 classes" in text
+    few = render(sm.Accuracy(labels="discover").update(["<b>", "&"], ["<b>", "<b>"]), "few")
+    assert "<b>" not in few
+    assert "Confusion matrix" in read(few)
+
+
 @pytest.fixture(scope="module")
 def browser() -> Any:
     if BROWSER is None:
@@ -173,6 +240,34 @@ def test_in_a_browser(browser: Any, tmp_path: Path, theme: str) -> None:
     assert names == sorted(names)
     page.click("#theme")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != ink
+    page.set_viewport_size({"width": 380, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 380
+    page.close()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_families_in_a_browser(browser: Any, tmp_path: Path, theme: str, family: str) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(render(FAMILIES[family], family), encoding="utf-8")
+    page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=theme)
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda request: wrong.append(request.url) if request.url != path.as_uri() else None)
+    page.goto(path.as_uri())
+    kinds = {"classes": "heat", "labels": "line", "errors": "area", "rankings": "dot"}
+    drawn = page.evaluate(f"[...document.querySelectorAll('.{kinds[family]}')].map(e => {{const s = getComputedStyle(e);"
+                          f"const b = e.getBBox(); return ['{kinds[family]}' == 'line' ? s.stroke : s.fill,"
+                          " b.width + b.height]})")  # fmt: skip
+    ink = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert len(drawn) >= {"classes": 32, "labels": 4, "errors": 2, "rankings": 8}[family]
+    assert all(colour not in ("none", ink) and size > 0 for colour, size in drawn)
+    if family == "classes":  # counts can be read on their cells
+        tones = page.evaluate(
+            "[...new Set([...document.querySelectorAll('.cell')].map(e => getComputedStyle(e).fill))]"
+        )
+        assert len(tones) == 2
     page.set_viewport_size({"width": 380, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 380
     page.close()

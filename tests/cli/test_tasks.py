@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import streammetrics as sm
@@ -132,7 +133,8 @@ class TestFromPython:
 class TestTypes:
     def test_every_screen_is_of_metrics_that_there_are(self):
         for kind in TYPES.values():
-            assert set(kind.screen + kind.hard) <= set(sm.METRICS)
+            names = kind.screen + kind.hard + kind.drawn
+            assert {name.partition("@")[0] for name in names} <= set(sm.METRICS)
 
     def test_regression(self, run, write):
         y, a, b = [3.0, -0.5, 2.0, 7.0], [2.5, 0.0, 2.0, 8.0], [3.0, 0.5, 2.0, 6.0]
@@ -183,3 +185,80 @@ class TestTypes:
         found = run(*base, "--pred", "d").values
         assert found["precision"] == 2 / 3
         assert found["recall"] == 1.0
+
+    def test_classes(self, run, write, fails):
+        animals = ["cat", "dog", "cow", "dog", "cat"]
+        p = np.array([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.3, 0.4, 0.3], [0.6, 0.3, 0.1], [0.7, 0.2, 0.1]])
+        columns = {"p_cow": p[:, 2], "p_dog": p[:, 1], "p_cat": p[:, 0]}  # in another order than the classes
+        path = write(animal=animals, guess=["cat", "dog", "dog", "cat", "cat"], number=[0, 1, 2, 1, 0], **columns)
+        options = ("eval", path, "--task-type", "multiclass", "--format", "json")
+        named = run(*options, "--label", "animal", "--score", "p_*", "--classes", "cat,dog,cow").values
+        expected = sm.AUC(num_classes=3).update([0, 1, 2, 1, 0], p)
+        assert named["auc"] == expected.compute()
+        assert named["accuracy"] == 0.6
+        assert named["log_loss"] == sm.LogLoss(num_classes=3).update([0, 1, 2, 1, 0], p).compute()
+        hard = run(*options, "--label", "animal", "--pred", "guess").values
+        assert hard["accuracy"] == 0.6
+        assert "log_loss" not in hard
+        wrong = (*options, "--label", "animal", "--score", "p_*")
+        assert "labels=(...) takes named classes" in fails(*wrong)
+        assert "3 columns of scores for 4 classes" in fails(*wrong, "--classes", "4")
+        assert "not for several classes" in fails(*wrong, "--metrics", "roc_curve")
+        assert "need a score of each" in fails(*options, "--label", "animal")
+        assert "number (2 or more)" in fails(*wrong, "--classes", "1")
+        assert "one a row" in fails(*wrong, "--negative-rate", "0.1", "--corrects", "rows")
+        assert "multiclass or multilabel" in fails("eval", path, "--label", "number", "--classes", "3")
+
+    def test_tables_by_class(self, run, write):
+        path = write(y=["a", "b", "b", "c"], p=["a", "b", "c", "c"])
+        out = run(
+            "eval", path, "--task-type", "multiclass", "--label", "y", "--pred", "p",
+            "--metrics", "accuracy,recall:average=none,confusion_matrix",
+        ).out  # fmt: skip
+        lines = [line.split() for line in out.splitlines()]
+        assert ["class", "recall"] in lines
+        assert ["b", "0.500000"] in lines
+        assert ["b", "0", "1", "1"] in lines
+        many = [f"c{i}" for i in range(40)]
+        path = write(y=[*many, "c7", "c7"], p=[*many, "c8", "c8"])
+        out = run(
+            "eval", path, "--task-type", "multiclass", "--label", "y", "--pred", "p", "--metrics", "confusion_matrix"
+        ).out
+        assert ["c7", "c8", "2"] in [line.split() for line in out.splitlines()]
+        assert "most frequent confusions of 40 classes" in out
+
+    def test_labels(self, run, write, fails):
+        y, s = [[1, 0], [0, 1], [1, 1]], [[0.9, 0.2], [0.4, 0.6], [0.3, 0.8]]
+        options = ("--task-type", "multilabel", "--format", "json")
+        lists = write(y=y, s=s)
+        one = run("eval", lists, *options, "--label", "y", "--score", "s", "--classes", "2").values
+        assert "how many labels" in fails("eval", lists, *options, "--label", "y", "--score", "s")
+        wide = write(y_hot=[1, 0, 1], y_new=[0, 1, 1], s_hot=[0.9, 0.4, 0.3], s_new=[0.2, 0.6, 0.8])
+        two = run("eval", wide, *options, "--label", "y_*", "--score", "s_*").values
+        assert one == two
+        assert one["auc"] == sm.AUC(num_labels=2).update(y, s).compute()
+        assert one["label_ranking_loss"] == sm.LabelRankingLoss(num_labels=2).update(y, s).compute()
+        assert "only their number" in fails(
+            "eval", wide, *options, "--label", "y_*", "--score", "s_*", "--classes", "a,b"
+        )
+        out = run(
+            "eval",
+            wide,
+            "--task-type",
+            "multilabel",
+            "--label",
+            "y_*",
+            "--score",
+            "s_*",
+            "--metrics",
+            "auc:average=none",
+        ).out
+        assert ["new", "1.000000"] in [line.split() for line in out.splitlines()]
+
+    def test_a_task_file_names_classes(self, run, write, tmp_path):
+        path = write(y=["a", "b", "b"], p_a=[0.9, 0.2, 0.6], p_b=[0.1, 0.8, 0.4])
+        task = tmp_path / "t.toml"
+        task.write_text(
+            '[tasks.t]\ntask_type="multiclass"\nlabel="y"\nscore="p_*"\nclasses=["a","b"]\nmetrics=["accuracy"]'
+        )
+        assert run("eval", path, "--task", task, "--format", "json").values == {"t/accuracy": 2 / 3}

@@ -19,7 +19,7 @@ from streammetrics.laws.objects import splits
 PROBABILITY = [
     m for m in draws.VARIANTS if m.tag in draws.BINARY and getattr(m, "scale", "probability") == "probability"
 ]
-PROBABILITY = [m for m in PROBABILITY if getattr(m, "threshold", 0.5) is not None]
+PROBABILITY = [m for m in PROBABILITY if getattr(m, "threshold", 0.5) is not None and not getattr(m, "which", None)]
 BINDINGS = {
     "plain": {},
     "clicks": {"y_true": "click", "y_score": "pctr"},

@@ -211,3 +211,21 @@ def test_the_worst_slices_come_first() -> None:
         sliced.table(sort="auk")
     with pytest.raises(ValueError, match="nothing says which values of ctr are better"):
         sliced.table(sort="ctr")
+
+
+@pytest.mark.parametrize("strategy", ["quantile", "log"])
+@pytest.mark.parametrize("bits", [None, 12, 18])
+def test_bounds_of_bins_are_narrow(strategy: str, bits: int | None) -> None:
+    rng = np.random.default_rng(5)
+    p = rng.random(5000)
+    y = (rng.random(5000) < p).astype(int)
+    curve = sm.CalibrationCurve(strategy=strategy, n_bins=8, bits=bits).update(y, p)
+    found, (low, high) = curve.compute(), curve.bounds()
+    held = found.weight > 0
+    width = 2.0 ** -((bits or 16) - 7)  # of a bucket, relatively, on one side of 1/2
+    assert (high.prob_pred[held] - low.prob_pred[held] <= width * np.maximum(found.prob_pred[held], 2.0**-7)).all()
+    means = [p[(p >= a) & (p < b)].mean() for a, b in zip(found.edges[:-1][held], found.edges[1:][held], strict=True)]
+    if strategy == "log":
+        np.testing.assert_allclose(found.prob_pred[held], means, atol=width)
+    error = sm.ExpectedCalibrationError(strategy=strategy, n_bins=8, bits=bits).update(y, p)
+    assert np.diff(error.bounds())[0] <= 2 * width

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from html import escape
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Series", "bars", "lines"]
+__all__ = ["Series", "bars", "heat", "histogram", "lines"]
 
 WIDTH, HEIGHT = 420, 330
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 44
@@ -98,6 +99,55 @@ def bars(
         path = _path(axes, [xs[0], *xs, xs[-1]], [0.0, *ys, 0.0]) if len(xs) else ""
         body.append(f'<path class="area s{one.number}" d="{path}"><title>{escape(one.name)}</title></path>')
     return _frame(title, axes, "".join(body), xlabel, ylabel)
+
+
+def heat(title: str, names: Sequence[str], counts: Any, shares: Any) -> str:
+    """Draw a matrix: each cell as dark as its share of the row, its count inside where there is room."""
+    n, side = len(names), WIDTH - LEFT - RIGHT
+    step, small = side / n, 13 if n <= 8 else 10
+    high = TOP + side + BOTTOM
+    body = []
+    for i, j in itertools.product(range(n), range(n)):
+        x, y, share = LEFT + j * step, TOP + i * step, float(shares[i][j])
+        told = f"{escape(names[i])} taken for {escape(names[j])}: {counts[i][j]:,.10g} ({share:.1%})"
+        share = share if math.isfinite(share) else 0.0
+        body.append(
+            f'<rect class="heat" x="{x:.1f}" y="{y:.1f}" width="{step - 1:.1f}" height="{step - 1:.1f}" '
+            f'style="fill-opacity:{0.04 + 0.9 * share:.3f}"><title>{told}</title></rect>'
+        )
+        if n <= 15 and counts[i][j]:
+            tone = "on" if share > 0.5 else "off"
+            body.append(
+                f'<text class="cell {tone}" x="{x + step / 2:.1f}" y="{y + step / 2 + small / 3:.1f}" '
+                f'font-size="{small}" text-anchor="middle">{short(counts[i][j])}</text>'
+            )
+    letters = max(1, int(step / 6))
+    for i, name in enumerate(names):
+        at = i * step + step / 2
+        head = f'<text class="tick" x="{LEFT - 6}" y="{TOP + at + 4:.1f}" text-anchor="end">'
+        body.append(f"{head}<title>{escape(name)}</title>{escape(cut(name, 6))}</text>")
+        head = f'<text class="tick" x="{LEFT + at:.1f}" y="{TOP + side + 14:.1f}" text-anchor="middle">'
+        body.append(f"{head}<title>{escape(name)}</title>{escape(cut(name, letters))}</text>")
+    middle = TOP + side / 2
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {high}" role="img" aria-label="{escape(title)}"><title>{escape(title)}</title>'
+        f"{''.join(body)}"
+        f'<text class="axis" x="{LEFT + side / 2}" y="{high - 8}" text-anchor="middle">predicted class</text>'
+        f'<text class="axis" transform="translate(13 {middle}) rotate(-90)" text-anchor="middle">true class</text></svg>'
+    )
+
+
+def short(count: float) -> str:
+    """A count in at most four letters."""
+    for unit, size in (("M", 1e6), ("k", 1e3)):
+        if count >= 10 * size or (size == 1e6 and count >= size):
+            return f"{count / size:.0f}{unit}"
+    return f"{count:.4g}"
+
+
+def cut(name: str, letters: int) -> str:
+    """A name in so many letters."""
+    return name if len(name) <= letters else name[: max(1, letters - 1)] + "…"
 
 
 def histogram(axes_x: tuple[float, float], edges: Any, weight: Any) -> str:

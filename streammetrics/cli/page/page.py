@@ -11,6 +11,7 @@ from streammetrics.cli.grid import Cell, Grid
 from streammetrics.cli.page.pictures import pictures
 from streammetrics.cli.records import pieces
 from streammetrics.cli.report import BEST, headline, slices
+from streammetrics.cli.several import each_class
 from streammetrics.collection import MetricCollection
 from streammetrics.compose import Sliced
 
@@ -52,7 +53,8 @@ def render(thing: Any, title: str) -> str:
         script=Markup((source / "page.js").read_text(encoding="utf-8")),
         heads=[_table(headline(piece, "" if name == "overall" else name)) for name, piece in whole],
         pictures=[p._replace(svg=Markup(p.svg)) for _, piece in whole for p in pictures(piece)],
-        slices=[_table(slices(p, SLICES, f"By {', '.join(p.by)}")) for _, p in found if isinstance(p, Sliced)],
+        slices=[_table(grid) for _, piece in whole for grid in each_class(piece)]
+        + [_table(slices(p, SLICES, f"By {', '.join(p.by)}")) for _, p in found if isinstance(p, Sliced)],
     )
 
 

@@ -8,55 +8,40 @@ from typing import NamedTuple
 import numpy as np
 
 from streammetrics.cli.page.charts import Series, bars, histogram, lines
+from streammetrics.cli.page.families import COLOURS, Picture, others
 from streammetrics.collection import MetricCollection
 from streammetrics.metrics.calibration import CalibrationCurve
 from streammetrics.metrics.curves import GainCurve, PRCurve, ROCCurve
 from streammetrics.metrics.scores import AUC, AveragePrecision
+from streammetrics.states.by_label import ByLabel, TopLabel
 from streammetrics.states.scores import ScoreHistogram, ScoresByLabel
 
 __all__ = ["Picture", "pictures"]
 
 BINS = 20
-COLOURS = 6  # of the page
 SHADES = 48  # of a distribution
 FEW = 0.02  # recall below which precision is that of a handful of rows
 
 
-class Picture(NamedTuple):
-    """A picture with what it shows.
-
-    Parameters
-    ----------
-    title, note : str
-        What stands above it, and in small letters below that.
-    svg : str
-        The picture.
-    legend : list of (number, name)
-        The series in it.
-    """
-
-    title: str
-    note: str
-    svg: str
-    legend: list[tuple[int, str]]
-
-
 class Model(NamedTuple):
-    """Scores of one task: its name, its colour, and the rows by score."""
+    """Scores of one task: its name, its colour, the rows by score, and whether they are of several classes or labels."""
 
     name: str
     number: int
     state: ScoresByLabel
+    pooled: str = ""
 
 
 def models(collection: MetricCollection) -> list[Model]:
     """Return the models of a collection whose rows are kept by score, one of each task."""
-    found: dict[str, ScoresByLabel] = {}
+    found: dict[str, tuple[ScoresByLabel, str]] = {}
     for name, (_, unit) in collection._plan.entries.items():
-        state = collection._plan.units[unit].state
-        if isinstance(state, ScoresByLabel) and state.facts()["rows"]:
-            found.setdefault(name.rpartition("/")[0] or "all rows", state)
-    return [Model(name, i % COLOURS, state) for i, (name, state) in enumerate(found.items())]
+        state, pooled = collection._plan.units[unit].state, ""
+        if isinstance(state, ByLabel) and isinstance(state, ScoreHistogram):
+            state, pooled = state.pooled(), "labels" if state.num_labels else "classes"
+        if isinstance(state, ScoresByLabel) and not isinstance(state, TopLabel) and state.facts()["rows"]:
+            found.setdefault(name.rpartition("/")[0] or "all rows", (state, pooled))
+    return [Model(name, i % COLOURS, *state) for i, (name, state) in enumerate(found.items())]
 
 
 def pictures(collection: MetricCollection) -> list[Picture]:
@@ -66,9 +51,13 @@ def pictures(collection: MetricCollection) -> list[Picture]:
     made: list[Picture] = []
     if both:
         made += _curves(both)
-        made += _reliability(both)
-        made += [_distribution(m) for m in both]
-    return made
+        single = [m for m in both if m.pooled != "classes"]  # of classes only the highest probability is looked at
+        made += _reliability(single)
+        made += [_distribution(m) for m in single]
+        if several := next((m.pooled for m in both if m.pooled), ""):
+            how = f" All {several} together{', each against the rest' if several == 'classes' else ''}."
+            made = [picture._replace(note=picture.note + how) for picture in made]
+    return [*made, *others(collection)]
 
 
 def _curves(known: list[Model]) -> Iterator[Picture]:

@@ -1,0 +1,21 @@
+"""Wide integers against Python's own, sizes that wrap an int64 around included."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streammetrics.exact import Mass
+
+
+@pytest.mark.parametrize("top", [10, 1 << 29, 1 << 30, 1 << 45, 1 << 60])
+@pytest.mark.parametrize("cells", [1, 7, 4097, 70_000])
+def test_masses_are_integers(top: int, cells: int) -> None:
+    rng = np.random.default_rng(cells)
+    a, b = (rng.integers(0, top, cells, endpoint=True) for _ in range(2))
+    x, y = Mass.of(a), Mass.of(b)
+    whole, other = a.tolist(), b.tolist()
+    assert x.total() == sum(whole)
+    assert x.dot(y) == sum(i * j for i, j in zip(whole, other, strict=True))
+    assert x.before().cell(cells - 1) == sum(whole[:-1])
+    np.testing.assert_allclose(x.floats(), np.array(whole, float), rtol=1e-15)
