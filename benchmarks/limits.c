@@ -116,3 +116,19 @@ void binary_counts(const float *score, const uint8_t *label, int64_t rows, float
         counts[2] += both;
     }
 }
+
+// Two passes as for the histogram: which pair of true and predicted class each row is, then the counters.
+void confusion(const int64_t *truth, const int64_t *predicted, int64_t rows, int64_t classes, int64_t *counts) {
+    uint32_t index[BLOCK];
+    for (int64_t start = 0; start < rows; start += BLOCK) {
+        const int64_t *t = truth + start, *p = predicted + start;
+        int n = rows - start < BLOCK ? (int)(rows - start) : BLOCK;
+        for (int i = 0; i < n; i++) index[i] = (uint32_t)t[i] * (uint32_t)classes + (uint32_t)p[i];
+        int i = 0;
+        for (; i + 8 <= n; i += 8) {
+#pragma GCC unroll 8
+            for (int j = 0; j < 8; j++) counts[index[i + j]]++;
+        }
+        for (; i < n; i++) counts[index[i]]++;
+    }
+}

@@ -87,6 +87,18 @@ def errors(targets: np.ndarray, predicted: np.ndarray) -> Callable[[], np.ndarra
     return call
 
 
+def confusion(truth: np.ndarray, predicted: np.ndarray, classes: int) -> Callable[[], np.ndarray]:
+    """Return a call of the C loop that counts pairs of int64 classes."""
+    c, out = ctypes.CDLL(str(build(SOURCE))), np.zeros((classes, classes), np.int64)
+
+    def call() -> np.ndarray:
+        columns = _pointer(truth), _pointer(predicted), ctypes.c_int64(len(truth)), ctypes.c_int64(classes)
+        c.confusion(*columns, _pointer(out))
+        return out
+
+    return call
+
+
 def check() -> None:
     """Compare every C loop with numpy on 100,003 awkward rows: a wrong yardstick would be worse than none."""
     rng = np.random.default_rng(0)
@@ -115,3 +127,7 @@ def check() -> None:
     predicted = targets + scores
     d = predicted - targets
     np.testing.assert_allclose(errors(targets, predicted)(), [np.abs(d).sum(), (d * d).sum()], rtol=1e-12)
+
+    truth, guess = rng.integers(0, 7, 100_003), rng.integers(0, 7, 100_003)
+    pairs = np.bincount(truth * 7 + guess, minlength=49).reshape(7, 7)
+    np.testing.assert_array_equal(confusion(truth, guess, 7)(), pairs)

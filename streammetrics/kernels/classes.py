@@ -23,12 +23,12 @@ log1p = inline(elementary.log1p)
 def count_pairs(t: Any, p: Any, w: Any, at: Any, width: Any, counts: Any, excess: Any) -> Any:
     """Count rows by slice, true and predicted class; return False if a class is none of 0 to width - 1.
 
-    Arrays are flat. `w` is empty for no weights, `at` for a lone state, which alone is checked: before any row is counted.
+    Arrays are flat. `w` is empty for no weights, `at` for a lone state, which alone is checked.
     """
     n, lone, top = t.shape[0], at.shape[0] == 0, u8(width)
     if lone:
         bad = i4(0)
-        for j in range(n):
+        for j in range(n):  # a pass of its own: it vectorises, and nothing has to be taken back
             bad |= i4(u8(t[j]) >= top) | i4(u8(p[j]) >= top)
         if bad:
             return False
@@ -58,10 +58,10 @@ def sum_rows(s: Any, sums: Any) -> Any:
 @inline
 def highest(row: Any) -> Any:
     """Return the first class of the highest score."""
-    best = 0
+    best, top = i8(0), row[0]
     for k in range(1, row.shape[0]):
-        if row[k] > row[best]:
-            best = k
+        higher = row[k] > top  # a choice, not a branch, which random scores would mispredict
+        best, top = i8(k) if higher else best, row[k] if higher else top
     return best
 
 
