@@ -13,7 +13,7 @@ from importlib import import_module
 
 from benchmarks.report import failures
 
-BENCHMARKS = ("accuracy", "startup", "kernels", "regression", "ranking", "classes", "eval", "memory")
+BENCHMARKS = ("accuracy", "startup", "kernels", "regression", "ranking", "classes", "groups", "eval", "memory")
 
 
 def main() -> int:

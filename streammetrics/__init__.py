@@ -37,6 +37,7 @@ from .settings import setting as setting
 from .settings import union as union
 from .state import State as State
 from .states.calibration import ScoreBins as ScoreBins
+from .states.classes import ClassCounts as ClassCounts
 from .states.distinct import DistinctKeys as DistinctKeys
 from .states.extremes import Extremes as Extremes
 from .states.labels import DecisionCounts as DecisionCounts

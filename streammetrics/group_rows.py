@@ -15,7 +15,7 @@ from .columns import Batch
 from .growth import append
 from .ids import Ids
 
-__all__ = ["GROUP_WEIGHTS", "Groups", "Raw", "scan_sorted", "share_of", "solve"]
+__all__ = ["GROUP_WEIGHTS", "Groups", "Raw", "partitioned", "scan_sorted", "share_of", "solve"]
 
 GROUP_WEIGHTS = ("impressions", "uniform", "positives", "pairs")
 PART_ROWS = 1 << 15
@@ -132,6 +132,24 @@ def hashes_of(ids: Array, salt: int) -> NDArray[np.uint64]:
     return out
 
 
+def partitioned(
+    columns: Mapping[str, Array], hashes: NDArray[np.uint64], bits: int
+) -> tuple[dict[str, Array], NDArray[np.int64]]:
+    """Return columns with the rows of each partition side by side, and where each begins; an empty column stays so.
+
+    Writing every row to its place goes along as many lines as there are partitions; fetching them would jump.
+    """
+    from .kernels.groups import partition_rows
+
+    places, starts = np.empty(len(hashes), np.int64), np.zeros((1 << bits) + 1, np.int64)
+    partition_rows(hashes, bits, places, starts)
+    ordered = {name: np.empty_like(column) for name, column in columns.items()}
+    for name, column in columns.items():
+        if len(column):
+            ordered[name][places] = column
+    return ordered, starts
+
+
 # -- from rows to groups -------------------------------------------------------------------------------------------------
 
 
@@ -176,7 +194,8 @@ def scan_sorted(raws: list[Raw]) -> Groups:
     count = int(numbers[-1]) + 1
     with np.errstate(over="ignore"):
         narrow = scores.astype(np.float32, copy=False)
-    if not any("weights" in r for r in raws) and np.array_equal(narrow, scores):
+    fits = scores.dtype == np.float32 or np.array_equal(narrow, scores)
+    if fits and not any("weights" in r for r in raws):
         return _scan_plain(numbers, count, narrow, labels)
     weights = np.concatenate([r.get("weights", np.ones(len(r["labels"]))) for r in raws])
     by = np.lexsort([weights, labels, scores, numbers])
@@ -214,18 +233,17 @@ def _solve_plain(raw: Raw) -> Groups:
 
 
 def _solve_any(ids: Array, scores: Array, labels: Array, weights: Array) -> Groups:
-    from .kernels.groups import partition_rows, scan_rows
+    from .kernels.groups import scan_rows
 
-    n, bits = len(ids), _bits(len(ids))
-    order, starts = np.empty(n, np.int64), np.zeros((1 << bits) + 1, np.int64)
-    partition_rows(hashes_of(ids, 0), bits, order, starts)
+    bits = _bits(len(ids))
+    ordered, starts = partitioned({"ids": ids, "s": scores, "y": labels, "w": weights}, hashes_of(ids, 0), bits)
 
     def one(p: int) -> Groups:
-        mine = order[starts[p] : starts[p + 1]]
-        numbers, count = _numbered(*_halves(ids[mine]), bits)
-        columns = [weights[mine]] if len(weights) else []
-        by = np.lexsort([*columns, labels[mine], scores[mine], numbers])
-        rows_ = numbers[by], scores[mine][by], labels[mine][by], (columns[0][by] if columns else weights)
+        part = slice(starts[p], starts[p + 1])
+        keys, s, y, w = (column[part] for column in ordered.values())
+        numbers, count = _numbered(*_halves(keys), bits)
+        by = np.lexsort([*([w] if len(w) else []), y, s, numbers])
+        rows_ = numbers[by], s[by], y[by], (w[by] if len(w) else weights)
         return _scanned(count, lambda *out: scan_rows(*rows_, *out))
 
     return _in_threads(one, 1 << bits)
@@ -237,7 +255,7 @@ def _numbered(a: Array, b: Array, bits: int) -> tuple[NDArray[np.int32], int]:
     n = len(a)
     slots, known = np.full(1 << max(4, (2 * n).bit_length()), -1, np.int32), np.empty(2 * n, np.int64)
     numbers = np.empty(n, np.int32)
-    return numbers, int(number_groups(a, b, bits, slots, known, numbers))
+    return numbers, int(number_groups(a, b, bits, 0, slots, known, numbers))
 
 
 def _scanned(count: int, scan: Any) -> Groups:

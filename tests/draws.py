@@ -58,6 +58,8 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
     "precision_at_recall": [{"bits": 8, "recall": 0.5}],
     "sensitivity_at_specificity": [{"bits": 8, "specificity": 0.5}],
     "lift": [{"bits": 8}, {"bits": 8, "kind": "gain", "fraction": 0.4}, {"exact": True}],
+    "group_log_loss": [{}, {"group_weight": "positives", "scale": "logit"}, {"missing": "skip", "eps": 0.01}],
+    "group_calibration_error": [{}, {"relative": True}, {"scale": "logit"}],
     "group_auc": [{}, {"group_weight": "pairs", "one_class": 0.5, "missing": "skip"}, {"scale": "real"}],
     "log_loss": [
         {},

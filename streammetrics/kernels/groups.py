@@ -33,9 +33,9 @@ def hash_ids(a: Any, b: Any, salt: Any, hashes: Any) -> Any:
     return a.shape[0]
 
 
-@kernel(out=("order", "starts"))
-def partition_rows(hashes: Any, bits: Any, order: Any, starts: Any) -> Any:
-    """Write the rows of each partition (the leading bits of the hash), one after the other, and where each begins."""
+@kernel(out=("places", "starts"))
+def partition_rows(hashes: Any, bits: Any, places: Any, starts: Any) -> Any:
+    """Write where each row goes if partitions (leading bits of the hash) stand one after the other; where each begins."""
     shift = u8(64) - u8(bits)
     parts = starts.shape[0] - 1
     for j in range(hashes.shape[0]):
@@ -45,7 +45,7 @@ def partition_rows(hashes: Any, bits: Any, order: Any, starts: Any) -> Any:
     at = starts[:parts].copy()
     for j in range(hashes.shape[0]):
         p = hashes[j] >> shift
-        order[at[p]] = j
+        places[j] = at[p]
         at[p] += 1
     return parts
 
@@ -79,13 +79,13 @@ def scatter_rows(a: Any, s: Any, y: Any, bits: Any, out_a: Any, out_keys: Any, s
 
 
 @kernel(out=("slots", "known", "numbers"))
-def number_groups(a: Any, b: Any, bits: Any, slots: Any, known: Any, numbers: Any) -> Any:
+def number_groups(a: Any, b: Any, bits: Any, have: Any, slots: Any, known: Any, numbers: Any) -> Any:
     """Write the number of each row's group, in the order in which they are met; return how many there are.
 
     `slots` is a table of numbers, -1 where free, its length a power of two; `known` takes the id of each number, both
-    halves; `bits` of the hash are used up by partitions.
+    halves; `have` of them are there; `bits` of the hash are used up by partitions.
     """
-    two, mask, count = b.shape[0] > 0, u8(slots.shape[0] - 1), i4(0)
+    two, mask, count = b.shape[0] > 0, u8(slots.shape[0] - 1), i4(have)
     for j in range(a.shape[0]):
         first, second = a[j], b[j] if two else i8(0)
         at = ((spread(first, second) << u8(bits)) >> u8(20)) & mask

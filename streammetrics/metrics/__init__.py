@@ -5,6 +5,7 @@ from .calibration import *
 from .curves import *
 from .deviance import *
 from .fit import *
+from .group_losses import *
 from .groups import *
 from .labels import *
 from .losses import *

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,11 +33,12 @@ from ..spill import Spill
 from ..state import State
 from .closed_groups import SealedGroups
 
-__all__ = ["GroupRows"]
+__all__ = ["KINDS", "GroupRows", "check_key_kinds", "kind_of_keys"]
 
 KINDS = ("integer", "string", "bytes", "several")  # of ids; for ever: it is in the bytes
 SAVED = 1 << 28  # bytes of rows that are written as they are
 SPILL_ROWS = 1 << 22
+MANY = 1 << 20  # groups whose sums are made at once: of all of a spill they would take gigabytes, too
 SAMPLE, SPILL = 0x53414D504C450001, 0x5350494C4C000001  # salts; for ever
 ADVICE = (
     'give spill_dir= (rows go to disk), sort the log by group (grouped="sorted"), give n workers a partition=(i, n) '
@@ -93,13 +94,7 @@ class GroupRows(State, tag="group_rows"):
         group: Column,
         sample_weight: Column | None = None,
     ) -> None:
-        kind = KINDS.index(group.source) if group.source in KINDS else len(KINDS) - 1
-        seen = _kinds(self)
-        if seen.any() and not seen[kind]:
-            known = KINDS[int(seen.argmax())]
-            raise InvalidInputError(
-                f"group: the keys so far are of kind {known}, these of kind {KINDS[kind]}", column="group"
-            )
+        kind = kind_of_keys(self, group)
         self._check_partition(group.values)
         weights = None if sample_weight is None else sample_weight.values
         if at is None:
@@ -188,10 +183,7 @@ class GroupRows(State, tag="group_rows"):
 
     def check_merge(self, other: State) -> Growth:
         growth = super().check_merge(other)
-        a, b = (_kinds(s) for s in (self, other))
-        if a.any() and b.any() and not (a & b).any():
-            x, y = (KINDS[int(k.argmax())] for k in (a, b))
-            raise IncompatibleStateError(f"cannot merge these groups: keys are of kind {x} here and {y} there")
+        check_key_kinds(self, other)
         return growth
 
     def _rows(self) -> dict[str, Array]:
@@ -240,10 +232,10 @@ class GroupRows(State, tag="group_rows"):
     def _spill(self) -> None:
         """Write the rows that wait to disk, by the leading bits of the hash of their group."""
         self.settle_raw()
-        for prefix, raw in classes_of(waiting(self.__dict__["_waiting"])).items():
+        for raw in classes_of(waiting(self.__dict__["_waiting"])).values():
             for start in range(0, len(raw["ids"]), SPILL_ROWS):  # in pieces: each is copied in order
                 piece = {name: column[start : start + SPILL_ROWS] for name, column in raw.items()}
-                self._disk().write(prefix, piece, hashes_of(raw_ids(piece), SPILL))
+                self._disk().write(piece, hashes_of(raw_ids(piece), SPILL))
         self.__dict__["_waiting"] = {}
 
     def reset(self) -> Any:
@@ -259,7 +251,11 @@ class GroupRows(State, tag="group_rows"):
     # -- reading ---------------------------------------------------------------------------------------------------------
 
     def groups(self) -> Groups:
-        """Return every group; partitions are sorted in as many threads as there are processors."""
+        """Return every group."""
+        return Groups.joined(list(self._solved()))
+
+    def _solved(self) -> Iterator[Groups]:
+        """Yield the groups, those of a spill by partition; rows are sorted in as many threads as there are processors."""
         held = waiting(self.__dict__["_waiting"])
         raws = list(classes_of(held).values())
         if len(self.__dict__["records"]):
@@ -268,9 +264,11 @@ class GroupRows(State, tag="group_rows"):
             raws.append(from_records(held["records"]))
         spill = self.__dict__.get("_spilled")
         if spill is None:
-            return solve(raws)
+            yield solve(raws)
+            return
         split = [spill.split(r, hashes_of(raw_ids(r), SPILL)) for r in raws]
-        return Groups.joined([solve([*(part(p) for part in split), *spill.read(p)]) for p in range(spill.PARTS)])
+        for p in range(spill.PARTS):
+            yield solve([*(part(p) for part in split), *spill.read(p)])
 
     def close_groups(self) -> SealedGroups:
         """Return exact sums over the groups; made anew only if there are more rows."""
@@ -278,7 +276,15 @@ class GroupRows(State, tag="group_rows"):
         if made is None:
             facts = self.facts()
             counts = facts["rows"] - facts["positives"], facts["positives"]
-            made = self.__dict__["_closed"] = SealedGroups.of(self.groups(), self.partition, counts)
+            made = SealedGroups.of(Groups.joined([]), self.partition, counts)
+            wait: list[Groups] = []
+            for groups in self._solved():
+                wait.append(groups)
+                if sum(len(g.wins) for g in wait) > MANY:
+                    made.take(SealedGroups.of(Groups.joined(wait), self.partition, (0, 0)))
+                    wait = []
+            made.take(SealedGroups.of(Groups.joined(wait), self.partition, (0, 0)))
+            self.__dict__["_closed"] = made
         return made
 
     @property
@@ -304,6 +310,26 @@ class GroupRows(State, tag="group_rows"):
         if spill is not None:
             rows_, positives = rows_ + spill.rows, positives + spill.positives
         return {"rows": rows_, "positives": positives}
+
+
+def kind_of_keys(state: State, group: Column) -> int:
+    """Return the number of the kind of these keys, or raise if those so far are of another."""
+    kind = KINDS.index(group.source) if group.source in KINDS else len(KINDS) - 1
+    seen = _kinds(state)
+    if seen.any() and not seen[kind]:
+        known = KINDS[int(seen.argmax())]
+        raise InvalidInputError(
+            f"group: the keys so far are of kind {known}, these of kind {KINDS[kind]}", column="group"
+        )
+    return kind
+
+
+def check_key_kinds(ours: State, theirs: State) -> None:
+    """Raise unless the keys of two states are of one kind."""
+    a, b = (_kinds(s) for s in (ours, theirs))
+    if a.any() and b.any() and not (a & b).any():
+        x, y = (KINDS[int(k.argmax())] for k in (a, b))
+        raise IncompatibleStateError(f"cannot merge these groups: keys are of kind {x} here and {y} there")
 
 
 def _kinds(state: State) -> NDArray[np.bool_]:

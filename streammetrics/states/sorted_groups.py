@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Array, rows
+from ..arrays import Array, ArrayRule, rows
 from ..columns import Column, Need, label, score, weight
 from ..errors import IncompatibleStateError, InvalidInputError
-from ..group_rows import from_records, scan_sorted, to_records
+from ..group_rows import Groups, from_records, scan_sorted, to_records
 from ..growth import Growth
 from ..ids import group
 from ..settings import setting
@@ -18,6 +19,8 @@ from ..state import State
 from .closed_groups import ClosedSums, SealedGroups
 
 __all__ = ["SortedGroups"]
+
+MANY = 1 << 17  # closed groups that wait for their sums
 
 
 class SortedGroups(ClosedSums, tag="sorted_groups"):
@@ -69,16 +72,40 @@ class SortedGroups(ClosedSums, tag="sorted_groups"):
             parts, held = [from_records(held[open_]), fresh], held[~open_]
         closed, records = [], [held]
         for part in parts:
-            edge = (part["ids"] == first) | (part["ids"] == last)
-            records.append(to_records({n: c[edge] for n, c in part.items()}))
-            closed.append({n: c[~edge] for n, c in part.items()})
-        counts = [sum(int((c["labels"] == i).sum()) for c in closed) for i in (0, 1)]
-        sums = SealedGroups.of(scan_sorted(closed), (), (counts[0], counts[1]))
+            start = int(
+                np.searchsorted(part["ids"], first, "right")
+            )  # rows of the first group come before, of the last
+            end = max(start, int(np.searchsorted(part["ids"], last, "left")))  # one after
+            edges = slice(start), slice(end, None)
+            records += [to_records({n: c[edge] for n, c in part.items()}) for edge in edges]
+            closed.append({n: c[start:end] for n, c in part.items()})
+        groups = scan_sorted(closed)
         self.rebind(
             records=_ordered(np.concatenate(records)),
             ranges=_ordered(np.concatenate([ranges[~going], [[first, last]]])),
         )
-        self.take(sums)
+        self._close(groups, [c["labels"] for c in closed])
+
+    def _close(self, groups: Groups, labels: list[Array]) -> None:
+        """Let groups wait until there are many: making exact sums costs as much for few."""
+        n, positives = sum(map(len, labels)), sum(int(np.count_nonzero(y)) for y in labels)
+        waiting = self.__dict__.setdefault("_closed", [])
+        waiting.append((groups, (n - positives, positives)))
+        if sum(len(g.wins) for g, _ in waiting) > MANY:
+            self._flush()
+
+    def _flush(self) -> None:
+        if waiting := self.__dict__.pop("_closed", None):
+            rows = tuple(sum(counts[i] for _, counts in waiting) for i in range(2))
+            self.take(SealedGroups.of(Groups.joined([g for g, _ in waiting]), (), (rows[0], rows[1])))
+
+    def _held(self) -> Iterator[tuple[str, Array, ArrayRule]]:
+        self._flush()
+        return super()._held()
+
+    def reset(self) -> Any:
+        self.__dict__.pop("_closed", None)
+        return super().reset()
 
     def _check_order(self, ids: Array, ranges: Array) -> None:
         if ids.ndim != 1:
@@ -108,6 +135,7 @@ class SortedGroups(ClosedSums, tag="sorted_groups"):
 
     def close_groups(self) -> SealedGroups:
         """Return exact sums over all groups, those at the ends included."""
+        self._flush()
         held = from_records(self.records)
         positives = int(held["labels"].sum())
         counts = len(held["labels"]) - positives, positives
@@ -116,6 +144,7 @@ class SortedGroups(ClosedSums, tag="sorted_groups"):
         return closed
 
     def facts(self) -> dict[str, Any]:
+        self._flush()
         labels = self.records[:, 3] & 1
         return {"rows": int(self.rows.sum()) + len(labels), "positives": int(self.rows[1]) + int(labels.sum())}
 

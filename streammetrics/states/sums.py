@@ -77,7 +77,7 @@ class ScoreSums(State, tag="score_sums"):
         weighted = sample_weight is not None
         large = self.need("large") if weighted or self.scale == "logit" else None
         rows = y_true.values, y_score.values, sample_weight.values if sample_weight is not None else NO_WEIGHTS
-        how = np.array([TERMS.index(t) for t in self.terms], np.int64), self.scale == "logit", self._eps(y_score.source)
+        how = self.numbers, self.scale == "logit", self.epsilon(y_score.source)
         into = (
             self.rows.reshape(-1),
             self.need("excess").reshape(-1) if weighted else NOTHING,
@@ -95,9 +95,9 @@ class ScoreSums(State, tag="score_sums"):
 
         if self.scale == "logit":
             return None
-        terms = np.array([TERMS.index(t) for t in self.terms], np.int64)
+        terms = self.numbers
         rows, sums, clipped = self.rows.reshape(-1), self.sums.reshape(-1), self.clipped.reshape(-1)
-        eps = {np.float32: self._eps("float32"), np.float64: self._eps("float64")}
+        eps = {np.float32: self.epsilon("float32"), np.float64: self.epsilon("float64")}
 
         def add(y: Array, s: Array) -> bool:
             e = eps[s.dtype.type]
@@ -106,7 +106,13 @@ class ScoreSums(State, tag="score_sums"):
 
         return add
 
-    def _eps(self, source: str) -> float:
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """The terms as the kernel takes them."""
+        return np.array([TERMS.index(t) for t in self.terms], np.int64)
+
+    def epsilon(self, source: str) -> float:
+        """What probabilities of a dtype are kept away from 0 and 1."""
         if self.eps is not None:
             return self.eps
         return 2.0**-23 if source in ("float32", "float16", "bfloat16") else 2.0**-52
