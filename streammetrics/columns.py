@@ -213,12 +213,12 @@ class Weight(Kind):
 
 
 class Matrix(Kind):
-    """Rows of `width` values, each of one kind."""
+    """Rows of `width` values, each of one kind; `hint` says what a column of another shape may be meant to be."""
 
     ndim = 2
 
-    def __init__(self, kind: Kind, width: int) -> None:
-        self.kind, self.width = kind, width
+    def __init__(self, kind: Kind, width: int, hint: str = "") -> None:
+        self.kind, self.width, self.hint = kind, width, hint
         self.expected = f"rows of {width} values, each {kind.expected}"  # type: ignore[misc]
 
     def __eq__(self, other: object) -> bool:
@@ -226,6 +226,12 @@ class Matrix(Kind):
 
     def __hash__(self) -> int:
         return hash((Matrix, self.kind, self.width))
+
+    def read(self, batch: Batch, name: str) -> Column:
+        try:
+            return super().read(batch, name)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{error}{self.hint}", column=name) from error
 
     def convert(self, values: Array, name: str) -> Column:
         if values.shape[1] != self.width and len(values):
@@ -292,9 +298,9 @@ def grade(role: str = "y_true") -> Need:
     return Need(role, GRADE)
 
 
-def matrix(need: Need, width: int) -> Need:
-    """Declare the need for rows of `width` values, each as `need` has them."""
-    return Need(need.role, Matrix(need.kind, width), need.optional)
+def matrix(need: Need, width: int, hint: str = "") -> Need:
+    """Declare the need for rows of `width` values, each as `need` has them; `hint` is for columns of another shape."""
+    return Need(need.role, Matrix(need.kind, width, hint), need.optional)
 
 
 def weight(role: str = "sample_weight") -> Need:

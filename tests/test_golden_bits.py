@@ -13,6 +13,7 @@ import draws
 import numpy as np
 
 import streammetrics as sm
+from streammetrics.classes import Classes, Distribution, FoundClasses
 from streammetrics.columns import Grade, Label, Matrix, Weight
 from streammetrics.ids import Ids
 from streammetrics.laws.specimens import fitted, fitting
@@ -34,8 +35,26 @@ def rows() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return y, p, w, (h % np.uint64(5)).astype(np.int64)
 
 
+CLASSES = {"num_classes": 3}
+SEVERAL = [
+    sm.AUC(**CLASSES),
+    sm.LogLoss(**CLASSES),
+    sm.LogLoss(**CLASSES, scale="logit"),
+    sm.BrierScore(**CLASSES, scale="logit"),
+    sm.ExpectedCalibrationError(**CLASSES, scale="logit"),
+    sm.F1(labels="discover"),
+    sm.AveragePrecision(num_labels=2),
+]
+
+
 def column(need: Any, table: dict[str, np.ndarray]) -> np.ndarray:
     """The rows of the log that play a role."""
+    if isinstance(need.kind, (Classes, FoundClasses)):
+        return table["k"] % (need.kind.width if isinstance(need.kind, Classes) else 4)
+    if isinstance(need.kind, Distribution):
+        shares = [np.roll(table["y_score"], i) + 0.01 for i in range(need.kind.width)]
+        total = sum(shares[1:], shares[0])  # one after the other, as it is on every machine
+        return np.column_stack([share / total for share in shares])
     if isinstance(need.kind, Matrix):
         one = column(replace(need, kind=need.kind.kind), table)
         return np.column_stack([np.roll(one, i) for i in range(need.kind.width)])
@@ -59,8 +78,8 @@ def fingerprint() -> list[str]:
             for extra in ({}, {"sample_weight": w}):
                 table = {"y_true": y, "y_score": scores.astype(dtype), "k": k} | extra
                 whole = scale == "probability" and dtype is np.float64  # compiling takes the time: others at one width
-                for tag in draws.OWN if whole else draws.BINARY:
-                    metric = draws.usual(tag)
+                several = SEVERAL if whole else []
+                for metric in [*map(draws.usual, draws.OWN if whole else draws.BINARY), *several]:
                     scaled = {"scale": scale} if metric.settings.get("scale") == "probability" else {}
                     made = type(metric)(**(metric.settings | scaled))
                     needs = [n for n in made.make_state().needs() if n.role in table or not n.optional]

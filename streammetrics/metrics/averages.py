@@ -7,7 +7,7 @@ A metric says what it is for two classes (`of_binary`, and where it has more to 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -91,27 +91,32 @@ class Several(OfClasses[S, Any]):
     # -- each of several, and their average ------------------------------------------------------------------------------
 
     def of(self, state: Any) -> Any:
-        return self._over(state, self.of_binary) if _is_several(state) else self.of_binary(state)
-
-    def _over(self, state: Any, value: Callable[[Any], float]) -> Any:
-        """Compute a value of each class or label, and their average."""
+        if not _is_several(state):
+            return self.of_binary(state)
         if self.average == "micro":
-            return value(state.pooled())
+            return self.of_binary(state.pooled())
         parts = state.parts()
-        values = [value(part) for part in parts]
-        if self.average is None:
-            return np.array(values)
-        return averaged(values, [part.support() for part in parts] if self.average == "weighted" else None)
+        values = [self.of_binary(part) for part in parts]
+        return np.array(values) if self.average is None else averaged(values, self._weights(parts))
+
+    def _weights(self, parts: Sequence[Any]) -> list[Fraction] | None:
+        """What each value counts in the average; None for one."""
+        return [Fraction(part.support()) for part in parts] if self.average == "weighted" else None
 
     def bounds_of(self, state: Any) -> tuple[Any, Any]:
         if not _is_several(state):
             return self.bounds_of_binary(state)
+        if self.average == "micro":
+            return self.bounds_of_binary(state.pooled())
+        parts = state.parts()
+        lows, highs = zip(*map(self.bounds_of_binary, parts), strict=True) if parts else ((), ())
+        if self.average is None:
+            return np.array(lows), np.array(highs)
         value = self.of(state)
-        low, high = (self._over(state, lambda part, i=i: self.bounds_of_binary(part)[i]) for i in range(2))  # type: ignore[misc]
-        if self.average in (None, "micro") or low == high or value != value:
-            return low, high
-        rounding = Fraction(max(abs(low), abs(high))) / (1 << 50)
-        return enclose(Fraction(low) - rounding, Fraction(high) + rounding)
+        if lows == highs or value != value:
+            return value, value
+        low, high = (_exactly(side, self._weights(parts)) for side in (lows, highs))
+        return enclose(low, high)
 
     def reason_of(self, state: Any) -> str | None:
         if not _is_several(state):
@@ -145,6 +150,12 @@ class Several(OfClasses[S, Any]):
 
 def _is_several(state: Any) -> bool:
     return isinstance(state, (ByLabel, PairCounts))
+
+
+def _exactly(values: Sequence[float], weights: Sequence[Fraction] | None) -> Fraction:
+    """Return the mean of the values that are defined, as a fraction."""
+    pairs = [(Fraction(v), w) for v, w in zip(values, weights or [Fraction(1)] * len(values), strict=True) if v == v]
+    return sum((v * w for v, w in pairs), Fraction(0)) / sum(w for _, w in pairs)
 
 
 def averaged(values: Sequence[float], weights: Sequence[Fraction] | None = None) -> float:

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import COMBINE, Array
-from ..classes import Classes, check_labels, class_of, class_scores
+from ..classes import class_of, class_scores
 from ..columns import Column, Need, matrix
 from ..settings import setting
 from ..state import State
 from .calibration import ScoreBins
+from .known_classes import KnownClasses
 from .labels import DecisionCounts
 from .scores import ScoreHistogram
 from .sums import ScoreSums
@@ -25,19 +26,18 @@ from .sums import ScoreSums
 __all__ = ["ByLabel", "LabelBins", "LabelDecisions", "LabelScores", "LabelSums", "TopBins", "TopScores", "by_label"]
 
 CELLS = 1 << 20  # rows x labels counted at a time
+MANY_ROWS = 256  # from which on a call for each label pays
 
 
-class ByLabel(State):
+class ByLabel(KnownClasses):
     """As many states of two classes as there are labels.
 
     Parameters
     ----------
     num_labels : int, optional
         Rows have a 0/1 label and a score for each of so many labels.
-    num_classes : int, optional
-        Rows have one class of 0, 1, ... up to this, and a score for each: each class against the rest.
-    labels : tuple, optional
-        The classes in their order, if they are not numbered.
+    num_classes, labels
+        Rows have one of these classes, and a score for each: each class against the rest.
     """
 
     binary: ClassVar[type[State]]
@@ -45,8 +45,6 @@ class ByLabel(State):
     """The class for each state of two classes, by its tag."""
 
     num_labels: int | None = setting(default=None, low=1, high=1 << 20)
-    num_classes: int | None = setting(default=None, low=2, high=1 << 15)
-    labels: tuple[Any, ...] | None = setting(default=None)
 
     checks_itself = False
 
@@ -58,15 +56,9 @@ class ByLabel(State):
         }
         ByLabel.by_tag[cls.binary.tag] = cls
 
-    def __post_init__(self) -> None:
-        if self.num_labels is None and self.num_classes is None:
-            check_labels(type(self).__name__, self.labels)
-        super().__post_init__()
-
     @property
-    def width(self) -> int:
-        """How many labels or classes there are."""
-        return self.num_labels or self.num_classes or len(self.labels or ())
+    def known(self) -> int | tuple[Any, ...]:
+        return self.num_labels or super().known
 
     @property
     def _one(self) -> State:
@@ -78,12 +70,33 @@ class ByLabel(State):
         needs = {n.role: n for n in self._one.needs()}
         if self.num_labels is not None:
             return tuple(matrix(n, self.width) if n.role != "sample_weight" else n for n in needs.values())
-        needs["y_true"] = class_of(self.num_classes or self.labels or ())
+        needs["y_true"] = class_of(self.known)
         if "y_score" in needs:
             needs["y_score"] = class_scores(self.width, getattr(self, "scale", "real"))
         return tuple(needs.values())
 
     def absorb(self, at: NDArray[np.int64] | None, /, **columns: Column) -> bool:
+        if at is None and len(columns["y_true"].values) >= MANY_ROWS:
+            self._absorb_by_label(columns)
+        else:
+            self._absorb_flat(at, columns)
+        return True
+
+    def _absorb_by_label(self, columns: dict[str, Column]) -> None:
+        """Count one label after the other, each in the fast way of a lone state, whose counters stay in the cache."""
+        turned = {r: np.ascontiguousarray(c.values.T) for r, c in columns.items() if c.values.ndim == 2}
+        for i in range(self.width):
+            part = self._view({name: None if a is None else a[i, ...] for name, a in self._arrays_by_label()})
+            mine = {role: turned[role][i] if role in turned else c.values for role, c in columns.items()}
+            if self.num_labels is None:
+                mine["y_true"] = (mine["y_true"] == i).view(np.uint8)
+            part.absorb(None, **{role: Column(values, columns[role].source) for role, values in mine.items()})
+            for name, array in self._arrays_by_label():
+                if array is None and part.__dict__[name] is not None:
+                    self.need(name)[i] = part.__dict__[name]
+
+    def _absorb_flat(self, at: NDArray[np.int64] | None, columns: dict[str, Column]) -> None:
+        """Count rows as cells of row and label: quicker where rows are few, and where they go to slices."""
         n, step = len(columns["y_true"].values), max(1, CELLS // self.width)
         flat = self._flat()
         for first in range(0, n, step):
@@ -92,7 +105,6 @@ class ByLabel(State):
             cells = (here[:, None] * self.width + np.arange(self.width)).reshape(-1)
             flat.absorb(cells, **{role: self._cells(role, column, rows) for role, column in columns.items()})
         self._keep(flat)
-        return True
 
     def _cells(self, role: str, column: Column, rows: slice) -> Column:
         """Some rows of a column, a value for each label."""
@@ -103,12 +115,14 @@ class ByLabel(State):
             values = (values[:, None] == np.arange(self.width)).view(np.uint8)
         return Column(np.ascontiguousarray(values).reshape(-1), column.source)
 
+    def _arrays_by_label(self) -> list[tuple[str, Array | None]]:
+        return [(name, self.__dict__[name]) for name in self._by_label]
+
     def _flat(self) -> State:
         """All labels (of all slices) as slices of one state of two classes, whose arrays are views of ours."""
         flat = self._one
         slices = flat.__dict__["_slices"] = (1 if self.slices is None else self.slices) * self.width
-        for name in self._by_label:
-            array = self.__dict__[name]
+        for name, array in self._arrays_by_label():
             lead = 1 if self.slices is None else 2
             flat.__dict__[name] = None if array is None else array.reshape(slices, *array.shape[lead:])
         return flat
@@ -127,17 +141,20 @@ class ByLabel(State):
 
     def parts(self) -> list[Any]:
         """A state of two classes for each label."""
-        return [self._view({name: self._part(name, i) for name in self._by_label}) for i in range(self.width)]
+        return [self._part(i) for i in range(self.width)]
 
-    def _part(self, name: str, i: int) -> Array | None:
-        array = self.__dict__[name]
-        return None if array is None or (self.rules()[name].optional and not array[i].any()) else array[i]
+    def _part(self, i: int) -> State:
+        found: dict[str, Array | None] = {}
+        for name, array in self._arrays_by_label():
+            absent = array is None or (self.rules()[name].optional and not array[i].any())
+            found[name] = None if absent or array is None else array[i, ...]
+        return self._view(found)
 
     def pooled(self) -> Any:
         """A state of two classes that has seen the rows of every label."""
         united: dict[str, Array | None] = {}
-        for name in self._by_label:
-            array, rule = self.__dict__[name], self.rules()[name]
+        for name, array in self._arrays_by_label():
+            rule = self.rules()[name]
             made = None if array is None else rule.carry(np.asarray(COMBINE[rule.rule].reduce(array, axis=0)))
             united[name] = made if made is None or not rule.optional or made.any() else None
         return self._view(united)
@@ -154,7 +171,7 @@ class ByLabel(State):
         return None
 
     def facts(self) -> dict[str, Any]:
-        first = self.parts()[0].facts()
+        first = self._part(0).facts()
         whole = {"rows": first["rows"], "weight": first["weight"]}
         for name in ("off_grid", "clipped"):
             array = self.__dict__.get(name)
@@ -192,35 +209,24 @@ def by_label(state: State, **which: Any) -> ByLabel:
     return ByLabel.by_tag[state.tag](**state.settings, **which)
 
 
-class TopLabel(State):
+class TopLabel(KnownClasses):
     """A state of two classes of the class with the highest score: whether it is right, and its probability.
 
     Parameters
     ----------
-    num_classes : int, optional
-        Classes are 0, 1, ... up to this.
-    labels : tuple, optional
-        The classes in their order.
+    num_classes, labels
+        As for `KnownClasses`.
     logits : bool
         Whether scores are logits, of which the softmax is the probability.
     """
 
-    num_classes: int | None = setting(default=None, low=2, high=1 << 15)
-    labels: tuple[Any, ...] | None = setting(default=None)
     logits: bool = setting(default=False)
 
     checks_itself = False
 
-    def __post_init__(self) -> None:
-        if self.num_classes is None:
-            check_labels(type(self).__name__, self.labels)
-        super().__post_init__()
-
     def needs(self) -> tuple[Need, ...]:
-        known = class_of(self.num_classes or self.labels or ())
-        assert isinstance(known.kind, Classes)
-        scores = class_scores(known.kind.width, "logit" if self.logits else "probability")
-        return known, scores, super().needs()[-1]
+        scores = class_scores(self.width, "logit" if self.logits else "probability")
+        return class_of(self.known), scores, super().needs()[-1]
 
     def absorb(
         self, at: NDArray[np.int64] | None, /, y_true: Column, y_score: Column, sample_weight: Column | None = None

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Array, added
-from ..classes import check_labels, class_of
+from ..classes import class_of
 from ..columns import Column, Need, matrix, score, weight
 from ..errors import StateFormatError
 from ..exact import UNIT, fixed_to_int
 from ..settings import setting
 from ..state import State
+from .known_classes import KnownClasses
 
 __all__ = ["ClassCounts", "Margins", "PairCounts", "Table"]
 
@@ -111,21 +112,17 @@ def _whole(rows: NDArray[np.int64], excess: NDArray[np.int64] | None) -> list[in
     return [int(r) * UNIT + fixed_to_int(e) for r, e in zip(rows, excess, strict=True)]
 
 
-class ClassCounts(PairCounts, tag="class_counts"):
+class ClassCounts(KnownClasses, PairCounts, tag="class_counts"):
     """The confusion matrix of known classes.
 
     Parameters
     ----------
-    num_classes : int, optional
-        Classes are 0, 1, ... up to this.
-    labels : tuple, optional
-        The classes in their order, integers or strings.
+    num_classes, labels
+        As for `KnownClasses`.
     column : {"y_score", "y_pred"}
         `y_score` takes a score of each class, and predicts the first of the highest; `y_pred` a class.
     """
 
-    num_classes: int | None = setting(default=None, low=2, high=1 << 15)
-    labels: tuple[Any, ...] | None = setting(default=None)
     column: str = setting(default="y_score", choices=("y_score", "y_pred"))
 
     counts: Array = added("width", "width")
@@ -133,20 +130,9 @@ class ClassCounts(PairCounts, tag="class_counts"):
 
     checks_itself = True
 
-    def __post_init__(self) -> None:
-        if self.num_classes is None:
-            check_labels(type(self).__name__, self.labels)
-        super().__post_init__()
-
-    @property
-    def width(self) -> int:
-        """How many classes there are."""
-        return self.num_classes or len(self.labels or ())
-
     def needs(self) -> tuple[Need, ...]:
-        known = self.num_classes or self.labels or ()
-        predicted = class_of(known, "y_pred") if self.column == "y_pred" else matrix(score(scale="real"), self.width)
-        return class_of(known), predicted, weight()
+        scores = matrix(score(scale="real"), self.width, "; predicted classes are y_pred, which threshold=None reads")
+        return class_of(self.known), class_of(self.known, "y_pred") if self.column == "y_pred" else scores, weight()
 
     def absorb(
         self,

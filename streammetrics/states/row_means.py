@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Array, added
-from ..classes import check_labels, class_of, class_scores
+from ..classes import class_of, class_scores
 from ..columns import Column, Need, flag, label, matrix, score, weight
 from ..exact import exact_to_fraction
 from ..settings import setting, union
+from .known_classes import KnownClasses
 from .labels import rounded
 from .weighed import NOTHING, WeighedRows
 
@@ -37,11 +38,11 @@ class RowMeans(WeighedRows):
 
     sums: Array = added("terms", form="exact")
 
-    known: ClassVar[tuple[str, ...]] = ()
+    choices: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        if unknown := [t for t in self.terms if t.partition("@")[0] not in self.known]:
-            raise ValueError(f"{type(self).__name__} has no term {unknown[0]!r}; there are {', '.join(self.known)}")
+        if unknown := [t for t in self.terms if t.partition("@")[0] not in self.choices]:
+            raise ValueError(f"{type(self).__name__} has no term {unknown[0]!r}; there are {', '.join(self.choices)}")
         super().__post_init__()
 
     def add_rows(self, at: NDArray[np.int64] | None, values: NDArray[np.float64], sample_weight: Column | None) -> None:
@@ -57,17 +58,15 @@ class RowMeans(WeighedRows):
         return exact_to_fraction(self.sums[self.terms.index(term)])
 
 
-class ClassRows(RowMeans, tag="class_rows"):
+class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
     """Sums over rows of a class and a score of each class.
 
     Parameters
     ----------
     terms : tuple of str
         "log_loss", "brier", "top@3" (whether the true class is among the 3 highest).
-    num_classes : int, optional
-        Classes are 0, 1, ... up to this.
-    labels : tuple, optional
-        The classes in their order, integers or strings.
+    num_classes, labels
+        As for `KnownClasses`.
     scale : {"probability", "logit", "real"}
         What the scores are; "real" knows no losses.
     eps : float, optional
@@ -78,21 +77,13 @@ class ClassRows(RowMeans, tag="class_rows"):
     552 bytes a term, whatever the number of classes.
     """
 
-    num_classes: int | None = setting(default=None, low=2, high=1 << 15)
-    labels: tuple[Any, ...] | None = setting(default=None)
     scale: str = setting(default="probability", choices=("probability", "logit", "real"))
     eps: float | None = setting(default=None, low=0.0, high=0.25)
 
-    known = CLASS_TERMS
-
-    def __post_init__(self) -> None:
-        if self.num_classes is None:
-            check_labels(type(self).__name__, self.labels)
-        super().__post_init__()
+    choices = CLASS_TERMS
 
     def needs(self) -> tuple[Need, ...]:
-        width = self.num_classes or len(self.labels or ())
-        return class_of(self.num_classes or self.labels or ()), class_scores(width, self.scale), weight()
+        return class_of(self.known), class_scores(self.width, self.scale), weight()
 
     def absorb(
         self, at: NDArray[np.int64] | None, /, y_true: Column, y_score: Column, sample_weight: Column | None = None
@@ -128,7 +119,7 @@ class LabelRows(RowMeans, tag="label_rows"):
     num_labels: int = setting(default=1, low=1, high=1 << 20)
     column: str = setting(default="y_score", choices=("y_score", "y_pred"))
 
-    known = LABEL_TERMS
+    choices = LABEL_TERMS
 
     def needs(self) -> tuple[Need, ...]:
         scores = score(scale="real") if self.column == "y_score" else flag("y_pred")

@@ -183,6 +183,32 @@ def test_a_thousand_labels() -> None:
     assert ranks.compute() == pytest.approx(sk.label_ranking_loss(Y, s.astype(float)), abs=1e-14)
 
 
+@pytest.mark.parametrize("log", ["plain", "weighted", "float32"])
+@pytest.mark.parametrize("which", [{"num_classes": K}, {"num_labels": K}])
+@pytest.mark.parametrize(
+    "make",
+    [
+        sm.AUC,
+        sm.Calibration,
+        lambda **w: sm.LogLoss(**w, scale="logit"),
+        sm.ExpectedCalibrationError,
+        sm.F1,
+        sm.ConfusionMatrix,
+    ],
+)
+def test_many_rows_at_once_are_as_few_at_a_time(make: Any, which: Any, log: str) -> None:
+    y, s, w = LOGS["num_labels" in which][log]
+    whole, few = make(**which).update(y, s, sample_weight=w), make(**which)
+    for a in range(0, len(y), 50):
+        rows = slice(a, a + 50)
+        few.update(y[rows], s[rows], **({} if log == "plain" else {"sample_weight": w[rows]}))
+    assert few == whole
+    assert few.to_bytes() == whole.to_bytes()
+    assert (
+        whole.copy().merge(few).compute() == pytest.approx(whole.compute(), nan_ok=True) or make is sm.ConfusionMatrix
+    )
+
+
 def test_ndcg_of_the_labels_of_a_row() -> None:
     Y, s, _ = LOGS[1]["plain"]
     kept = Y.any(axis=1)
@@ -246,6 +272,7 @@ def test_bad_classes_are_told() -> None:
     assert "sum to 1" in refused(sm.AUC(num_classes=2), [0, 1], [[0.5, 0.5], [0.5, 0.6]])
     assert "a sum of 1.1 in row 1" in refused(sm.AUC(num_classes=2), [0, 1], [[0.5, 0.5], [0.5, 0.6]])
     assert "2 in row 0, column 1" in refused(sm.HammingLoss(num_labels=2), [[0, 2]], [[0.1, 0.1]])
+    assert "y_pred, which threshold=None reads" in refused(sm.Accuracy(num_classes=2), [0, 1], [0, 1])
     assert "rows of 3" in refused(sm.AUC(num_labels=3), [[0, 1]], [[0.1, 0.1]])
 
 
