@@ -52,16 +52,6 @@ def exact_to_fraction(number: Ints) -> Fraction:
     return Fraction(total, 1 << CHUNK_BASE)
 
 
-def fraction_to_exact(value: Fraction) -> Ints:
-    """One superaccumulator that holds a fraction; it has to be a sum of floats."""
-    whole = int(value * (1 << CHUNK_BASE))
-    out = np.zeros(CHUNKS, np.int64)
-    for k in range(CHUNKS - 1):
-        out[k], whole = whole & 0xFFFFFFFF, whole >> 32
-    out[-1] = whole
-    return out
-
-
 def to_float(numerator: int | Fraction, denominator: int | Fraction = 1) -> float:
     """Round a quotient to the nearest float64; 0/0 and x/0 are NaN."""
     return float(Fraction(numerator) / Fraction(denominator)) if denominator else float("nan")
@@ -94,6 +84,7 @@ class Mass:
     def of(cls, rows: Ints, excess: Ints | None = None) -> Mass:
         """Rows per cell; with `excess` (fixed numbers: the sum of w - 1) the weight per cell, in units of 2**-60."""
         if excess is None:
+            rows = np.ascontiguousarray(rows)
             small = rows.max(initial=0) < ONE_DIGIT and rows.sum() < ONE_DIGIT  # the sum of large ones may wrap around
             return cls(rows[None] if small else _digits(rows[None]))
         high, low = excess[..., 0], excess[..., 1]
@@ -114,7 +105,8 @@ class Mass:
 
     def before(self) -> Mass:
         """Return the sum of all cells before each cell."""
-        sums = np.zeros_like(self.digits)
+        sums = np.empty_like(self.digits)
+        sums[:, :1] = 0
         np.cumsum(self.digits[:, :-1], axis=1, out=sums[:, 1:])
         one = len(sums) == 1 and sums[0, -1:].sum() + self.digits[0, -1:].sum() < ONE_DIGIT
         return Mass(sums if one else _digits(sums))

@@ -16,6 +16,7 @@ from .sums import add_fixed, bad_values, split
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
+BLOCK = 1024
 HIGH_HALF = i8(-(1 << 29))  # of a float64: 24 significant bits, so that a product with n <= 2**24 is exact
 
 sigmoid = inline(elementary.sigmoid)
@@ -43,18 +44,27 @@ def count_bins(
         return False
     n, width = f8(n_bins), u8(n_bins)
     weighted, sliced, summed = w.shape[0] != 0, at.shape[0] != 0, sums.shape[0] != 0
-    for j in range(s.shape[0]):
-        p = sigmoid(f8(s[j])) if logit else f8(s[j])
-        k = u8(bin_of(p, n))
-        place = u8(at[j]) if sliced else u8(0)
-        cell = (u8(2) * place + u8(y[j])) * width + k
-        rows[cell] += 1
-        term = p
-        if weighted:
-            high, low = split(w[j])
-            add_fixed(excess, u8(2) * cell, high - i8(1 << 20), low)
-            term = p * w[j]
-        if summed:
-            high, low = split(term)
-            add_fixed(sums, u8(2) * (place * width + k), high, low)
+    probabilities = np.empty(BLOCK, f8)
+    for a in range(0, s.shape[0], BLOCK):
+        m = min(BLOCK, s.shape[0] - a)
+        ss = s[a : a + m]
+        for j in range(m):
+            probabilities[j] = f8(ss[j])
+        for j in range(m if logit else 0):  # loops of their own vectorise
+            probabilities[j] = sigmoid(probabilities[j])
+        yy, ww, here = y[a : a + m], w[a : a + m], at[a : a + m]
+        for j in range(m):
+            p = probabilities[j]
+            k = u8(bin_of(p, n))
+            place = u8(here[j]) if sliced else u8(0)
+            cell = (u8(2) * place + u8(yy[j])) * width + k
+            rows[cell] += 1
+            term = p
+            if weighted:
+                high, low = split(ww[j])
+                add_fixed(excess, u8(2) * cell, high - i8(1 << 20), low)
+                term = p * ww[j]
+            if summed:
+                high, low = split(term)
+                add_fixed(sums, u8(2) * (place * width + k), high, low)
     return True

@@ -108,7 +108,7 @@ class BinnedMetric(OfClasses[Binned, T]):
     scale: str = setting(default="probability", choices=("probability", "logit"))
     bits: int | None = setting(default=None, low=8, high=24)
 
-    cost = "uniform: 48 bytes a bin, 4 ns a row (36 of logits); others: the histogram of AUC"
+    cost = "uniform: 48 bytes a bin, 4 ns a row; others: the histogram of AUC"
     bound = "uniform: exact; others: the sum of p between the ends of the buckets; 0 for half-precision scores"
 
     @property

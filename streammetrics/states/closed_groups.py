@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 from ..arrays import Array, added
 from ..columns import Column, Need, label, score
 from ..errors import IncompatibleStateError, InvalidInputError, StateFormatError
-from ..exact import exact_to_fraction, fraction_to_exact
+from ..exact import exact_to_fraction
 from ..group_rows import GROUP_WEIGHTS, Groups
 from ..growth import Growth
 from ..ids import group
 from ..settings import setting
 from ..state import State
+from .weighed import NO_WEIGHTS, NOTHING
 
 __all__ = ["ClosedSums", "SealedGroups", "exact_sum"]
+
+FIRST, NO_PRODUCT = np.array([0]), np.array([-1])  # what `sum_products` takes for the sum of one column
 
 
 class ClosedSums(State):
@@ -93,8 +96,15 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
         for i, by in enumerate(GROUP_WEIGHTS):
             w = full.weight(by)
             for array, values in ((new.sums, w * auc), (new.weights, w), (new.lone, lone.weight(by))):
-                array[i] = fraction_to_exact(exact_sum(values))
+                _add_exactly(values, array[i])
         return new
+
+
+def _add_exactly(values: NDArray[np.float64], to: Array) -> None:
+    """Add floats to a superaccumulator."""
+    from ..kernels.moments import sum_products
+
+    sum_products(values, values, NO_WEIGHTS, NOTHING, 1, FIRST, NO_PRODUCT, to)
 
 
 def exact_sum(values: NDArray[np.float64]) -> Fraction:
