@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ __all__ = ["GROUP_WEIGHTS", "Groups", "Raw", "partitioned", "scan_sorted", "shar
 
 GROUP_WEIGHTS = ("impressions", "uniform", "positives", "pairs")
 PART_ROWS = 1 << 15
+TABLE = 1 << 14  # slots
 FLIP = np.int64(0x7FFFFFFFFFFFFFFF)
 SHARE = 0x5348415245000001  # the salt of partitions; for ever
 NOTHING = np.zeros(0, np.int64)
@@ -66,7 +67,7 @@ def raw_ids(raw: Raw) -> Array:
 
 
 def prefix_of(raw: Raw) -> str:
-    return f"{raw['ids'].ndim}:{raw['scores'].dtype.name}:{int('weights' in raw)}"
+    return f"{raw['ids'].ndim}:{raw['scores'].dtype.char}:{int('weights' in raw)}"
 
 
 def appended(buffers: Any, raw: Raw) -> Any:
@@ -153,22 +154,21 @@ def partitioned(
 # -- from rows to groups -------------------------------------------------------------------------------------------------
 
 
-def solve(raws: list[Raw]) -> Groups:
-    """Return the groups of some rows."""
+def solve(raws: list[Raw], workers: int) -> Groups:
+    """Return the groups of some rows, sorted in some threads."""
     raws = [r for r in raws if len(r["ids"])]
     if not raws:
         return Groups(np.zeros(0), np.zeros(0), np.zeros(0))
-    if {prefix_of(r) for r in raws} == {"1:float32:0"}:
-        return _solve_plain(
-            {n: np.concatenate([r[n] for r in raws]) if len(raws) > 1 else a for n, a in raws[0].items()}
-        )
+    if {prefix_of(r) for r in raws} == {"1:f:0"}:
+        raw = {n: np.concatenate([r[n] for r in raws]) if len(raws) > 1 else a for n, a in raws[0].items()}
+        return _solve_plain(raw, workers)
     two = any(r["ids"].ndim == 2 for r in raws)
     ids = np.concatenate([r["ids"] if not two else _widened(r["ids"]) for r in raws])
     scores = np.concatenate([r["scores"].astype(np.float64) for r in raws])
     labels = np.concatenate([r["labels"] for r in raws])
     weighted = any("weights" in r for r in raws)
     weights = [r.get("weights", np.ones(len(r["labels"]))) for r in raws] if weighted else [np.zeros(0)]
-    return _solve_any(ids, scores, labels, np.concatenate(weights))
+    return _solve_any(ids, scores, labels, np.concatenate(weights), workers)
 
 
 def _widened(ids: Array) -> Array:
@@ -213,13 +213,14 @@ def _scan_plain(numbers: NDArray[np.int32], count: int, scores: Array, labels: A
     return _scanned(count, lambda *out: scan_packed(keys, *out))
 
 
-def _solve_plain(raw: Raw) -> Groups:
+def _solve_plain(raw: Raw, workers: int) -> Groups:
     """Groups of integers, float32 scores and no weights: a row sorts as one integer."""
     from .kernels.groups import pack, scan_packed, scatter_rows
 
     n, bits = len(raw["ids"]), _bits(len(raw["ids"]))
-    ids, keys, starts = np.empty(n, np.int64), np.empty(n, np.uint64), np.zeros((1 << bits) + 1, np.int64)
-    scatter_rows(raw["ids"], raw["scores"], raw["labels"], bits, ids, keys, starts)
+    where, ids, keys = np.empty(n, np.uint32), np.empty(n, np.int64), np.empty(n, np.uint64)  # numpy's pages are large
+    starts = np.zeros((1 << bits) + 1, np.int64)
+    scatter_rows(raw["ids"], raw["scores"], raw["labels"], bits, where, ids, keys, starts)
 
     def one(p: int) -> Groups:
         part = slice(starts[p], starts[p + 1])
@@ -229,10 +230,10 @@ def _solve_plain(raw: Raw) -> Groups:
         packed.sort()
         return _scanned(count, lambda *out: scan_packed(packed, *out))
 
-    return _in_threads(one, 1 << bits)
+    return Groups.joined(list(in_threads(one, 1 << bits, workers)))
 
 
-def _solve_any(ids: Array, scores: Array, labels: Array, weights: Array) -> Groups:
+def _solve_any(ids: Array, scores: Array, labels: Array, weights: Array, workers: int) -> Groups:
     from .kernels.groups import scan_rows
 
     bits = _bits(len(ids))
@@ -246,16 +247,19 @@ def _solve_any(ids: Array, scores: Array, labels: Array, weights: Array) -> Grou
         rows_ = numbers[by], s[by], y[by], (w[by] if len(w) else weights)
         return _scanned(count, lambda *out: scan_rows(*rows_, *out))
 
-    return _in_threads(one, 1 << bits)
+    return Groups.joined(list(in_threads(one, 1 << bits, workers)))
 
 
 def _numbered(a: Array, b: Array, bits: int) -> tuple[NDArray[np.int32], int]:
     from .kernels.groups import number_groups
 
-    n = len(a)
-    slots, known = np.full(1 << max(4, (2 * n).bit_length()), -1, np.int32), np.empty(2 * n, np.int64)
+    n, count, size = len(a), -1, TABLE
     numbers = np.empty(n, np.int32)
-    return numbers, int(number_groups(a, b, bits, 0, slots, known, numbers))
+    while count < 0:  # a small table stays in the nearest cache; where it fills up, rows begin again with a larger one
+        slots, known = np.full(size, -1, np.int32), np.empty(size, np.int64)
+        count = int(number_groups(a, b, bits, 0, slots, known, numbers))
+        size *= 8
+    return numbers, count
 
 
 def _scanned(count: int, scan: Any) -> Groups:
@@ -264,9 +268,16 @@ def _scanned(count: int, scan: Any) -> Groups:
     return found
 
 
-def _in_threads(one: Any, parts: int) -> Groups:
-    workers = min(parts, os.cpu_count() or 1)
-    if workers < 2:
-        return Groups.joined([one(p) for p in range(parts)])
+def in_threads(one: Callable[[int], Groups], parts: int, workers: int) -> Iterator[Groups]:
+    """Yield the groups of each partition; few at a time, so that not all wait for whoever takes them."""
+    if min(parts, workers) < 2:
+        yield from map(one, range(parts))
+        return
     with ThreadPoolExecutor(workers) as pool:
-        return Groups.joined(list(pool.map(one, range(parts))))
+        for start in range(0, parts, 8 * workers):
+            yield from pool.map(one, range(start, min(start + 8 * workers, parts)))
+
+
+def processors() -> int:
+    """How many threads are worth while."""
+    return os.cpu_count() or 1

@@ -57,6 +57,11 @@ def waiting(buffers: Buffers) -> dict[str, Array]:
     return {name: buffer[:n] for name, (buffer, n) in buffers.items()}
 
 
+def emptied(buffers: Buffers) -> Buffers:
+    """Return buffers without rows, whose memory is written anew: nobody may hold those there were."""
+    return {name: (buffer, 0) for name, (buffer, _) in buffers.items()}
+
+
 def append(buffers: Buffers, rules: Mapping[str, ArrayRule], rows: Mapping[str, Array]) -> Buffers:
     """Return buffers with more rows; those given stay valid as they were.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -55,6 +56,7 @@ class Spill:
         self.root = Path(tempfile.mkdtemp(prefix="streammetrics-", dir=folder))
         self.file: IO[bytes] = (self.root / "rows").open("w+b", buffering=0)
         self.close = weakref.finalize(self, _remove, self.file, self.root)
+        self.lock = threading.Lock()
         self.runs: list[Run] = []
         self.rows = self.positives = 0
 
@@ -77,8 +79,9 @@ class Spill:
         self.positives += int(columns["labels"].sum())
 
     def read(self, p: int) -> list[dict[str, Array]]:
-        """Return the rows of a partition, as they were written together."""
-        return [{name: self._read(run, name, p) for name in run.dtypes} for run in self.runs]
+        """Return the rows of a partition, as they were written together; threads take turns."""
+        with self.lock:
+            return [{name: self._read(run, name, p) for name in run.dtypes} for run in self.runs]
 
     def _read(self, run: Run, name: str, p: int) -> Array:
         dtype, first, end = run.dtypes[name], int(run.starts[p]), int(run.starts[p + 1])

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, kernel
+from .exact_sums import BLOCK, CHUNKS, FULL, add_block, carry_all
 from .hashes import finish
 
 f4, f8, i4, i8, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint32, np.uint64
@@ -57,12 +58,11 @@ def order32(x: Any) -> Any:
     return u4(bits) ^ (u4(0x80000000) if bits >= i4(0) else u4(0xFFFFFFFF))
 
 
-@kernel(out=("out_a", "out_keys", "starts"))
-def scatter_rows(a: Any, s: Any, y: Any, bits: Any, out_a: Any, out_keys: Any, starts: Any) -> Any:
-    """Copy rows by partition: the id, and score and label in one integer that orders as they do."""
+@kernel(out=("where", "out_a", "out_keys", "starts"))
+def scatter_rows(a: Any, s: Any, y: Any, bits: Any, where: Any, out_a: Any, out_keys: Any, starts: Any) -> Any:
+    """Copy rows by partition: the id, and score and label in one integer that orders as they do; `where` is scratch."""
     shift = u8(64) - u8(bits)
     parts, n = starts.shape[0] - 1, a.shape[0]
-    where = np.empty(n, np.uint32)
     for j in range(n):
         p = u4(spread(a[j], i8(0)) >> shift)
         where[j] = p
@@ -83,17 +83,22 @@ def number_groups(a: Any, b: Any, bits: Any, have: Any, slots: Any, known: Any, 
     """Write the number of each row's group, in the order in which they are met; return how many there are.
 
     `slots` is a table of numbers, -1 where free, its length a power of two; `known` takes the id of each number, both
-    halves; `have` of them are there; `bits` of the hash are used up by partitions.
+    halves; `have` of them are there; `bits` of the hash are used up by partitions. Returns -1 where more than half the
+    slots would be taken.
     """
     two, mask, count = b.shape[0] > 0, u8(slots.shape[0] - 1), i4(have)
+    room = i4(slots.shape[0] // 2)
     for j in range(a.shape[0]):
         first, second = a[j], b[j] if two else i8(0)
-        at = ((spread(first, second) << u8(bits)) >> u8(20)) & mask
+        hashed = spread(first, second) if two else spread(first, i8(0))  # of which a constant saves half the work
+        at = ((hashed << u8(bits)) >> u8(20)) & mask
         number = slots[at]
-        while number >= 0 and (known[2 * number] != first or known[2 * number + 1] != second):
+        while number >= 0 and ((two and known[2 * number + 1] != second) or known[2 * number] != first):
             at = (at + u8(1)) & mask
             number = slots[at]
         if number < 0:
+            if count == room:
+                return i8(-1)
             number = count
             slots[at] = number
             known[2 * number], known[2 * number + 1] = first, second
@@ -120,23 +125,22 @@ def pack(numbers: Any, keys: Any) -> Any:
 
 @kernel(out=("negatives", "positives", "wins"))
 def scan_packed(keys: Any, negatives: Any, positives: Any, wins: Any) -> Any:
-    """Write the rows of each label and the pairs won (ties one half) of every group, from sorted keys."""
+    """Write the rows of each label and the pairs won (ties one half) of every group, from sorted keys.
+
+    Of equal scores negatives come first: those before a positive are the pairs it wins, and `tied` of them half.
+    """
     n, j = keys.shape[0], i8(0)
     while j < n:
-        group = keys[j] >> u8(33)
-        neg, pos, twice = i8(0), i8(0), i8(0)
+        group, start, last = keys[j] >> u8(33), j, ~keys[j] >> u8(1)
+        neg, tied, twice = i8(0), i8(0), i8(0)
         while j < n and keys[j] >> u8(33) == group:
-            score = keys[j] >> u8(1)
-            c, a = i8(0), i8(0)
-            while j < n and keys[j] >> u8(1) == score:
-                one = i8(keys[j] & u8(1))
-                a += one
-                c += i8(1) - one
-                j += 1
-            twice += a * (i8(2) * neg + c)
-            neg += c
-            pos += a
-        negatives[group], positives[group], wins[group] = f8(neg), f8(pos), f8(twice) * 0.5
+            score, one = keys[j] >> u8(1), i8(keys[j] & u8(1))
+            tied = (tied if score == last else i8(0)) + (i8(1) - one)
+            neg += i8(1) - one
+            twice += (i8(2) * neg - tied) * one
+            last = score
+            j += 1
+        negatives[group], positives[group], wins[group] = f8(neg), f8(j - start - neg), f8(twice) * 0.5
     return n
 
 
@@ -158,4 +162,47 @@ def scan_rows(numbers: Any, scores: Any, labels: Any, weights: Any, negatives: A
             neg += c
             pos += a
         negatives[group], positives[group], wins[group] = neg, pos, won
+    return n
+
+
+@inline
+def add_product(v: Any, factor: Any, numbers: Any, at: Any) -> None:
+    """Add up to 1,024 products, rounded, to one superaccumulator."""
+    product = np.empty(BLOCK)
+    for j in range(v.shape[0]):
+        product[j] = v[j] * factor[j]
+    add_block(product[: v.shape[0]], numbers, at)
+
+
+@kernel(out=("counts", "sums", "weights", "lone"))
+def close_groups(negatives: Any, positives: Any, wins: Any, counts: Any, sums: Any, weights: Any, lone: Any) -> Any:
+    """Add closed groups: how many have both classes, one, none; weight times AUC and weight of the former; the second's.
+
+    Each by what a group weighs, in the order of GROUP_WEIGHTS: its rows, one, its positives, its pairs.
+    """
+    n = negatives.shape[0]
+    auc, w, full, single = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    for a in range(0, n, BLOCK):
+        m = min(BLOCK, n - a)
+        neg, pos, won = negatives[a : a + m], positives[a : a + m], wins[a : a + m]
+        for j in range(m):
+            both = (neg[j] > 0.0) & (pos[j] > 0.0)
+            one = (neg[j] > 0.0) ^ (pos[j] > 0.0)
+            full[j], single[j] = (1.0 if both else 0.0), (1.0 if one else 0.0)
+            auc[j] = won[j] / (neg[j] * pos[j]) if both else 0.0
+            counts[0] += i8(both)
+            counts[1] += i8(one)
+        for by in range(4):
+            at = u8(by) * CHUNKS
+            for j in range(m):
+                rows, pairs = neg[j] + pos[j], neg[j] * pos[j]
+                w[j] = rows if by == 0 else (1.0 if by == 1 else (pos[j] if by == 2 else pairs))
+            add_product(w[:m], full[:m], weights, at)
+            add_product(w[:m], single[:m], lone, at)
+            add_product(w[:m], auc[:m], sums, at)
+        if a + m == n or (a // BLOCK) % FULL == FULL - 1:
+            carry_all(sums)
+            carry_all(weights)
+            carry_all(lone)
+    counts[2] += n - counts[0] - counts[1]
     return n

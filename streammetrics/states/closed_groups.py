@@ -17,11 +17,8 @@ from ..growth import Growth
 from ..ids import group
 from ..settings import setting
 from ..state import State
-from .weighed import NO_WEIGHTS, NOTHING
 
 __all__ = ["ClosedSums", "SealedGroups", "exact_sum"]
-
-FIRST, NO_PRODUCT = np.array([0]), np.array([-1])  # what `sum_products` takes for the sum of one column
 
 
 class ClosedSums(State):
@@ -84,27 +81,14 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
     @classmethod
     def of(cls, groups: Groups, partition: tuple[int, ...], rows: tuple[int, int]) -> SealedGroups:
         """Close groups."""
+        from ..kernels.groups import close_groups
+
         part, parts = partition or (0, 1)
         new = cls(parts=parts)
         new.seen[part] = 1
-        both = (groups.negatives > 0) & (groups.positives > 0)
-        one = ((groups.negatives > 0) | (groups.positives > 0)) & ~both
-        full, lone = (Groups(*(column[mask] for column in groups)) for mask in (both, one))
-        new.groups[...] = len(full.wins), len(lone.wins), len(both) - len(full.wins) - len(lone.wins)
         new.rows[...] = rows
-        auc = full.auc()
-        for i, by in enumerate(GROUP_WEIGHTS):
-            w = full.weight(by)
-            for array, values in ((new.sums, w * auc), (new.weights, w), (new.lone, lone.weight(by))):
-                _add_exactly(values, array[i])
+        close_groups(*groups, new.groups, *(array.reshape(-1) for array in (new.sums, new.weights, new.lone)))
         return new
-
-
-def _add_exactly(values: NDArray[np.float64], to: Array) -> None:
-    """Add floats to a superaccumulator."""
-    from ..kernels.moments import sum_products
-
-    sum_products(values, values, NO_WEIGHTS, NOTHING, 1, FIRST, NO_PRODUCT, to)
 
 
 def exact_sum(values: NDArray[np.float64]) -> Fraction:

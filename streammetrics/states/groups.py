@@ -20,13 +20,15 @@ from ..group_rows import (
     classes_of,
     from_records,
     hashes_of,
+    in_threads,
+    processors,
     raw_ids,
     raw_rows,
     records_of,
     solve,
     to_records,
 )
-from ..growth import Growth, unite, waiting
+from ..growth import Growth, emptied, unite, waiting
 from ..ids import group
 from ..settings import setting
 from ..spill import Spill
@@ -236,7 +238,7 @@ class GroupRows(State, tag="group_rows"):
             for start in range(0, len(raw["ids"]), SPILL_ROWS):  # in pieces: each is copied in order
                 piece = {name: column[start : start + SPILL_ROWS] for name, column in raw.items()}
                 self._disk().write(piece, hashes_of(raw_ids(piece), SPILL))
-        self.__dict__["_waiting"] = {}
+        self.__dict__["_waiting"] = emptied(self.__dict__["_waiting"])
 
     def reset(self) -> Any:
         self.close()
@@ -264,11 +266,14 @@ class GroupRows(State, tag="group_rows"):
             raws.append(from_records(held["records"]))
         spill = self.__dict__.get("_spilled")
         if spill is None:
-            yield solve(raws)
+            yield solve(raws, processors())
             return
         split = [spill.split(r, hashes_of(raw_ids(r), SPILL)) for r in raws]
-        for p in range(spill.PARTS):
-            yield solve([*(part(p) for part in split), *spill.read(p)])
+
+        def one(p: int) -> Groups:
+            return solve([*(part(p) for part in split), *spill.read(p)], workers=1)
+
+        yield from in_threads(one, spill.PARTS, processors())
 
     def close_groups(self) -> SealedGroups:
         """Return exact sums over the groups; made anew only if there are more rows."""
