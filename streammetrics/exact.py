@@ -121,6 +121,19 @@ class Mass:
                     total += int((a * b).sum()) << (DIGIT_BITS * (i + j))
         return total
 
+    def above(self, other: Mass) -> tuple[int, int]:
+        """Twice the pairs in which a row of this is above one of the other (of equal ones half), and the equal ones."""
+        if len(self.digits) > 1 or len(other.digits) > 1:
+            equal = self.dot(other)
+            return 2 * self.dot(other.before()) + equal, equal
+        twice = equal = below = 0
+        for start in range(0, self.digits.shape[1], BLOCK):  # in the cache
+            a, b = (m.digits[0, start : start + BLOCK] for m in (self, other))
+            up_to = np.cumsum(b)
+            ties, wins = int((a * b).sum()), int((a * up_to).sum()) + below * int(a.sum())
+            twice, equal, below = twice + 2 * wins - ties, equal + ties, below + int(up_to[-1])
+        return twice, equal
+
     def floats(self) -> NDArray[np.float64]:
         """Each cell as the nearest float64 (to 2 ulp where it needs more than 53 bits)."""
         out = np.zeros(self.digits.shape[1])

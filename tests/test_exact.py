@@ -19,3 +19,7 @@ def test_masses_are_integers(top: int, cells: int) -> None:
     assert x.dot(y) == sum(i * j for i, j in zip(whole, other, strict=True))
     assert x.before().cell(cells - 1) == sum(whole[:-1])
     np.testing.assert_allclose(x.floats(), np.array(whole, float), rtol=1e-15)
+    below = equal = twice = 0
+    for i, j in zip(whole, other, strict=True):
+        twice, equal, below = twice + i * (2 * below + j), equal + i * j, below + j
+    assert x.above(y) == (twice, equal)

@@ -150,8 +150,7 @@ class AUC(RankingValue, tag="auc"):
             return NAN, NAN, NAN
         if not self._full:
             return self._partial(positives, negatives, P, N)
-        ties = positives.dot(negatives)
-        twice = 2 * positives.dot(negatives.before()) + ties
+        twice, ties = positives.above(negatives)
         low, high = enclose(Fraction(twice - ties, 2 * P * N), Fraction(twice + ties, 2 * P * N))
         return low, to_float(twice, 2 * P * N), high
 
