@@ -64,6 +64,23 @@ def count_sorted(negatives: Any, positives: Any, scores: Any, rows: Any) -> Any:
     return i8(n)
 
 
+@kernel(out=("found",))
+def count_pairs(rows: Any, found: Any) -> Any:
+    """Write how many negatives and positives there are, twice the pairs that positives win (ties half), and the ties.
+
+    `rows` is flat: score, label; up to 2**31 rows in all.
+    """
+    negatives, positives, twice, ties = i8(0), i8(0), i8(0), i8(0)
+    for i in range(rows.shape[0] // 2):
+        n, p = rows[u8(2) * u8(i)], rows[u8(2) * u8(i) + u8(1)]
+        twice += p * (i8(2) * negatives + n)
+        ties += p * n
+        negatives += n
+        positives += p
+    found[0], found[1], found[2], found[3] = negatives, positives, twice, ties
+    return rows.shape[0]
+
+
 @kernel(out=("scores", "rows"))
 def merge_runs(a: Any, rows_a: Any, b: Any, rows_b: Any, scores: Any, rows: Any) -> Any:
     """Merge two sorted sets of scores, adding their rows; return how many different ones there are."""

@@ -49,6 +49,47 @@ def add_fixed(numbers: Any, at: Any, high: Any, low: Any) -> None:
 
 
 @inline
+def chance(y: Any, s: Any) -> Any:
+    """Return the probability of what has happened: p or 1 - p, without a branch."""
+    return abs(f8(i4(1) - i4(y)) - f8(s))
+
+
+@inline
+def loss(q: Any, eps: Any, top: Any) -> Any:
+    """Return the log-loss of a row, its chance kept within [eps, top]."""
+    q = q if q > eps else eps
+    return -log(q if q < top else top)
+
+
+@inline
+def add_up(term: Any, eps: Any, y: Any, s: Any) -> Any:
+    """Return the sum of one term of a block of probabilities as (high, low), not carried, and how many were clipped.
+
+    One loop, so that adding hides behind the logarithm, which waits for its own results.
+    """
+    top, highs, lows, hits = 1.0 - eps, i8(0), i8(0), i8(0)
+    if term == LOG_LOSS:
+        for j in range(s.shape[0]):
+            q = chance(y[j], s[j])
+            hits += i8((q < eps) | (q > top))
+            high, low = split(loss(q, eps, top))
+            highs += high
+            lows += low
+    elif term == BRIER:
+        for j in range(s.shape[0]):
+            d = f8(s[j]) - f8(i4(y[j]))
+            high, low = split(d * d)
+            highs += high
+            lows += low
+    else:
+        for j in range(s.shape[0]):
+            high, low = split(f8(s[j]))
+            highs += high
+            lows += low
+    return highs, lows, hits
+
+
+@inline
 def fill(term: Any, logit: Any, eps: Any, y: Any, s: Any, out: Any, clipped: Any) -> None:
     """Write one term of every row of a block."""
     n = s.shape[0]
@@ -59,10 +100,9 @@ def fill(term: Any, logit: Any, eps: Any, y: Any, s: Any, out: Any, clipped: Any
     elif term == LOG_LOSS:
         top = 1.0 - eps
         for j in range(n):
-            q = abs(f8(i4(1) - i4(y[j])) - f8(s[j]))  # p or 1 - p, without a branch
+            q = chance(y[j], s[j])
             clipped[j] = (q < eps) | (q > top)
-            q = q if q > eps else eps
-            out[j] = -log(q if q < top else top)
+            out[j] = loss(q, eps, top)
     else:
         for j in range(n):
             out[j] = f8(s[j])
@@ -95,7 +135,7 @@ def sum_scores(
 ) -> Any:  # fmt: skip
     """Add the terms asked for; return -1 if a value is bad (nothing was added), else how many terms were large.
 
-    `w` is empty for no weights; `large` for terms that cannot be.
+    `w` is empty for no weights; `large` for terms that cannot be: of probabilities without weights.
     """
     n_terms, n, n_large = terms.shape[0], s.shape[0], i8(0)
     out, hit = np.empty(BLOCK, f8), np.zeros(BLOCK, np.uint8)
@@ -118,10 +158,15 @@ def sum_scores(
             high, low = split(w[a + j])
             add_fixed(weights, u8(2) * u8(yy[j]), high - i8(1 << 20), low)
         for t in range(n_terms):
+            if not large.shape[0]:  # plain probabilities without weights
+                highs, lows, block_hits = add_up(terms[t], eps, yy, ss)
+                add_fixed(total, u8(2 * t), highs, lows)
+                hits[t] += block_hits
+                continue
             fill(terms[t], logit, eps, yy, ss, out[:m], hit)
             for j in range(m if w.shape[0] else 0):
                 out[j] *= w[a + j]
-            for j in range(m if large.shape[0] else 0):
+            for j in range(m):
                 if out[j] >= LARGE:
                     add_exact(large, u8(t) * u8(68), out[j])
                     out[j] = 0.0
@@ -133,10 +178,8 @@ def sum_scores(
                 lows += low
             add_fixed(total, u8(2 * t), highs, lows)
             if terms[t] == LOG_LOSS and not logit:
-                block_hits = i4(0)
                 for j in range(m):
-                    block_hits += i4(hit[j])
-                hits[t] += block_hits
+                    hits[t] += i8(hit[j])
     for c in range(2):
         rows[c] += counts[c]
         if w.shape[0]:

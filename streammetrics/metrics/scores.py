@@ -110,7 +110,7 @@ class AUC(RankingValue, tag="auc"):
     -----
     Bound: value ± sum a c / (2 P N). It is 0, and the value exact, if no score had bits beyond its bucket's: float16 and
     bfloat16 scores. Typical for float32 at 16 bits: 2e-5 to 7e-5; true error 1e-6.
-    Cost: about 1 ns a row; `compute` 1 ms. Exact: about 15 ns a row. Definition as scikit-learn's `roc_auc_score`;
+    Cost: about 1 ns a row; `compute` 1 ms. Exact: about 10 ns a row. Definition as scikit-learn's `roc_auc_score`;
     undefined for one class.
 
     Examples
@@ -144,13 +144,11 @@ class AUC(RankingValue, tag="auc"):
         return (value, value) if state.is_exact else (low, high)
 
     def _limits(self, state: ScoresByLabel) -> tuple[float, float, float]:
-        positives, negatives = state.positives, state.negatives
-        P, N = positives.total(), negatives.total()
+        N, P, twice, ties = state.pairs()
         if not P or not N:
             return NAN, NAN, NAN
         if not self._full:
-            return self._partial(positives, negatives, P, N)
-        twice, ties = positives.above(negatives)
+            return self._partial(state.positives, state.negatives, P, N)
         low, high = enclose(Fraction(twice - ties, 2 * P * N), Fraction(twice + ties, 2 * P * N))
         return low, to_float(twice, 2 * P * N), high
 

@@ -19,6 +19,7 @@ from .scores import ScoresByLabel, negative_weight
 __all__ = ["ExactScores"]
 
 FLIP = np.int64(0x7FFFFFFFFFFFFFFF)
+FEW = 1 << 31  # rows, of which the pairs fit an int64
 
 
 class ExactScores(ScoresByLabel, tag="exact_scores"):
@@ -91,6 +92,16 @@ class ExactScores(ScoresByLabel, tag="exact_scores"):
 
     def _mass(self, label: int) -> Mass:
         return Mass.of(self.rows[:, label], None if self.excess is None else self.excess[:, label])
+
+    def pairs(self) -> tuple[int, int, int, int]:
+        from ..kernels.exact_scores import count_pairs
+
+        if self.weighted or self.__dict__["_load"] > FEW:
+            return super().pairs()
+        found = np.zeros(4, np.int64)
+        count_pairs(np.ascontiguousarray(self.rows).reshape(-1), found)
+        negatives, positives, twice, ties = found.tolist()
+        return negatives, positives, twice, ties
 
     @property
     def is_exact(self) -> bool:

@@ -35,6 +35,11 @@ class ScoresByLabel(State):
         """Rows (or weight) of positives by score, in ascending order."""
         raise NotImplementedError
 
+    def pairs(self) -> tuple[int, int, int, int]:
+        """Return all negatives and positives, twice the pairs that positives win (ties half), and those in one cell."""
+        positives, negatives = self.positives, self.negatives
+        return negatives.total(), positives.total(), *positives.above(negatives)
+
     @property
     def is_exact(self) -> bool:
         """Whether every cell is known to hold one score."""
