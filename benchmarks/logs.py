@@ -37,12 +37,15 @@ def impressions(rows: int, seed: int) -> pa.Table:
     )
 
 
-def log(rows: int) -> Path:
-    """Return a log whose rows all differ: float32 scores, zstd, row groups of a million."""
-    path = FOLDER / f"impressions-{rows}.parquet"
+def log(rows: int, *, typed: bool = True) -> Path:
+    """Return a log whose rows all differ: float32 scores, zstd, row groups of a million.
+
+    `typed` keeps Arrow's own types, here dictionaries; otherwise, as Spark, Hive and DuckDB write it, texts are texts.
+    """
+    path = FOLDER / f"impressions-{rows}{'' if typed else '-plain'}.parquet"
     if not path.exists():
         tables = (impressions(min(ROW_GROUP, rows - start), seed=start) for start in range(0, rows, ROW_GROUP))
-        _write(path, tables)
+        _write(path, tables, typed)
     return path
 
 
@@ -60,11 +63,11 @@ def repeated_log(rows: int) -> Path:
     return path
 
 
-def _write(path: Path, tables: Iterable[pa.Table]) -> None:
+def _write(path: Path, tables: Iterable[pa.Table], typed: bool = True) -> None:
     with complete(path) as partial:
         writer = None
         for table in tables:
-            writer = writer or pq.ParquetWriter(partial, table.schema, compression="zstd")
+            writer = writer or pq.ParquetWriter(partial, table.schema, compression="zstd", store_schema=typed)
             writer.write_table(table, row_group_size=ROW_GROUP)
         assert writer is not None
         writer.close()

@@ -171,7 +171,7 @@ class Sliced(Encodable):
         if len(at) and at.min() < 0:
             self._admit([(int(n), self._columns.key(int(n))) for n in self._unmet(coded, at)])
             at = self._slot[numbers]
-        return at if index is None else at[index]
+        return at if index is None else at.take(index)  # quicker than at[index]
 
     def _unmet(self, coded: Coded, at: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the numbers without a slice that some row has; a dictionary may hold entries that none has."""

@@ -129,9 +129,14 @@ class KeyColumn:
     def __init__(self, name: str) -> None:
         self.name, self.kind = name, ""
         self._ints, self._big, self._texts = IntNumbers(), IntNumbers(), TextNumbers()
+        self._last: tuple[Any, str, Codes] | None = None  # an Arrow dictionary, its kind, and the numbers of its texts
 
     def coded(self, raw: Any) -> Coded:
         """Return the numbers of the keys, from 1; 0 for null."""
+        whole = type(raw).__name__ == "DictionaryArray" and not raw.null_count
+        if whole and self._last is not None and raw.dictionary.equals(self._last[0]):  # as in the batch before
+            self.accept(self._last[1])
+            return Coded(self._last[2], arrow_values(raw.indices))
         kind, made = read_keys(raw, self.name)
         nulls = _only_nulls(kind, made)
         if nulls is not None:  # whatever their type: it says nothing about the keys
@@ -146,6 +151,8 @@ class KeyColumn:
         (data, offsets), index, missing = made
         numbers = self._texts.of(data, offsets) + 1
         if missing is None:
+            if whole:
+                self._last = raw.dictionary, kind, numbers
             return Coded(numbers, index)
         return Coded(np.append(numbers, NULL), np.where(missing, len(numbers), index))
 
