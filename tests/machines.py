@@ -19,8 +19,8 @@ def machines() -> Iterator[dict[str, str]]:
     """Yield environments for processes of their own."""
     host = llvmlite.binding.get_host_cpu_features()
     yield {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NPY_DISABLE_CPU_FEATURES": numpy_features()}
-    yield {"NUMBA_OPT": "0", "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4"}
     if host.get("avx2") and host.get("fma"):
         yield {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "", "NUMBA_OPT": "2"}
+    yield {"NUMBA_OPT": "0", "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4"}
     if host.get("avx512dq") and host.get("avx512vl"):
         yield {"NUMBA_CPU_NAME": "skylake-avx512", "NUMBA_CPU_FEATURES": ""}

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ._jit import inline, kernel
+from ._jit import inline, kernel, outline
 from .exact_sums import BLOCK, CHUNKS, FULL, add_block, carry_all
 from .hashes import finish
 
@@ -165,7 +165,7 @@ def scan_rows(numbers: Any, scores: Any, labels: Any, weights: Any, negatives: A
     return n
 
 
-@inline
+@outline
 def add_product(v: Any, factor: Any, numbers: Any, at: Any) -> None:
     """Add up to 1,024 products, rounded, to one superaccumulator."""
     product = np.empty(BLOCK)

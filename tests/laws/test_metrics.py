@@ -32,7 +32,7 @@ def test_settings_with_defaults_are_tried(cls):
 
 @pytest.mark.parametrize("metric", [sm.AUC(), sm.AveragePrecision(scale="real")], ids=repr)
 def test_every_law_at_the_usual_resolution(metric):
-    sm.check_metric(metric, seed=1, examples=2 * draws.TIMES)
+    sm.check_metric(metric, seed=1, examples=draws.tries(2))
 
 
 def test_laws_have_a_line_that_says_what_they_demand():
