@@ -58,7 +58,8 @@ class Sliced(Encodable):
     Notes
     -----
     A slice costs what the states of the metrics cost: 1 MiB for an AUC of 16 bits, 64 KiB at 12 bits (of which only what
-    is touched becomes resident), 100 bytes for sums. A row costs about a nanosecond more than without slices.
+    is touched becomes resident), 100 bytes for sums. A row costs 2 to 5 ns more than without slices, with keys as Arrow
+    dictionaries least.
 
     Examples
     --------
@@ -167,11 +168,11 @@ class Sliced(Encodable):
         most = int(numbers.max()) + 1 if len(numbers) else 0
         if most > len(self._slot):
             self._slot = np.concatenate([self._slot, np.full(most, UNMET)])
-        at = self._slot[numbers]
+        at = self._slot.take(numbers)  # quicker than indexing
         if len(at) and at.min() < 0:
             self._admit([(int(n), self._columns.key(int(n))) for n in self._unmet(coded, at)])
-            at = self._slot[numbers]
-        return at if index is None else at.take(index)  # quicker than at[index]
+            at = self._slot.take(numbers)
+        return at if index is None else at.take(index)
 
     def _unmet(self, coded: Coded, at: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the numbers without a slice that some row has; a dictionary may hold entries that none has."""

@@ -167,7 +167,10 @@ class KeyColumn:
 
     def _integers(self, values: NDArray[Any]) -> Codes:
         if values.dtype not in (np.uint64, object) or not len(values) or values.max() < 1 << 63:
-            return 2 * self._ints.of(np.ascontiguousarray(values, np.int64)) + 1
+            numbers = self._ints.of(np.ascontiguousarray(values, np.int64))
+            numbers *= 2
+            numbers += 1
+            return numbers
         big = np.asarray(
             values >= 1 << 63, bool
         )  # beyond int64: numbered apart, so that -1 and 2**64 - 1 stay different

@@ -27,20 +27,18 @@ def number_ints(values: Any, stored: Any, count: Any, slots: Any, numbers: Any, 
     learns passes new values alone, and has made room.
     """
     mask = u8(slots.shape[0] - 1)
-    last, last_number = i8(0), i8(-1)
     for j in range(values.shape[0]):
         v = values[j]
-        if v == last and last_number >= i8(0):  # logs come in runs
-            numbers[j] = last_number
-            continue
         at = mix(u8(v)) & mask
-        while slots[at] >= i8(0) and stored[slots[at]] != v:
+        number = slots[at]
+        while number >= i8(0) and stored[number] != v:
             at = (at + u8(1)) & mask
-        if slots[at] < i8(0) and learn:
-            slots[at] = count
+            number = slots[at]
+        if learn and number < i8(0):
+            number = i8(count)
+            slots[at] = number
             count += 1
-        numbers[j] = slots[at]
-        last, last_number = v, slots[at]
+        numbers[j] = number
     return count
 
 

@@ -147,3 +147,34 @@ def test_keys_of_a_kind_in_every_dtype_are_the_same_keys():
     for dtype in ("u1", "<i2", ">i4", "i8", "u8"):
         one = sm.Sliced(sm.CTR(), by="k").update(y_true=[1, 0, 1, 1], k=np.array(values, dtype))
         same(whole, one, f"keys as {dtype} to be the same keys")
+
+
+def test_arrow_dictionaries_change_from_batch_to_batch():
+    arrow = pytest.importorskip("pyarrow")
+    batches = [
+        (["A", "B"], [0, 1, 1]),
+        (["A", "B"], [1, 1, 0]),  # the same: its numbers are those of before
+        (["B", "A"], [0, 0, 1]),
+        (["A", "B", "C"], [2, 0, None]),
+        (["A", None], [0, 1, 0]),
+        (["A", "B"], [0, 1, 1]),
+    ]
+    coded, plain = (sm.Sliced(sm.AUC(), by="key") for _ in range(2))
+    y, s = [0, 1, 1], [0.25, 0.5, 0.125]
+    for texts, codes in batches:
+        keys = arrow.DictionaryArray.from_arrays(arrow.array(codes, arrow.int8()), texts)
+        coded.update(y, s, key=keys)
+        plain.update(y, s, key=keys.to_pylist())
+    assert coded == plain
+    assert coded.keys == [None, "A", "B", "C"]
+
+
+def test_a_dictionary_of_a_batch_that_failed_says_nothing():
+    arrow = pytest.importorskip("pyarrow")
+    keys = arrow.array(["A", "B"]).dictionary_encode()
+    sliced = sm.Sliced(sm.AUC(bits=8), by="key")
+    with pytest.raises(sm.InvalidInputError):
+        sliced.update([0, 2], [0.5, 0.25], key=keys)
+    sliced.update([0, 1], [0.5, 0.25], key=[1, 2])
+    with pytest.raises(sm.InvalidInputError, match="of kind integer"):
+        sliced.update([0, 1], [0.5, 0.25], key=keys)
