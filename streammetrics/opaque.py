@@ -18,16 +18,11 @@ FORMS = ("count", "signed", "flag", "fixed", "exact")
 RULES = ("add", "min", "max", "keyed", "rows")
 
 
-class OpaqueState(State):
-    """A state known by its declaration alone, as the bytes carry it."""
-
-    def __init__(self, tag: str, settings: dict[str, Any], rules: dict[str, ArrayRule]) -> None:
-        absent: dict[str, Any] = dict.fromkeys(rules)  # nothing is allocated on the word of a header
-        self.__dict__.update(absent, _tag=tag, _settings=settings, _declared=in_order(rules))
-        self.__dict__.update(_slices=None, _load=0, _waiting={})
+class _Declared:
+    """What the bytes say of a class that is not here."""
 
     @property
-    def tag(self) -> str:  # type: ignore[override]
+    def tag(self) -> str:
         tag: str = self.__dict__["_tag"]
         return tag
 
@@ -39,6 +34,15 @@ class OpaqueState(State):
     @property
     def written(self) -> dict[str, Any]:
         return {name: encode_setting(value) for name, value in self.settings.items()}
+
+
+class OpaqueState(_Declared, State):  # type: ignore[override]
+    """A state known by its declaration alone, as the bytes carry it."""
+
+    def __init__(self, tag: str, settings: dict[str, Any], rules: dict[str, ArrayRule]) -> None:
+        absent: dict[str, Any] = dict.fromkeys(rules)  # nothing is allocated on the word of a header
+        self.__dict__.update(absent, _tag=tag, _settings=settings, _declared=in_order(rules))
+        self.__dict__.update(_slices=None, _load=0, _waiting={})
 
     def rules(self) -> dict[str, ArrayRule]:
         declared: dict[str, ArrayRule] = self.__dict__["_declared"]
@@ -84,25 +88,11 @@ class OpaqueState(State):
         return f"OpaqueState({self.tag!r})"
 
 
-class OpaqueMetric(Metric[Any, Any]):
+class OpaqueMetric(_Declared, Metric[Any, Any]):  # type: ignore[override]
     """A metric whose class is not imported."""
 
     def __init__(self, tag: str, settings: dict[str, Any], header: dict[str, Any]) -> None:
         self.__dict__.update(on_invalid="raise", _tag=tag, _settings=settings, _state_header=header)
-
-    @property
-    def tag(self) -> str:  # type: ignore[override]
-        tag: str = self.__dict__["_tag"]
-        return tag
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        settings: dict[str, Any] = self.__dict__["_settings"]
-        return settings
-
-    @property
-    def written(self) -> dict[str, Any]:
-        return {name: encode_setting(value) for name, value in self.settings.items()}
 
     def make_state(self) -> State:
         header: dict[str, Any] = self.__dict__["_state_header"]
