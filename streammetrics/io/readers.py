@@ -18,7 +18,7 @@ from streammetrics.io.sources import LogError
 
 __all__ = ["BATCH_ROWS", "Facts", "IpcReader", "ParquetReader", "Reader", "Span", "broken", "encode_keys", "reading"]
 
-BATCH_ROWS = 1 << 16
+BATCH_ROWS = 1 << 17
 _SPAN_ROWS = 1 << 17  # row groups smaller than this are read together
 
 # Without a buffer Arrow loads a whole column of a row group at once: 180 MB instead of 112 for a row group of ten

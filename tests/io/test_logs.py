@@ -16,6 +16,7 @@ import pytest
 
 from streammetrics.errors import StreamMetricsError
 from streammetrics.io.logs import Log, LogError
+from streammetrics.io.readers import BATCH_ROWS
 
 ROWS = 10_000
 COLUMNS = ["user_id", "country", "click", "pctr"]
@@ -140,7 +141,7 @@ def test_parts_tile_the_file(tmp_path, name):
     for part in parts:
         assert (part.file, part.first_row) == (str(tmp_path / name), row)
         sizes = [batch.num_rows for batch in part.batches()]
-        assert max(sizes) <= 65_536
+        assert max(sizes) <= BATCH_ROWS
         assert part.rows == (sum(sizes) if known else None)
         assert part.read_bytes == part.bytes
         row += sum(sizes)
@@ -174,7 +175,7 @@ def test_identifiers_in_parquet_are_encoded_batch_by_batch(tmp_path):
     pq.write_table(pa.table({"id": ids}), tmp_path / "log.parquet")
     (part,) = Log(tmp_path / "log.parquet").parts([], ["id"])
     batches = list(part.batches())
-    assert max(len(batch["id"].dictionary) for batch in batches) <= 65_536
+    assert max(len(batch["id"].dictionary) for batch in batches) <= BATCH_ROWS
     assert [value for batch in batches for value in batch["id"].to_pylist()] == ids.to_pylist()
 
 
