@@ -69,12 +69,10 @@ class Settings:
         cls.__init__ = init  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
-        hints = _hints(type(self))  # type: ignore[arg-type]
-        for f in fields(self):  # type: ignore[arg-type]
-            if f.init:
-                rules = f.metadata.get("rules", {})
-                value = _check(type(self).__name__, f.name, getattr(self, f.name), hints[f.name], rules)
-                object.__setattr__(self, f.name, value)
+        for name, default, hint, rules in _declared(type(self)):
+            value = getattr(self, name)
+            if value is not default:
+                object.__setattr__(self, name, _check(type(self).__name__, name, value, hint, rules))
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -95,8 +93,10 @@ class Settings:
 
 
 @functools.cache
-def _hints(cls: Any) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
+def _declared(cls: Any) -> tuple[tuple[str, Any, Any, dict[str, Any]], ...]:
+    """The settings of a class: name, default, type and what it may be."""
+    hints = typing.get_type_hints(cls)
+    return tuple((f.name, f.default, hints[f.name], f.metadata.get("rules", {})) for f in fields(cls) if f.init)
 
 
 def _identity(instance: Any) -> list[Any]:
@@ -110,7 +110,7 @@ def _same(instance: Any, declared: Any) -> bool:
 
 
 def _reject_unknown(cls: type, given: dict[str, Any]) -> None:
-    known = [f.name for f in fields(cls) if f.init]
+    known = [name for name, *_ in _declared(cls)] if given else []
     for name in given:
         if name not in known:
             close = difflib.get_close_matches(name, known, 1)

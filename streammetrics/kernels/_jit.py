@@ -3,6 +3,10 @@
 Every kernel is compiled on the first call that needs it, once per dtype of its inputs, and kept in numba's cache.
 Inputs are typed read-only, so one compilation takes writable arrays and memory maps alike; the parameters named in
 `out` are written. No fastmath, no fused multiply-add, no parallel=True: the bits must not depend on the machine.
+
+A kernel allocates nothing: what it works in is `scratch` (module `_memory`) or an argument. So it is compiled without
+numba's run-time (`_nrt`), whose counts of references, two atomic additions for a slice of an array, took up to a third
+of the time.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from numba.extending import overload
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": None, "fastmath": False}
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": None, "fastmath": False, "_nrt": False}
 
 _CHOSEN: set[Callable[..., Any]] = set()
 
@@ -57,7 +61,7 @@ def by_dtype(*, float32: Callable[..., Any], float64: Callable[..., Any]) -> Cal
         """Stand for the function that numba chooses."""
 
     def choose(z: Any) -> Callable[..., Any]:
-        return float32 if z == types.float32 else float64
+        return float32 if z.bitwidth == 32 else float64
 
     overload(step)(choose)
     _CHOSEN.add(step)

@@ -12,6 +12,7 @@ import numpy as np
 
 from . import elementary
 from ._jit import inline, kernel
+from ._memory import scratch
 from .sums import add_fixed, bad_values, split
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
@@ -44,7 +45,7 @@ def count_bins(
         return False
     n, width = f8(n_bins), u8(n_bins)
     weighted, sliced, summed = w.shape[0] != 0, at.shape[0] != 0, sums.shape[0] != 0
-    probabilities = np.empty(BLOCK, f8)
+    probabilities = scratch(BLOCK, f8)
     for a in range(0, s.shape[0], BLOCK):
         m = min(BLOCK, s.shape[0] - a)
         ss = s[a : a + m]

@@ -141,14 +141,15 @@ def class_terms(t: Any, s: Any, terms: Any, ks: Any, logit: Any, eps: Any, value
 
 
 @kernel(out=("values",))
-def label_terms(y: Any, s: Any, terms: Any, values: Any) -> Any:
+def label_terms(y: Any, s: Any, rising: Any, terms: Any, values: Any) -> Any:
     """Write the terms asked for of each row of labels: coverage (0), average precision (1), ranking loss (2).
 
-    As scikit-learn: labels of equal score all stand at the last of their ranks, and are pairs in the wrong order.
+    `rising` is the order of the labels of each row by their scores. As scikit-learn: labels of equal score all stand at
+    the last of their ranks, and are pairs in the wrong order.
     """
     width = s.shape[1]
     for j in range(s.shape[0]):
-        order = np.argsort(s[j])
+        order = rising[j]
         relevant = i8(0)
         for k in range(width):
             relevant += y[j, k]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, kernel, outline
+from ._memory import scratch
 from .exact_sums import BLOCK, CHUNKS, FULL, add_block, carry_all
 from .hashes import finish
 
@@ -34,21 +35,25 @@ def hash_ids(a: Any, b: Any, salt: Any, hashes: Any) -> Any:
     return a.shape[0]
 
 
+@inline
+def ends(counts: Any) -> None:
+    """Turn counts into where each partition ends; placing the rows from the last to the first makes that its start."""
+    for p in range(1, counts.shape[0]):
+        counts[p] += counts[p - 1]
+
+
 @kernel(out=("places", "starts"))
 def partition_rows(hashes: Any, bits: Any, places: Any, starts: Any) -> Any:
     """Write where each row goes if partitions (leading bits of the hash) stand one after the other; where each begins."""
     shift = u8(64) - u8(bits)
-    parts = starts.shape[0] - 1
     for j in range(hashes.shape[0]):
-        starts[i8(hashes[j] >> shift) + 1] += 1
-    for p in range(parts):
-        starts[p + 1] += starts[p]
-    at = starts[:parts].copy()
-    for j in range(hashes.shape[0]):
+        starts[hashes[j] >> shift] += 1
+    ends(starts)
+    for j in range(hashes.shape[0] - 1, -1, -1):
         p = hashes[j] >> shift
-        places[j] = at[p]
-        at[p] += 1
-    return parts
+        starts[p] -= 1
+        places[j] = starts[p]
+    return starts.shape[0] - 1
 
 
 @inline
@@ -61,18 +66,15 @@ def order32(x: Any) -> Any:
 @kernel(out=("where", "out_a", "out_keys", "starts"))
 def scatter_rows(a: Any, s: Any, y: Any, bits: Any, where: Any, out_a: Any, out_keys: Any, starts: Any) -> Any:
     """Copy rows by partition: the id, and score and label in one integer that orders as they do; `where` is scratch."""
-    shift = u8(64) - u8(bits)
-    parts, n = starts.shape[0] - 1, a.shape[0]
+    shift, n = u8(64) - u8(bits), a.shape[0]
     for j in range(n):
         p = u4(spread(a[j], i8(0)) >> shift)
         where[j] = p
-        starts[i8(p) + 1] += 1
-    for p in range(parts):
-        starts[p + 1] += starts[p]
-    at = starts[:parts].copy()
-    for j in range(n):
-        k = at[where[j]]
-        at[where[j]] += 1
+        starts[p] += 1
+    ends(starts)
+    for j in range(n - 1, -1, -1):
+        starts[where[j]] -= 1
+        k = starts[where[j]]
         out_a[k] = a[j]
         out_keys[k] = (u8(order32(s[j])) << u8(1)) | u8(y[j])
     return n
@@ -168,7 +170,7 @@ def scan_rows(numbers: Any, scores: Any, labels: Any, weights: Any, negatives: A
 @outline
 def add_product(v: Any, factor: Any, numbers: Any, at: Any) -> None:
     """Add up to 1,024 products, rounded, to one superaccumulator."""
-    product = np.empty(BLOCK)
+    product = scratch(BLOCK, f8)
     for j in range(v.shape[0]):
         product[j] = v[j] * factor[j]
     add_block(product[: v.shape[0]], numbers, at)
@@ -181,7 +183,7 @@ def close_groups(negatives: Any, positives: Any, wins: Any, counts: Any, sums: A
     Each by what a group weighs, in the order of GROUP_WEIGHTS: its rows, one, its positives, its pairs.
     """
     n = negatives.shape[0]
-    auc, w, full, single = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    auc, w, full, single = scratch(BLOCK, f8), scratch(BLOCK, f8), scratch(BLOCK, f8), scratch(BLOCK, f8)
     for a in range(0, n, BLOCK):
         m = min(BLOCK, n - a)
         neg, pos, won = negatives[a : a + m], positives[a : a + m], wins[a : a + m]

@@ -12,6 +12,7 @@ import numpy as np
 
 from . import elementary
 from ._jit import inline, kernel
+from ._memory import scratch
 from .exact_sums import BLOCK, FULL, add_block, add_rows, carry_all
 from .regression import gather
 
@@ -41,7 +42,7 @@ def sum_products(
     n_terms = left.shape[0]
     n, cells = first.shape[0] // width, n_terms * width
     often = at.shape[0] > 0 and n * 68 < sums.shape[0]
-    columns, parts = np.empty((2, BLOCK), f8), np.empty((4, BLOCK), f8)
+    columns, parts = scratch((2, BLOCK), f8), scratch((4, BLOCK), f8)
     for a in range(0, n, BLOCK):
         m = min(BLOCK, n - a)
         for c in range(width):

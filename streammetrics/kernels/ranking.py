@@ -13,6 +13,7 @@ import numpy as np
 
 from . import ties
 from ._jit import by_dtype, inline, kernel, outline
+from ._memory import scratch
 from .exact_sums import add_exact
 from .measures import (
     CG_EXP,
@@ -190,23 +191,25 @@ def spread_groups(worth: Any, n: Any, end: Any) -> None:
         a = end[a]
 
 
-@kernel(out=("keys", "rows", "queries", "excess", "sums", "large"))
+@kernel(out=("keys", "numbers", "places", "rows", "queries", "excess", "sums", "large"))
 def measure(
     keys: Any, which: Any, starts: Any, s: Any, halves: Any, small: Any, values: Any, powers: Any, level: Any,
     average: Any, relevant: Any, extra_gain: Any, extra_power: Any, discount: Any, codes: Any, ks: Any, parameters: Any,
-    w: Any, at: Any, rows: Any, queries: Any, excess: Any, sums: Any, large: Any,
+    w: Any, at: Any, numbers: Any, places: Any, rows: Any, queries: Any, excess: Any, sums: Any, large: Any,
 ) -> None:  # fmt: skip
     """Add every measure of some queries, whose rows of keys are sorted.
+
+    `numbers` and `places` are scratch: eight rows and three, longer than a query and than `discount`, and zero.
 
     `values` and `powers` (2^g - 1; may be empty) are by grade if all grades are `small` integers, else by row.
     `relevant` (may be empty) is the number of relevant documents of each query, those that are no rows included, whose
     grade is `extra_gain`. The keys hold half of each score if `halves`. Weights and slices may be empty.
     """
-    width, n_terms, exponential = keys.shape[1], codes.shape[0], powers.shape[0] > 0
-    gain, power, rel, stop = np.zeros(width), np.zeros(width), np.zeros(width), np.zeros(width)
-    place, end, hit = np.empty(width + 1, i8), np.empty(width, i8), np.empty(width, i8)
-    pool, mean, count = np.empty(width, f8), np.empty(width + 1, f8), np.zeros(256, i8)
-    best, most = np.empty(discount.shape[0], f8), np.empty(discount.shape[0], f8)
+    n_terms, exponential = codes.shape[0], powers.shape[0] > 0
+    gain, power, rel, stop = numbers[0], numbers[1], numbers[2], numbers[3]
+    pool, mean, best, most = numbers[4], numbers[5], numbers[6], numbers[7]
+    place, end, hit, count = places[0], places[1], places[2], scratch(256, i8)
+    count[:] = 0
     wants_best, wants_most = False, False
     for t in range(n_terms):
         wants_best |= codes[t] == NDCG

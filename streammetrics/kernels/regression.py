@@ -11,6 +11,7 @@ import numpy as np
 
 from . import elementary
 from ._jit import inline, kernel
+from ._memory import scratch
 from .exact_sums import BLOCK, FULL, add_block, add_rows, carry_all
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
@@ -141,7 +142,7 @@ def sum_terms(
     n_terms = terms.shape[0]
     n, cells = y.shape[0] // width, n_terms * width
     often = at.shape[0] > 0 and n * 68 < sums.shape[0]
-    yy, pp, out = np.empty(BLOCK, f8), np.empty(BLOCK, f8), np.empty(BLOCK, f8)
+    yy, pp, out = scratch(BLOCK, f8), scratch(BLOCK, f8), scratch(BLOCK, f8)
     for a in range(0, n, BLOCK):
         m = min(BLOCK, n - a)
         for c in range(width):

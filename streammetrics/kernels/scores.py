@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ._jit import by_dtype, inline, kernel
+from ._memory import scratch
 from .sums import add_fixed, split
 
 f4, f8, i4, i8, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint32, np.uint64
@@ -129,7 +130,7 @@ def count_probabilities(y: Any, s: Any, rows: Any, off_grid: Any, bits: Any) -> 
 
     `rows` is flat: label, bucket.
     """
-    index = np.empty(BLOCK, np.uint32)
+    index = scratch(BLOCK, u4)
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
         bad, off = probability_indices(y, s, a, n, bits, u4(0), index)
@@ -143,7 +144,7 @@ def count_probabilities(y: Any, s: Any, rows: Any, off_grid: Any, bits: Any) -> 
 @kernel(out=("rows", "off_grid"))
 def count_reals(y: Any, s: Any, rows: Any, off_grid: Any, bits: Any) -> Any:
     """Do what `count_probabilities` does, for scores of any size."""
-    index = np.empty(BLOCK, np.uint32)
+    index = scratch(BLOCK, u4)
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
         bad, off = real_indices(y, s, a, n, bits, u4(0), index)
@@ -163,7 +164,7 @@ def count_cells(
     `rows` is flat: slice, label, bucket; `excess` holds the sum of weight - 1 of each cell (fixed numbers). `w` and `at`
     are empty for no weights and a lone state. A `step` of -1 takes back what a step of 1 has counted.
     """
-    index, cell = np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint64)
+    index, cell = scratch(BLOCK, u4), scratch(BLOCK, u8)
     sliced, weighted = at.shape[0] != 0, w.shape[0] != 0
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)

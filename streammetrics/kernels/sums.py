@@ -12,24 +12,52 @@ from typing import Any
 import numpy as np
 
 from . import elementary
-from ._jit import inline, kernel
+from ._jit import by_dtype, inline, kernel
+from ._memory import fetch, scratch
 from .exact_sums import add_exact
 
-f4, f8, i4, i8, u8 = np.float32, np.float64, np.int32, np.int64, np.uint64
+f4, f8, i4, i8, u1, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint8, np.uint32, np.uint64
 
-BLOCK = 1024
+PART = 448  # rows that are computed at a time
+BLOCK = 3 * PART  # and checked, and summed
+AHEAD = 5 * PART  # how far ahead of them rows are fetched
 LANES = 4
+LANE_CELLS = 4096  # more lanes than that would not stay in the cache, and with so many slices rows seldom collide
 TERMS = ("score", "log_loss", "brier")  # by their number in the kernel
 SCORE, LOG_LOSS, BRIER = 0, 1, 2
+MOST, LIMBS = 3, 6  # terms at a time, and words of their sums
 LARGE = 2.0**31  # terms from here on leave the fixed-point range
 
 HIGH, LOW = 1.5 * 2.0**32, 1.5 * 2.0**-8  # adding them rounds to 2**-20 and 2**-60
 HIGH_BITS, LOW_BITS = i8(0x41F8000000000000), i8(0x3F78000000000000)
 LOW_MASK = i8((1 << 40) - 1)
 
-log = inline(elementary.log)
+log_parts = inline(elementary.log_parts)
+minus_log = inline(elementary.minus_log)
 sigmoid = inline(elementary.sigmoid)
 softplus = inline(elementary.softplus)
+
+
+def _bits4(z: Any) -> Any:
+    return f4(z).view(u4)
+
+
+def _bits8(z: Any) -> Any:
+    return f8(z).view(u8)
+
+
+def _number4(z: Any) -> Any:
+    return u4(z).view(f4)
+
+
+def _number8(z: Any) -> Any:
+    return u8(z).view(f8)
+
+
+bits = by_dtype(float32=_bits4, float64=_bits8)
+"""The bits of a score: in the order of the scores from 0 to 1, and greater for all other numbers, -0.0 included."""
+
+number = by_dtype(float32=_number4, float64=_number8)
 
 
 @inline
@@ -49,49 +77,42 @@ def add_fixed(numbers: Any, at: Any, high: Any, low: Any) -> None:
 
 
 @inline
+def add_up(terms: Any) -> Any:
+    """Return the sum of a block of terms as (high, low), not carried."""
+    highs, lows = i8(0), i8(0)
+    for j in range(terms.shape[0]):
+        high, low = split(terms[j])
+        highs += high
+        lows += low
+    return highs, lows
+
+
+@inline
 def chance(y: Any, s: Any) -> Any:
-    """Return the probability of what has happened: p or 1 - p, without a branch."""
-    return abs(f8(i4(1) - i4(y)) - f8(s))
+    """Return the probability of what has happened."""
+    p = f8(s)
+    return p if y else f8(1) - p
 
 
 @inline
-def loss(q: Any, eps: Any, top: Any) -> Any:
-    """Return the log-loss of a row, its chance kept within [eps, top]."""
-    q = q if q > eps else eps
-    return -log(q if q < top else top)
+def clipped_row(eps: Any, y: Any, s: Any) -> Any:
+    """Return 1 for a row whose chance is not within [eps, 1 - eps], else 0."""
+    q = chance(y, s)
+    return i8((q < eps) | (q > 1.0 - eps))
 
 
 @inline
-def add_up(term: Any, eps: Any, y: Any, s: Any) -> Any:
-    """Return the sum of one term of a block of probabilities as (high, low), not carried, and how many were clipped.
-
-    One loop, so that adding hides behind the logarithm, which waits for its own results.
-    """
-    top, highs, lows, hits = 1.0 - eps, i8(0), i8(0), i8(0)
-    if term == LOG_LOSS:
-        for j in range(s.shape[0]):
-            q = chance(y[j], s[j])
-            hits += i8((q < eps) | (q > top))
-            high, low = split(loss(q, eps, top))
-            highs += high
-            lows += low
-    elif term == BRIER:
-        for j in range(s.shape[0]):
-            d = f8(s[j]) - f8(i4(y[j]))
-            high, low = split(d * d)
-            highs += high
-            lows += low
-    else:
-        for j in range(s.shape[0]):
-            high, low = split(f8(s[j]))
-            highs += high
-            lows += low
-    return highs, lows, hits
+def may_clip(eps: Any, least: Any, most: Any) -> Any:
+    """Whether a row of a block with these extremes could be clipped: its chance is monotonic in its score."""
+    hits = i8(0)
+    for y in range(2):
+        hits += clipped_row(eps, y, least) + clipped_row(eps, y, most)
+    return hits > 0
 
 
 @inline
-def fill(term: Any, logit: Any, eps: Any, y: Any, s: Any, out: Any, clipped: Any) -> None:
-    """Write one term of every row of a block."""
+def fill_part(term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any, f: Any, out: Any) -> None:
+    """Write one term of some rows; `k` and `f` are scratch. `clip` is False if no chance has to be clipped."""
     n = s.shape[0]
     if term == LOG_LOSS and logit:
         for j in range(n):
@@ -99,10 +120,14 @@ def fill(term: Any, logit: Any, eps: Any, y: Any, s: Any, out: Any, clipped: Any
             out[j] = softplus(-z if y[j] else z)
     elif term == LOG_LOSS:
         top = 1.0 - eps
-        for j in range(n):
+        for j in range(n if clip else 0):
             q = chance(y[j], s[j])
-            clipped[j] = (q < eps) | (q > top)
-            out[j] = loss(q, eps, top)
+            q = q if q > eps else eps
+            k[j], f[j], out[j] = log_parts(q if q < top else top)
+        for j in range(0 if clip else n):
+            k[j], f[j], out[j] = log_parts(chance(y[j], s[j]))
+        for j in range(n):
+            out[j] = minus_log(k[j], f[j], out[j])
     else:
         for j in range(n):
             out[j] = f8(s[j])
@@ -116,16 +141,55 @@ def fill(term: Any, logit: Any, eps: Any, y: Any, s: Any, out: Any, clipped: Any
 
 
 @inline
-def bad_values(logit: Any, y: Any, s: Any) -> Any:
-    """Whether a label or score is not what it should be."""
+def fill(term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any, f: Any, out: Any) -> None:
+    """Write one term of every row of a block, and ask for as many that come later."""
+    for b in range(0, s.shape[0], PART):
+        part = slice(b, min(b + PART, s.shape[0]))
+        fetch(y, b + AHEAD, PART)
+        fetch(s, b + AHEAD, PART)
+        fill_part(term, logit, eps, clip, y[part], s[part], k, f, out[part])
+
+
+@inline
+def survey(y: Any) -> Any:
+    """Return the sum of a block of labels, and whether one is not 0 or 1."""
+    total, most = i4(0), u1(0)
+    for j in range(y.shape[0]):
+        total += i4(y[j])
+        most = max(most, y[j])
+    return total, most > 1
+
+
+@inline
+def extremes(s: Any) -> Any:
+    """Return the first and the last of a block of scores in the order of their bits.
+
+    Read as unsigned integers, the bits of the numbers from 0 to 1 are in their order, and before those of all others:
+    larger ones, infinity, NaN, and whatever has a minus sign, first of all -0.0.
+    """
+    least = most = bits(s[0])
+    for j in range(s.shape[0]):
+        least, most = min(least, bits(s[j])), max(most, bits(s[j]))
+    return number(least), number(most)
+
+
+@inline
+def bad_scores(logit: Any, s: Any) -> Any:
+    """Whether a score is not finite, or not a probability."""
     bad = i4(0)
     if logit:
         for j in range(s.shape[0]):
-            bad |= i4(y[j] > 1) | i4(not (abs(s[j]) < np.inf))
+            bad |= i4(not (abs(s[j]) < np.inf))
     else:
         for j in range(s.shape[0]):
-            bad |= i4(y[j] > 1) | i4(not (s[j] >= 0)) | i4(not (s[j] <= 1))
-    return bad
+            bad |= i4(not (s[j] >= 0)) | i4(not (s[j] <= 1))
+    return bad != 0
+
+
+@inline
+def bad_values(logit: Any, y: Any, s: Any) -> Any:
+    """Whether a label or score is not what it should be."""
+    return survey(y)[1] or bad_scores(logit, s)
 
 
 @kernel(out=("rows", "excess", "sums", "large", "clipped"))
@@ -138,51 +202,43 @@ def sum_scores(
     `w` is empty for no weights; `large` for terms that cannot be: of probabilities without weights.
     """
     n_terms, n, n_large = terms.shape[0], s.shape[0], i8(0)
-    out, hit = np.empty(BLOCK, f8), np.zeros(BLOCK, np.uint8)
-    total, counts, weights, hits = np.zeros(2 * n_terms, i8), np.zeros(2, i8), np.zeros(4, i8), np.zeros(n_terms, i8)
-    for a in range(0, n if large.shape[0] else 0, BLOCK):  # large terms are added as they come: check before
-        b = min(a + BLOCK, n)
-        if bad_values(logit, y[a:b], s[a:b]):
-            return -1
+    weighted, plain = w.shape[0] != 0, large.shape[0] == 0
+    if not plain and bad_values(logit, y, s):  # large terms are added as they come: check before
+        return -1
+    k, f, out = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8)
+    total, counts, weights, hits = scratch(LIMBS, i8), scratch(2, i8), scratch(4, i8), scratch(MOST, i8)
+    for sums_so_far in (total, counts, weights, hits):
+        sums_so_far[:] = 0
     for a in range(0, n, BLOCK):
         m = min(BLOCK, n - a)
         yy, ss = y[a : a + m], s[a : a + m]
-        if not large.shape[0] and bad_values(logit, yy, ss):
+        positives, bad = survey(yy)
+        least, most = extremes(ss)
+        if plain and (bad or (not (0 <= most <= 1) and bad_scores(False, ss))):
             return -1
-        positives = i4(0)
-        for j in range(m):
-            positives += i4(yy[j])
         counts[1] += positives
         counts[0] += m - positives
-        for j in range(m if w.shape[0] else 0):
+        for j in range(m if weighted else 0):
             high, low = split(w[a + j])
             add_fixed(weights, u8(2) * u8(yy[j]), high - i8(1 << 20), low)
+        clip = not logit and may_clip(eps, least, most)
         for t in range(n_terms):
-            if not large.shape[0]:  # plain probabilities without weights
-                highs, lows, block_hits = add_up(terms[t], eps, yy, ss)
-                add_fixed(total, u8(2 * t), highs, lows)
-                hits[t] += block_hits
-                continue
-            fill(terms[t], logit, eps, yy, ss, out[:m], hit)
-            for j in range(m if w.shape[0] else 0):
+            fill(terms[t], logit, eps, clip, yy, ss, k, f, out)
+            for j in range(m if weighted else 0):
                 out[j] *= w[a + j]
-            for j in range(m):
+            for j in range(0 if plain else m):
                 if out[j] >= LARGE:
                     add_exact(large, u8(t) * u8(68), out[j])
                     out[j] = 0.0
                     n_large += 1
-            highs, lows = i8(0), i8(0)
-            for j in range(m):
-                high, low = split(out[j])
-                highs += high
-                lows += low
+            highs, lows = add_up(out[:m])
             add_fixed(total, u8(2 * t), highs, lows)
-            if terms[t] == LOG_LOSS and not logit:
+            if terms[t] == LOG_LOSS and clip:
                 for j in range(m):
-                    hits[t] += i8(hit[j])
+                    hits[t] += clipped_row(eps, yy[j], ss[j])
     for c in range(2):
         rows[c] += counts[c]
-        if w.shape[0]:
+        if weighted:
             add_fixed(excess, u8(2 * c), weights[2 * c], weights[2 * c + 1])
     for t in range(n_terms):
         clipped[t] += hits[t]
@@ -200,7 +256,7 @@ def pour(lanes: Any, slices: Any, n_terms: Any, rows: Any, sums: Any) -> None:
             rows[2 * i + c] += lanes[lane + c]
         for t in range(n_terms):
             add_fixed(sums, u8(2 * (i * n_terms + t)), lanes[lane + 2 + 2 * t], lanes[lane + 3 + 2 * t])
-    lanes[:] = 0
+        lanes[lane : lane + width] = 0
 
 
 @kernel(out=("rows", "excess", "sums", "large", "clipped"))
@@ -215,10 +271,10 @@ def sum_slices(
     """
     n_terms, n, n_large = terms.shape[0], s.shape[0], i8(0)
     width = 2 + 2 * n_terms
-    laned = n >= 8 * slices
-    lanes = np.zeros(LANES * slices * width if laned else 0, i8)
-    out, hit = np.empty(BLOCK, f8), np.zeros(BLOCK, np.uint8)
-    place = np.empty(BLOCK, np.uint64)
+    lanes = scratch(LANE_CELLS, i8)
+    laned = n >= 8 * slices and LANES * slices * width <= LANE_CELLS
+    lanes[: LANES * slices * width if laned else 0] = 0
+    k, f, out, place = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8), scratch(BLOCK, u8)
     for a in range(0, n, BLOCK):
         m = min(BLOCK, n - a)
         yy, ss, here = y[a : a + m], s[a : a + m], at[a : a + m]
@@ -233,8 +289,10 @@ def sum_slices(
         for j in range(m if w.shape[0] else 0):
             high, low = split(w[a + j])
             add_fixed(excess, u8(2) * (u8(here[j]) * u8(2) + u8(yy[j])), high - i8(1 << 20), low)
+        least, most = extremes(ss)
+        clip = not logit and may_clip(eps, least, most)
         for t in range(n_terms):
-            fill(terms[t], logit, eps, yy, ss, out[:m], hit)
+            fill(terms[t], logit, eps, clip, yy, ss, k, f, out)
             for j in range(m if w.shape[0] else 0):
                 out[j] *= w[a + j]
             for j in range(m if large.shape[0] else 0):
@@ -252,9 +310,9 @@ def sum_slices(
                 for j in range(m):
                     high, low = split(out[j])
                     add_fixed(sums, u8(2) * (u8(here[j]) * u8(n_terms) + u8(t)), high, low)
-            for j in range(m if terms[t] == LOG_LOSS and not logit else 0):
-                if hit[j]:
-                    clipped[u8(here[j]) * u8(n_terms) + u8(t)] += 1
+            if terms[t] == LOG_LOSS and clip:
+                for j in range(m):
+                    clipped[u8(here[j]) * u8(n_terms) + u8(t)] += clipped_row(eps, yy[j], ss[j])
         if laned and (a + m == n or (a // BLOCK) % 4096 == 4095):  # before the low limbs can overflow
             pour(lanes, slices, n_terms, rows, sums)
     return n_large

@@ -204,7 +204,10 @@ class RankingSums(State, tag="ranking_sums"):
         lengths = np.diff(bounds)
         for which, width in alike(lengths):
             deepest = int((lengths[which] + relevant[which]).max()) if len(relevant) else width
-            how = (values, powers, self._level, average, relevant, lowest, top, self._discounts(deepest), *terms)
+            discounts = self._discounts(deepest)
+            how = (values, powers, self._level, average, relevant, lowest, top, discounts, *terms)
+            longest = max(width + 1, len(discounts))
+            scratch = np.zeros((8, longest)), np.zeros((3, longest), np.int64)
             height = max(1, BLOCK // width)
             space = np.empty((min(height, len(which)), width), np.uint64)
             for first in range(0, len(which), height):
@@ -212,7 +215,7 @@ class RankingSums(State, tag="ranking_sums"):
                 keys = space[: len(some)]
                 pack(grades if small else NO_FLAGS, scores, retrieved, some, bounds, keys)
                 keys.sort(axis=1)
-                measure(keys, some, bounds, scores, half, small, *how, weights, at, *self._into(len(weights)))
+                measure(keys, some, bounds, scores, half, small, *how, weights, at, *scratch, *self._into(len(weights)))
         if self.large is not None:
             self.rules()["large"].carry(self.large)
 

@@ -136,7 +136,8 @@ class LabelRows(RowMeans, tag="label_rows"):
         ranked = [i for i, t in enumerate(self.terms) if not t.startswith("subset")]
         if ranked:
             found = np.empty((len(y), len(ranked)))
-            label_terms(y, s, np.array([LABEL_TERMS.index(self.terms[i]) for i in ranked]), found)
+            numbers = np.array([LABEL_TERMS.index(self.terms[i]) for i in ranked])
+            label_terms(y, s, np.argsort(s, axis=1), numbers, found)
             values[:, ranked] = found
         for i, term in enumerate(self.terms):
             if i not in ranked:
