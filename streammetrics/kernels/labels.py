@@ -6,21 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ._jit import inline, kernel
-from .sums import add_fixed, split
+from ._jit import kernel
+from .sums import add_fixed, bad_values, split
 
-i4, i8, u4, u8 = np.int32, np.int64, np.uint32, np.uint64
+i8, u4, u8 = np.int64, np.uint32, np.uint64
 
 BLOCK = 2048
-
-
-@inline
-def bad_decisions(y: Any, s: Any) -> Any:
-    """Whether a label is not 0 or 1, or a score not finite."""
-    bad = i4(0)
-    for j in range(s.shape[0]):
-        bad |= i4(y[j] > 1) | i4(not (abs(s[j]) < np.inf))
-    return bad
 
 
 @kernel(out=("counts", "excess"))
@@ -30,11 +21,8 @@ def count_decisions(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: An
     Arrays are flat. `w` and `at` are empty for no weights and a lone state, which alone is checked here.
     """
     n, n_thresholds, lone = s.shape[0], thresholds.shape[0], at.shape[0] == 0
-    if lone:
-        for a in range(0, n, BLOCK):
-            b = min(a + BLOCK, n)
-            if bad_decisions(y[a:b], s[a:b]):
-                return False
+    if lone and bad_values(True, y, s):  # as of logits: any finite score
+        return False
     for a in range(0, n, BLOCK):
         m = min(BLOCK, n - a)
         yy, ss = y[a : a + m], s[a : a + m]

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from ._jit import by_dtype, inline, kernel
-from ._memory import scratch
+from ._memory import fetch, scratch
 from .sums import add_fixed, split
 
 f4, f8, i4, i8, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint32, np.uint64
 
 BLOCK = 256  # short: the scalar bumps of one block overlap with the vector loop of the next
+AHEAD = 1024  # how far ahead rows are fetched: bumping takes longer than they take to come
 OCTAVES = 32  # of p below 1/2, and of 1 - p above it
 OFF_GRID = u4(1 << 31)  # rides on the index of a row to its slice
 LARGEST = i4(0x7F7FFFFF)  # the bits of the largest float32
@@ -67,6 +68,8 @@ def probability_indices(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, in
     buckets = u4(top + i4(1))
     mask = (i4(1) << shift) - i4(1)
     bad, off = i4(0), i4(0)
+    fetch(y, a + AHEAD, n)
+    fetch(s, a + AHEAD, n)
     yy, ss = y[a : a + n], s[a : a + n]
     for j in range(n):
         p = ss[j]
@@ -92,6 +95,8 @@ def real_indices(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, index: An
     buckets = u4(half) * u4(2)
     mask = (i4(1) << shift) - i4(1)
     bad, off = i4(0), i4(0)
+    fetch(y, a + AHEAD, n)
+    fetch(s, a + AHEAD, n)
     yy, ss = y[a : a + n], s[a : a + n]
     for j in range(n):
         x = ss[j]
@@ -174,6 +179,8 @@ def count_cells(
             bad, off = probability_indices(y, s, a, n, bits, OFF_GRID, index)
         if bad:
             return a
+        if sliced:
+            fetch(at, a + AHEAD, n)
         for j in range(n):
             cell[j] = u8(index[j] & ~OFF_GRID)
         for j in range(n if sliced else 0):

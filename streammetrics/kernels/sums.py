@@ -277,6 +277,7 @@ def sum_slices(
     k, f, out, place = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8), scratch(BLOCK, u8)
     for a in range(0, n, BLOCK):
         m = min(BLOCK, n - a)
+        fetch(at, a + AHEAD, m)
         yy, ss, here = y[a : a + m], s[a : a + m], at[a : a + m]
         if laned:
             for j in range(m):
