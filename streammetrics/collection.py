@@ -15,6 +15,7 @@ from .errors import IncompatibleStateError, UndefinedMetricWarning
 from .intake import Binding
 from .metric import Metric, explain
 from .plan import Plan, count_units, merge_units, records
+from .shortcut import Shortcut
 from .state import State
 from .table import Table
 from .task import Metrics, flatten
@@ -62,6 +63,8 @@ class MetricCollection(Encodable):
         self._plan, self.on_invalid = plan, on_invalid
         self._lock = threading.Lock()
         self._warned: set[str] = set()
+        self._shortcut: Shortcut | None = None
+        self._fed = False
         return self
 
     @property
@@ -97,6 +100,9 @@ class MetricCollection(Encodable):
     def absorb(self, batch: Batch) -> Self:
         """Count a batch whose columns other collections may share."""
         units = self._plan.units
+        with self._lock:
+            if self._shortcut is not None and self._shortcut.count(batch):
+                return self
         prepared = [unit.prepare(batch, self.on_invalid) for unit in units]
         with self._lock:
             loads = [unit.state.__dict__["_load"] for unit in units]
@@ -106,6 +112,8 @@ class MetricCollection(Encodable):
                 for unit, load in zip(units, loads, strict=True):
                     unit.state.__dict__["_load"] = load
                 raise
+            if not self._fed:  # now that kernels are loaded; merging and reading need none
+                self._shortcut, self._fed = Shortcut.of(units), True
         return self
 
     def merge(self, other: MetricCollection) -> Self:

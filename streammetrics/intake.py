@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,11 @@ class Binding:
 
     def column(self, role: str) -> Any:
         """The column that plays a role; a tuple of them where a key has several."""
-        return dict(self.columns).get(role, role)
+        return self._named.get(role, role)
+
+    @cached_property
+    def _named(self) -> dict[str, Any]:
+        return dict(self.columns)
 
     def header(self) -> dict[str, Any]:
         """Describe the binding as plain data."""

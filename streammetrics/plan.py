@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,7 +51,7 @@ class Plan:
         self.units.append(wanted)
         return len(self.units) - 1
 
-    @property
+    @cached_property
     def columns(self) -> dict[str, bool]:
         """The columns read, and whether each must be there."""
         found: dict[str, bool] = {}

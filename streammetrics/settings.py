@@ -69,7 +69,7 @@ class Settings:
         cls.__init__ = init  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
-        for name, default, hint, rules in _declared(type(self)):
+        for name, default, hint, rules in _declared(type(self)):  # type: ignore[arg-type]
             value = getattr(self, name)
             if value is not default:
                 object.__setattr__(self, name, _check(type(self).__name__, name, value, hint, rules))

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from streammetrics.collection import MetricCollection
 from streammetrics.columns import Batch
 from streammetrics.compose import Sliced
 from streammetrics.ids import Ids
 from streammetrics.laws.specimens import fitting, sample
 from streammetrics.metric import METRICS, Metric
 from streammetrics.metrics.groups import GroupAUC
+from streammetrics.metrics.scores import AUC
 
 __all__ = ["warm_up"]
 
@@ -55,6 +57,10 @@ def feed_all() -> None:
                         made.state.settle()  # what waits is united, then united with more
                     Sliced(made, by="key").update(columns | {"key": np.array([1, 2])})
                     Sliced(made, by=("key", "text")).update(columns | {"key": [1, 2], "text": ["a", "b"]})
+    for dtype in (np.float32, np.float64):
+        collection = MetricCollection(AUC())
+        for _ in range(2):  # the second time by the shortcut
+            collection.update([0, 1], np.array([0, 1], dtype))
     Batch({"text": ["a", "b"]}).column("text", Ids())
     GroupAUC(grouped="sorted").update([0, 1], np.array([0, 1], np.float32), group=[1, 1]).compute()
 

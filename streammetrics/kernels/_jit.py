@@ -24,7 +24,13 @@ from numba.extending import overload
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": None, "fastmath": False, "_nrt": False}
+_OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "boundscheck": None,
+    "fastmath": False,
+    "_nrt": False,
+}
 
 _CHOSEN: set[Callable[..., Any]] = set()
 

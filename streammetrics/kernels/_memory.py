@@ -16,10 +16,8 @@ from ._jit import inline
 LINE = 64  # bytes that come together
 
 
-@intrinsic(prefer_literal=True)  # type: ignore[misc]
-def scratch(_: Any, shape: Any, dtype: Any) -> Any:
-    """Make an array of a constant shape on the stack of the kernel, at a multiple of 64 bytes; it is not cleared."""
-    sizes = [size.literal_value for size in (shape if isinstance(shape, types.BaseTuple) else (shape,))]
+def _scratch(_: Any, shape: Any, dtype: Any) -> Any:
+    sizes = [size.literal_value for size in getattr(shape, "types", [shape])]
     array = types.Array(dtype.dtype, len(sizes), "C")
 
     def generate(context: Any, builder: Any, _: Any, __: Any) -> Any:
@@ -29,7 +27,7 @@ def scratch(_: Any, shape: Any, dtype: Any) -> Any:
             memory = builder.alloca(ir.ArrayType(item, math.prod(sizes)))
             memory.align = LINE
         made = context.make_array(array)(context, builder)
-        populate_array(
+        populate_array(  # type: ignore[no-untyped-call]
             made,
             data=builder.bitcast(memory, item.as_pointer()),
             shape=[context.get_constant(types.intp, n) for n in sizes],
@@ -42,10 +40,7 @@ def scratch(_: Any, shape: Any, dtype: Any) -> Any:
     return array(shape, dtype), generate
 
 
-@intrinsic  # type: ignore[misc]
 def _fetch_line(_: Any, address: Any) -> Any:
-    """Ask for the line at an address; a hint, which may be wrong."""
-
     def generate(context: Any, builder: Any, _: Any, values: Any) -> Any:
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         prefetch = builder.module.declare_intrinsic(
@@ -58,6 +53,13 @@ def _fetch_line(_: Any, address: Any) -> Any:
     return types.void(types.uintp), generate
 
 
+scratch: Any = intrinsic(prefer_literal=True)(_scratch)
+"""Make an array of a constant shape and a dtype on the stack of the kernel, at a multiple of 64 bytes; not cleared."""
+
+fetch_line: Any = intrinsic(_fetch_line)
+"""Ask for the line of memory at an address: a hint, which may be wrong."""
+
+
 @inline
 def fetch(values: Any, first: Any, count: Any) -> None:
     """Ask for some values of a contiguous array, which may lie beyond its end.
@@ -66,4 +68,4 @@ def fetch(values: Any, first: Any, count: Any) -> None:
     """
     start = values.ctypes.data + first * values.itemsize
     for j in range(0, count * values.itemsize, LINE):
-        _fetch_line(np.uint64(start + j))
+        fetch_line(np.uint64(start + j))

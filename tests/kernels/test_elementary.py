@@ -106,9 +106,7 @@ def test_error(name):
     function, bound = UNARY[name]
     x = points(name, 1500)
     with mpmath.workprec(160):
-        errors = [
-            ulps(g, function(mpmath.mpf(v))) for g, v in zip(FUNCTIONS[name](x), x.tolist(), strict=True)
-        ]
+        errors = [ulps(g, function(mpmath.mpf(v))) for g, v in zip(FUNCTIONS[name](x), x.tolist(), strict=True)]
     worst = int(np.argmax(errors))
     assert errors[worst] < bound, float(x[worst]).hex()
 
