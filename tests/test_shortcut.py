@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -109,3 +112,18 @@ def test_rows_beyond_the_limit():
     with pytest.raises(sm.CounterOverflowError):
         fed.update(batch(10))
     assert fed.digest() == before
+
+
+def test_it_survives_what_else_is_done_to_a_collection():
+    fed = collection().update(batch(10)).update(batch(10, seed=1))
+    for other in (pickle.loads(pickle.dumps(fed)), copy.deepcopy(fed), fed.copy(), sm.from_bytes(fed.to_bytes())):
+        assert (
+            other.update(batch(10, seed=2)).update(batch(10, seed=3)).digest()
+            == long_way([batch(10, seed=i) for i in range(4)]).digest()
+        )
+    fed.merge(long_way([batch(10, seed=2)])).update(batch(10, seed=3))
+    assert fed.digest() == long_way([batch(10, seed=i) for i in range(4)]).digest()
+    assert (
+        fed.reset().update(batch(10)).update(batch(10, seed=1)).digest()
+        == long_way([batch(10), batch(10, seed=1)]).digest()
+    )
