@@ -24,9 +24,12 @@ ROUNDS = 7
 METRICS = "auc,log_loss,calibration"
 
 
-def score_log(paths: Sequence[Path], by: Sequence[str] = (), environment: dict[str, str] | None = None) -> Usage:
+def score_log(
+    paths: Sequence[Path], by: Sequence[str] = (), environment: dict[str, str] | None = None, engine: str = "pyarrow"
+) -> Usage:
     """Score a log as `python -m streammetrics eval` does."""
-    options = ["--label", "click", "--score", "pctr", "--metrics", METRICS, "--threads", str(THREADS)]
+    options = ["--label", "click", "--score", "pctr", "--metrics", METRICS]
+    options += ["--threads", str(THREADS), "--engine", engine]
     for column in by:
         options += ["--by", column]
     warm, real = (["eval", *map(str, some), *options] for some in ([logs.log(10)], paths))
@@ -66,13 +69,14 @@ def main() -> None:
     """Print both sides without slices and with two, the ratios and the targets."""
     by = ["variant", "country"]
     compare("", logs.log(ROWS), [], 1.15)
+    compare(", --engine polars", logs.log(ROWS), [], 1.15, "polars")
     compare(", as Spark writes it", logs.log(ROWS, typed=False), by, 1.5)
     compare(", dictionaries by Arrow's types", logs.log(ROWS), by, 1.5)
 
 
-def compare(kind: str, path: Path, by: list[str], target: float) -> None:
+def compare(kind: str, path: Path, by: list[str], target: float, engine: str = "pyarrow") -> None:
     read_log(path, by)  # warms the disk's cache
-    rounds = [(score_log([path], by), read_log(path, by)) for _ in range(ROUNDS)]
+    rounds = [(score_log([path], by, engine=engine), read_log(path, by)) for _ in range(ROUNDS)]
     rows = [_row(name, side) for name, side in zip(("eval", "pyarrow reads"), zip(*rounds, strict=True), strict=True)]
 
     cpu = median(ours.cpu / theirs.cpu for ours, theirs in rounds)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from streammetrics.io.readers import BATCH_ROWS, Reader, Span, encode_keys, reading
+from streammetrics.io.readers import Reader, Span, encode_keys, reading
 from streammetrics.io.sources import LogError
 
 __all__ = ["Part"]
@@ -65,7 +65,7 @@ class Part:
         return f"Part({self.file!r}, first_row={self.first_row}, rows={rows})"
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Read it, at most 65,536 rows at a time, with exactly the wanted columns in the order they were named.
+        """Read it, some 100,000 rows at a time, with exactly the wanted columns in the order they were named.
 
         Yields
         ------
@@ -79,10 +79,11 @@ class Part:
         """
         stored = [name for name in self._columns if name not in self._constants]
         self.read_bytes = seen = 0
+        size = self._reader.batch_rows
         for read, done in self._reader.read(self._span, stored or [self._fallback], self._keys):
             self.read_bytes = done
-            for start in range(0, read.num_rows, BATCH_ROWS):
-                batch = read.slice(start, BATCH_ROWS)
+            for start in range(0, read.num_rows, size):
+                batch = read.slice(start, size)
                 seen += batch.num_rows
                 yield self._assemble(batch)
         self.read_bytes = self.bytes
@@ -90,14 +91,17 @@ class Part:
             raise LogError(f"{self.file}: {seen:,} rows where the file says it has {self.rows:,}")
 
     def _assemble(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        arrays = [
-            _repeat(self._constants[name], batch.num_rows) if name in self._constants else batch.column(name)
-            for name in self._columns
-        ]
+        names = list(self._columns)
         with reading(self.file):
-            wanted = pa.RecordBatch.from_arrays(arrays, names=list(self._columns))
+            wanted = batch
+            if self._constants or batch.schema.names != names:
+                wanted = pa.RecordBatch.from_arrays([self._column(batch, name) for name in names], names=names)
             wanted.validate(full=True)  # Arrow reads codes and offsets of a damaged file as they are: later, a crash
             return encode_keys(wanted, self._keys)
+
+    def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+        constant = self._constants.get(name)
+        return batch.column(name) if constant is None else _repeat(constant, batch.num_rows)
 
 
 def _repeat(constant: pa.Array, rows: int) -> pa.Array:
