@@ -31,13 +31,13 @@ SPEED_ROWS = 1 << 16
 ROUNDS = 15
 
 GOLDEN = {
-    "probabilities, float32": "b61de791abeec197dbc7f6af2cd58592fce17b86fbef68bf9fe1538a7f6c0230",
-    "probabilities, float64": "7b6ddc122980722b6cf0411fddb11b5aadc18ca6cf14ced22490fb204cf14950",
-    "probabilities, weighted": "7fe8a6dfdbd5a493f8c3fba59e2f74ad69e80a08e8fe73f7cdfed9fd14133085",
-    "logits": "3e722cf34b720f90f54f069894cbb20ccfa3fe042b82e8e2916705950dca0ede",
-    "down-sampled, corrected": "80f59638bed19ed87948dd331fcf5fb763cea824ca8ac255cc203ac7e77405cb",
-    "slices": "49efb2816f2ea3210f3749ba7a2783abeb650ecb3ae4b18ec1a8002465f5a59c",
-    "slices, limited": "10383d38c769a0dc518568c776ba5b27c4bc115bf861930ebab293b7193c088f",
+    "probabilities, float32": "42ee9b562ac43fbd57095f046b4251bc2c98b1f3ba3736e213a707488753ab98",
+    "probabilities, float64": "0380ce00a6301e526571aa60b277ee2b62aab6553527cf4a9dfd81641ba333dd",
+    "probabilities, weighted": "36d7ddd6a05bd0dde9e1975658c8c1fc34fc51d0baa584d3969e2acb16640b90",
+    "logits": "0476a5dd80ef6baba8582960f6f29e0c5283d1cb2b9b1befbd3594a3fa25aa67",
+    "down-sampled, corrected": "88fa61618d16d52f408592f5f1f7dff19b30f9aac8067f14708eba0bc94a2024",
+    "slices": "d6fdaf2ef9884b20ec86e1cbe929c2022bf66fb9ba767a65fda45a54732d23f7",
+    "slices, limited": "45fc3bb63a07aba2731e5d6795464dee6fb522b792acd3033bdad31a9c0f8564",
 }
 """SHA-256 of the state and of the bits of all values and bounds, for each case."""
 
