@@ -67,13 +67,6 @@ class OnInvalid(str, Enum):
     drop = "drop"
 
 
-class Engine(str, Enum):
-    """What decodes Parquet."""
-
-    pyarrow = "pyarrow"
-    polars = "polars"
-
-
 Printed = Annotated[Format, typer.Option("--format", help="table for people; json and csv for programs, on stdout.")]
 Top = Annotated[int, typer.Option(min=1, help="Slices a table shows: those with most rows. json and csv have all.")]
 
@@ -117,7 +110,6 @@ METRICS = "Such as auc,log_loss,precision@0.1; `streammetrics catalog` lists all
 BITS = "Resolution of score histograms; 16 by default, which takes 1 MiB a slice."
 SORT = "Show slices worst first by this metric, such as calibration; or most first, by rows or positives."
 REPORT = "Write a page with tables and pictures, which needs nothing else: report.html."
-ENGINE = "What decodes Parquet; polars (if installed) takes a third less time where only numbers are read."
 TASK = "TOML file with several tasks, instead of --label, --score and so on."
 
 
@@ -155,7 +147,6 @@ def _eval(
     sort: Annotated[Text, typer.Option(help=SORT)] = None,
     min_rows: Annotated[int, typer.Option(min=0, help="Slices of fewer rows are not in the tables.")] = 0,
     delimiter: Annotated[Text, typer.Option(help="Of text files; comma by default, tab for .tsv.")] = None,
-    engine: Annotated[Engine, typer.Option(help=ENGINE)] = Engine.pyarrow,
 ) -> None:
     """Score a log in one pass: all metrics, models and slices."""
     from streammetrics.cli.score import Request, score_log
@@ -219,7 +210,6 @@ def _eval(
             sort,
             min_rows,
             report,
-            engine.value,
         )
     )
 

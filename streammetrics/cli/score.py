@@ -31,7 +31,7 @@ class Request:
         Tasks by name; "" for the one of the options.
     by : list of str
         Slices, as `--by` has them.
-    limit, on_invalid, threads, save, printed, top, delimiter, sort, min_rows, report, engine
+    limit, on_invalid, threads, save, printed, top, delimiter, sort, min_rows, report
         As the options of these names; `printed` is `--format`.
     """
 
@@ -48,7 +48,6 @@ class Request:
     sort: str | None = None
     min_rows: int = 0
     report: str | None = None
-    engine: str = "pyarrow"
 
 
 def score_log(request: Request) -> None:
@@ -62,7 +61,7 @@ def score_log(request: Request) -> None:
             check_target(target)
     from streammetrics.io.logs import Log  # pyarrow only once the request makes sense
 
-    log = Log(request.paths, delimiter=_delimiter(request.delimiter), engine=request.engine)
+    log = Log(request.paths, delimiter=_delimiter(request.delimiter))
     metrics = make_collection(specs, request.on_invalid, log.schema)
     if request.sort is not None:  # before hours go into the log
         from streammetrics.cli.records import ordered

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib.util
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -42,9 +41,6 @@ class Log:
     types : mapping of str to str or pyarrow.DataType, optional
         Types of columns of text files. Otherwise the first rows of all files decide: integers and text for keys,
         float64 for other numbers.
-    engine : {"pyarrow", "polars"}
-        What decodes Parquet. polars takes a third less time where only numbers are wanted, and a row group at a time of
-        memory (Arrow: a batch); it does not compare checksums, and threads of its own are as many as processors.
 
     Examples
     --------
@@ -62,7 +58,6 @@ class Log:
         delimiter: str | None = None,
         nulls: Sequence[str] = DEFAULT_NULLS,
         types: Mapping[str, str | pa.DataType] | None = None,
-        engine: str = "pyarrow",
     ) -> None:
         alone = isinstance(paths, (str, os.PathLike))
         self._sources = find_sources(cast("Sequence[PathLike]", [paths] if alone else paths))
@@ -71,7 +66,6 @@ class Log:
         if not self._is_text and (asked or delimiter is not None):
             raise LogError(f"{self._sources[0].file}: types= and delimiter= are for text files; this one has its own")
         self._types = asked
-        self._parquet = _parquet_reader(engine, self._sources[0])
         self._readers = [self._reader(source, delimiter, tuple(nulls)) for source in self._sources]
 
     def __repr__(self) -> str:
@@ -141,7 +135,7 @@ class Log:
     def _reader(self, source: Source, delimiter: str | None, nulls: tuple[str, ...]) -> Reader:
         if source.format == "text":
             return TextReader(source, delimiter or source.delimiter, nulls, self._types)
-        return self._parquet(source.file) if source.format == "parquet" else IpcReader(source.file)
+        return ParquetReader(source.file) if source.format == "parquet" else IpcReader(source.file)
 
     @cached_property
     def _facts(self) -> list[Facts]:
@@ -207,17 +201,3 @@ def _data_type(name: str, kind: str | pa.DataType) -> pa.DataType:
         return pa.type_for_alias(kind) if isinstance(kind, str) else kind
     except ValueError:
         raise LogError(f"types: {kind!r} of column {name!r} is no Arrow type (try 'string' or 'double')") from None
-
-
-def _parquet_reader(engine: str, first: Source) -> type[ParquetReader]:
-    if engine == "pyarrow":
-        return ParquetReader
-    if engine != "polars":
-        raise LogError(f'engine must be "pyarrow" or "polars", not {engine!r}')
-    if first.format != "parquet":
-        raise LogError(f"{first.file}: polars reads Parquet; leave out engine= for other formats")
-    if importlib.util.find_spec("polars") is None:
-        raise LogError('engine="polars" needs polars: pip install "streammetrics[polars]"')
-    from streammetrics.io.polars_reader import PolarsReader
-
-    return PolarsReader

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from streammetrics.io.readers import Reader, Span, encode_keys, reading
+from streammetrics.io.readers import BATCH_ROWS, Reader, Span, encode_keys, reading
 from streammetrics.io.sources import LogError
 
 __all__ = ["Part"]
@@ -65,7 +65,7 @@ class Part:
         return f"Part({self.file!r}, first_row={self.first_row}, rows={rows})"
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Read it, some 100,000 rows at a time, with exactly the wanted columns in the order they were named.
+        """Read it, at most 131,072 rows at a time, with exactly the wanted columns in the order they were named.
 
         Yields
         ------
@@ -79,11 +79,10 @@ class Part:
         """
         stored = [name for name in self._columns if name not in self._constants]
         self.read_bytes = seen = 0
-        size = self._reader.batch_rows
         for read, done in self._reader.read(self._span, stored or [self._fallback], self._keys):
             self.read_bytes = done
-            for start in range(0, read.num_rows, size):
-                batch = read.slice(start, size)
+            for start in range(0, read.num_rows, BATCH_ROWS):
+                batch = read.slice(start, BATCH_ROWS)
                 seen += batch.num_rows
                 yield self._assemble(batch)
         self.read_bytes = self.bytes

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.ipc as ipc
@@ -16,18 +16,7 @@ import pyarrow.parquet as pq
 
 from streammetrics.io.sources import LogError
 
-__all__ = [
-    "BATCH_ROWS",
-    "Facts",
-    "IpcReader",
-    "ParquetReader",
-    "Reader",
-    "Span",
-    "broken",
-    "encode_keys",
-    "is_number",
-    "reading",
-]
+__all__ = ["BATCH_ROWS", "Facts", "IpcReader", "ParquetReader", "Reader", "Span", "broken", "encode_keys", "reading"]
 
 BATCH_ROWS = 1 << 17
 _SPAN_ROWS = 1 << 17  # row groups smaller than this are read together
@@ -76,9 +65,6 @@ class Facts:
 
 class Reader(Protocol):
     """One file of one format."""
-
-    batch_rows: ClassVar[int]
-    """How many rows are handed on at a time."""
 
     @property
     def file(self) -> str:
@@ -134,13 +120,6 @@ def _encode(column: pa.Array) -> pa.Array:
     return column.dictionary_encode() if _is_text(column.type) else column
 
 
-def is_number(schema: pa.Schema, name: str) -> bool:
-    """Whether a column holds plain numbers or booleans."""
-    kind = schema.field(name).type if name in schema.names else pa.null()
-    wide = pa.types.is_float32(kind) or pa.types.is_float64(kind)
-    return bool(wide or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
-
-
 def _is_text(dtype: pa.DataType) -> bool:
     names = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
     return any(is_type(dtype) for is_type in names)
@@ -164,7 +143,6 @@ class ParquetReader:
     """A Parquet file, one range of row groups at a time."""
 
     file: str
-    batch_rows: ClassVar[int] = BATCH_ROWS
 
     def facts(self) -> Facts:
         """Read the footer."""
@@ -173,16 +151,12 @@ class ParquetReader:
             rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
             return Facts.of(parquet.schema_arrow, metadata.num_rows, _spans(rows, os.path.getsize(self.file)))
 
-    def footer(self) -> pq.FileMetaData:
-        """What the file says of its row groups and columns."""
-        status = os.stat(self.file)
-        return _footer(self.file, status.st_size, status.st_mtime_ns)
-
     def read(self, span: Span, columns: Sequence[str], keys: Collection[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield the batches of some row groups."""
         groups = range(*span.units)
         with reading(self.file):
-            metadata = self.footer()
+            status = os.stat(self.file)
+            metadata = _footer(self.file, status.st_size, status.st_mtime_ns)
             coded = [name for name in keys if name in columns and _has_small_dictionary(metadata, groups, name)]
             with _open_parquet(self.file, metadata=metadata, read_dictionary=coded) as parquet:
                 done = 0
@@ -237,7 +211,6 @@ class IpcReader:
     """An Arrow IPC file (also called Feather 2), or an IPC stream."""
 
     file: str
-    batch_rows: ClassVar[int] = BATCH_ROWS
 
     def facts(self) -> Facts:
         """Read schema and, of a file, the rows of every record batch; a stream tells neither before its end."""

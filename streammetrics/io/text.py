@@ -6,12 +6,11 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.csv as csv
 
-from streammetrics.io.readers import BATCH_ROWS, Facts, Span, broken, reading
+from streammetrics.io.readers import Facts, Span, broken, reading
 from streammetrics.io.sources import LogError, Source
 
 __all__ = ["TextReader", "settle_types"]
@@ -33,7 +32,6 @@ class TextReader:
     nulls: tuple[str, ...]
     types: Mapping[str, pa.DataType]
     header: tuple[str, ...] = ()
-    batch_rows: ClassVar[int] = BATCH_ROWS
 
     @property
     def file(self) -> str:

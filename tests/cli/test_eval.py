@@ -244,10 +244,6 @@ class TestSameBits:
     def test_any_number_of_threads(self, log, digest, more):
         assert len({digest(log, *BASE, *more, "--threads", n) for n in (1, 2, 5)}) == 1
 
-    @pytest.mark.parametrize("more", [(), ("--weight", "weight", "--threads", "3"), ("--by", "country")])
-    def test_any_engine(self, log, digest, more):
-        assert digest(log, *BASE, *more) == digest(log, *BASE, *more, "--engine", "polars")
-
     def test_files_in_any_order(self, log, digest):
         files = sorted(log.rglob("*.parquet"))
         assert digest(*files, *BASE, "--by", "country") == digest(*reversed(files), *BASE, "--by", "country")
