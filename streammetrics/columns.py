@@ -42,7 +42,7 @@ class Column:
     source: str
 
 
-named = functools.cache(lambda dtype: str(dtype.name))
+dtype_name = functools.cache(lambda dtype: str(dtype.name))
 """The name of a dtype, which numpy makes anew, in a microsecond, every time it is asked."""
 
 
@@ -97,7 +97,7 @@ class Label(Kind):
         return hash((Label, self.labels, self.pos_label))
 
     def convert(self, values: Array, name: str) -> Column:
-        source = named(values.dtype)
+        source = dtype_name(values.dtype)
         if self.pos_label is not None:
             missing = values != values if values.dtype.kind == "f" else np.zeros(len(values), bool)
             return Column(np.where(missing, 2, values == self.pos_label).astype(np.uint8), source)
@@ -135,7 +135,7 @@ class Score(Kind):
         return hash((Score, self.scale))
 
     def convert(self, values: Array, name: str) -> Column:
-        source = named(values.dtype)
+        source = dtype_name(values.dtype)
         _numeric(values, name, self.expected)
         if source in ("float16", "bfloat16"):
             return Column(values.astype(np.float32), source)
@@ -167,7 +167,7 @@ class Grade(Score):
         self.scale, self.low, self.high = "grade", 0.0, 2.0**400  # sums of any number of them are finite
 
     def convert(self, values: Array, name: str) -> Column:
-        source = named(values.dtype)
+        source = dtype_name(values.dtype)
         _numeric(values, name, self.expected)
         if source in ("bool", "uint8"):
             return Column(np.ascontiguousarray(values).view(np.uint8), source)
@@ -188,7 +188,7 @@ class Count(Score):
 
     def convert(self, values: Array, name: str) -> Column:
         _numeric(values, name, self.expected)
-        return Column(np.ascontiguousarray(values, np.float64), named(values.dtype))
+        return Column(np.ascontiguousarray(values, np.float64), dtype_name(values.dtype))
 
     def ok(self, column: Column) -> bool:
         return not self.bad(column).any()
@@ -204,7 +204,7 @@ class Weight(Kind):
 
     def convert(self, values: Array, name: str) -> Column:
         _numeric(values, name, self.expected)
-        return Column(np.ascontiguousarray(values, np.float64), named(values.dtype))
+        return Column(np.ascontiguousarray(values, np.float64), dtype_name(values.dtype))
 
     def ok(self, column: Column) -> bool:
         if not column.values.size:
@@ -418,7 +418,7 @@ class Batch:
 
 
 def _numeric(values: Array, name: str, expected: str) -> None:
-    kind, dtype = values.dtype.kind, named(values.dtype)
+    kind, dtype = values.dtype.kind, dtype_name(values.dtype)
     if kind in "biu" or dtype in ("float16", "float32", "float64", "bfloat16"):
         return
     hint = {

@@ -50,10 +50,11 @@ class Binding:
 
     def column(self, role: str) -> Any:
         """The column that plays a role; a tuple of them where a key has several."""
-        return self._named.get(role, role)
+        return self.bound.get(role, role)
 
     @cached_property
-    def _named(self) -> dict[str, Any]:
+    def bound(self) -> dict[str, Any]:
+        """The roles that were given a column by name, and the column."""
         return dict(self.columns)
 
     def header(self) -> dict[str, Any]:
@@ -157,7 +158,7 @@ def _present(need: Need, binding: Binding, batch: Batch) -> bool:
     name = binding.column(need.role)
     if not need.optional or name in batch:
         return True
-    if need.role in dict(binding.columns):  # asked for by name, so it must be there
+    if need.role in binding.bound:  # asked for by name, so it must be there
         batch.raw(name)
     return False
 

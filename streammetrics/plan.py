@@ -58,7 +58,7 @@ class Plan:
         for unit in self.units:
             for need in unit.needs:
                 name = unit.binding.column(need.role)
-                must = not need.optional or need.role in dict(unit.binding.columns)
+                must = not need.optional or need.role in unit.binding.bound
                 for one in name if isinstance(name, tuple) else (name,):
                     found[one] = found.get(one, False) or must
             if unit.binding.where is not None:

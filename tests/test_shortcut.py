@@ -94,7 +94,7 @@ def test_weights_and_dropped_rows_go_the_long_way():
     assert fed["auc"].explain()["rows"] == 4
 
 
-def test_a_kernel_that_cannot_be_called_now(monkeypatch):
+def test_a_kernel_that_cannot_be_called_now():
     """Another thread may be compiling it: its state counts the long way."""
     fed = collection().update(batch(10))
 

@@ -164,9 +164,8 @@ def _count_joined(pieces: list[Piece], total: _Counter) -> None:
 def _check_unasked(metrics: MetricCollection, read: set[str]) -> None:
     """Raise where a column that is read for something else would weigh the rows of a task that names no weights."""
     for unit in metrics._plan.units:
-        named = dict(unit.binding.columns)
         for need in unit.needs:
-            if need.optional and need.role not in named and need.role in read:
+            if need.optional and need.role not in unit.binding.bound and need.role in read:
                 raise InvalidInputError(
                     f"the column {need.role!r} is read for one purpose, and would be taken for the {need.role} of "
                     f"every task that names none; name it in all tasks, or rename the column",

@@ -174,6 +174,12 @@ def extremes(s: Any) -> Any:
 
 
 @inline
+def suspect(most: Any) -> Any:
+    """Whether there may be a bad score among those of which this is the last by its bits: -0.0 is good, but hides 1.5."""
+    return not (0 < most <= 1)
+
+
+@inline
 def bad_scores(logit: Any, s: Any) -> Any:
     """Whether a score is not finite, or not a probability."""
     bad = i4(0)
@@ -187,30 +193,19 @@ def bad_scores(logit: Any, s: Any) -> Any:
 
 
 @inline
-def suspect(most: Any) -> Any:
-    """Whether there may be a bad score among those of which this is the last by its bits: -0.0 is good, but hides 1.5."""
-    return not (0 < most <= 1)
-
-
-@inline
 def bad_values(logit: Any, y: Any, s: Any) -> Any:
     """Whether a label or score is not what it should be."""
-    return survey(y)[1] or bad_scores(logit, s)
+    if survey(y)[1]:
+        return True
+    if logit or s.shape[0] == 0:
+        return bad_scores(logit, s)
+    return suspect(extremes(s)[1]) and bad_scores(False, s)
 
 
 @kernel(out=())
 def all_good(y: Any, s: Any, logit: Any) -> Any:
     """Whether all labels and scores are what they should be."""
-    for a in range(0, s.shape[0], BLOCK):
-        b = min(a + BLOCK, s.shape[0])
-        _, bad = survey(y[a:b])
-        if not logit:
-            _, most = extremes(s[a:b])
-            if bad or (suspect(most) and bad_scores(False, s[a:b])):
-                return False
-        elif bad or bad_scores(True, s[a:b]):
-            return False
-    return True
+    return not bad_values(logit, y, s)
 
 
 @kernel(out=("rows", "excess", "sums", "large", "clipped"))
