@@ -13,7 +13,9 @@ from importlib import import_module
 
 from benchmarks.report import failures
 
-BENCHMARKS = ("accuracy", "startup", "kernels", "regression", "ranking", "classes", "groups", "eval", "memory")
+BENCHMARKS = (
+    "accuracy", "startup", "kernels", "regression", "ranking", "classes", "groups", "eval", "memory", "frames", "core",
+)  # fmt: skip
 
 
 def main() -> int:

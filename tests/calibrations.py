@@ -33,8 +33,8 @@ def bucket(x: float, bits: int) -> tuple[int, int]:
 
 
 def quantile(p: Array, w: Array, n: int, bits: int = 16) -> Array:
-    """The bin of each p: that in which the middle row of its bucket is."""
-    keys = [bucket(x, bits) for x in p.tolist()]
+    """The bin of each p: that in which the middle row of its bucket is, or of its equals while rows are few."""
+    keys = p.tolist() if bits >= 16 and len(p) <= 1 << 16 else [bucket(x, bits) for x in p.tolist()]
     mass: dict[Any, Fraction] = {}
     for key, weight in zip(keys, w.tolist(), strict=True):
         mass[key] = mass.get(key, Fraction(0)) + Fraction(weight)

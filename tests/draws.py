@@ -16,12 +16,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 import streammetrics as sm
-from streammetrics.classes import Classes, Distribution, FoundClasses
-from streammetrics.columns import Count, Grade, Label, Matrix, Score, Weight
-from streammetrics.ids import Ids, Names
+from streammetrics.columns.classes import Classes, Distribution, FoundClasses
+from streammetrics.columns.columns import Count, Grade, Label, Matrix, Score, Weight
+from streammetrics.columns.ids import Ids, Names
+from streammetrics.columns.numbers import Number
 from streammetrics.laws import metric_case
 from streammetrics.laws.specimens import KEYS, PROBABILITIES, REALS, WEIGHTS, fitted, names
-from streammetrics.numbers import Number
 
 TIMES = float(os.environ.get("LAWS", "1"))
 

@@ -1,10 +1,12 @@
-"""States and metrics as another package would define them: every merge rule and form, and each broken in its own way."""
+"""States and metrics as another package would define them: parts of every form, and each broken in its own way."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -44,83 +46,160 @@ def fixed(weights):
 
 
 class Extremes(sm.State, tag="plugin.extremes"):
-    """Rules min and max, and a flag."""
+    """Least, largest, and a flag."""
 
-    lowest: sm.Array = sm.lowest()
-    highest: sm.Array = sm.highest()
-    negative: sm.Array = sm.highest(form="flag")
+    rows = sm.Flat()
+    lowest = sm.Flat(form="low")
+    highest = sm.Flat(form="high")
+    negative = sm.Flat(form="flag")
 
     def needs(self):
         return (sm.score("y_score", "real"),)
 
-    def absorb(self, at, /, y_score):
-        where = np.zeros(len(y_score.values), np.int64) if at is None else at
-        np.minimum.at(self.lowest.reshape(-1), where, ordered(y_score.values))
-        np.maximum.at(self.highest.reshape(-1), where, ordered(y_score.values))
-        np.maximum.at(self.negative.reshape(-1), where, (y_score.values < 0).astype(np.int64))
+    def absorb(self, into, at, y_score):
+        np.add.at(into["rows"], at, 1)
+        np.minimum.at(into["lowest"], at, ordered(y_score.values))
+        np.maximum.at(into["highest"], at, ordered(y_score.values))
+        np.maximum.at(into["negative"], at, (y_score.values < 0).astype(np.uint8))
+
+    def facts(self):
+        return {"rows": int(self.rows)}
 
 
 class ExactTotal(sm.State, tag="plugin.exact_total"):
     """An exact sum of any floats."""
 
-    total: sm.Array = sm.added(form="exact")
+    rows = sm.Flat()
+    total = sm.Flat(form="exact")
 
     def needs(self):
         return (sm.score("y_score", "real"),)
 
-    def absorb(self, at, /, y_score):
-        where = np.zeros(len(y_score.values), np.int64) if at is None else at
-        np.add.at(self.total.reshape(-1, CHUNKS), where, chunks(y_score.values))
-        self.rules()["total"].carry(self.total)
+    def absorb(self, into, at, y_score):
+        np.add.at(into["rows"], at, 1)
+        np.add.at(into["total"], at, chunks(y_score.values))
 
 
 class Values(sm.State, tag="plugin.values"):
-    """Rule rows: every value, sorted."""
+    """Every score of a positive, and how often it came: a tally of 64 bits."""
 
     memory_limit: int | None = sm.setting(None, operational=True)
 
-    values: sm.Array = sm.rows(2)
+    rows = sm.Flat()
+    values = sm.Tally("all_places")
+
+    all_places = 1 << 64
 
     def needs(self):
         return sm.label(), sm.score("y_score", "real")
 
-    def absorb(self, at, /, y_true, y_score):
-        self.grow(at, values=np.stack([ordered(y_score.values), y_true.values.astype(np.int64)], axis=1))
+    def absorb(self, into, at, y_true, y_score):
+        np.add.at(into["rows"], at, 1)
+        kept = y_true.values == 1
+        places = ordered(y_score.values[kept]).view(np.uint64) ^ np.uint64(1 << 63)
+        into["values"].append((at[kept], places, None))
+
+    def facts(self):
+        return {"rows": int(self.rows)}
+
+    def scores(self):
+        """The scores of positives, sorted, as `ordered` makes them."""
+        held = (self.values.places ^ np.uint64(1 << 63)).view(np.int64)
+        return np.repeat(held, self.values.counts)
 
 
 class Cells(sm.State, tag="plugin.cells"):
-    """Rule keyed, with cells of every rule and form, read-outs that widen, and weights."""
+    """By group, parts of every form, read-outs that widen, weights, and a tally of scores."""
 
     cuts: tuple[float, ...] = sm.union((0.0,))
     step: float = sm.setting(1.0, above=0.0)
     memory_limit: int | None = sm.setting(None, operational=True)
 
-    rows: sm.Array = sm.added(2)
-    above: sm.Array = sm.added("cuts", per="keys")
-    keys: sm.Array = sm.keyed(2)
-    counts: sm.Array = sm.added(per="keys")
-    excess: sm.Array = sm.added(form="fixed", per="keys", optional=True)
-    above_excess: sm.Array = sm.added("cuts", form="fixed", per="keys", optional=True)
-    large: sm.Array = sm.added(per="keys", optional=True)
-    top: sm.Array = sm.highest(per="keys")
-    bottom: sm.Array = sm.lowest(per="keys")
-    sums: sm.Array = sm.added(form="exact", per="keys")
+    behind = sm.Axis(("group",), "group")
+    rows = sm.Flat(2)
+    above = sm.Flat("cuts")
+    excess = sm.Flat(form="fixed", optional=True)
+    above_excess = sm.Flat("cuts", form="fixed", optional=True)
+    large = sm.Flat(optional=True)
+    top = sm.Flat(form="high")
+    bottom = sm.Flat(form="low")
+    sums = sm.Flat(form="exact")
+    scores = sm.Tally("steps")
+
+    steps_each_way = 3
+
+    @property
+    def steps(self):
+        return 2 * self.steps_each_way + 1
 
     def needs(self):
-        return sm.label(), sm.score("y_score", "real"), sm.weight()
+        return sm.group(), sm.label(), sm.score("y_score", "real"), sm.weight()
 
-    def absorb(self, at, /, y_true, y_score, sample_weight=None):
-        y, s = y_true.values.astype(np.int64), np.asarray(y_score.values, np.float64)
-        keys = np.stack([np.clip(np.floor(s / self.step), -3, 3).astype(np.int64), y], axis=1)
+    def absorb(self, into, at, group, y_true, y_score, sample_weight=None):
+        s = np.asarray(y_score.values, np.float64)
         above = (s[:, None] >= np.array(self.cuts)).astype(np.int64)
-        cells = {"counts": np.ones_like(y), "top": ordered(s), "bottom": ordered(s), "sums": chunks(s), "above": above}
+        np.add.at(into["rows"], (at, y_true.values.astype(np.int64)), 1)
+        np.add.at(into["above"], at, above)
+        np.add.at(into["large"], at, (s > 30).astype(np.int64))
+        np.maximum.at(into["top"], at, ordered(s))
+        np.minimum.at(into["bottom"], at, ordered(s))
+        np.add.at(into["sums"], at, chunks(s))
         if sample_weight is not None:
             excess = fixed(sample_weight.values)
-            cells |= {"excess": excess, "above_excess": above[:, :, None] * excess[:, None, :]}
-        if (s > 30).any():
-            cells["large"] = (s > 30).astype(np.int64)
-        self.grow(at, keys=keys, **cells)
-        np.add.at(self.rows.reshape(-1), y if at is None else 2 * at + y, 1)
+            np.add.at(into["excess"], at, excess)
+            np.add.at(into["above_excess"], at, above[:, :, None] * excess[:, None, :])
+        places = np.clip(np.floor(s / self.step), -3, 3).astype(np.int64) + self.steps_each_way
+        into["scores"].append((at, places, None if sample_weight is None else sample_weight.values))
+
+    def facts(self):
+        return {"rows": int(self.rows.sum())}
+
+
+# -- kernels: compiled ones are declared as the package declares its own; plain functions count as well ----------------
+
+
+def count_labels(y_true, weights, at, rows, excess):
+    """Count labels of good rows."""
+    where = 2 * (at if len(at) else np.zeros(len(y_true), np.int64)) + y_true
+    np.add.at(rows, where, 1)
+    if len(weights):
+        np.add.at(excess.reshape(-1, 2), where, fixed(weights))
+    return 0
+
+
+def count_hastily(y_true, rows):
+    """Say that a row is bad, and count all the same."""
+    np.add.at(rows, np.minimum(y_true, 1), 1)
+    return int((y_true > 1).any())
+
+
+def count_trustfully(y_true, rows):
+    """Take every label for a good one."""
+    np.add.at(rows, np.minimum(y_true, 1), 1)
+    return 0
+
+
+sys.modules["plugin.kernels"] = ModuleType("plugin.kernels")  # as a module of a package of that name would be
+for _function in (count_labels, count_hastily, count_trustfully):
+    setattr(sys.modules["plugin.kernels"], _function.__name__, _function)
+
+
+class Labels(sm.State, tag="plugin.labels"):
+    """Rows and weight by label, counted by a kernel; the first limb of the weight is not carried by it."""
+
+    rows = sm.Flat(2)
+    excess = sm.Flat(2, form="fixed", optional=True)
+
+    def needs(self):
+        return sm.label(), sm.weight()
+
+    def steps(self, like):
+        own = type(self)
+        excess = own.excess if like.weighted else np.zeros(0, np.int64)
+        return [sm.Step("plugin.kernels:count_labels", "y_true", "sample_weight", "at", own.rows, excess)]
+
+    def facts(self):
+        return {"rows": int(self.rows.sum())}
 
 
 class Range(sm.Metric[Extremes, float], tag="plugin.range"):
@@ -156,12 +235,14 @@ class Median(sm.Metric[Values, float], tag="plugin.median"):
         return Values(memory_limit=self.memory_limit)
 
     def of(self, state):
-        found = state.values[state.values[:, 1] == 1, 0]
+        found = state.scores()
         return unordered(found[(len(found) - 1) // 2]) if len(found) else float("nan")
 
 
 class ShareAbove(sm.Metric[Cells, float], tag="plugin.share_above"):
     """Weighted share of scores of at least `cut`, from cells that collections widen."""
+
+    positional = ("y_true", "y_score")
 
     cut: float = sm.setting(0.0)
     step: float = sm.setting(1.0, above=0.0)
@@ -180,12 +261,20 @@ class ShareAbove(sm.Metric[Cells, float], tag="plugin.share_above"):
             weight = int(state.excess[:, 0].sum())
         if state.above_excess is not None:
             above = int(state.above_excess[:, i, 0].sum())
-        weight += int(state.counts.sum()) << 20
+        weight += int(state.rows.sum()) << 20
         above += int(state.above[:, i].sum()) << 20
         return above / weight if weight else float("nan")
 
-    def reason_of(self, state):
-        return None if len(state.counts) else "no rows"
+
+class Positives(sm.Metric[Labels, float], tag="plugin.positives"):
+    """Weight of positives by the weight of all."""
+
+    def make_state(self):
+        return Labels()
+
+    def of(self, state):
+        weight = (state.rows << 20) + (0 if state.excess is None else state.excess[:, 0])
+        return float(weight[1] / weight.sum()) if weight.sum() else float("nan")
 
 
 class Odds(sm.Metric[sm.ScoreSums, float], tag="plugin.odds"):
@@ -200,8 +289,8 @@ class Odds(sm.Metric[sm.ScoreSums, float], tag="plugin.odds"):
         return p / (1 - p) if p < 1 else float("nan")
 
 
-STATES = (Extremes(), ExactTotal(), Values(), Cells(cuts=(1.5, 0.0, -2.0)), Cells(step=0.5))
-GOOD = (Range, Total, Median, ShareAbove, ShareAbove(cut=0.75), Odds)
+STATES = (Extremes(), ExactTotal(), Values(), Labels(), Cells(cuts=(1.5, 0.0, -2.0)), Cells(step=0.5))
+GOOD = (Range, Total, Median, Positives, ShareAbove, ShareAbove(cut=0.75), Odds)
 
 
 # -- broken, each by one law -------------------------------------------------------------------------------------------
@@ -210,57 +299,60 @@ GOOD = (Range, Total, Median, ShareAbove, ShareAbove(cut=0.75), Odds)
 class Last(sm.State, tag="plugin.last"):
     """Depends on the order of rows."""
 
-    last: sm.Array = sm.added(form="signed")
+    rows = sm.Flat()
+    last = sm.Flat(form="signed")
 
     def needs(self):
         return (sm.score("y_score", "real"),)
 
-    def absorb(self, at, /, y_score):
-        where = np.zeros(len(y_score.values), np.int64) if at is None else at
-        self.last.reshape(-1)[where] = (y_score.values * 100).astype(np.int64)
+    def absorb(self, into, at, y_score):
+        np.add.at(into["rows"], at, 1)
+        into["last"][at] = (y_score.values * 100).astype(np.int64)
 
 
-class Uncarried(ExactTotal, tag="plugin.uncarried"):
-    """Forgets to bring its limbs to canonical form."""
+class Batches(sm.State, tag="plugin.batches"):
+    """Counts batches, not rows."""
 
-    def absorb(self, at, /, y_score):
-        where = np.zeros(len(y_score.values), np.int64) if at is None else at
-        np.add.at(self.total.reshape(-1, CHUNKS), where, chunks(y_score.values))
+    rows = sm.Flat()
+    batches = sm.Flat()
+
+    def needs(self):
+        return (sm.score("y_score", "real"),)
+
+    def absorb(self, into, at, y_score):
+        np.add.at(into["rows"], at, 1)
+        into["batches"][np.unique(at)] += 1
 
 
 class Hasty(sm.State, tag="plugin.hasty"):
     """Says that it checks, and counts before it does."""
 
-    rows: sm.Array = sm.added(2)
-
-    checks_itself = True
+    rows = sm.Flat(2)
+    kernel: ClassVar[str] = "plugin.kernels:count_hastily"
 
     def needs(self):
-        return sm.label(), sm.weight()
+        return (sm.label(),)
 
-    def absorb(self, at, /, y_true, sample_weight=None):
-        y = np.minimum(y_true.values, 1).astype(np.int64)
-        np.add.at(self.rows.reshape(-1), y if at is None else 2 * at + y, 1)
-        return not (y_true.values > 1).any()
+    def steps(self, like):
+        return [sm.Step(self.kernel, "y_true", type(self).rows, checks=True)]
 
 
 class Trusting(Hasty, tag="plugin.trusting"):
     """Says that it checks, and does not."""
 
-    def absorb(self, at, /, y_true, sample_weight=None):
-        super().absorb(at, y_true=y_true)
+    kernel: ClassVar[str] = "plugin.kernels:count_trustfully"
 
 
 class Unsliced(sm.State, tag="plugin.unsliced"):
     """Knows no slices."""
 
-    rows: sm.Array = sm.added(2)
+    rows = sm.Flat(2)
 
     def needs(self):
         return (sm.label(),)
 
-    def absorb(self, at, /, y_true):
-        self.rows[...] += np.bincount(y_true.values, minlength=2)
+    def absorb(self, into, at, y_true):
+        into["rows"][0] += np.bincount(y_true.values, minlength=2)
 
 
 class Counting(sm.Metric[Hasty, float]):
@@ -277,8 +369,8 @@ class Order(Counting, tag="plugin.order"):
     state_class = Last
 
 
-class Carry(Counting, tag="plugin.carry"):
-    state_class = Uncarried
+class Calls(Counting, tag="plugin.calls"):
+    state_class = Batches
 
 
 class Haste(Counting, tag="plugin.haste"):
@@ -340,7 +432,9 @@ class Hoarding(Odds, tag="plugin.hoarding"):
     """Shares its state with its copies."""
 
     def copy(self):
-        return self.holding(self, self.state)
+        new = self.blank()
+        new.__dict__["_feed"] = self.feed
+        return new
 
 
 class Narrowing(Odds, tag="plugin.narrowing"):
@@ -355,7 +449,7 @@ class Narrowing(Odds, tag="plugin.narrowing"):
 
 BROKEN = {
     Order: "splits",
-    Carry: "splits",
+    Calls: "splits",
     Haste: "failed_update_changes_nothing",
     Trust: "failed_update_changes_nothing",
     Slices: "slices",
@@ -373,7 +467,7 @@ BROKEN = {
 # -- an import registers everything for good; tests of the package must not meet these ----------------------------------
 
 _TAGS: dict[str, Any] = {}
-for _registry in (sm.METRICS, sm.State._by_tag):
+for _registry in (sm.METRICS, sm.State.by_tag):
     for _tag in [t for t in _registry if t.startswith("plugin.")]:
         _TAGS[_tag] = (_registry, _registry.pop(_tag))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from draws import BINARY, OTHERS, usual
 
 import streammetrics as sm
-from streammetrics.laws.case import numbers, value_of
+from streammetrics.laws.case import by_name, numbers, value_of
 from streammetrics.laws.specimens import bad_value, fitting, sample, spoil
 
 SCORED = [t for t in BINARY if any(n.role == "y_score" for n in sm.METRICS[t]().make_state().needs())]
@@ -39,7 +40,7 @@ def targets(tag: str) -> dict[str, Any]:
     keys = {"k": np.array(["a", "b", "a", "b"])}
     others = [m for m in (sm.AUC(), sm.LogLoss(), sm.Accuracy()) if m.tag != tag]
     return {
-        "alone": metric()._feed(GOOD),
+        "alone": metric().update(GOOD),
         "collection": sm.MetricCollection(metric(), *others).update(GOOD),
         "sliced": sm.Sliced(metric(), by="k").update(GOOD | keys),
     }
@@ -50,13 +51,14 @@ def refuse(tag: str, change: dict[str, Any], column: str, row: int | None, *word
     for form, thing in targets(tag).items():
         before = thing.digest()
         table = GOOD | change | ({"k": np.array(["a", "new", "b", "c"])[:n]} if form == "sliced" else {})
-        with pytest.raises(sm.InvalidInputError) as caught:
-            thing._feed(table) if form == "alone" else thing.update(table)
-        assert caught.value.column == column, form
-        assert caught.value.row == row, form
-        for word in (column, *words):
-            assert word in str(caught.value), (form, str(caught.value))
-        assert thing.digest() == before, form
+        for update in (thing.update, partial(by_name, thing)):
+            with pytest.raises(sm.InvalidInputError) as caught:
+                update(table)
+            assert caught.value.column == column, form
+            assert caught.value.row == row, form
+            for word in (column, *words):
+                assert word in str(caught.value), (form, str(caught.value))
+            assert thing.digest() == before, form
 
 
 @pytest.mark.parametrize("tag", BINARY)
@@ -115,7 +117,7 @@ def test_weights(tag: str, bad: float) -> None:
 
 @pytest.mark.parametrize("tag", BINARY)
 def test_lengths(tag: str) -> None:
-    metric = sm.METRICS[tag]()._feed(GOOD)
+    metric = sm.METRICS[tag]().update(GOOD)
     before = metric.digest()
     for change in ({"y_score": [0.1]}, {"y_true": [1]}, {"sample_weight": [1.0]}):
         with pytest.raises(sm.InvalidInputError, match="rows"):
@@ -128,7 +130,7 @@ def test_missing_and_unknown_columns(tag: str) -> None:
     metric = sm.METRICS[tag]()
     with pytest.raises(sm.InvalidInputError, match="there is no column 'y_score'; the batch has 'y_true', 'other'"):
         metric.update({"y_true": [0, 1], "other": [1, 2]})
-    with pytest.raises(TypeError, match="does not know 'wieght'; it takes y_true, y_score"):
+    with pytest.raises(TypeError, match="does not know 'wieght'; it reads y_true, y_score"):
         metric.update([0, 1], [0.1, 0.2], wieght=[1, 1])
 
 
@@ -137,7 +139,7 @@ def test_an_empty_batch_is_nothing(tag: str) -> None:
     for thing in targets(tag).values():
         before = thing.digest()
         empty = {k: v[:0] for k, v in GOOD.items()} | {"k": np.zeros(0, "U1")}
-        thing._feed(empty) if isinstance(thing, sm.Metric) else thing.update(empty)
+        thing.update(empty)
         assert thing.digest() == before
     fresh = sm.METRICS[tag]()
     fresh.update({"y_true": [], "y_score": []})

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import streammetrics as sm
-from streammetrics.columns import Batch, score
-from streammetrics.ids import Ids
+from streammetrics.columns.columns import Batch, score
+from streammetrics.columns.ids import Ids
 
 ROWS = np.array([[0.5, 0.25, 1.0], [0.0, 0.125, 0.75], [1.0, 1.0, 0.5], [0.25, 0.25, 0.25]])
 KIND = sm.matrix(score(), 3).kind

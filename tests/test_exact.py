@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streammetrics.exact import Mass
+from streammetrics.numerics.exact import Mass
 
 
 @pytest.mark.parametrize("top", [10, 1 << 29, 1 << 30, 1 << 45, 1 << 60])

@@ -7,7 +7,7 @@ import plugin
 import pytest
 
 import streammetrics as sm
-from streammetrics.columns import Column, Kind, Need
+from streammetrics.columns.columns import Column, Kind, Need
 from streammetrics.laws import LAWS
 
 
@@ -34,9 +34,9 @@ def test_broken_metrics_are_caught(metric, law):
     assert isinstance(caught.value, sm.StreamMetricsError)
 
 
-@pytest.mark.parametrize("law", ["splits", "merge_commutes", "bytes_round_trip"])
+@pytest.mark.parametrize("law", ["splits", "row_by_row", "slices"])
 def test_broken_states_are_caught(law):
-    state = {"splits": plugin.Last, "merge_commutes": plugin.Uncarried, "bytes_round_trip": plugin.Uncarried}[law]()
+    state = {"splits": plugin.Last, "row_by_row": plugin.Batches, "slices": plugin.Unsliced}[law]()
     with plugin.imported(type(state)), pytest.raises(sm.LawError):
         sm.check_state(state)
 
@@ -74,14 +74,15 @@ DURATION = Duration()
 
 
 class Longest(sm.State, tag="plugin.longest"):
-    longest: sm.Array = sm.highest()
+    rows = sm.Flat()
+    longest = sm.Flat(form="high")
 
     def needs(self):
         return (Need("duration", DURATION),)
 
-    def absorb(self, at, /, duration):
-        where = np.zeros(len(duration.values), np.int64) if at is None else at
-        np.maximum.at(self.longest.reshape(-1), where, (duration.values * 1000).astype(np.int64))
+    def absorb(self, into, at, duration):
+        np.add.at(into["rows"], at, 1)
+        np.maximum.at(into["longest"], at, (duration.values * 1000).astype(np.int64))
 
 
 class MaxDuration(sm.Metric[Longest, float], tag="plugin.max_duration"):
@@ -93,16 +94,16 @@ class MaxDuration(sm.Metric[Longest, float], tag="plugin.max_duration"):
 
 
 sm.METRICS.pop("plugin.max_duration")
-sm.State._by_tag.pop("plugin.longest")
+sm.State.by_tag.pop("plugin.longest")
 
 
 class TestRowsOfOnesOwn:
     @pytest.fixture(autouse=True)
     def imported(self):
         sm.METRICS["plugin.max_duration"] = MaxDuration
-        sm.State._by_tag["plugin.longest"] = Longest
+        sm.State.by_tag["plugin.longest"] = Longest
         yield
-        del sm.METRICS["plugin.max_duration"], sm.State._by_tag["plugin.longest"]
+        del sm.METRICS["plugin.max_duration"], sm.State.by_tag["plugin.longest"]
 
     def test_columns_of_an_unknown_kind_ask_for_data(self):
         with pytest.raises(TypeError, match="no rows can be made up for 'duration', a Duration: pass data="):
@@ -116,9 +117,9 @@ class TestRowsOfOnesOwn:
 
     def test_the_first_columns_are_positional(self):
         assert MaxDuration().update([0.25, 2.0]).update(duration=[1.0]).update({"duration": [3.5]}).compute() == 3.5
-        with pytest.raises(TypeError, match="takes duration, and no second column"):
+        with pytest.raises(TypeError, match="MaxDuration reads duration: give columns by name, or a table"):
             MaxDuration().update([1.0], [2.0])
-        with pytest.raises(TypeError, match="does not know 'time'; it takes duration"):
+        with pytest.raises(TypeError, match="does not know 'time'; it reads duration"):
             MaxDuration().update(time=[1.0])
         with pytest.raises(sm.InvalidInputError, match=r"duration: expected a duration above 0, found -1\.0 in row 1"):
             MaxDuration().update([1.0, -1.0])

@@ -13,11 +13,12 @@ import draws
 import numpy as np
 
 import streammetrics as sm
-from streammetrics.classes import Classes, Distribution, FoundClasses
-from streammetrics.columns import Grade, Label, Matrix, Weight
-from streammetrics.ids import Ids
+from streammetrics.columns.classes import Classes, Distribution, FoundClasses
+from streammetrics.columns.columns import Grade, Label, Matrix, Weight
+from streammetrics.columns.ids import Ids
+from streammetrics.columns.numbers import Number
+from streammetrics.laws.case import by_name
 from streammetrics.laws.specimens import fitted, fitting
-from streammetrics.numbers import Number
 
 
 def rows() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -69,6 +70,11 @@ def column(need: Any, table: dict[str, np.ndarray]) -> np.ndarray:
     return table["sample_weight"] if isinstance(need.kind, Weight) else table["y_score"]
 
 
+def one_of_each_statistic() -> list[Any]:
+    """Of the metrics of a label and a score, one for each kernel: what takes the time is to compile these."""
+    return list({m.make_state().tag: m for m in map(draws.usual, draws.BINARY)}.values())
+
+
 def fingerprint() -> list[str]:
     """Digests of every metric's state, and values and bounds to the last digit."""
     y, p, w, k = rows()
@@ -77,13 +83,13 @@ def fingerprint() -> list[str]:
         for dtype in (np.float32, np.float64):
             for extra in ({}, {"sample_weight": w}):
                 table = {"y_true": y, "y_score": scores.astype(dtype), "k": k} | extra
-                whole = scale == "probability" and dtype is np.float64  # compiling takes the time: others at one width
-                several = SEVERAL if whole else []
-                for metric in [*map(draws.usual, draws.OWN if whole else draws.BINARY), *several]:
+                whole = scale == "probability" and dtype is np.float64
+                for metric in [*map(draws.usual, draws.OWN), *SEVERAL] if whole else one_of_each_statistic():
                     scaled = {"scale": scale} if metric.settings.get("scale") == "probability" else {}
                     made = type(metric)(**(metric.settings | scaled))
                     needs = [n for n in made.make_state().needs() if n.role in table or not n.optional]
-                    made._feed(fitting(made.make_state(), {n.role: column(n, table) for n in needs}))
+                    given = fitting(made.make_state(), {n.role: column(n, table) for n in needs})
+                    by_name(made, given) if extra else made.update(given)
                     out.append(f"{made.name} {made.digest()} {made.compute()!r} {made.bounds()!r} {made.interval()!r}")
                 out.append(sm.Sliced([sm.AUC(bits=10), sm.LogLoss()] if scale == "probability" else sm.F1(), by="k")
                            .update(table).digest())  # fmt: skip
@@ -91,14 +97,16 @@ def fingerprint() -> list[str]:
 
 
 def test_masks_of_cpu_features_change_nothing(tmp_path: Path) -> None:
+    """The normal run has no vectors, and every index checked; the long one has all masks beside."""
     from machines import machines
 
-    masks = list(machines())  # of which each compiles everything: the first is the one without any vectors
-    environments = [{}, *masks[: 1 if draws.TIMES < 1 else 2 if draws.TIMES == 1 else len(masks)]]
+    masks = [dict(mask) for mask in machines()]  # of which each compiles everything: the first is without any vectors
+    checked = masks[0] | {"NUMBA_BOUNDSCHECK": "1"}
+    environments = [{}, checked, *(masks if draws.TIMES > 1 else [])]
     running = [
         subprocess.Popen(
             [sys.executable, __file__],
-            env=os.environ | mask | {"NUMBA_CACHE_DIR": str(tmp_path / str(i))},
+            env=os.environ | mask | ({"NUMBA_CACHE_DIR": str(tmp_path / str(i))} if mask else {}),
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,48 +14,172 @@ import pytest
 import streammetrics as sm
 
 ROOT = Path(sm.__file__).parent
-KERNELS = [p for p in (ROOT / "kernels").glob("*.py") if p.stem != "__init__"]
-OPTIONAL = ("numba", "pyarrow", "pandas", "polars", "torch", "matplotlib", "rich", "typer", "scipy", "sklearn")
+OPTIONAL = ("pyarrow", "pandas", "polars", "torch", "jinja2", "matplotlib", "rich", "typer", "scipy", "sklearn")
 WEAK_NAMES = {"utils", "helpers", "common", "manager", "base", "misc"}
+FLOORS = 10
+
+CORE = {"numerics", "errors"}
+READS = {*CORE, "columns", "state", "statistics"}
+COUNTS = {*READS, "collect"}
+LAYERS: dict[str, set[str]] = {  # what each folder may import, beside itself
+    "numerics": set(),
+    "columns": CORE,
+    "state": CORE,
+    "statistics": {*CORE, "columns", "state"},
+    "kernels": {"numerics"},
+    "count": {*READS, "kernels"},
+    "collect": READS,
+    "metrics": COUNTS,
+    "compose": COUNTS,
+    "io": {*COUNTS, "compose"},
+    "laws": {*COUNTS, "compose"},
+    "report": {*COUNTS, "compose", "metrics"},
+    "cli": {*COUNTS, "compose", "metrics", "io", "laws", "report", "count", "__version__"},
+}
+LATE = {"collect": {"count"}}  # and what it loads at the first row
 
 
-def imported(path: Path, *, top: bool) -> set[str]:
-    """Modules of ours that a file imports, by their first name below the package; at its top, or anywhere."""
-    tree = ast.parse(path.read_text())
-    nodes = tree.body if top else ast.walk(tree)
+def files(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def typing_only(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def at_top(path: Path) -> Iterator[ast.AST]:
+    """The statements that run when a module is imported."""
+    for node in tree(path).body:
+        if not typing_only(node):
+            yield from [node, *getattr(node, "body", [])] if isinstance(node, (ast.If, ast.Try)) else [node]
+
+
+def late(path: Path) -> Iterator[ast.AST]:
+    """The imports within functions."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from ast.walk(node)
+
+
+def ours(path: Path, nodes: Iterator[ast.AST]) -> set[str]:
+    """The modules of ours among imports, by their first name below the package."""
     depth = len(path.relative_to(ROOT).parts) - 1
     found = set()
     for node in nodes:
         if isinstance(node, ast.ImportFrom):
             if node.level == depth + 1:
                 found |= {node.module.split(".")[0]} if node.module else {a.name for a in node.names}
-            elif node.level == 0 and (node.module or "").startswith("streammetrics."):
+            elif node.level:
+                found.add(path.relative_to(ROOT).parts[0])
+            elif node.module == "streammetrics":
+                found |= {a.name for a in node.names}
+            elif (node.module or "").startswith("streammetrics."):
                 found.add((node.module or "").split(".")[1])
     return found
 
 
-def test_kernels_import_nothing_of_ours() -> None:
-    for path in KERNELS:
-        assert not imported(path, top=False) - {"kernels"}, path
+def others(path: Path, nodes: Iterator[ast.AST]) -> set[str]:
+    """The packages of others among imports."""
+    found = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {a.name.split(".")[0] for a in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add((node.module or "").split(".")[0])
+    return found - {"streammetrics", *sys.stdlib_module_names}
 
 
-@pytest.mark.parametrize(
-    ("folder", "never"),
-    [
-        ("states", {"metrics", "metric", "collection", "compose", "plan", "task", "io", "cli"}),
-        ("metrics", {"collection", "compose", "plan", "task", "io", "cli"}),
-        ("io", {"cli"}),
-    ],
-)
-def test_layers_import_leftwards(folder: str, never: set[str]) -> None:
-    for path in (ROOT / folder).rglob("*.py"):
-        assert not imported(path, top=False) & never, path
+def test_every_folder_has_its_rule() -> None:
+    assert {p.name for p in ROOT.iterdir() if p.is_dir() and p.name != "__pycache__"} == set(LAYERS)
+    assert {p.name for p in ROOT.iterdir() if p.is_file()} == {"__init__.py", "__main__.py", "errors.py", "py.typed"}
 
 
-def test_the_core_does_not_import_what_is_optional() -> None:
-    for path in [*ROOT.glob("*.py"), *(ROOT / "states").glob("*.py"), *(ROOT / "metrics").glob("*.py")]:
-        if path.stem != "__main__":
-            assert not imported(path, top=True) & {"io", "cli"}, path
+@pytest.mark.parametrize("folder", LAYERS)
+def test_layers_import_leftwards(folder: str) -> None:
+    for path in files(folder):
+        assert not ours(path, ast.walk(tree(path))) - LAYERS[folder] - {folder} - LATE.get(folder, set()), path
+        assert not ours(path, at_top(path)) - LAYERS[folder] - {folder}, path
+
+
+@pytest.mark.parametrize("folder", sorted(set(LAYERS) - {"cli"}))
+def test_nothing_of_ours_is_imported_late(folder: str) -> None:
+    """An import within a function dodges a circle, or hides what a layer needs; the command line alone starts lazily."""
+    for path in files(folder):
+        allowed = {"count"} if path == ROOT / "collect" / "feed.py" else set()
+        assert not ours(path, late(path)) - allowed, path
+
+
+@cache
+def below(folder: str) -> set[str]:
+    return {name for path in files(folder) for name in ours(path, ast.walk(tree(path)))} & set(LAYERS) - {folder}
+
+
+def floor(folder: str, above: tuple[str, ...] = ()) -> int:
+    """How many floors there are up to this one."""
+    assert folder not in above, f"a circle: {' <- '.join([*above, folder])}"
+    return 1 + max((floor(name, (*above, folder)) for name in below(folder)), default=0)
+
+
+def test_floors_and_no_circle() -> None:
+    assert max(map(floor, LAYERS)) <= FLOORS
+
+
+def test_modules_make_no_circle() -> None:
+    """Not even within a folder: each module can be understood with those it imports."""
+    known = {path: str(path.relative_to(ROOT).with_suffix("")) for path in ROOT.rglob("*.py")}
+    names = {name: path for path, name in known.items()}
+    done: set[str] = set()
+
+    def visit(name: str, above: tuple[str, ...]) -> None:
+        assert name not in above, f"a circle: {' <- '.join([*above, name])}"
+        if name not in done:
+            for other in modules(names[name], names):
+                visit(other, (*above, name))
+            done.add(name)
+
+    for name in names:
+        visit(name, ())
+
+
+def modules(path: Path, names: dict[str, Path]) -> set[str]:
+    """The modules of ours that a module imports at its top."""
+    found = set()
+    for node in at_top(path):
+        if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith("streammetrics")):
+            if node.level:
+                folder = path.parent.relative_to(ROOT).parts
+                parts = (*folder[: len(folder) - node.level + 1], *(node.module or "").split("."))
+            else:
+                parts = tuple((node.module or "").split("."))[1:]
+            stem = "/".join(p for p in parts if p)
+            given = [f"{stem}/{a.name}".lstrip("/") for a in node.names]
+            found |= {n for n in [stem, *given] if n in names} - {str(path.relative_to(ROOT).with_suffix(""))}
+    return found
+
+
+def test_state_needs_numpy_alone() -> None:
+    for folder in ("numerics", "state", "statistics", "collect", "metrics", "compose"):
+        for path in files(folder):
+            assert others(path, at_top(path)) <= {"numpy"}, path
+    for folder in ("numerics", "state"):
+        for path in files(folder):
+            assert others(path, ast.walk(tree(path))) <= {"numpy"}, path
+
+
+def test_only_kernels_know_numba() -> None:
+    for folder in set(LAYERS) - {"kernels"}:
+        for path in files(folder):
+            assert "numba" not in others(path, ast.walk(tree(path))), path
+
+
+def test_the_face_does_not_import_what_is_optional() -> None:
+    path = ROOT / "__init__.py"
+    assert not ours(path, at_top(path)) & {"io", "cli", "report", "count", "kernels"}
 
 
 def test_njit_is_said_in_one_place() -> None:
@@ -65,17 +191,44 @@ def test_names_say_something() -> None:
     assert not {p.stem for p in ROOT.rglob("*.py")} & WEAK_NAMES
 
 
-def test_a_merge_server_needs_only_numpy() -> None:
-    y, s = [0, 1, 0, 1], [0.1, 0.7, 0.2, 0.6]
-    metrics = sm.MetricCollection(sm.AUC(), sm.LogLoss(), sm.F1()).update(y, s)
-    slices = sm.Sliced(sm.AUC(bits=10), by="k", limit=1).update(y, s, k=["a", "b", "a", None])
-    code = f"""
-import sys, streammetrics as sm
-for data in ({metrics.to_bytes()!r}, {slices.to_bytes()!r}):
-    thing = sm.merge([data, sm.from_bytes(data)])
-    thing.compute(), thing.table(), thing.digest()
-loaded = [m for m in {OPTIONAL!r} if m in sys.modules]
-assert not loaded, loaded
-"""
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
+def loaded(code: str) -> list[str]:
+    """Run a program; return what it has loaded that is not needed to read states."""
+    check = f"\nimport sys; print(*[m for m in {('numba', 'llvmlite', *OPTIONAL)!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code + check], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_importing_loads_only_numpy() -> None:
+    assert (
+        loaded("import streammetrics as sm; sm.AUC(), sm.MetricCollection(sm.AUC()), sm.Sliced(sm.AUC(), by='k')") == []
+    )
+
+
+def test_a_merge_server_needs_only_numpy() -> None:
+    y, s, k = [0, 1, 0, 1], [0.1, 0.7, 0.2, 0.6], ["a", "b", "a", None]
+    things = [
+        sm.MetricCollection(sm.AUC(), sm.LogLoss(), sm.F1(), sm.KS()).update(y, s),
+        sm.Sliced(sm.AUC(bits=10), by="k", limit=1).update(y, s, k=k),
+        sm.Sliced(sm.Sliced([sm.CTR(), sm.LogLoss()], by="d"), by="k").update(y_true=y, y_score=s, k=k, d=[1, 2, 1, 2]),
+        sm.GroupAUC().update(y, s, group=[1, 1, 2, 2]),
+        sm.NDCG().update(y, s, query=[1, 1, 2, 2]),
+        sm.Accuracy(labels="discover").update(["a", "b"], ["a", "a"]),
+        sm.DistinctCount(precision=6).update(["a", "b"]),
+    ]
+    code = f"""
+import warnings
+import streammetrics as sm
+warnings.simplefilter("ignore", sm.UndefinedMetricWarning)
+for data in {[thing.to_bytes() for thing in things]!r}:
+    for thing in (sm.merge([data, sm.from_bytes(data)]), sm.merge([data, data])):
+        thing.compute(), thing.bounds(), thing.explain(), thing.digest(), thing.copy().merge(thing)
+        if hasattr(thing, "table"):
+            thing.table()
+"""
+    assert loaded(code) == []
+
+
+def test_the_first_row_loads_kernels() -> None:
+    found = set(loaded("import streammetrics as sm; sm.CTR().update([0, 1])"))
+    assert found - {"scipy"} == {"numba", "llvmlite"}  # numba looks for scipy itself

@@ -4,12 +4,11 @@ from dataclasses import MISSING
 
 import pytest
 
-from streammetrics import settings
-from streammetrics.metric import METRICS
-from streammetrics.state import State
+from streammetrics import METRICS, State
+from streammetrics.numerics import settings
 
 
-@pytest.mark.parametrize("cls", [*METRICS.values(), *State._by_tag.values()], ids=lambda c: c.__name__)
+@pytest.mark.parametrize("cls", [*METRICS.values(), *State.by_tag.values()], ids=lambda c: c.__name__)
 def test_defaults_pass_their_own_checks(cls):
     """They are not checked when an object is made."""
     for name, default, hint, rules in settings._declared(cls):

@@ -18,7 +18,7 @@ from streammetrics.cli.messages import UsageError, explain
 __all__ = ["UsageError", "main"]
 
 USAGE, INTERRUPTED = 2, 130
-EXTRAS = ("click", "pyarrow", "rich", "tomli", "typer")
+EXTRAS = ("click", "pyarrow", "rich", "typer")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

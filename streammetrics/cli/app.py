@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -36,7 +36,7 @@ def run(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-class Format(str, Enum):
+class Format(StrEnum):
     """How results are printed."""
 
     table = "table"
@@ -44,7 +44,7 @@ class Format(str, Enum):
     csv = "csv"
 
 
-class Corrects(str, Enum):
+class Corrects(StrEnum):
     """What of a down-sampled log is brought back."""
 
     score = "score"
@@ -52,7 +52,7 @@ class Corrects(str, Enum):
     both = "both"
 
 
-class Scale(str, Enum):
+class Scale(StrEnum):
     """What scores are."""
 
     probability = "probability"
@@ -60,7 +60,7 @@ class Scale(str, Enum):
     real = "real"
 
 
-class OnInvalid(str, Enum):
+class OnInvalid(StrEnum):
     """What happens to a bad row."""
 
     stop = "raise"
@@ -80,7 +80,7 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Print the ver
         raise typer.Exit
 
 
-class Type(str, Enum):
+class Type(StrEnum):
     """What a task predicts."""
 
     binary = "binary"

@@ -7,7 +7,7 @@ import inspect
 from streammetrics.cli.grid import Cell, Grid, is_terminal, say, show
 from streammetrics.cli.messages import nearest
 from streammetrics.cli.specs import at_setting, metric_names, settings_of
-from streammetrics.metric import METRICS
+from streammetrics.collect.metric import METRICS
 
 __all__ = ["list_all", "tell_one"]
 

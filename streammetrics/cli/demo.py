@@ -65,7 +65,7 @@ def run_demo(folder: str, rows: int) -> None:
     _show_commands(folder)
 
 
-# -- the logs ----------------------------------------------------------------------------------------------------------
+# -- the logs --------------------------------------------------------------------------------------------------------
 
 
 def _logs(root: Path, rows: int) -> DemoTruth:
@@ -110,7 +110,7 @@ def _read(path: Path, kind: type[T]) -> T:
         raise UsageError(f"{path}: not what a demo wrote; name another folder: streammetrics demo DIR") from None
 
 
-# -- the full log ------------------------------------------------------------------------------------------------------
+# -- the full log ----------------------------------------------------------------------------------------------------
 
 
 def _show_full(root: Path, truth: DemoTruth) -> None:
@@ -175,7 +175,7 @@ def _overall_ctr(truth: DemoTruth) -> float:
     return sum(truth.ctr.values()) / len(truth.ctr)
 
 
-# -- the down-sampled log ----------------------------------------------------------------------------------------------
+# -- the down-sampled log --------------------------------------------------------------------------------------------
 
 
 def _show_sampled(root: Path) -> None:
@@ -215,7 +215,7 @@ def _marked(row: list[Cell] | None) -> list[Cell] | None:
     return [*row[:2], *marked]
 
 
-# -- the log of searches -----------------------------------------------------------------------------------------------
+# -- the log of searches ---------------------------------------------------------------------------------------------
 
 
 def _show_search(root: Path, queries: int) -> None:
@@ -240,7 +240,7 @@ def _searches(folder: Path, queries: int) -> SearchTruth:
     return made
 
 
-# -- what to do next ---------------------------------------------------------------------------------------------------
+# -- what to do next -------------------------------------------------------------------------------------------------
 
 
 def _show_commands(folder: str) -> None:

@@ -11,42 +11,57 @@ from typing import Any
 
 import numpy as np
 
-from streammetrics.bundle import Bundle
 from streammetrics.cli.messages import UsageError
-from streammetrics.collection import MetricCollection
-from streammetrics.compose import OTHER, Sliced
-from streammetrics.keys import encode_key, sort_key
-from streammetrics.metric import Metric
-from streammetrics.plan import records
-from streammetrics.state import DROPPED
-from streammetrics.table import RESULT
+from streammetrics.collect.collection import Content, MetricCollection
+from streammetrics.collect.metric import Metric
+from streammetrics.collect.table import RESULT
+from streammetrics.compose.bundle import Bundle
+from streammetrics.compose.sliced import Sliced
+from streammetrics.numerics.keys import encode_key
 
-__all__ = ["biggest", "by_slice", "overall", "pieces", "write_csv", "write_json"]
+__all__ = ["by_slice", "check_order", "contents", "overall", "pieces", "write_csv", "write_json"]
 
 Record = dict[str, Any]
 
 
-def pieces(thing: Any) -> list[tuple[str, MetricCollection | Sliced]]:
-    """Return what an object holds, each with its name; a lone object has none."""
+def pieces(thing: Any, name: str = "") -> list[tuple[str, MetricCollection | Sliced]]:
+    """Return the metrics and the slices that an object holds, each with its name; a lone object has none."""
     if isinstance(thing, Bundle):
-        return [(name, _piece(one)) for name, one in thing.items()]
-    if isinstance(thing, (Metric, MetricCollection, Sliced)):
-        return [("", _piece(thing))]
-    raise UsageError(f"this is a bare {type(thing).__name__}; show reads metrics, collections, slices and bundles")
+        return [piece for inner, one in thing.items() for piece in pieces(one, _joined(name, inner))]
+    if isinstance(thing, Metric):
+        return [(name, MetricCollection(thing).holding(thing.states))]
+    if isinstance(thing, Sliced):
+        return [(name, thing)]
+    if not isinstance(thing, MetricCollection):
+        raise UsageError(f"this is a bare {type(thing).__name__}; show reads metrics, collections, slices and bundles")
+    others = [c.name for c in thing.contents() if not isinstance(c.thing, Metric)]
+    lone = [n for n in thing.names if n not in others]
+    first = [(name, thing.only(lone) if others else thing)] if lone else []
+    return [*first, *(piece for other in others for piece in pieces(thing[other], _joined(name, other)))]
 
 
-def _piece(thing: Any) -> MetricCollection | Sliced:
-    if not isinstance(thing, Metric):
-        made: MetricCollection | Sliced = thing
-        return made
-    alone = MetricCollection(thing)
-    alone._plan.units[0].state = thing.state
-    return alone
+def _joined(name: str, inner: str) -> str:
+    return f"{name}/{inner}" if name else inner
+
+
+def contents(thing: MetricCollection | Sliced) -> dict[str, Content]:
+    """Return the metrics of a collection, or of every slice, by name."""
+    inner = thing.inner if isinstance(thing, Sliced) else thing
+    if isinstance(inner, Sliced):
+        return contents(inner)
+    collection = MetricCollection(inner) if isinstance(inner, Metric) else inner
+    found: dict[str, Content] = {}
+    for content in collection.contents():
+        if isinstance(content.thing, Metric):
+            found[content.name] = content
+        else:
+            found |= {f"{content.name}/{name}": one for name, one in contents(content.thing).items()}
+    return found
 
 
 def overall(collection: MetricCollection) -> list[Record]:
     """Return a record of every metric: the columns of `Table`, and the rows left out by reason."""
-    return _with_drops(collection, None)
+    return _with_columns(collection, collection.records(collection.feed.states))
 
 
 def by_slice(sliced: Sliced, top: int | None = None, sort: str | None = None, min_rows: int = 0) -> list[Record]:
@@ -54,49 +69,35 @@ def by_slice(sliced: Sliced, top: int | None = None, sort: str | None = None, mi
 
     With `sort` the order is that of `Sliced.table`, and `top` keeps the first.
     """
-    places = {key: i + 1 for i, key in enumerate(sliced._kept)}
-    keys = ordered(sliced, sort, min_rows)[:top] if sort or min_rows else sorted(biggest(sliced, top), key=sort_key)
     made: list[Record] = []
-    for key in keys:
-        here = {"by": sliced.by, "slice": dict(zip(sliced.by, key, strict=True)), "other": False}
-        made += [here | r for r in _with_drops(sliced, places[key])]
-    if sliced._limit is not None:
-        here = {"by": sliced.by, "slice": dict.fromkeys(sliced.by), "other": True}
-        made += [here | r for r in _with_drops(sliced, OTHER)]
+    for record in _with_columns(sliced, sliced.shown(top=top, sort=sort, min_rows=min_rows)):
+        by = tuple(name for name in sliced.levels if name in record)
+        other = bool(record.get("other"))
+        key = {name: None if other and record[name] == "(other)" else record[name] for name in by}
+        made.append(record | {"by": by, "slice": key, "other": other})
     return made
 
 
-def ordered(sliced: Sliced, sort: str | None, min_rows: int) -> list[tuple[Any, ...]]:
-    """Return the keys of slices of so many rows, in the order of `Sliced.table(sort=)`."""
+def check_order(sliced: Sliced, sort: str | None) -> None:
+    """Raise where slices cannot be sorted so."""
     try:
-        return sliced._order(sort, min_rows)
+        sliced.shown(sort=sort)
     except ValueError as error:
         raise UsageError(f"--sort: {error}") from None
 
 
-def biggest(sliced: Sliced, top: int | None) -> list[tuple[Any, ...]]:
-    """Return the keys of the slices with most rows."""
-    if top is None or len(sliced) <= top:
-        return list(sliced._kept)
-    state = min((unit.state for unit in sliced._plan.units), key=lambda s: s.nbytes)  # any of them knows
-    rows = {key: state.slice(i).facts().get("rows", 0) for i, key in enumerate(sliced._kept, 1)}
-    return sorted(rows, key=lambda key: (-rows[key], sort_key(key)))[:top]
-
-
-def _with_drops(thing: MetricCollection | Sliced, i: int | None) -> list[Record]:
-    plan = thing._plan
-    made = records(plan, i)
-    for record, (_, number) in zip(made, plan.entries.values(), strict=True):
-        unit = plan.units[number]
-        counts = unit.state.dropped if i is None else unit.state.dropped[i]
-        why = {role: int(n) for role, n in zip(DROPPED, counts.reshape(-1), strict=True) if n}
-        names = {role: unit.binding.where if role == "where" else unit.binding.column(role) for role in why}
-        record["dropped"] = why
-        record["columns"] = names
+def _with_columns(thing: MetricCollection | Sliced, made: list[Record]) -> list[Record]:
+    """Add the column that each reason for leaving out rows speaks of."""
+    known = contents(thing)
+    for record in made:
+        content = known.get(record["metric"])
+        if content is not None:
+            binding = content.binding
+            record["columns"] = {r: binding.where if r == "where" else binding.column(r) for r in record["dropped"]}
     return made
 
 
-# -- for programs ------------------------------------------------------------------------------------------------------
+# -- for programs ----------------------------------------------------------------------------------------------------
 
 
 def _all(thing: Any) -> Iterator[Record]:
@@ -151,7 +152,7 @@ def write_csv(thing: Any) -> None:
 def _key(record: Record, name: str) -> str:
     if name not in record["by"]:
         return ""
-    return "(other)" if record["other"] else key_text(record["slice"][name])
+    return "(other)" if record[name] == "(other)" and record["other"] else key_text(record["slice"][name])
 
 
 def key_text(key: Any) -> str:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from streammetrics.cli.grid import Cell, Grid
-from streammetrics.cli.records import Record, biggest, by_slice, key_text, overall, pieces, tasks_of
+from streammetrics.cli.records import Record, by_slice, contents, key_text, overall, pieces, tasks_of
 from streammetrics.cli.several import breakdowns
-from streammetrics.collection import MetricCollection
-from streammetrics.compose import Sliced
-from streammetrics.metric import Metric, badness
-from streammetrics.table import bound, show
+from streammetrics.collect.collection import MetricCollection
+from streammetrics.collect.metric import Metric, badness
+from streammetrics.collect.table import bound, show
+from streammetrics.compose.sliced import Sliced
 
 __all__ = ["BEST", "grids", "headline", "slices"]
 
@@ -35,7 +35,7 @@ def grids(thing: Any, top: int | None = SHOWN, sort: str | None = None, min_rows
     return made
 
 
-# -- all rows ----------------------------------------------------------------------------------------------------------
+# -- all rows --------------------------------------------------------------------------------------------------------
 
 
 def headline(collection: MetricCollection, title: str = "") -> Grid:
@@ -65,8 +65,7 @@ class _Rivals:
 
     def __init__(self, thing: MetricCollection | Sliced) -> None:
         self._of: dict[str, tuple[Metric[Any, Any], Any]] = {}
-        for name, (metric, number) in thing._plan.entries.items():
-            binding = thing._plan.units[number].binding
+        for name, (_, metric, _, binding) in contents(thing).items():
             rows = binding.column("y_true"), binding.where, binding.column("sample_weight"), binding.corrects
             if metric.best is not None:
                 self._of[name] = metric, (metric.best, rows)
@@ -123,7 +122,7 @@ def _reasons(found: Sequence[Record]) -> list[str]:
     return [f"NaN: {reason} ({n} value{'s' if n > 1 else ''})" for reason, n in reasons.items()]
 
 
-# -- slices ------------------------------------------------------------------------------------------------------------
+# -- slices ----------------------------------------------------------------------------------------------------------
 
 
 def slices(
@@ -133,7 +132,7 @@ def slices(
     found = by_slice(sliced, top, sort, min_rows)
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for record in found:
-        key = ("(other)",) * len(sliced.by) if record["other"] else tuple(map(key_text, record["slice"].values()))
+        key = [key_text(record.get(name, "")) for name in sliced.levels]
         groups.setdefault((record["other"], *key), []).append(record)
     tasks = list(tasks_of(found))
     several = tasks not in ([""], [])
@@ -143,12 +142,12 @@ def slices(
         for (_, *key), records in groups.items()
         for line in _lines(key, tasks_of(records), metrics, _Rivals(sliced), several)
     ]
-    heads = [*sliced.by, *(["task"] if several else []), "rows", "positives", *metrics]
-    more = 0 if sort or min_rows else len(sliced) - len(biggest(sliced, top))
+    heads = [*sliced.levels, *(["task"] if several else []), "rows", "positives", *metrics]
+    more = 0 if sort or min_rows or top is None else max(len(sliced) - top, 0)
     remarks = (
         [f"and {more:,} slices with fewer rows: --top {len(sliced)} shows them, --format csv has all"] if more else []
     )
-    names = len(sliced.by) + several
+    names = len(sliced.levels) + several
     return Grid(title, heads, rows, names, names, [*remarks, *_certified(found), *_reasons(found)])
 
 

@@ -6,12 +6,10 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from streammetrics.cli.messages import UsageError
 from streammetrics.cli.records import pieces
 from streammetrics.cli.score import check_target, print_results, write_report
-from streammetrics.codec import load, save
+from streammetrics.collect.saved import load, save
 from streammetrics.errors import IncompatibleStateError
 
 __all__ = ["merge_files", "show_file"]
@@ -52,7 +50,6 @@ def show_file(file: str, printed: str, top: int, report: str | None = None) -> N
 
 def _rows(thing: Any) -> str:
     piece = pieces(thing)[0][1]
-    units = piece._plan.units
-    state = min((unit.state for unit in units), key=lambda s: s.nbytes)  # any of them knows
-    rows = (state.regroup(np.zeros(state.slices, np.int64), 1).slice(0) if state.slices else state).facts().get("rows")
+    state = min(piece.feed.states, key=lambda s: s.nbytes)  # any of them knows
+    rows = state.whole.facts().get("rows")
     return "" if rows is None else f"{rows:,} rows, "

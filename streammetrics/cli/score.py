@@ -64,13 +64,13 @@ def score_log(request: Request) -> None:
     log = Log(request.paths, delimiter=_delimiter(request.delimiter))
     metrics = make_collection(specs, request.on_invalid, log.schema)
     if request.sort is not None:  # before hours go into the log
-        from streammetrics.cli.records import ordered
-        from streammetrics.compose import Sliced
+        from streammetrics.cli.records import check_order
+        from streammetrics.compose.sliced import Sliced
 
-        ordered(Sliced(metrics, by="key"), request.sort, 0)
+        check_order(Sliced(metrics, by="key"), request.sort)
     found = scored(log, metrics, sets, limit=request.limit, threads=request.threads)
     if request.save is not None:
-        from streammetrics.codec import save
+        from streammetrics.collect.saved import save
 
         save(found.saved, request.save)
     files = f"{len(log.files):,} files" if len(log.files) > 1 else log.files[0]

@@ -8,19 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streammetrics.cli.grid import Cell, Grid
-from streammetrics.collection import MetricCollection
-from streammetrics.metric import Metric
+from streammetrics.collect.collection import MetricCollection
+from streammetrics.collect.metric import Metric
+from streammetrics.collect.table import show
 from streammetrics.metrics.agreement import ConfusionMatrix
 from streammetrics.metrics.averages import Several
 from streammetrics.metrics.labels import F1, Precision, Recall
 from streammetrics.metrics.scores import AUC, AveragePrecision
-from streammetrics.states.by_label import ByLabel, LabelDecisions, LabelScores
-from streammetrics.states.classes import PairCounts
-from streammetrics.table import show
+from streammetrics.report.page.families import MOST
+from streammetrics.statistics.by_label import ByLabel, LabelDecisions
+from streammetrics.statistics.by_label_scores import LabelScores
+from streammetrics.statistics.classes import PairCounts
 
 __all__ = ["Values", "breakdowns", "confusions", "each_class", "names_of", "plain_name", "values_of"]
 
-MOST = 30  # classes whose matrix is shown whole
 WORST = 20  # confusions of more
 
 
@@ -46,12 +47,11 @@ class Values(NamedTuple):
 def values_of(collection: MetricCollection) -> list[Values]:
     """Return the metrics of a collection whose values are arrays."""
     found = []
-    for full, (metric, number) in collection._plan.entries.items():
-        unit = collection._plan.units[number]
-        value = metric.of(unit.state)
+    for full, metric, (state, *_), binding in collection.contents():
+        value = metric.of(state)
         if isinstance(value, np.ndarray):
             task, _, name = full.rpartition("/")
-            labels = names_of(metric, unit.state, unit.binding.column("y_true"))
+            labels = names_of(metric, state, binding.column("y_true"))
             found.append(Values(task, name, labels or list(map(str, range(len(value)))), value))
     return found
 
@@ -104,17 +104,16 @@ def each_class(collection: MetricCollection) -> list[Grid]:
     """Return a table by class of what the states of a collection know of each, whatever was asked; worst confusions."""
     made: list[Grid] = []
     tables: dict[tuple[str, ...], list[Values]] = {}
-    for full, (metric, number) in collection._plan.entries.items():
-        unit = collection._plan.units[number]
-        names = names_of(metric, unit.state, unit.binding.column("y_true"))
+    for full, metric, (state, *_), binding in collection.contents():
+        names = names_of(metric, state, binding.column("y_true"))
         task = full.rpartition("/")[0]
-        for one in _asked(task, unit.state, names):
+        for one in _asked(task, state, names):
             columns = tables.setdefault(tuple(names), [])
             if (one.task, one.metric) not in [(c.task, c.metric) for c in columns]:
                 columns.append(one)
-        if isinstance(unit.state, PairCounts) and len(names) > MOST:
+        if isinstance(state, PairCounts) and len(names) > MOST:
             title = f"{task}: confusions" if task else "confusions"
-            worst = _worst(title, Values(task, "confusions", names, ConfusionMatrix(num_classes=2).of(unit.state)))
+            worst = _worst(title, Values(task, "confusions", names, ConfusionMatrix(num_classes=2).of(state)))
             made += [worst] if worst.title not in [grid.title for grid in made] else []
     return [*(_by_class(list(names), columns) for names, columns in tables.items()), *made]
 
@@ -124,9 +123,8 @@ def _asked(task: str, state: Any, names: list[str]) -> Iterator[Values]:
     metrics: list[Several[Any]] = []
     which: Any = {"num_classes": max(2, len(names)), "average": None}
     if isinstance(state, (PairCounts, LabelDecisions)):
-        yield Values(
-            task, "positives", names, np.array([float(part.support()) for part in state.parts()]) / _unit(state)
-        )
+        each: list[Any] = list(state.each())
+        yield Values(task, "positives", names, np.array([float(part.support()) for part in each]) / _unit(state))
         if isinstance(state, LabelDecisions):
             which = {"threshold": state.thresholds[0], "num_labels": len(names), "average": None}
         metrics = [Precision(**which), Recall(**which), F1(**which)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from streammetrics.cli.messages import UsageError, nearest
 from streammetrics.cli.types import TYPES
-from streammetrics.metric import METRICS, Metric
+from streammetrics.collect.metric import METRICS, Metric
 
 __all__ = ["DEFAULT", "at_setting", "make_metrics", "metric_names", "settings_of"]
 

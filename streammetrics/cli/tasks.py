@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -12,9 +12,9 @@ from streammetrics.cli.messages import UsageError, nearest
 from streammetrics.cli.models import Model, find_model
 from streammetrics.cli.specs import make_metrics
 from streammetrics.cli.types import TYPES
-from streammetrics.collection import MetricCollection
-from streammetrics.metric import Metric
-from streammetrics.task import Task
+from streammetrics.collect.collection import MetricCollection
+from streammetrics.collect.metric import Metric
+from streammetrics.collect.task import Task
 
 __all__ = ["TaskSpec", "make_collection", "read_classes", "read_cutoffs", "read_task_file"]
 
@@ -168,7 +168,7 @@ class TaskSpec:
                 corrects=self.corrects,
                 scale="logit" if self.scale == "logit" else "probability",
                 **columns,
-                **keys,
+                **keys,  # type: ignore[arg-type]
             )
         except ValueError as error:
             raise UsageError(str(error)) from None
@@ -235,11 +235,6 @@ def read_task_file(path: str, bits: int | None) -> tuple[dict[str, TaskSpec], li
     UsageError
         The file is not TOML, or says something unknown.
     """
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib  # type: ignore[import-not-found]
-
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -10,14 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from streammetrics.collection import MetricCollection
-from streammetrics.columns import Batch
-from streammetrics.compose import Sliced
-from streammetrics.ids import Ids
+from streammetrics.collect.binding import PLAIN
+from streammetrics.collect.collection import MetricCollection
+from streammetrics.collect.feed import Feed, Read
+from streammetrics.collect.metric import METRICS, Metric
+from streammetrics.collect.task import Task
+from streammetrics.columns.columns import Batch
+from streammetrics.columns.ids import Ids
+from streammetrics.compose.sliced import Sliced
+from streammetrics.count.index import Level
+from streammetrics.count.tallies import sorted_copy
 from streammetrics.laws.specimens import fitting, sample
-from streammetrics.metric import METRICS, Metric
+from streammetrics.metrics.agreement import Accuracy
 from streammetrics.metrics.groups import GroupAUC
+from streammetrics.metrics.losses import CTR
 from streammetrics.metrics.scores import AUC
+from streammetrics.state.axes import Axis
 
 __all__ = ["warm_up"]
 
@@ -25,7 +33,7 @@ __all__ = ["warm_up"]
 def warm_up() -> None:
     """Compile all kernels, and say how long it took."""
     began = time.perf_counter()
-    from streammetrics.kernels._jit import KERNELS
+    from streammetrics.count import KERNELS
 
     before = _compiled(KERNELS)
     feed_all()
@@ -52,17 +60,60 @@ def feed_all() -> None:
                         for n, c in drawn.items()
                     }
                     made.reset()
-                    for _ in range(2 if made.state.together is None else 1):
-                        made._feed(columns).of(made.state)  # some kernels read rows as they came
-                        made.state.settle()  # what waits is united, then united with more
+                    for _ in range(2 if state.together is None else 1):  # what waits is united, then united with more
+                        made.update(columns).of(made.state)
+                    if state.together is None:
+                        made.update(**columns).of(made.state)  # plain arrays go another way than tables
                     Sliced(made, by="key").update(columns | {"key": np.array([1, 2])})
                     Sliced(made, by=("key", "text")).update(columns | {"key": [1, 2], "text": ["a", "b"]})
     for dtype in (np.float32, np.float64):
-        collection = MetricCollection(AUC())
-        for _ in range(2):  # the second time by the shortcut
-            collection.update([0, 1], np.array([0, 1], dtype))
+        _feed_scores(dtype)
+    _feed_keys()
+
+
+def _feed_scores(dtype: Any) -> None:
+    """Take scores by the ways that few rows of one metric do not go."""
+    y, s, w = np.array([0, 1, 1, 0], np.uint8), np.array([0.1, 0.9, 0.4, 0.3], dtype), np.array([1.0, 2.0, 0.5, 1.0])
+    for scale in ("probability", "real"):
+        for limit in (0, 2):  # counted in buckets, and folded into them
+            fed = AUC(scale=scale, limit=limit).update(y, s)
+            fed.compute()
+            fed.update(y, s).update(y, s, sample_weight=w).compute()
+        wide = Sliced(AUC(scale=scale, bits=24, limit=0), by="key")  # too many places for a byte each
+        wide.update(y, s, key=[2, 1, 2, 1]).compute()
+        wide.merge(wide.copy()).update(y, s, key=[0, 1, 0, 1]).compute()
+        Sliced(AUC(scale=scale, bits=12), by="key").update(y, s, key=[2, 1, 2, 1]).compute()
+    many = AUC(exact=True).update(np.arange(64) % 2, (np.arange(64) / 64).astype(dtype))
+    many.compute()
+    many.update(y, s).compute()  # few among many
+    two = MetricCollection({"a": Task(AUC()), "b": Task(AUC(), y_true="x", y_score="v")})
+    two.update(y_true=y, y_score=s, x=y, v=s)
+    MetricCollection({"a": Task(AUC()), "b": Task(AUC(), y_score="v")}).update(y_true=y, y_score=s, v=s)
+    if dtype is np.float32:  # as half floats are read
+        AUC().update(y.astype(np.float16), s.astype(np.float16))
+    MetricCollection(Task(AUC(), where="x")).update(y_true=y, y_score=s, x=y)
+    for grouped in ({"grouped": "sorted"}, {"sample": True, "sample_rows": 2}):
+        metric = GroupAUC(**grouped).update(y, s, group=[1, 2, 2, 2])
+        metric.update(y, s, group=[4, 5, 5, 5]).of(metric.state)  # no warning of few rows
+
+
+def _feed_keys() -> None:
+    """Take keys that lie far apart, units of shards, and classes that are predicted."""
+    CTR().update([0, 1])
+    Sliced(CTR(), by="key").update(y_true=[0, 1], key=[1, 1 << 40])
     Batch({"text": ["a", "b"]}).column("text", Ids())
-    GroupAUC(grouped="sorted").update([0, 1], np.array([0, 1], np.float32), group=[1, 1]).compute()
+    shards = CTR().make_state().empty((Axis(("unit",), "shard", 8),))
+    for unit in ([1, 2], ["a", "b"]):
+        Feed([Read(shards, PLAIN)]).count({"y_true": [0, 1], "unit": unit})
+    for known in ({"num_classes": 3, "threshold": None}, {"labels": "discover"}):
+        Accuracy(**known).update([0, 1], [1, 1]).update([0, 1], [1, 1], sample_weight=[1.0, 2.0]).compute()
+        Sliced(Accuracy(**known), by="key").update(y_true=[0, 1], y_pred=[1, 1], key=[0, 1])
+    predicted = np.array([0, 1])
+    made = Accuracy(num_classes=3, threshold=None)
+    two = MetricCollection({"a": Task(made), "b": Task(made, y_true="x", y_pred="z")})
+    two.update(y_true=predicted, y_pred=predicted, x=predicted, z=predicted)
+    Level().locate(np.empty(0, np.int64), 1, np.array([0, 1 << 40]))
+    sorted_copy(np.arange(4096)[::-1])
 
 
 def _variants(metric: Any) -> Iterator[Metric[Any, Any]]:

@@ -9,18 +9,15 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from streammetrics.bundle import Bundle
-from streammetrics.collection import MetricCollection
-from streammetrics.columns import Batch
-from streammetrics.compose import Sliced
-from streammetrics.convert import as_columns
+from streammetrics.collect.collection import MetricCollection
+from streammetrics.columns.ids import Ids
+from streammetrics.compose.bundle import Bundle
+from streammetrics.compose.sliced import Sliced
 from streammetrics.errors import InvalidInputError
-from streammetrics.ids import Ids
 from streammetrics.io.logs import Log, Part
 from streammetrics.io.queries import Piece, Queries, query_column, together
 
@@ -127,31 +124,40 @@ def evaluate(
     columns = [name for name, must in metrics.columns.items() if must]
     _check_unasked(metrics, {*columns, *keys})
     parts = log.parts(columns, [*keys, *_ids(metrics)])
-    counter = _Counter(metrics.copy().reset(), [Sliced(metrics, by=names, limit=limit) for names in sets])
     job = _Job(parts, query_column(metrics))
     count = min(threads or cpus(), max(len(parts), 1))
-    workers = [_Worker(job, counter.copy() if i else counter) for i in range(count)]
+    workers = [_Worker(job, _counted(metrics, sets, limit)) for _ in range(count)]
     _run(job, workers, watch)
-    total = reduce(_Counter.merge, (worker.counter for worker in workers))
+    total = workers[0].metrics
+    for worker in workers[1:]:
+        total.merge(worker.metrics)
     if job.queries is not None:
         _count_joined(job.queries.joined(), total)
-    overall = total.slices[0].total if total.slices else total.metrics
-    slices = dict(zip(sets, total.slices, strict=True))
+    slices = {names: total[slice_name(names)] for names in sets}
+    overall = slices[sets[0]].total if sets else total
     return Scored(overall, slices, sum(worker.rows for worker in workers))
+
+
+def _counted(metrics: MetricCollection, sets: Sequence[tuple[str, ...]], limit: int | None) -> MetricCollection:
+    """Make what counts, in one pass, all slices; or, where there are none, all rows: slices add up to these, exactly."""
+    if not sets:
+        return metrics.blank()
+    # Counting by all columns at once, to be rolled up in the end, is no faster: more slices miss the cache.
+    sliced = {slice_name(names): Sliced(metrics, by=names, limit=limit) for names in sets}
+    return MetricCollection(sliced, on_invalid=metrics.on_invalid)
 
 
 def _ids(metrics: MetricCollection) -> list[str]:
     """Return the columns of groups and queries, which are read as keys of slices are."""
-    units = metrics._plan.units
-    found = [u.binding.column(n.role) for u in units for n in u.needs if isinstance(n.kind, Ids)]
+    found = [b.column(n.role) for state, b in metrics.reads() for n in state.needs() if isinstance(n.kind, Ids)]
     return [name for column in found for name in (column if isinstance(column, tuple) else (column,))]
 
 
-def _count_joined(pieces: list[Piece], total: _Counter) -> None:
+def _count_joined(pieces: list[Piece], total: MetricCollection) -> None:
     """Count the queries at the edges of parts, which may have been cut in two."""
     try:
         if pieces:
-            total.absorb(together(pieces))
+            total.update(together(pieces))
     except InvalidInputError as error:
         row = error.row
         for piece in pieces:
@@ -163,42 +169,14 @@ def _count_joined(pieces: list[Piece], total: _Counter) -> None:
 
 def _check_unasked(metrics: MetricCollection, read: set[str]) -> None:
     """Raise where a column that is read for something else would weigh the rows of a task that names no weights."""
-    for unit in metrics._plan.units:
-        for need in unit.needs:
-            if need.optional and need.role not in unit.binding.bound and need.role in read:
+    for state, binding in metrics.reads():
+        for need in state.needs():
+            if need.optional and need.role not in binding.bound and need.role in read:
                 raise InvalidInputError(
                     f"the column {need.role!r} is read for one purpose, and would be taken for the {need.role} of "
                     f"every task that names none; name it in all tasks, or rename the column",
                     column=need.role,
                 )
-
-
-@dataclass
-class _Counter:
-    """The objects that one worker counts into."""
-
-    metrics: MetricCollection
-    slices: list[Sliced]
-
-    def copy(self) -> _Counter:
-        return _Counter(self.metrics.copy(), [sliced.copy() for sliced in self.slices])
-
-    def absorb(self, columns: pa.RecordBatch | pa.Table) -> None:
-        """Count a batch; what several objects read of it is converted and checked once."""
-        table = as_columns(columns)
-        assert table is not None
-        batch = Batch(table)
-        # Counting by all columns at once, to be rolled up in the end, is no faster: more slices miss the cache.
-        for sliced in self.slices:
-            sliced.absorb(batch)
-        if not self.slices:  # otherwise slices add up to the total, exactly
-            self.metrics.absorb(batch)
-
-    def merge(self, other: _Counter) -> _Counter:
-        self.metrics.merge(other.metrics)
-        for ours, theirs in zip(self.slices, other.slices, strict=True):
-            ours.merge(theirs)
-        return self
 
 
 class _Job:
@@ -245,9 +223,9 @@ class _Job:
 class _Worker(threading.Thread):
     """Reads parts and counts them."""
 
-    def __init__(self, job: _Job, counter: _Counter) -> None:
+    def __init__(self, job: _Job, metrics: MetricCollection) -> None:
         super().__init__(name="streammetrics", daemon=True)  # must not keep an interrupted process alive
-        self.job, self.counter = job, counter
+        self.job, self.metrics = job, metrics
         self.rows = 0
         self.crew = 1
 
@@ -267,7 +245,7 @@ class _Worker(threading.Thread):
             if self.job.stopped:
                 return
             try:
-                self.counter.absorb(rows)
+                self.metrics.update(rows)
             except InvalidInputError as error:
                 raise _located(error, file, first_row + (error.row or 0)) from None
 

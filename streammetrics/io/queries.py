@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streammetrics.collection import MetricCollection
-from streammetrics.columns import Batch
-from streammetrics.convert import as_columns
+from streammetrics.collect.collection import MetricCollection
+from streammetrics.columns.columns import Batch
+from streammetrics.columns.convert import as_columns
+from streammetrics.columns.ids import Ids
 from streammetrics.errors import InvalidInputError
-from streammetrics.ids import Ids
 from streammetrics.io.logs import Part
 
 __all__ = ["Piece", "Queries", "query_column", "together"]
@@ -21,8 +21,8 @@ __all__ = ["Piece", "Queries", "query_column", "together"]
 
 def query_column(metrics: MetricCollection) -> str | tuple[str, ...] | None:
     """Return the column whose equal rows must come together; None if no metric asks for that."""
-    units = [unit for unit in metrics._plan.units if unit.state.together is not None]
-    names = list(dict.fromkeys(unit.binding.column(unit.state.together or "") for unit in units))
+    asked = [read for read in metrics.reads() if read.state.together is not None]
+    names = list(dict.fromkeys(binding.column(state.together or "") for state, binding in asked))
     if len(names) > 1:
         raise InvalidInputError(f"one pass keeps the rows of one column together, not of {names[0]!r} and {names[1]!r}")
     return names[0] if names else None

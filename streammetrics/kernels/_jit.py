@@ -125,6 +125,18 @@ class Kernel:
         self.dispatcher.disable_compile()  # a call with other types raises TypeError, and comes back here
         self._call = self.dispatcher
 
+    def entry(self, *like: Any) -> Callable[..., Any]:
+        """Return the compiled function for arguments of these types; it looks at none of them again.
+
+        What numba's dispatch looks up at every call (types, layouts, flags of each array) is looked up once. The function
+        checks neither dtype nor dimensions: whoever calls it has to.
+        """
+        signature = tuple(self._type(n, a) for n, a in zip(self._names, like, strict=True))
+        if signature not in self.dispatcher.overloads:
+            self._compile(like)
+        found = self.dispatcher.overloads[signature]
+        return getattr(found, "entry_point", None) or self
+
     def _type(self, name: str, value: Any) -> Any:
         if isinstance(value, np.ndarray):
             dtype = numba.from_dtype(value.dtype)

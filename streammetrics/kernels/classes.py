@@ -6,42 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from . import elementary
 from ._jit import inline, kernel
-from .sums import add_fixed, split
+from .elementary import exp, log, log1p
 
 f8, i4, i8, u8 = np.float64, np.int32, np.int64, np.uint64
 
 LOG_LOSS, BRIER, TOP = 0, 1, 2  # terms by their number
-
-exp = inline(elementary.exp)
-log = inline(elementary.log)
-log1p = inline(elementary.log1p)
-
-
-@kernel(out=("counts", "excess"))
-def count_pairs(t: Any, p: Any, w: Any, at: Any, width: Any, counts: Any, excess: Any) -> Any:
-    """Count rows by slice, true and predicted class; return False if a class is none of 0 to width - 1.
-
-    Arrays are flat. `w` is empty for no weights, `at` for a lone state, which alone is checked.
-    """
-    n, lone, top = t.shape[0], at.shape[0] == 0, u8(width)
-    if lone:
-        bad = i4(0)
-        for j in range(n):  # a pass of its own: it vectorises, and nothing has to be taken back
-            bad |= i4(u8(t[j]) >= top) | i4(u8(p[j]) >= top)
-        if bad:
-            return False
-        for j in range(n):
-            counts[u8(t[j]) * top + u8(p[j])] += 1
-    else:
-        for j in range(n):
-            counts[(u8(at[j]) * top + u8(t[j])) * top + u8(p[j])] += 1
-    for j in range(n if w.shape[0] else 0):
-        place = u8(0) if lone else u8(at[j])
-        high, low = split(w[j])
-        add_fixed(excess, u8(2) * ((place * top + u8(t[j])) * top + u8(p[j])), high - i8(1 << 20), low)
-    return True
 
 
 @kernel(out=("sums",))
@@ -73,14 +43,6 @@ def rest_of(row: Any, best: Any) -> Any:
         if k != best:
             total += exp(f8(row[k]) - f8(row[best]))
     return total
-
-
-@kernel(out=("found",))
-def highest_classes(s: Any, found: Any) -> Any:
-    """Write the first class of the highest score of each row."""
-    for j in range(s.shape[0]):
-        found[j] = highest(s[j])
-    return s.shape[0]
 
 
 @kernel(out=("right", "confidence"))

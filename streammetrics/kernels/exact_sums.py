@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ._jit import inline, kernel
+from ._jit import inline, outline
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
@@ -56,7 +56,7 @@ def carry(numbers: Any, at: Any) -> None:
         numbers[u8(k)] &= CHUNK_MASK
 
 
-@inline
+@outline
 def add_block(v: Any, numbers: Any, at: Any) -> None:
     """Add up to 1,024 float64, all below 2**1000, to one superaccumulator; the caller carries."""
     top = i8(0)
@@ -84,39 +84,8 @@ def add_block(v: Any, numbers: Any, at: Any) -> None:
                 add_exact(numbers, at, rest)
 
 
-@inline
-def add_rows(v: Any, here: Any, stride: Any, offset: Any, numbers: Any, often: Any) -> None:
-    """Add every float64 to the superaccumulator of its slice; with `often`, carried at once."""
-    for j in range(v.shape[0]):
-        at = (u8(here[j]) * u8(stride) + u8(offset)) * CHUNKS
-        add_exact(numbers, at, v[j])
-        if often:
-            carry(numbers, at)
-
-
-@inline
+@outline
 def carry_all(numbers: Any) -> None:
     """Bring all superaccumulators of a flat array to canonical form."""
     for i in range(u8(numbers.shape[0]) // CHUNKS):
         carry(numbers, u8(i) * CHUNKS)
-
-
-@kernel(out=("excess",))
-def sum_weights(w: Any, at: Any, excess: Any) -> Any:
-    """Add w - 1 of every row to the superaccumulator of its slice, or of all if `at` is empty."""
-    n, slices = w.shape[0], excess.shape[0] // 68
-    often = at.shape[0] > 0 and n < slices
-    for a in range(0, n, BLOCK):
-        b = min(a + BLOCK, n)
-        if at.shape[0]:
-            add_rows(w[a:b], at[a:b], 1, 0, excess, often)
-            for j in range(a, b):
-                add_integer(excess, u8(at[j]) * CHUNKS, i8(-1), UNITS)
-                if often:
-                    carry(excess, u8(at[j]) * CHUNKS)
-        else:
-            add_block(w[a:b], excess, u8(0))
-            add_integer(excess, u8(0), i8(a - b), UNITS)
-        if (not often) and (b == n or (a // BLOCK) % FULL == FULL - 1):
-            carry_all(excess)
-    return n

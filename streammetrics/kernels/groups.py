@@ -11,13 +11,12 @@ import numpy as np
 
 from ._jit import inline, kernel, outline
 from ._memory import scratch
-from .exact_sums import BLOCK, CHUNKS, FULL, add_block, carry_all
+from .exact_sums import BLOCK, add_block
 from .hashes import finish
 
 f4, f8, i4, i8, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint32, np.uint64
 
 SPREAD = u8(0x9E3779B97F4A7C15)  # tells the hash that spreads rows from those that sample and shard
-LABEL_BITS = 1
 
 
 @inline
@@ -146,27 +145,6 @@ def scan_packed(keys: Any, negatives: Any, positives: Any, wins: Any) -> Any:
     return n
 
 
-@kernel(out=("negatives", "positives", "wins"))
-def scan_rows(numbers: Any, scores: Any, labels: Any, weights: Any, negatives: Any, positives: Any, wins: Any) -> Any:
-    """Do the same from rows sorted by group, score, label and weight; without weights these are empty."""
-    n, j, weighted = numbers.shape[0], i8(0), weights.shape[0] > 0
-    while j < n:
-        group = numbers[j]
-        neg, pos, won = 0.0, 0.0, 0.0
-        while j < n and numbers[j] == group:
-            score, c, a = scores[j], 0.0, 0.0
-            while j < n and numbers[j] == group and scores[j] == score:
-                w = weights[j] if weighted else 1.0
-                a += w if labels[j] else 0.0
-                c += 0.0 if labels[j] else w
-                j += 1
-            won += a * (neg + 0.5 * c)
-            neg += c
-            pos += a
-        negatives[group], positives[group], wins[group] = neg, pos, won
-    return n
-
-
 @outline
 def add_product(v: Any, factor: Any, numbers: Any, at: Any) -> None:
     """Add up to 1,024 products, rounded, to one superaccumulator."""
@@ -174,37 +152,3 @@ def add_product(v: Any, factor: Any, numbers: Any, at: Any) -> None:
     for j in range(v.shape[0]):
         product[j] = v[j] * factor[j]
     add_block(product[: v.shape[0]], numbers, at)
-
-
-@kernel(out=("counts", "sums", "weights", "lone"))
-def close_groups(negatives: Any, positives: Any, wins: Any, counts: Any, sums: Any, weights: Any, lone: Any) -> Any:
-    """Add closed groups: how many have both classes, one, none; weight times AUC and weight of the former; the second's.
-
-    Each by what a group weighs, in the order of GROUP_WEIGHTS: its rows, one, its positives, its pairs.
-    """
-    n = negatives.shape[0]
-    auc, w, full, single = scratch(BLOCK, f8), scratch(BLOCK, f8), scratch(BLOCK, f8), scratch(BLOCK, f8)
-    for a in range(0, n, BLOCK):
-        m = min(BLOCK, n - a)
-        neg, pos, won = negatives[a : a + m], positives[a : a + m], wins[a : a + m]
-        for j in range(m):
-            both = (neg[j] > 0.0) & (pos[j] > 0.0)
-            one = (neg[j] > 0.0) ^ (pos[j] > 0.0)
-            full[j], single[j] = (1.0 if both else 0.0), (1.0 if one else 0.0)
-            auc[j] = won[j] / (neg[j] * pos[j]) if both else 0.0
-            counts[0] += i8(both)
-            counts[1] += i8(one)
-        for by in range(4):
-            at = u8(by) * CHUNKS
-            for j in range(m):
-                rows, pairs = neg[j] + pos[j], neg[j] * pos[j]
-                w[j] = rows if by == 0 else (1.0 if by == 1 else (pos[j] if by == 2 else pairs))
-            add_product(w[:m], full[:m], weights, at)
-            add_product(w[:m], single[:m], lone, at)
-            add_product(w[:m], auc[:m], sums, at)
-        if a + m == n or (a // BLOCK) % FULL == FULL - 1:
-            carry_all(sums)
-            carry_all(weights)
-            carry_all(lone)
-    counts[2] += n - counts[0] - counts[1]
-    return n

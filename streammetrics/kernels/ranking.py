@@ -13,22 +13,6 @@ import numpy as np
 
 from . import ties
 from ._jit import by_dtype, inline, kernel, outline
-from ._memory import scratch
-from .exact_sums import add_exact
-from .measures import (
-    CG_EXP,
-    NDCG,
-    NDCG_EXP,
-    RBP,
-    RELEVANT,
-    UNBOUNDED,
-    biased,
-    linear_measure,
-    plain_measure,
-    tied_measure,
-    until,
-)
-from .sums import add_fixed, split
 
 f4, f8, i4, i8, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint32, np.uint64
 
@@ -131,7 +115,7 @@ def best_first(gain: Any, n: Any, extra: Any, extra_gain: Any, small: Any, pool:
     if small:
         top = i8(extra_gain) if extra else i8(0)
         for i in range(n):
-            g = i8(gain[i])
+            g: Any = i8(gain[i])
             count[g] += 1
             top = max(top, g)
         count[i8(extra_gain)] += extra
@@ -189,102 +173,3 @@ def spread_groups(worth: Any, n: Any, end: Any) -> None:
     while a < n:
         spread(worth, a, end[a])
         a = end[a]
-
-
-@kernel(out=("keys", "numbers", "places", "rows", "queries", "excess", "sums", "large"))
-def measure(
-    keys: Any, which: Any, starts: Any, s: Any, halves: Any, small: Any, values: Any, powers: Any, level: Any,
-    average: Any, relevant: Any, extra_gain: Any, extra_power: Any, discount: Any, codes: Any, ks: Any, parameters: Any,
-    w: Any, at: Any, numbers: Any, places: Any, rows: Any, queries: Any, excess: Any, sums: Any, large: Any,
-) -> None:  # fmt: skip
-    """Add every measure of some queries, whose rows of keys are sorted.
-
-    `numbers` and `places` are scratch: eight rows and three, longer than a query and than `discount`, and zero.
-
-    `values` and `powers` (2^g - 1; may be empty) are by grade if all grades are `small` integers, else by row.
-    `relevant` (may be empty) is the number of relevant documents of each query, those that are no rows included, whose
-    grade is `extra_gain`. The keys hold half of each score if `halves`. Weights and slices may be empty.
-    """
-    n_terms, exponential = codes.shape[0], powers.shape[0] > 0
-    gain, power, rel, stop = numbers[0], numbers[1], numbers[2], numbers[3]
-    pool, mean, best, most = numbers[4], numbers[5], numbers[6], numbers[7]
-    place, end, hit, count = places[0], places[1], places[2], scratch(256, i8)
-    count[:] = 0
-    wants_best, wants_most = False, False
-    for t in range(n_terms):
-        wants_best |= codes[t] == NDCG
-        wants_most |= codes[t] == NDCG_EXP
-    for j in range(which.shape[0]):
-        q = which[j]
-        a, length = starts[q], starts[q + 1] - starts[q]
-        row, score = keys[j], s[a : a + length]
-        n = length
-        while n > 0 and (row[n - 1] >> u8(32)) == ABSENT:
-            n -= 1
-        met = i8(0)
-        for i in range(n - 1):
-            met |= i8(((row[i] ^ row[i + 1]) >> u8(32)) == u8(0))
-        if halves and met:
-            settle(row, n, score)
-        c = worthy(row, length, small, values[a:] if not small else values, place, gain)
-        everything, returned = i8(0), i8(0)
-        for i in range(c):
-            rel[i] = gain[i] >= level
-            everything += i8(gain[i] >= level)
-            returned += i8((gain[i] >= level) & (place[i] < n))
-        for i in range(c if exponential else 0):
-            at_row = row[place[i]]
-            power[i] = powers[at_row & u8(255) if small else u8(a) + ((at_row >> u8(8)) & PLACE)]
-            stop[i] = power[i]
-        judged = everything
-        if relevant.shape[0]:
-            everything = relevant[q]
-        extra, n_best, n_most = everything - judged, i8(0), i8(0)
-        if wants_best:
-            n_best = best_first(gain, c, extra, extra_gain, small, pool, count, best)
-        if wants_most and small:
-            n_most = best_first(gain, c, extra, extra_gain, small, pool, count, most)
-            for i in range(n_most):
-                most[i] = powers[i8(most[i])]
-        elif wants_most:
-            n_most = best_first(power, c, extra, extra_power, small, pool, count, most)
-        c, mixed = until(place, c, n), False
-        if average and met:
-            for worth in (gain, rel, power, stop):
-                widen(worth, place, c, n)
-            for i in range(n):
-                place[i] = i
-                mixed |= i + 1 < n and gain[i] != gain[i + 1] and tied(row, i, score)
-            c = n
-        if mixed:
-            by_ties(row, n, score, rel, end, hit)
-            for worth in (gain, rel, power):
-                spread_groups(worth, n, end)
-        weight, i = w[q] if w.shape[0] else 1.0, at[q] if at.shape[0] else 0
-        empty = i8(everything == 0)
-        rows[4 * i] += n - returned
-        rows[4 * i + 1] += returned
-        rows[4 * i + 2] += length - n - (judged - returned)
-        rows[4 * i + 3] += judged - returned
-        queries[2 * i + empty] += 1
-        if w.shape[0]:
-            high, low = split(weight)
-            add_fixed(excess, u8(2 * (2 * i + empty)), high - i8(1 << 20), low)
-        for t in range(n_terms):
-            code, k = codes[t], ks[t]
-            if code <= RELEVANT:
-                exp = CG_EXP <= code <= NDCG_EXP
-                worth, ideal = power if exp else gain, most[:n_most] if exp else best[:n_best]
-                v = linear_measure(code - 3 if exp else code, k, n, everything, rel, worth, place, c, discount, ideal)
-            elif code == RBP:
-                v = biased(rel, place, until(place, c, min(k, n)), parameters[t])
-            elif mixed:
-                v = tied_measure(code, k, n, everything, end, hit, stop, parameters[t], mean)
-            else:
-                v = plain_measure(code, k, n, everything, rel, stop, parameters[t], place, c)
-            v *= weight
-            if code in UNBOUNDED:
-                add_exact(large, u8(i * n_terms + t) * u8(68), v)
-            else:
-                high, low = split(v)
-                add_fixed(sums, u8(2 * (i * n_terms + t)), high, low)

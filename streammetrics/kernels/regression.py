@@ -9,23 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from . import elementary
-from ._jit import inline, kernel
-from ._memory import scratch
-from .exact_sums import BLOCK, FULL, add_block, add_rows, carry_all
+from ._jit import inline, outline
+from .elementary import log1p, power, x_minus_log1p
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
-TERMS = (  # by their number in the kernel; those with a parameter last
-    "absolute", "squared", "target", "nonzero", "relative", "guarded", "symmetric", "log_squared",
-    "pinball", "huber", "tweedie",
-)  # fmt: skip
 (ABSOLUTE, SQUARED, TARGET, NONZERO, RELATIVE, GUARDED, SYMMETRIC, LOG_SQUARED, PINBALL, HUBER, TWEEDIE) = range(11)
 EPSILON = 2.0**-52
-
-log1p = inline(elementary.log1p)
-power = inline(elementary.power)
-x_minus_log1p = inline(elementary.x_minus_log1p)
 
 
 @inline
@@ -59,7 +49,7 @@ def tweedie(y: Any, p: Any, k: Any) -> Any:
     return first - y * power(p, 1.0 - k) / (1.0 - k) + power(p, 2.0 - k) / (2.0 - k)
 
 
-@inline
+@outline
 def deviance(k: Any, y: Any, p: Any, out: Any) -> None:
     """Write the unit deviance of every row of a block; rounding does not make it negative."""
     if k == 0.0:
@@ -76,7 +66,7 @@ def deviance(k: Any, y: Any, p: Any, out: Any) -> None:
             out[j] = 2.0 * max(tweedie(y[j], p[j], k), 0.0)
 
 
-@inline
+@outline
 def fill(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
     """Write one term of every row of a block."""
     n = out.shape[0]
@@ -119,7 +109,7 @@ def fill(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
         deviance(k, y, p, out)
 
 
-@inline
+@outline
 def gather(values: Any, first: Any, width: Any, c: Any, out: Any) -> None:
     """Write column c of a block of rows as float64."""
     if width == 1:
@@ -129,37 +119,3 @@ def gather(values: Any, first: Any, width: Any, c: Any, out: Any) -> None:
     else:
         for j in range(out.shape[0]):
             out[j] = f8(values[u8(first + j) * u8(width) + u8(c)])
-
-
-@kernel(out=("sums", "skipped"))
-def sum_terms(
-    y: Any, p: Any, w: Any, at: Any, width: Any, terms: Any, parameters: Any, sums: Any, skipped: Any
-) -> Any:  # fmt: skip
-    """Add the terms asked for, to one state if `at` is empty, or else to the slice of each row.
-
-    Rows are `width` values side by side. `sums` and `skipped` are slices x terms x outputs, flat; all was checked.
-    """
-    n_terms = terms.shape[0]
-    n, cells = y.shape[0] // width, n_terms * width
-    often = at.shape[0] > 0 and n * 68 < sums.shape[0]
-    yy, pp, out = scratch(BLOCK, f8), scratch(BLOCK, f8), scratch(BLOCK, f8)
-    for a in range(0, n, BLOCK):
-        m = min(BLOCK, n - a)
-        for c in range(width):
-            gather(y, a, width, c, yy[:m])
-            gather(p, a, width, c, pp[:m])
-            for t in range(n_terms):
-                cell = t * width + c
-                fill(terms[t], parameters[t], yy[:m], pp[:m], out[:m])
-                for j in range(m if w.shape[0] else 0):
-                    out[j] *= w[a + j]
-                if at.shape[0]:
-                    add_rows(out[:m], at[a : a + m], cells, cell, sums, often)
-                else:
-                    add_block(out[:m], sums, u8(cell) * u8(68))
-                for j in range(m if terms[t] == RELATIVE else 0):
-                    if yy[j] == 0.0:
-                        skipped[(u8(at[a + j]) * u8(cells) if at.shape[0] else u8(0)) + u8(cell)] += 1
-        if (not often) and (a + m == n or (a // BLOCK) % FULL == FULL - 1):
-            carry_all(sums)
-    return n

@@ -11,19 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from . import elementary
-from ._jit import by_dtype, inline, kernel
-from ._memory import fetch, scratch
-from .exact_sums import add_exact
+from ._jit import by_dtype, inline, outline
+from ._memory import fetch
+from .elementary import log_parts, minus_log, sigmoid, softplus
 
 f4, f8, i4, i8, u1, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint8, np.uint32, np.uint64
 
 PART = 448  # rows that are computed at a time
 BLOCK = 3 * PART  # and checked, and summed
 AHEAD = 5 * PART  # how far ahead of them rows are fetched
-LANES = 4
-LANE_CELLS = 4096  # more lanes than that would not stay in the cache, and with so many slices rows seldom collide
-TERMS = ("score", "log_loss", "brier")  # by their number in the kernel
 SCORE, LOG_LOSS, BRIER = 0, 1, 2
 MOST, LIMBS = 3, 6  # terms at a time, and words of their sums
 LARGE = 2.0**31  # terms from here on leave the fixed-point range
@@ -31,11 +27,6 @@ LARGE = 2.0**31  # terms from here on leave the fixed-point range
 HIGH, LOW = 1.5 * 2.0**32, 1.5 * 2.0**-8  # adding them rounds to 2**-20 and 2**-60
 HIGH_BITS, LOW_BITS = i8(0x41F8000000000000), i8(0x3F78000000000000)
 LOW_MASK = i8((1 << 40) - 1)
-
-log_parts = inline(elementary.log_parts)
-minus_log = inline(elementary.minus_log)
-sigmoid = inline(elementary.sigmoid)
-softplus = inline(elementary.softplus)
 
 
 def _bits4(z: Any) -> Any:
@@ -77,17 +68,6 @@ def add_fixed(numbers: Any, at: Any, high: Any, low: Any) -> None:
 
 
 @inline
-def add_up(terms: Any) -> Any:
-    """Return the sum of a block of terms as (high, low), not carried."""
-    highs, lows = i8(0), i8(0)
-    for j in range(terms.shape[0]):
-        high, low = split(terms[j])
-        highs += high
-        lows += low
-    return highs, lows
-
-
-@inline
 def chance(y: Any, s: Any) -> Any:
     """Return the probability of what has happened."""
     p = f8(s)
@@ -110,7 +90,7 @@ def may_clip(eps: Any, least: Any, most: Any) -> Any:
     return hits > 0
 
 
-@inline
+@outline
 def fill_part(term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any, f: Any, out: Any) -> None:
     """Write one term of some rows; `k` and `f` are scratch. `clip` is False if no chance has to be clipped."""
     n = s.shape[0]
@@ -140,7 +120,7 @@ def fill_part(term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any
                 out[j] = d * d
 
 
-@inline
+@outline
 def fill(term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any, f: Any, out: Any) -> None:
     """Write one term of every row of a block, and ask for as many that come later."""
     for b in range(0, s.shape[0], PART):
@@ -150,7 +130,7 @@ def fill(term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any, f: 
         fill_part(term, logit, eps, clip, y[part], s[part], k, f, out[part])
 
 
-@inline
+@outline
 def survey(y: Any) -> Any:
     """Return the sum of a block of labels, and whether one is not 0 or 1."""
     total, most = i4(0), u1(0)
@@ -160,7 +140,7 @@ def survey(y: Any) -> Any:
     return total, most > 1
 
 
-@inline
+@outline
 def extremes(s: Any) -> Any:
     """Return the first and the last of a block of scores in the order of their bits.
 
@@ -179,7 +159,7 @@ def suspect(most: Any) -> Any:
     return not (0 < most <= 1)
 
 
-@inline
+@outline
 def bad_scores(logit: Any, s: Any) -> Any:
     """Whether a score is not finite, or not a probability."""
     bad = i4(0)
@@ -192,7 +172,7 @@ def bad_scores(logit: Any, s: Any) -> Any:
     return bad != 0
 
 
-@inline
+@outline
 def bad_values(logit: Any, y: Any, s: Any) -> Any:
     """Whether a label or score is not what it should be."""
     if survey(y)[1]:
@@ -200,136 +180,3 @@ def bad_values(logit: Any, y: Any, s: Any) -> Any:
     if logit or s.shape[0] == 0:
         return bad_scores(logit, s)
     return suspect(extremes(s)[1]) and bad_scores(False, s)
-
-
-@kernel(out=())
-def all_good(y: Any, s: Any, logit: Any) -> Any:
-    """Whether all labels and scores are what they should be."""
-    return not bad_values(logit, y, s)
-
-
-@kernel(out=("rows", "excess", "sums", "large", "clipped"))
-def sum_scores(
-    y: Any, s: Any, w: Any, terms: Any, logit: Any, eps: Any,
-    rows: Any, excess: Any, sums: Any, large: Any, clipped: Any,
-) -> Any:  # fmt: skip
-    """Add the terms asked for; return -1 if a value is bad (nothing was added), else how many terms were large.
-
-    `w` is empty for no weights; `large` for terms that cannot be: of probabilities without weights.
-    """
-    n_terms, n, n_large = terms.shape[0], s.shape[0], i8(0)
-    weighted, plain = w.shape[0] != 0, large.shape[0] == 0
-    if not plain and bad_values(logit, y, s):  # large terms are added as they come: check before
-        return -1
-    k, f, out = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8)
-    total, counts, weights, hits = scratch(LIMBS, i8), scratch(2, i8), scratch(4, i8), scratch(MOST, i8)
-    for sums_so_far in (total, counts, weights, hits):
-        sums_so_far[:] = 0
-    for a in range(0, n, BLOCK):
-        m = min(BLOCK, n - a)
-        yy, ss = y[a : a + m], s[a : a + m]
-        positives, bad = survey(yy)
-        least, most = extremes(ss)
-        if plain and (bad or (suspect(most) and bad_scores(False, ss))):
-            return -1
-        counts[1] += positives
-        counts[0] += m - positives
-        for j in range(m if weighted else 0):
-            high, low = split(w[a + j])
-            add_fixed(weights, u8(2) * u8(yy[j]), high - i8(1 << 20), low)
-        clip = not logit and may_clip(eps, least, most)
-        for t in range(n_terms):
-            fill(terms[t], logit, eps, clip, yy, ss, k, f, out)
-            for j in range(m if weighted else 0):
-                out[j] *= w[a + j]
-            for j in range(0 if plain else m):
-                if out[j] >= LARGE:
-                    add_exact(large, u8(t) * u8(68), out[j])
-                    out[j] = 0.0
-                    n_large += 1
-            highs, lows = add_up(out[:m])
-            add_fixed(total, u8(2 * t), highs, lows)
-            if terms[t] == LOG_LOSS and clip:
-                for j in range(m):
-                    hits[t] += clipped_row(eps, yy[j], ss[j])
-    for c in range(2):
-        rows[c] += counts[c]
-        if weighted:
-            add_fixed(excess, u8(2 * c), weights[2 * c], weights[2 * c + 1])
-    for t in range(n_terms):
-        clipped[t] += hits[t]
-        add_fixed(sums, u8(2 * t), total[2 * t], total[2 * t + 1])
-    return n_large
-
-
-@inline
-def pour(lanes: Any, slices: Any, n_terms: Any, rows: Any, sums: Any) -> None:
-    """Add what the lanes hold to rows and sums, and empty them."""
-    width = 2 + 2 * n_terms
-    for k in range(LANES * slices):
-        i, lane = k % slices, k * width
-        for c in range(2):
-            rows[2 * i + c] += lanes[lane + c]
-        for t in range(n_terms):
-            add_fixed(sums, u8(2 * (i * n_terms + t)), lanes[lane + 2 + 2 * t], lanes[lane + 3 + 2 * t])
-        lanes[lane : lane + width] = 0
-
-
-@kernel(out=("rows", "excess", "sums", "large", "clipped"))
-def sum_slices(
-    y: Any, s: Any, w: Any, at: Any, slices: Any, terms: Any, logit: Any, eps: Any,
-    rows: Any, excess: Any, sums: Any, large: Any, clipped: Any,
-) -> Any:  # fmt: skip
-    """Add the terms asked for to the slice of each row; all values have been checked. Return how many were large.
-
-    Arrays are flat, slices first. With few slices rows take turns on four lanes of private sums, because adding to one
-    place again has to wait for the time before.
-    """
-    n_terms, n, n_large = terms.shape[0], s.shape[0], i8(0)
-    width = 2 + 2 * n_terms
-    lanes = scratch(LANE_CELLS, i8)
-    laned = n >= 8 * slices and LANES * slices * width <= LANE_CELLS
-    lanes[: LANES * slices * width if laned else 0] = 0
-    k, f, out, place = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8), scratch(BLOCK, u8)
-    for a in range(0, n, BLOCK):
-        m = min(BLOCK, n - a)
-        fetch(at, a + AHEAD, m)
-        yy, ss, here = y[a : a + m], s[a : a + m], at[a : a + m]
-        if laned:
-            for j in range(m):
-                place[j] = u8(((j & (LANES - 1)) * slices + here[j]) * width)
-            for j in range(m):
-                lanes[place[j] + u8(yy[j])] += 1
-        else:
-            for j in range(m):
-                rows[u8(here[j]) * u8(2) + u8(yy[j])] += 1
-        for j in range(m if w.shape[0] else 0):
-            high, low = split(w[a + j])
-            add_fixed(excess, u8(2) * (u8(here[j]) * u8(2) + u8(yy[j])), high - i8(1 << 20), low)
-        least, most = extremes(ss)
-        clip = not logit and may_clip(eps, least, most)
-        for t in range(n_terms):
-            fill(terms[t], logit, eps, clip, yy, ss, k, f, out)
-            for j in range(m if w.shape[0] else 0):
-                out[j] *= w[a + j]
-            for j in range(m if large.shape[0] else 0):
-                if out[j] >= LARGE:
-                    add_exact(large, (u8(here[j]) * u8(n_terms) + u8(t)) * u8(68), out[j])
-                    out[j] = 0.0
-                    n_large += 1
-            if laned:
-                first = u8(2 + 2 * t)
-                for j in range(m):
-                    high, low = split(out[j])
-                    lanes[place[j] + first] += high
-                    lanes[place[j] + first + u8(1)] += low
-            else:
-                for j in range(m):
-                    high, low = split(out[j])
-                    add_fixed(sums, u8(2) * (u8(here[j]) * u8(n_terms) + u8(t)), high, low)
-            if terms[t] == LOG_LOSS and clip:
-                for j in range(m):
-                    clipped[u8(here[j]) * u8(n_terms) + u8(t)] += clipped_row(eps, yy[j], ss[j])
-        if laned and (a + m == n or (a // BLOCK) % 4096 == 4095):  # before the low limbs can overflow
-            pour(lanes, slices, n_terms, rows, sums)
-    return n_large

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..metric import METRICS, Metric
-from ..state import State
+from ..collect.metric import METRICS, Metric
+from ..state.state import State
 from .case import Case, Law, LawError, shown
 from .metrics import METRIC_LAWS, registered
 from .objects import OBJECT_LAWS

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns import Matrix, Need, Weight
+from ..collect.metric import Metric
+from ..columns.columns import Matrix, Need, Weight
 from ..errors import StreamMetricsError, UndefinedMetricWarning
-from ..metric import Metric
 from .specimens import Columns, fitting
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Law",
     "LawError",
     "Rows",
+    "by_name",
     "expect",
     "numbers",
     "quiet",
@@ -83,8 +84,8 @@ class Case(NamedTuple):
         return {name: column[rows] for name, column in self.columns.items()}
 
     def fed(self, columns: Columns | None = None, make: Callable[[], Any] | None = None) -> Any:
-        """Make something that has seen these rows; by default all."""
-        return (make or self.make)().update(self.columns if columns is None else columns)
+        """Make something that has seen these rows, by default all, each column by its name; laws give tables, too."""
+        return by_name((make or self.make)(), self.columns if columns is None else columns)
 
     def parts(self, k: int) -> list[Rows]:
         """Split the rows in `k` parts at random, between blocks; some may be empty."""
@@ -124,6 +125,12 @@ class Case(NamedTuple):
         return next((n.role for n in self.of(Weight) if n.optional), None)
 
 
+def by_name(thing: Any, columns: Columns) -> Any:
+    """Update a thing with those columns that it reads, by keyword: plain arrays take another way than tables."""
+    known = thing.columns
+    return thing.update(**{name: column for name, column in columns.items() if name in known})
+
+
 def expect(good: Any, expected: str, came: Any = "something else") -> None:
     """Raise LawError unless `good`."""
     if not good:
@@ -137,14 +144,18 @@ def same(a: Any, b: Any, expected: str) -> None:
 
 
 def _difference(a: Any, b: Any) -> str:
-    for x, y in zip(a.states(), b.states(), strict=False):
-        if x.settings != y.settings:
-            return f"settings {x.settings} and {y.settings}"
-        for name in x.rules():
-            ours, theirs = x.arrays.get(name), y.arrays.get(name)
-            if (ours is None) != (theirs is None) or (ours is not None and not np.array_equal(ours, theirs)):
-                return f"{name} of {type(x).__name__} is {shown(ours)} and {shown(theirs)}"
+    for x, y in zip(a.states, b.states, strict=False):
+        if found := x.differences(y):
+            return "; ".join(found)
+        if x != y:
+            return f"{type(x).__name__} of {_content(x)} and {_content(y)}"
     return f"headers {shown(a.header())} and {shown(b.header())}"
+
+
+def _content(state: Any) -> str:
+    cells = state.cells
+    keys = [w.values for w in cells.words] if cells.axes else []
+    return shown({"keys": keys, **cells.flats, **cells.tallies})
 
 
 def shown(thing: Any) -> str:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..codec import from_bytes
-from ..collection import MetricCollection
-from ..columns import Label, Score
-from ..merging import merge
-from ..metric import METRICS, Metric, dropped_of
-from ..state import DROPPED, State
+from ..collect.collection import MetricCollection
+from ..collect.metric import METRICS, Metric, dropped_of
+from ..collect.saved import from_bytes, merge
+from ..columns.columns import Label, Score
+from ..state.state import State
 from .case import Case, Law, expect, numbers, same, same_value, value_of
 from .specimens import Columns, formats, on_grid, spoil, tables
 
@@ -25,7 +25,7 @@ def registered(case: Case) -> None:
     metric = case.make()
     expect(METRICS.get(metric.tag) is type(metric), "a class declared with tag=", f"tag {metric.tag!r}")
     state = metric.state
-    expect(State._by_tag.get(state.tag) is type(state), "a state declared with tag=", f"tag {state.tag!r}")
+    expect(State.by_tag.get(state.tag) is type(state), "a state declared with tag=", f"tag {state.tag!r}")
     expect(isinstance(metric.name, str) and metric.name, "a name", repr(metric.name))
 
 
@@ -142,11 +142,11 @@ def column_formats(case: Case) -> None:
 
 def table_formats(case: Case) -> None:
     """Mappings, data frames, Arrow tables, record batches and keywords of equal columns count alike."""
-    whole = case.fed()
+    metric = whole = case.fed()
     for what, table in tables(case.columns):
         same(whole, case.make().update(table), f"a {what} to count alike")
     same(whole, case.make().update(**case.columns), "keywords to count alike")
-    must = [n.role for n in case.needs if not n.optional][:2]
+    must = [role for role in metric._names[1] if role in case.columns]
     rest = {k: v for k, v in case.columns.items() if k not in must}
     same(whole, case.make().update(*(case.columns[r] for r in must), **rest), "positions to count alike")
 
@@ -157,13 +157,18 @@ def dropped_rows(case: Case) -> None:
     make = dropping(case)
     kept = {k: v[reasons == ""] for k, v in columns.items()}
     metric = case.fed(columns, make)
-    counts = {r: int(np.count_nonzero(reasons == r)) for r in DROPPED if (reasons == r).any()}
+    counts = {r: int(np.count_nonzero(reasons == r)) for r in metric.state.reasons if (reasons == r).any()}
     expect(dropped_of(metric.state) == counts, f"dropped rows to be counted as {counts}", dropped_of(metric.state))
-    clean = case.fed(kept)
-    clean.state.dropped[:] = metric.state.dropped
-    same(clean, metric, "the rows that are left to count as if they were alone")
+    same(case.fed(kept), undropped(metric), "the rows that are left to count as if they were alone")
     parts = [case.fed({k: v[rows] for k, v in columns.items()}, make) for rows in case.parts(3)]
     same(metric, merge(parts), "counts of dropped rows to merge")
+
+
+def undropped(metric: Any) -> Any:
+    """Return a metric that has seen the same good rows, and no bad ones."""
+    state = metric.state
+    flats = {name: array for name, array in state.cells.flats.items() if name != "dropped"}
+    return metric.holding([state.holding(replace(state.cells, flats=flats)).present()])
 
 
 def dropping(case: Case) -> Callable[[], Any]:
@@ -175,7 +180,7 @@ def dropping(case: Case) -> Callable[[], Any]:
 def spoiled(case: Case) -> tuple[Columns, NDArray[Any]]:
     """Return the rows, some of them bad, and by row the reason for which it is dropped, or nothing."""
     columns, reasons = dict(case.columns), np.full(case.n, "", object)
-    for role in reversed(DROPPED):  # the first reason wins
+    for role in reversed([n.role for n in case.needs]):  # the first reason wins
         if role in case.bad and role in columns:
             hit = case.rng.random(case.n) < 0.2
             columns[role] = spoil(columns[role], hit, case.bad[role])
@@ -184,34 +189,33 @@ def spoiled(case: Case) -> tuple[Columns, NDArray[Any]]:
 
 
 def in_collection(case: Case) -> None:
-    """In a collection with every other metric of the same columns it is, to the byte, what it is alone."""
+    """In a collection with others of the same columns, also those that share its state, it is what it is alone."""
     assert case.metric is not None
-    metrics = {"": case.metric} | _family(case)
+    metrics = {"": case.metric} | company(case.metric, case.columns)
     whole = MetricCollection(metrics).update(case.columns)
     chosen = ["", *case.rng.choice(list(metrics), 2)]
     for name in chosen:
-        same(
-            metrics[name].blank().update(case.columns),
-            whole[name],
-            f"{metrics[name]!r} to be in company what it is alone",
-        )
+        alone = metrics[name].blank().update(case.columns)
+        same(alone, whole[name], f"{metrics[name]!r} to be in company what it is alone")
     parts = [MetricCollection(metrics).update(case.take(rows)) for rows in case.parts(2)]
     same(case.fed(), merge(parts)[""], "merged collections to hold what merged metrics hold")
     same(case.fed(), from_bytes(whole.to_bytes())[""], "bytes of a collection to hold what the metric holds")
     same(case.fed(), whole.only([""])[""], "only() to keep what the metric holds")
 
 
-def _family(case: Case) -> dict[str, Metric[Any, Any]]:
-    """Every registered metric that takes these rows, and those like this one at other settings."""
-    found = {}
+def company(metric: Metric[Any, Any], columns: Columns) -> dict[str, Metric[Any, Any]]:
+    """Every registered metric of the same statistic that takes these rows: what needs no kernel that this one does not."""
+    found, mine = {}, metric.make_state()
     for tag, cls in list(METRICS.items()):
-        scale = {"scale": getattr(case.metric, "scale", None)} if hasattr(cls, "scale") and _scaled(case.metric) else {}
+        scale = {"scale": getattr(metric, "scale", None)} if hasattr(cls, "scale") and _scaled(metric) else {}
         try:
-            metric = cls(**(cls.example | scale))
-            metric.update(case.columns)
-        except Exception:  # noqa: BLE001 - settings without a default; another scale; other columns; broken itself
+            other = cls(**(cls.example | scale))
+            theirs = other.make_state()
+            if theirs.tag == mine.tag and theirs.needs() == mine.needs():
+                other.update(columns)
+                found[tag] = other.blank()
+        except Exception:  # noqa: BLE001 - another scale; rows that contradict its settings; broken itself
             continue
-        found[tag] = metric.blank()
     return found
 
 
@@ -222,7 +226,7 @@ def _scaled(metric: Any) -> bool:
 def coarsened(case: Case) -> None:
     """A histogram brought down to fewer bits is what the rows would have made there."""
     metric = case.make()
-    if hasattr(metric.state, "coarsen") and "bits" in metric.settings and metric.state.bits > 8:
+    if hasattr(metric.state, "coarsen") and "bits" in metric.settings and (metric.state.bits or 0) > 8:
         bits = int(case.rng.integers(8, metric.state.bits))
         low = type(metric)(**(metric.settings | {"bits": bits}))
         same(low.update(case.columns), case.fed().coarsen(bits), f"coarsen({bits}) to give what {bits} bits would")

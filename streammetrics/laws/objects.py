@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ..codec import from_bytes
+from ..collect.metric import METRICS
+from ..collect.saved import from_bytes, merge
 from ..errors import IncompatibleStateError, InvalidInputError
-from ..merging import merge
-from ..metric import METRICS
-from ..state import State
-from .case import Case, Law, expect, quiet, refuses, same, shown
+from ..state.state import State
+from .case import Case, Law, by_name, expect, quiet, refuses, same, shown
 from .specimens import Columns, spoil
 
 THREADS = (1, 2, 4, 16)
@@ -43,6 +42,19 @@ def row_by_row(case: Case) -> None:
     for i in range(int(blocks[-1]) + 1 if case.n and blocks[-1] < 20 else min(case.n, 20)):
         thing.update(case.take(blocks == i))
     same(case.fed(case.take(blocks < 20)), thing, "batches of one row to give the state of one batch")
+
+
+def repeats(case: Case) -> None:
+    """The same rows 257 times give the bytes of as many merges: no counter runs over, not even in many places at once."""
+    if case.metric is not None and case.metric.make_state().together is not None:
+        return  # blocks must not return
+    one = case.fed()
+    merged, thing = one.copy(), case.make()
+    for _ in range(8):
+        merged.merge(merged.copy())
+    for _ in range(257):
+        by_name(thing, case.columns)
+    same(merged.merge(one), thing, "rows that come 257 times to give what 257 merges give")
 
 
 def order(case: Case) -> None:
@@ -171,8 +183,9 @@ def failed_update_changes_nothing(case: Case) -> None:
     for prior in (case.make(), case.fed()):
         before = prior.digest()
         for what, columns in _bad_batches(case):
-            refuses(InvalidInputError, partial(prior.update, columns), what)
-            expect(prior.digest() == before, f"{what} to leave the state as it was", "another digest")
+            for update in (partial(prior.update, columns), partial(by_name, prior, columns)):
+                refuses(InvalidInputError, update, what)
+                expect(prior.digest() == before, f"{what} to leave the state as it was", "another digest")
         clean = from_bytes(prior.to_bytes()).update(case.again())
         same(clean, prior.update(case.again()), "the batch after a refused one to count as usual")
 
@@ -197,7 +210,7 @@ def failed_merge_changes_nothing(case: Case) -> None:
     """A merge with something else raises and leaves both as they were."""
     a = case.fed()
     before = a.to_bytes()
-    for other in (object(), a.states()[0], _another(a)):
+    for other in (object(), a.states[0], _another(a)):
         theirs = pickle.dumps(other)
         refuses(IncompatibleStateError, partial(a.merge, other), f"merging {shown(other)}")
         expect(a.to_bytes() == before, "a refused merge to change nothing", "other bytes")
@@ -224,19 +237,20 @@ def absent_class(case: Case) -> None:
 
 @contextmanager
 def _nothing_registered() -> Iterator[None]:
-    states, metrics = dict(State._by_tag), dict(METRICS)
-    State._by_tag.clear()
+    states, metrics = dict(State.by_tag), dict(METRICS)
+    State.by_tag.clear()
     METRICS.clear()
     try:
         yield
     finally:
-        State._by_tag.update(states)
+        State.by_tag.update(states)
         METRICS.update(metrics)
 
 
 OBJECT_LAWS: list[Law] = [
     splits,
     row_by_row,
+    repeats,
     order,
     threads,
     merge_commutes,

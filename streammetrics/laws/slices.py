@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..compose import Sliced
-from ..keys import fixed_hash, sort_key
+from ..collect.collection import MetricCollection
+from ..collect.saved import from_bytes, merge
+from ..compose.sliced import Sliced
+from ..numerics.keys import fixed_hash, sort_key
 from .case import Case, Law, expect, same
 from .metrics import dropping, spoiled
 from .objects import absent_class, bytes_round_trip, merge_leaves_other, order, splits
@@ -43,6 +45,56 @@ def slices_in_any_order(case: Case) -> None:
     sliced = case._replace(make=slicing(case, keys, settings), columns=case.columns | keys)
     for law in (splits, order, merge_leaves_other, bytes_round_trip, absent_class):
         law(sliced)
+
+
+def slices_of_slices(case: Case) -> None:
+    """What a slice of slices holds is what its rows make, and a limit acts within the slice above."""
+    keys = _keys(case, 2)
+    limits: list[dict[str, Any]] = [{"limit": int(n)} if n < 3 else {} for n in case.rng.integers(0, 6, 2)]
+    outer, inner = ({name: column} for name, column in keys.items())
+    below = slicing(case, inner, limits[1])
+    slices_are_alone(case._replace(make=below, columns=case.columns | inner), outer, limits[0])
+    if not limits[0] and not limits[1]:
+        deep, flat = (made().update(case.columns | keys) for made in (_deep(case, keys), slicing(case, keys, {})))
+        for key in flat:
+            same(flat[key], deep[key[0]][key[1]], f"slice {key!r} of both columns to be that of one, then the other")
+
+
+def slices_of_collections(case: Case) -> None:
+    """Slices of a collection hold, in each, what the metric makes of its rows; other metrics change nothing."""
+    keys = _keys(case, 1)
+    several = case._replace(make=lambda: MetricCollection({"": case.make(), "again": case.make()}))
+    slices_are_alone(several, keys, {"limit": 2})
+    whole, lone = (slicing(c, keys, {})().update(case.columns | keys) for c in (several, case))
+    for key in lone:
+        same(lone[key], whole[key][""], f"slice {key!r} of a collection to hold what the metric's holds")
+
+
+def collections_of_slices(case: Case) -> None:
+    """A collection that counts a metric and slices of it in one pass holds of each what it is alone."""
+    keys = _keys(case, 2)
+    one = {name: keys[name] for name in list(keys)[:1]}
+    made = {"": case.make, "one": slicing(case, one, {}), "limited": slicing(case, one, {"limit": 1})}
+    made["deep"] = _deep(case, keys)
+    columns = case.columns | keys
+
+    def collected(rows: Columns) -> MetricCollection:
+        return MetricCollection({name: make() for name, make in made.items()}).update(rows)
+
+    whole = collected(columns)
+    halves = merge([collected({n: c[rows] for n, c in columns.items()}) for rows in case.parts(2)])
+    same(whole, halves, "halves of a collection of slices to merge")
+    for name, make in made.items():
+        alone = make().update({n: c for n, c in columns.items() if n in make().columns})
+        for what, found in (("", whole), ("merged ", halves), ("decoded ", from_bytes(whole.to_bytes()))):
+            same(alone, found[name], f"{name!r} of a {what}collection to be what it is alone")
+        same(alone, whole.only([name])[name], f"only() to keep {name!r} as it is alone")
+
+
+def _deep(case: Case, keys: Columns) -> Callable[[], Sliced]:
+    """Return what makes empty slices of slices."""
+    first, *rest = keys
+    return lambda: Sliced(Sliced(case.make(), by=rest), by=first)
 
 
 def _keys(case: Case, k: int) -> Columns:
@@ -90,5 +142,13 @@ def slices_roll_up(case: Case, keys: Columns) -> None:
     same(sliced, sliced.rollup(list(keys)), "slices rolled up by all columns to be themselves")
 
 
-SLICE_LAWS: list[Law] = [slices, slices_by_two, slices_within_limit, slices_in_any_order]
+SLICE_LAWS: list[Law] = [
+    slices,
+    slices_by_two,
+    slices_within_limit,
+    slices_in_any_order,
+    slices_of_slices,
+    slices_of_collections,
+    collections_of_slices,
+]
 """What a metric keeps in slices."""

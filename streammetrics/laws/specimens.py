@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..classes import Classes, Distribution, FoundClasses
-from ..columns import Column, Kind, Label, Matrix, Need, Score, Weight
-from ..ids import Ids
-from ..numbers import Number
-from ..state import State
+from ..columns.classes import Classes, Distribution, FoundClasses
+from ..columns.columns import Column, Kind, Label, Matrix, Need, Score, Weight
+from ..columns.ids import Ids
+from ..columns.numbers import Number
+from ..state.state import State
 
 __all__ = [
     "KEYS",
@@ -32,7 +32,7 @@ __all__ = [
 
 Array = NDArray[Any]
 Columns = dict[str, Array]
-Data = Union[Mapping[str, Any], Callable[[np.random.Generator, int], Mapping[str, Any]], None]  # noqa: UP007
+Data = Mapping[str, Any] | Callable[[np.random.Generator, int], Mapping[str, Any]] | None
 
 STYLES = ("plain", "ties", "saturated", "one class", "few", "empty")
 """What rows may look like."""
@@ -174,7 +174,7 @@ def sample_keys(rng: np.random.Generator, n: int, kind: str, *, several: int = 5
     return made
 
 
-# -- the same values, otherwise held -----------------------------------------------------------------------------------
+# -- the same values, otherwise held ---------------------------------------------------------------------------------
 
 
 def formats(values: Array) -> Iterator[tuple[str, Any]]:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..exact import LOW_BITS, UNIT, to_float
-from ..settings import setting
-from ..states.by_label import ByLabel
-from ..states.classes import Margins, PairCounts
+from ..numerics.exact import LOW_BITS, UNIT, to_float
+from ..numerics.settings import setting
+from ..statistics.by_label import ByLabel
+from ..statistics.classes import Margins, PairCounts
 from .decisions import DecisionMetric, WholeMatrix
 
 __all__ = ["Accuracy", "BalancedAccuracy", "CohenKappa", "ConfusionMatrix", "ErrorRate", "MatthewsCorrcoef"]
@@ -64,7 +64,7 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
 
     def of(self, state: Any) -> NDArray[Any]:
         if isinstance(state, ByLabel):
-            return np.array([self.of(part) for part in state.parts()])
+            return np.array([self.of(part) for part in state.each()])
         rows, excess = state.square() if isinstance(state, PairCounts) else state.at_threshold(self._cut)
         if self.normalize is None and excess is None:
             return np.array(rows)

@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..classes import check_labels, plain
-from ..exact import enclose
-from ..metric import Interval, ScoredLabels
-from ..settings import setting
-from ..state import State
-from ..states.by_label import ByLabel, by_label
-from ..states.classes import PairCounts
+from ..collect.metric import Interval, ScoredLabels
+from ..columns.classes import check_labels, plain
+from ..numerics.exact import enclose
+from ..numerics.settings import setting
+from ..state.state import State
+from ..statistics.by_label import ByLabel, by_label
+from ..statistics.classes import PairCounts
 from .outputs import average
 
 __all__ = ["AVERAGES", "OfClasses", "Several", "averaged"]
@@ -69,7 +69,7 @@ class Several(OfClasses[S, Any]):
         if not self.which and self.average != "macro":
             raise ValueError(f"{type(self).__name__}: average= needs num_classes=, labels= or num_labels=")
 
-    # -- two classes -----------------------------------------------------------------------------------------------------
+    # -- two classes --------------------------------------------------------------------------------------------------
 
     def of_binary(self, state: Any) -> float:
         """Compute the value for two classes."""
@@ -88,14 +88,14 @@ class Several(OfClasses[S, Any]):
         """Return the statistical interval of the value for two classes."""
         return super().interval_of(state, confidence)
 
-    # -- each of several, and their average ------------------------------------------------------------------------------
+    # -- each of several, and their average ---------------------------------------------------------------------------
 
     def of(self, state: Any) -> Any:
         if not _is_several(state):
             return self.of_binary(state)
         if self.average == "micro":
             return self.of_binary(state.pooled())
-        parts = state.parts()
+        parts = state.each()
         values = [self.of_binary(part) for part in parts]
         return np.array(values) if self.average is None else averaged(values, self._weights(parts))
 
@@ -108,7 +108,7 @@ class Several(OfClasses[S, Any]):
             return self.bounds_of_binary(state)
         if self.average == "micro":
             return self.bounds_of_binary(state.pooled())
-        parts = state.parts()
+        parts = state.each()
         lows, highs = zip(*map(self.bounds_of_binary, parts), strict=True) if parts else ((), ())
         if self.average is None:
             return np.array(lows), np.array(highs)
@@ -126,7 +126,7 @@ class Several(OfClasses[S, Any]):
         values = np.atleast_1d(self.of(state))
         if (values == values).any():
             return None
-        parts = state.parts()
+        parts = state.each()
         if not parts:
             return "the weights are all zero"
         reason = self.reason_of_binary(state.pooled() if self.average == "micro" else parts[0]) or "0/0"
@@ -140,7 +140,7 @@ class Several(OfClasses[S, Any]):
     def details(self, state: Any) -> dict[str, Any]:
         if not _is_several(state) or self.average == "micro":
             return super().details(state)
-        values = [self.of_binary(part) for part in state.parts()]
+        values = [self.of_binary(part) for part in state.each()]
         return super().details(state) | {"undefined": sum(v != v for v in values)}
 
     def suffixed(self, name: str) -> str:

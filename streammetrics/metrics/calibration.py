@@ -10,18 +10,19 @@ import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple, Union
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..exact import UNIT, Ints, Mass, enclose, to_float
-from ..kernels import elementary
-from ..metric import ScoredLabels, T
-from ..settings import setting
-from ..states.by_label import TopBins, TopScores
-from ..states.calibration import ScoreBins
-from ..states.scores import ScoreHistogram
+from ..collect.metric import ScoredLabels, T
+from ..numerics import elementary
+from ..numerics.exact import UNIT, Ints, Mass, enclose, to_float
+from ..numerics.settings import setting
+from ..statistics.bins import ScoreBins
+from ..statistics.by_label import TopBins
+from ..statistics.by_label_scores import TopScores
+from ..statistics.scores import ScoreHistogram
 from .averages import OfClasses, Several
 
 __all__ = [
@@ -35,7 +36,7 @@ __all__ = [
 
 NAN = float("nan")
 Floats = NDArray[np.float64]
-Binned = Union[ScoreBins, ScoreHistogram]  # noqa: UP007 - the argument of a generic class, at run time
+Binned = ScoreBins | ScoreHistogram
 
 
 class Bin(NamedTuple):
@@ -83,12 +84,6 @@ class Reliability(NamedTuple):
         seen = self.prob_true > 0
         return np.where(seen, self.prob_pred / np.where(seen, self.prob_true, 1.0), NAN)
 
-    def plot(self, ax: Any = None, *, label: str | None = None) -> Any:
-        """Draw the reliability diagram with the weight of each bin; return the axes. Needs matplotlib."""
-        from ..plots import reliability
-
-        return reliability(self, ax, label)
-
     def __repr__(self) -> str:
         head = ("from", "to", "weight", "mean p", "CTR", "ratio")
         columns = self.edges[:-1], self.edges[1:], self.weight, self.prob_pred, self.prob_true, self.ratio
@@ -132,24 +127,23 @@ class BinnedMetric(OfClasses[Binned, T]):
         facts = state.facts()
         return None if facts["weight"] else "no rows" if not facts["rows"] else "the weights are all zero"
 
-    def coarsen(self, bits: int) -> Any:
-        if self.strategy != "uniform":
-            return super().coarsen(bits)
-        return self.holding(type(self)(**(self.settings | {"bits": bits})), self.copy().state)  # nothing to coarsen
-
     def bins(self, state: Binned) -> tuple[list[Bin], Floats]:
         """Return the bins and their edges."""
         if isinstance(state, ScoreBins):
             return _own_bins(state), np.array([to_float(i, self.n_bins) for i in range(self.n_bins + 1)])
         low, grid, high = _probabilities(state)
-        masses = state.masses
+        masses, positives = state.masses, state.positives
+        if not state.folded:  # a row of weight 0 makes no edge, as an empty bucket makes none
+            some = masses.digits.any(axis=0)
+            low, grid, high = low[some], grid[some], high[some]
+            masses, positives = Mass(masses.digits[:, some]), Mass(positives.digits[:, some])
         if self.strategy == "log":
             inner = np.ldexp(1.0, np.arange(1 - self.n_bins, 0))
             cuts = np.searchsorted(grid, inner).tolist()
         else:
             cuts = _equal_masses(masses, self.n_bins)
             inner = np.r_[low, 1.0][cuts] if masses.total() else np.full(len(cuts), NAN)
-        return _unions(state, masses, [0, *cuts, state.buckets], low, grid, high), np.r_[0.0, inner, 1.0]
+        return _unions(state, masses, positives, [0, *cuts, len(low)], low, grid, high), np.r_[0.0, inner, 1.0]
 
 
 def _own_bins(state: ScoreBins) -> list[Bin]:
@@ -186,21 +180,39 @@ def _equal_masses(masses: Mass, n_bins: int) -> list[int]:
 
 
 def _unions(
-    state: ScoreHistogram, masses: Mass, cuts: Sequence[int], low: Floats, grid: Floats, high: Floats
+    state: ScoreHistogram,
+    masses: Mass,
+    positives: Mass,
+    cuts: Sequence[int],
+    low: Floats,
+    grid: Floats,
+    high: Floats,
 ) -> list[Bin]:
     """Return the bins from each cut to the next."""
-    unit = 1 if state.excess is None else UNIT
-    if state.is_exact:
-        low = high = grid
-    least, most = (Mass.of(_fixed(p, up)) for p, up in ((low, False), (high, True)))
-    positives = state.positives
+    unit = UNIT if state.weighted else 1
     made = []
     for first, end in itertools.pairwise(cuts):
         part = slice(first, end)
         here = masses[part]
-        a, b = (Fraction(here.dot(p[part]), unit * UNIT) for p in (least, most))
+        if state.is_exact:
+            a = b = _dot(here, grid[part]) / unit
+        else:
+            a, b = (
+                Fraction(here.dot(Mass.of(_fixed(p[part], up))), unit * UNIT) for p, up in ((low, False), (high, True))
+            )
         made.append(Bin(Fraction(here.total(), unit), Fraction(positives[part].total(), unit), a, (a + b) / 2, b))
     return made
+
+
+def _dot(masses: Mass, p: Floats) -> Fraction:
+    """The sum of masses times floats, without rounding: mantissas are whole numbers, of each exponent apart."""
+    mantissas, exponents = np.frexp(p)
+    total = Fraction(0)
+    for e in np.unique(exponents):
+        here = np.flatnonzero(exponents == e)
+        whole = Mass.of((mantissas[here] * 2.0**53).astype(np.int64))
+        total += Mass(masses.digits[:, here]).dot(whole) * Fraction(2) ** (int(e) - 53)
+    return total
 
 
 def _fixed(p: Floats, up: bool) -> Ints:
@@ -344,7 +356,7 @@ class CalibrationCurve(BinnedMetric[Reliability], tag="calibration_curve"):
     Notes
     -----
     Exact or certified, and at the cost of, ExpectedCalibrationError. scikit-learn's `calibration_curve` leaves empty bins
-    out; here they are NaN with a weight of 0. `plot()` draws it, with the weight of each bin below.
+    out; here they are NaN with a weight of 0. `report.plots.plot` draws it, with the weight of each bin below.
 
     Examples
     --------
@@ -375,10 +387,6 @@ class CalibrationCurve(BinnedMetric[Reliability], tag="calibration_curve"):
         low, high = ([pair[k] for pair in limits] for k in (0, 1))
         return _curve(bins, low, edges), _curve(bins, high, edges)
 
-    def plot(self, ax: Any = None, *, label: str | None = None) -> Any:
-        """Draw the reliability diagram; return the axes. Needs matplotlib."""
-        return self.compute().plot(ax, label=label)
-
 
 def _curve(bins: Sequence[Bin], predicted: Sequence[float], edges: Floats) -> Reliability:
     true = [to_float(b.positives, b.weight) for b in bins]
@@ -406,8 +414,8 @@ class CalibrationTable(CalibrationCurve, tag="calibration_table"):
     >>> p = np.arange(8, dtype=np.float16) / 16
     >>> sm.CalibrationTable(n_bins=2).update([0, 0, 0, 1, 0, 1, 0, 1], p).compute()
              from           to       weight       mean p          CTR        ratio
-                0     0.187622            4      0.09375         0.25        0.375
-         0.187622            1            4      0.34375          0.5       0.6875
+                0         0.25            4      0.09375         0.25        0.375
+             0.25            1            4      0.34375          0.5       0.6875
     """
 
     strategy: str = setting(default="quantile", choices=("uniform", "quantile", "log"))

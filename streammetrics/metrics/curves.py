@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import plots
-from ..exact import Mass
-from ..settings import setting
-from ..states.scores import ScoresByLabel
-from .scores import AUC, AveragePrecision, RankingMetric
+from ..numerics.exact import Mass
+from ..numerics.settings import setting
+from ..statistics.scores import ScoresByLabel
+from .scores import RankingMetric
 
 __all__ = ["GainCurve", "GainPoints", "PRCurve", "PRPoints", "ROCCurve", "ROCPoints"]
 
@@ -39,10 +38,6 @@ class ROCPoints(NamedTuple):
     tpr: Floats
     thresholds: Floats
 
-    def plot(self, ax: Any = None, label: str | None = None) -> Any:
-        """Draw the curve with matplotlib; return the axes."""
-        return plots.roc(self, ax, label)
-
 
 class PRPoints(NamedTuple):
     """Points of a precision-recall curve, from the smallest threshold up, as scikit-learn gives them.
@@ -58,10 +53,6 @@ class PRPoints(NamedTuple):
     precision: Floats
     recall: Floats
     thresholds: Floats
-
-    def plot(self, ax: Any = None, label: str | None = None) -> Any:
-        """Draw the curve with matplotlib; return the axes."""
-        return plots.precision_recall(self, ax, label)
 
 
 class GainPoints(NamedTuple):
@@ -80,10 +71,6 @@ class GainPoints(NamedTuple):
     fraction: Floats
     gain: Floats
     thresholds: Floats
-
-    def plot(self, ax: Any = None, label: str | None = None) -> Any:
-        """Draw the curve with matplotlib; return the axes."""
-        return plots.gain(self, ax, label)
 
 
 class Steps(NamedTuple):
@@ -120,13 +107,6 @@ class Curve(RankingMetric[Any]):
             return {"gap": 0.0}
         a, c = (np.diff(v, prepend=0.0) for v in (steps.tp / steps.P, steps.fp / steps.N))
         return {"gap": float(np.minimum(a, c).max(initial=0.0))}
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the curve with matplotlib; return the axes."""
-        return self.compute().plot(ax, self._label())
-
-    def _label(self) -> str | None:
-        return None
 
 
 class ROCCurve(Curve, tag="roc_curve"):
@@ -166,9 +146,6 @@ class ROCCurve(Curve, tag="roc_curve"):
         thresholds = np.r_[np.inf, state.thresholds(steps.cells)]
         keep = corners(fpr, tpr, self.tolerance)
         return ROCPoints(fpr[keep], tpr[keep], thresholds[keep])
-
-    def _label(self) -> str | None:
-        return f"AUC {AUC().of(self.state):.4f}"
 
 
 class PRCurve(Curve, tag="pr_curve"):
@@ -210,9 +187,6 @@ class PRCurve(Curve, tag="pr_curve"):
 
     def reason_of(self, state: ScoresByLabel) -> str | None:
         return None if state.positives.total() else "no positives"
-
-    def _label(self) -> str | None:
-        return f"average precision {AveragePrecision().of(self.state):.4f}"
 
 
 class GainCurve(Curve, tag="gain_curve"):

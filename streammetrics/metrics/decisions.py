@@ -9,13 +9,12 @@ import math
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from ..exact import to_float
-from ..metric import named
-from ..settings import setting
-from ..state import State
-from ..states.classes import ClassCounts, Margins, PairCounts, Table
-from ..states.found_classes import FoundPairs
-from ..states.labels import DecisionCounts
+from ..numerics.exact import to_float
+from ..numerics.settings import setting
+from ..state.state import State
+from ..statistics.classes import ClassCounts, Margins, PairCounts, Table
+from ..statistics.found_classes import FoundPairs
+from ..statistics.labels import DecisionCounts
 from .averages import OfClasses, Several, T
 
 __all__ = ["HARD", "DecisionMetric", "DecisionRatio", "WholeMatrix"]
@@ -63,10 +62,7 @@ class DecisionMetric(OfClasses[State, T]):
         InvalidInputError
             A value is bad, or lengths differ; the message names column, row and count, and nothing was counted.
         """
-        if not columns and self._fed_quickly(y_true, y_score):
-            return self
-        roles = ("y_true", self._column)
-        return self._feed(named(type(self).__name__, roles, (y_true, y_score), columns, ("sample_weight",)))
+        return super().update(y_true, y_score, **columns)
 
     def make_state(self) -> Any:
         if self.labels == "discover":
@@ -106,7 +102,7 @@ class DecisionRatio(AveragedDecision):
     zero_division: float = setting(default=NAN, choices=(NAN, 0.0, 1.0))
 
     def of_binary(self, state: DecisionCounts | Table) -> float:
-        numerator, denominator = self.quotient(*state.cells(self._cut))
+        numerator, denominator = self.quotient(*state.cells_at(self._cut))
         return to_float(numerator, denominator) if denominator else self.zero_division
 
     def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int | Fraction, int | Fraction]:
@@ -150,10 +146,10 @@ class WholeMatrix(AveragedDecision):
         return {} if isinstance(state, PairCounts) else super().details(state)
 
     def of_binary(self, state: Any) -> float:
-        return self.of_margins(Table(*state.cells(self._cut)).margins())
+        return self.of_margins(Table(*state.cells_at(self._cut)).margins())
 
     def reason_of_binary(self, state: Any) -> str | None:
-        return self._why(state, Table(*state.cells(self._cut)).margins())
+        return self._why(state, Table(*state.cells_at(self._cut)).margins())
 
     def _why(self, state: Any, margins: Margins) -> str | None:
         if not state.facts()["rows"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..settings import setting
+from ..numerics.settings import setting
 from .regression import SummedLoss
 
 __all__ = ["GammaDeviance", "PoissonDeviance", "TweedieDeviance"]

@@ -13,9 +13,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..exact import to_float
-from ..settings import setting
-from ..states.moments import Moments
+from ..numerics.exact import to_float
+from ..numerics.settings import setting
+from ..statistics.moments import Moments
 from .outputs import OutputMetric
 
 __all__ = ["R2", "ExplainedVariance", "MeanError", "PearsonCorrelation"]

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..exact import to_float
-from ..metric import Interval, Metric
-from ..settings import setting
-from ..states.closed_groups import exact_sum
-from ..states.group_sums import GroupSums
+from ..collect.metric import Interval, Metric
+from ..numerics.exact import to_float
+from ..numerics.settings import setting
+from ..statistics.groups.closed import exact_sum
+from ..statistics.groups.sums import GroupSums
 from .scores import quantile
 
 __all__ = ["GroupCalibrationError", "GroupLogLoss"]

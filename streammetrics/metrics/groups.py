@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any, Self
 
-import numpy as np
-
-from ..exact import to_float
-from ..group_rows import GROUP_WEIGHTS, share_of
-from ..metric import Interval, Metric
-from ..settings import setting
-from ..states.closed_groups import SealedGroups, exact_sum
-from ..states.groups import GroupRows
-from ..states.sorted_groups import SortedGroups
+from ..collect.metric import Interval, Metric
+from ..numerics.exact import to_float
+from ..numerics.settings import setting
+from ..statistics.groups.closed import GROUP_WEIGHTS, SealedGroups
+from ..statistics.groups.rows import GroupRows
+from ..statistics.groups.solve import share_of
+from ..statistics.groups.sorted import SortedGroups
 from .scores import quantile
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __all__ = ["GroupAUC", "group_partition"]
 
 NAN = float("nan")
-State = Union[GroupRows, SealedGroups, SortedGroups]  # noqa: UP007 - the argument of a generic class, at run time
+State = GroupRows | SealedGroups | SortedGroups
 
 
 class GroupAUC(Metric[State, float], tag="group_auc"):
@@ -49,7 +44,9 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         This worker holds only groups of class i of n (see `group_partition`); others raise. `seal()` then makes constant
         size of them.
     sample : bool
-        Keep whole groups of smallest hash, as many as `memory_limit` holds: an estimate, with its standard error.
+        Keep whole groups of smallest hash, with no more than `sample_rows` rows: an estimate, with its standard error.
+    sample_rows : int, optional
+        By default as many as `memory_limit` holds: a row takes at most 33 bytes. Samples of another size do not merge.
     sealed : int, optional
         Of how many partitions this holds the closed ones; made by `seal()`.
     memory_limit : int
@@ -87,6 +84,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
     grouped: str | None = setting(default=None, choices=(None, "sorted"))
     partition: tuple[int, ...] | None = setting(default=None)
     sample: bool = setting(default=False)
+    sample_rows: int | None = setting(default=None, low=1)
     sealed: int | None = setting(default=None, low=1)
     memory_limit: int = setting(default=1 << 32, low=0, operational=True)
     spill_dir: str | None = setting(default=None, operational=True)
@@ -97,6 +95,8 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.sample and self.sample_rows is None:
+            object.__setattr__(self, "sample_rows", max(1, self.memory_limit // 33))
         if self.partition is not None and not (len(self.partition) == 2 and 0 <= self.partition[0] < self.partition[1]):
             raise ValueError(f"GroupAUC: partition is (i, n) with 0 <= i < n, not {self.partition!r}")
         if self.grouped and (self.partition or self.spill_dir or self.sample):
@@ -110,7 +110,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
 
     def make_state(self) -> State:
         if self.sealed is not None:
-            return SealedGroups(parts=self.sealed)
+            return SealedGroups(partitions=self.sealed)
         if self.grouped == "sorted":
             return SortedGroups(scale=self.scale, missing=self.missing, missing_values=self.missing_values)
         return GroupRows(
@@ -118,7 +118,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
             missing=self.missing,
             missing_values=self.missing_values,
             partition=self.partition or (),
-            sample=self.sample,
+            sample_rows=self.sample_rows or 0,
             memory_limit=self.memory_limit,
             spill_dir=self.spill_dir,
         )
@@ -134,40 +134,42 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         rows = state.facts()["rows"]
         return None if state.close_groups().groups[0] else "no group has both classes" if rows else "no rows"
 
+    def of_cells(self, state: State) -> list[float]:
+        return [self.of(cell) for cell in state.close_groups().each_cell()]
+
     def interval_of(self, state: State, confidence: float) -> Interval:
         """Normal, with groups as independent units: a ratio of sums over groups."""
-        if not isinstance(state, GroupRows):
-            return Interval(NAN, NAN, confidence, "closed groups do not tell how they differ")
-        value, error, _ = self._estimate(state)
+        value, error = self._estimate(state)
         if error != error:
             return Interval(NAN, NAN, confidence, "fewer than two groups have both classes")
         reach = quantile((1 + confidence) / 2) * error
         return Interval(max(0.0, value - reach), min(1.0, value + reach), confidence)
 
-    def _estimate(self, state: GroupRows) -> tuple[float, float, int]:
-        """The value, its standard error, and the number of groups behind it."""
-        groups = state.groups()
-        auc, w = groups.auc(), groups.weight(self.group_weight)
+    def _estimate(self, state: State) -> tuple[float, float]:
+        """The value, and its standard error: from sums of squares over groups, of which those of one class are 1/2."""
+        closed, by = state.close_groups(), self.group_weight
+        n, total = int(closed.groups[0]), closed.total("weights", by)
+        xx, wx, ww = (closed.moment(name, by) for name in ("squares", "products", "weights"))
         if self.one_class != "skip":
-            auc = np.where(np.isnan(auc) & (groups.negatives + groups.positives > 0), 0.5, auc)
-        used = auc == auc
-        auc, w = auc[used], w[used]
-        n, total = len(auc), exact_sum(w)
+            lone = closed.moment("lone", by)
+            n, total = n + int(closed.groups[1]), total + closed.total("lone", by)
+            xx, wx, ww = xx + lone / 4, wx + lone / 2, ww + lone
         if n < 2 or not total:
-            return NAN, NAN, n
+            return NAN, NAN
         value = self.of(state)
-        spread = float(exact_sum(np.square(w * (auc - value)))) * n / (n - 1)
-        return value, math.sqrt(spread) / float(total), n
+        v = Fraction(value)
+        spread = max(Fraction(0), xx - 2 * v * wx + v * v * ww) * n / (n - 1)
+        return value, math.sqrt(float(spread / (total * total)))
 
     def details(self, state: State) -> dict[str, Any]:
         closed = state.close_groups()
         found: dict[str, Any] = {"groups": int(closed.groups[0]), "one_class": int(closed.groups[1])}
         if isinstance(state, SealedGroups):
-            return found | {"partitions": f"{int(state.seen.sum())} of {state.parts}"}
+            return found | {"partitions": f"{int(state.sealed.sum())} of {state.partitions}"}
         found |= state.held()
         if isinstance(state, GroupRows) and self.sample:
             share = state.share
-            error = self._estimate(state)[1]
+            _, error = self._estimate(state)
             found |= {"sampled_share": share, "standard_error": error * math.sqrt(1 - share) if share < 1 else 0.0}
         return found
 
@@ -176,16 +178,15 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
 
         Merge it with those of the other partitions; the same one twice raises.
         """
-        with self._guard():
-            closed = self.state.close_groups()
-            parts = closed.parts
-            new = GroupAUC(group_weight=self.group_weight, one_class=self.one_class, sealed=parts)
-            return self.holding(new, closed.copy())  # type: ignore[return-value]
+        closed = self.state.close_groups()
+        new = GroupAUC(group_weight=self.group_weight, one_class=self.one_class, sealed=closed.partitions)
+        return new.holding([closed])
 
     def close(self) -> None:
         """Remove files that were spilled."""
-        if isinstance(self.state, GroupRows):
-            self.state.close()
+        state = self.state
+        if isinstance(state, GroupRows):
+            state.close()
 
     def __enter__(self) -> Self:
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ..settings import setting
+from ..numerics.settings import setting
 from .decisions import DecisionRatio
 
 __all__ = ["F1", "FBeta", "FalsePositiveRate", "Jaccard", "Precision", "Recall", "Specificity"]

@@ -8,11 +8,11 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from ..exact import to_float
-from ..kernels import elementary
-from ..settings import setting
-from ..states.row_means import ClassRows
-from ..states.sums import ScoreSums
+from ..numerics import elementary
+from ..numerics.exact import to_float
+from ..numerics.settings import setting
+from ..statistics.row_means import ClassRows
+from ..statistics.sums import ScoreSums
 from .averages import Several
 
 __all__ = ["CTR", "BrierScore", "Calibration", "LogLoss", "NormalizedEntropy", "PredictedCTR"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ..exact import to_float
-from ..settings import setting
-from ..states.row_means import ClassRows
+from ..numerics.exact import to_float
+from ..numerics.settings import setting
+from ..statistics.row_means import ClassRows
 from .averages import OfClasses
 
 __all__ = ["TopKAccuracy"]

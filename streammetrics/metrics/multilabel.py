@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ..exact import to_float
-from ..metric import ScoredLabels, named
-from ..settings import setting
-from ..states.row_means import LabelRows
+from ..collect.metric import ScoredLabels
+from ..numerics.exact import to_float
+from ..numerics.settings import setting
+from ..statistics.row_means import LabelRows
 from .decisions import HARD, WholeMatrix
 
 __all__ = [
@@ -177,8 +177,7 @@ class SubsetAccuracy(LabelRowMetric, tag="subset_accuracy"):
         InvalidInputError
             A value is bad, or lengths differ; the message names column, row and count, and nothing was counted.
         """
-        roles = ("y_true", self._column)
-        return self._feed(named(type(self).__name__, roles, (y_true, y_score), columns, ("sample_weight",)))
+        return super().update(y_true, y_score, **columns)
 
     @property
     def _column(self) -> str:

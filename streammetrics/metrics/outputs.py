@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..metric import Metric, named
-from ..settings import setting
-from ..state import State
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from ..collect.metric import Metric
+from ..numerics.settings import setting
+from ..state.state import State
 
 __all__ = ["OutputMetric", "average", "root"]
 
@@ -48,10 +45,7 @@ class OutputMetric(Metric[S, Any]):
             A value is not finite, or other than 0 and not between 2**-400 and 2**400 in size, or lengths differ; the
             message names column, row and count, and nothing was counted.
         """
-        if not columns and self._fed_quickly(y_true, y_pred):
-            return self
-        roles = ("y_true", "y_pred")
-        return self._feed(named(type(self).__name__, roles, (y_true, y_pred), columns, ("sample_weight",)))
+        return super().update(y_true, y_pred, **columns)
 
     def of_output(self, state: S, output: int) -> float:
         """Compute the value of one output; NaN where it is undefined."""

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ..exact import Mass, enclose
-from ..metric import Metric
-from ..settings import setting
-from ..states.extremes import Extremes
-from ..states.quantiles import ValueHistogram
+from ..collect.metric import Metric
+from ..numerics.exact import Mass, enclose
+from ..numerics.settings import setting
+from ..statistics.extremes import Extremes
+from ..statistics.values import ValueHistogram
 from .outputs import OutputMetric
 
 if TYPE_CHECKING:
@@ -254,7 +254,8 @@ def quantile(state: ValueHistogram, q: float, output: int) -> tuple[Fraction | N
     before = mass.before()
     here = _first(mass, before, target, reach=True)
     there = _first(mass, before, target, reach=False)
-    (a, b), (c, d) = state.limits(here, output), state.limits(there, output)
+    buckets = state.occupied(output)
+    (a, b), (c, d) = (state.limits(int(buckets[i]), output) for i in (here, there))
     return (a + c) / 2, (b + d) / 2
 
 

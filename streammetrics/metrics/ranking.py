@@ -7,17 +7,17 @@ reason.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Union
+from typing import Any, ClassVar
 
-from ..exact import to_float
-from ..lists import ranked_lists
-from ..metric import Metric
-from ..settings import setting
-from ..states.ranking import RankingSums, term
+from ..collect.metric import Metric
+from ..columns.lists import ranked_lists
+from ..numerics.exact import to_float
+from ..numerics.settings import setting
+from ..statistics.ranking import RankingSums, term
 
 __all__ = ["DCG", "NDCG", "CumulativeGain", "ExpectedReciprocalRank"]
 
-Empty = Union[float, str]  # noqa: UP007
+Empty = float | str
 
 
 class RankingMetric(Metric[RankingSums, float]):
@@ -70,7 +70,7 @@ class RankingMetric(Metric[RankingSums, float]):
         ranked, relevant, sample_weight
             As for `ranked_lists`, whose rows any `update` takes.
         """
-        return self._feed(ranked_lists(ranked, relevant, sample_weight=sample_weight))
+        return self.update(ranked_lists(ranked, relevant, sample_weight=sample_weight))
 
     def make_state(self) -> RankingSums:
         level = getattr(self, "relevance_level", None)

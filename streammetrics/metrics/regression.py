@@ -5,9 +5,9 @@ All read one `RegressionSums`: exact sums, rounded once. With `num_outputs=` tar
 
 from __future__ import annotations
 
-from ..exact import to_float
-from ..settings import setting
-from ..states.regression import RegressionSums
+from ..numerics.exact import to_float
+from ..numerics.settings import setting
+from ..statistics.regression import RegressionSums
 from .outputs import OutputMetric, root
 
 __all__ = ["MAE", "MSE", "RMSE", "WMAE", "HuberLoss", "PinballLoss"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..exact import to_float
-from ..settings import setting
-from ..states.regression import RegressionSums
+from ..numerics.exact import to_float
+from ..numerics.settings import setting
+from ..statistics.regression import RegressionSums
 from .outputs import root
 from .regression import SummedLoss
 

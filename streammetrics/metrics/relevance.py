@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..exact import to_float
-from ..settings import setting
-from ..states.ranking import RankingSums
+from ..numerics.exact import to_float
+from ..numerics.settings import setting
+from ..statistics.ranking import RankingSums
 from .ranking import Empty, RankingMetric
 
 __all__ = [

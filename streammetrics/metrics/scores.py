@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from ..exact import Mass, enclose, to_float
-from ..kernels import elementary
-from ..metric import Interval, ScoredLabels
-from ..settings import setting
-from ..states.exact_scores import ExactScores
-from ..states.scores import ScoreHistogram, ScoresByLabel
+from ..collect.metric import Interval, ScoredLabels
+from ..numerics import elementary
+from ..numerics.exact import Mass, enclose, to_float
+from ..numerics.settings import setting
+from ..statistics.score_readouts import Bounded, areas, average_precisions, gaps
+from ..statistics.scores import ScoreHistogram, ScoresByLabel
 from .averages import Several
 
 __all__ = ["AUC", "KS", "AveragePrecision", "Gini"]
@@ -32,6 +33,7 @@ class RankingMetric(ScoredLabels[ScoresByLabel, T]):
 
     scale: str = setting(default="probability", choices=("probability", "real", "logit"))
     bits: int | None = setting(default=None, low=8, high=24)
+    limit: int | None = setting(default=None, low=0, high=1 << 31)
     exact: bool = setting(default=False)
     memory_limit: int = setting(default=1 << 32, low=0, operational=True)
 
@@ -40,14 +42,14 @@ class RankingMetric(ScoredLabels[ScoresByLabel, T]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.exact and self.bits is not None:
-            raise ValueError(f"{type(self).__name__}: bits= is the resolution of a histogram; exact=True has none")
+        if self.exact and (self.bits is not None or self.limit is not None):
+            raise ValueError(f"{type(self).__name__}: bits= and limit= are of a histogram; exact=True has none")
 
     def make_state(self) -> ScoresByLabel:
         if self.exact:
-            return ExactScores(scale=self.scale, memory_limit=self.memory_limit)
+            return ScoreHistogram(scale=self.scale, bits=None, memory_limit=self.memory_limit)
         bits = self.bits if self.bits is not None else (16 if self.scale == "probability" else 18)
-        return ScoreHistogram(scale=self.scale, bits=bits)
+        return ScoreHistogram(scale=self.scale, bits=bits, limit=self.limit)
 
     def reason_of(self, state: ScoresByLabel) -> str | None:
         negatives, positives = state.negatives.total(), state.positives.total()
@@ -73,6 +75,26 @@ class RankingValue(Several[ScoresByLabel], RankingMetric[Any]):
 
     def reason_of_binary(self, state: ScoresByLabel) -> str | None:
         return RankingMetric.reason_of(self, state)
+
+    all_cells: ClassVar[Callable[[ScoreHistogram], Bounded] | None] = None
+    """Reads all cells of a histogram at once: to the bit what `of` and `bounds_of` read from each."""
+
+    def _all_cells(self, state: ScoresByLabel) -> Bounded | None:
+        read = type(self).all_cells
+        if read is None or type(state) is not ScoreHistogram:
+            return None
+        weighted = any(e.excess is not None for e in state.cells.tallies.values())  # whose pairs fit no int64
+        return None if weighted else read(state)
+
+    def of_cells(self, state: ScoresByLabel) -> list[Any]:
+        found = self._all_cells(state)
+        return super().of_cells(state) if found is None else found.value.tolist()
+
+    def limits_of_cells(self, state: ScoresByLabel) -> list[tuple[Any, Any]]:
+        found = self._all_cells(state)
+        if found is None:
+            return super().limits_of_cells(state)
+        return list(zip(found.low.tolist(), found.high.tolist(), strict=True))
 
 
 class AUC(RankingValue, tag="auc"):
@@ -127,6 +149,10 @@ class AUC(RankingValue, tag="auc"):
 
     formula = "(sum over pairs of [p > n] + [p = n]/2) / (P N)"
     bound = "± sum a c / (2 P N) over buckets; 0 for half-precision scores"
+    all_cells = areas
+
+    def _all_cells(self, state: ScoresByLabel) -> Bounded | None:
+        return super()._all_cells(state) if self._full else None
 
     @property
     def name(self) -> str:
@@ -275,6 +301,7 @@ class AveragePrecision(RankingValue, tag="average_precision"):
 
     formula = "sum over distinct scores, descending, of (R_i - R_(i-1)) P_i"
     bound = "positives first, and below the worst order, inside each bucket"
+    all_cells = average_precisions
 
     def of_binary(self, state: ScoresByLabel) -> float:
         a, c, TP, FP, P = _descending(state)
@@ -330,6 +357,7 @@ class KS(RankingValue, tag="ks"):
 
     formula = "max over thresholds of |TPR - FPR|"
     bound = "from the edges of a bucket to its corners"
+    all_cells = gaps
 
     def of_binary(self, state: ScoresByLabel) -> float:
         return self._limits(state)[0]

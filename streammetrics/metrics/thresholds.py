@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..exact import Mass, enclose
-from ..settings import setting
-from ..states.scores import ScoresByLabel
+from ..numerics.exact import Mass, enclose
+from ..numerics.settings import setting
+from ..statistics.scores import ScoresByLabel
 from .scores import RankingMetric
 
 __all__ = ["Lift", "MaxFBeta", "PrecisionAtRecall", "RecallAtPrecision", "SensitivityAtSpecificity"]
@@ -58,8 +58,7 @@ class BestThreshold(RankingMetric[float]):
 
     def threshold(self) -> float:
         """Return the threshold that reaches the value: of several the highest; infinity if it selects nothing."""
-        with self._guard():
-            return self.threshold_of(self.state)
+        return self.threshold_of(self.state)
 
     def threshold_of(self, state: ScoresByLabel) -> float:
         """Return the threshold, from a state."""

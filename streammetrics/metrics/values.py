@@ -7,13 +7,13 @@ import math
 from fractions import Fraction
 from typing import ClassVar
 
-from ..exact import to_float
-from ..kernels import elementary
-from ..metric import Interval, Metric
-from ..settings import setting
-from ..states.distinct import DistinctKeys
-from ..states.extremes import Extremes
-from ..states.moments import Moments
+from ..collect.metric import Interval, Metric
+from ..numerics import elementary
+from ..numerics.exact import to_float
+from ..numerics.settings import setting
+from ..statistics.distinct import DistinctKeys
+from ..statistics.extremes import Extremes
+from ..statistics.moments import Moments
 
 __all__ = ["Count", "DistinctCount", "Max", "Mean", "Min", "Ratio", "Sum", "Variance"]
 

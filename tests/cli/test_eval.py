@@ -43,7 +43,7 @@ class TestScreen:
         assert ctr["weight"] == len(table)
 
     def test_table_in_a_pipe_is_plain_aligned_text(self, run, log):
-        ran = run("eval", log, *BASE, "--metrics", "auc,ctr")
+        ran = run("eval", log, *BASE, "--metrics", "auc,ctr", "--bits", 12)
         assert "\x1b" not in ran.out
         lines = ran.out.splitlines()
         assert lines[0] == "7 files, 30,000 rows"
@@ -315,7 +315,8 @@ class TestInvalidRows:
         path = write(click=[0, 1], pctr_b=["a", "b"])
         assert fails("eval", path, *BASE).startswith(f"{path}: pctr_b: expected a probability")
 
-    def test_too_many_slices(self, fails, write):
+    def test_too_many_slices(self, fails, write, monkeypatch):
+        monkeypatch.setattr("streammetrics.collect.holder.Holder.memory_limit", 1 << 16)
         n = 5000
         path = write(click=np.zeros(n, np.int8), pctr_b=np.full(n, 0.5), user=np.arange(n))
         line = fails("eval", path, *BASE, "--metrics", "auc", "--by", "user")

@@ -159,6 +159,6 @@ for _ in range(2):
 
 def test_an_ascii_terminal_gets_question_marks(log):
     environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    command = [sys.executable, "-m", "streammetrics", "eval", str(log), *BASE]
+    command = [sys.executable, "-m", "streammetrics", "eval", str(log), *BASE, "--bits", "12"]  # a bound is shown
     ran = subprocess.run(command, capture_output=True, env=environment, check=True)
     assert b" ?" in ran.stdout

@@ -13,7 +13,7 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.cli.page import render
-from streammetrics.table import show
+from streammetrics.collect.table import show
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))), None)
 VOID = {"meta", "br", "hr", "link", "img", "input"}

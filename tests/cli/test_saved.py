@@ -75,7 +75,7 @@ class TestMistakes:
         for name, metrics in (("a", "auc"), ("b", "ctr")):
             run("eval", log, *BASE[:4], "--metrics", metrics, "--save", tmp_path / name)
         line = fails("merge", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "c")
-        assert line.startswith(f"{tmp_path / 'b'}: cannot merge this collection: it has no 'auc'")
+        assert line.startswith(f"{tmp_path / 'b'}: cannot merge this MetricCollection: it has no 'auc'")
         assert not (tmp_path / "c").exists()
 
     def test_named_twice(self, run, fails, log, tmp_path):

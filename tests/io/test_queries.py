@@ -18,20 +18,19 @@ from streammetrics.io.logs import Log
 class Queries(sm.State, tag="tests.queries"):
     """Rows and squared sizes of queries: wrong as soon as one is cut."""
 
-    rows: sm.Array = sm.added()
-    squares: sm.Array = sm.added()
+    rows = sm.Flat()
+    squares = sm.Flat()
     together = "query"
 
     def needs(self) -> tuple[sm.Need, ...]:
         return sm.number(), sm.query()
 
-    def absorb(self, at: Any, /, y_true: sm.Column, query: sm.Column) -> None:
+    def absorb(self, into: Any, at: Any, y_true: sm.Column, query: sm.Column) -> None:  # type: ignore[override]
         ids = query.values.reshape(len(query.values), -1)
         starts = np.flatnonzero(np.r_[True, (ids[1:] != ids[:-1]).any(axis=1)])
         sizes = np.diff(np.r_[starts, len(ids)])
-        place = np.zeros(len(starts), np.int64) if at is None else at[starts]
-        np.add.at(self.rows.reshape(-1), place, sizes)
-        np.add.at(self.squares.reshape(-1), place, sizes**2)
+        np.add.at(into["rows"], at[starts], sizes)
+        np.add.at(into["squares"], at[starts], sizes**2)
 
 
 class MeanSize(sm.Metric[Queries, float], tag="tests.mean_size"):
@@ -46,12 +45,12 @@ class MeanSize(sm.Metric[Queries, float], tag="tests.mean_size"):
 
 @pytest.fixture(autouse=True)
 def _registered() -> Any:
-    sm.METRICS[MeanSize.tag], sm.State._by_tag[Queries.tag] = MeanSize, Queries
+    sm.METRICS[MeanSize.tag], sm.State.by_tag[Queries.tag] = MeanSize, Queries
     yield
-    del sm.METRICS[MeanSize.tag], sm.State._by_tag[Queries.tag]
+    del sm.METRICS[MeanSize.tag], sm.State.by_tag[Queries.tag]
 
 
-del sm.METRICS[MeanSize.tag], sm.State._by_tag[Queries.tag]  # the tests of all metrics are not about these
+del sm.METRICS[MeanSize.tag], sm.State.by_tag[Queries.tag]  # the tests of all metrics are not about these
 
 
 def write(folder: Path, queries: Any, files: int, group: int, rng: Any) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from counting import counted
 
 import streammetrics as sm
-from streammetrics.columns import Column
+from streammetrics.numerics import buckets
 
 COUNTS = (1, 2, 3, 7, 10, 15, 49, 100, 1000, 999_983, 1_000_000, (1 << 24) - 1, 1 << 24)
 
@@ -27,8 +28,7 @@ def neighbours(n: int, dtype: Any) -> Any:
 def test_bins_are_exact(n: int, dtype: Any) -> None:
     p = neighbours(n, dtype)
     expected = [min(int(Fraction(x) * n), n - 1) for x in p.tolist()]
-    state = sm.ScoreBins(n_bins=n, sums=False)
-    assert state.absorb(None, y_true=Column(np.zeros(len(p), np.uint8), "bool"), y_score=Column(p, p.dtype.name))
+    state = counted(sm.ScoreBins(n_bins=n, sums=False), {"y_true": np.zeros(len(p), bool), "y_score": p})
     assert np.array_equal(state.rows[0], np.bincount(expected, minlength=n))
 
 
@@ -74,20 +74,20 @@ def test_scores_lie_between_the_ends_of_their_bucket(scale: str, bits: int) -> N
     if scale != "probability":
         s = np.concatenate([s, -s, rng.normal(0, 1e300, 50), rng.normal(0, 1e-40, 50), [-0.0, 3.5e38]])
     for scores in (s, np.clip(s, -3e38, 3e38).astype(np.float32)):
-        state = sm.ScoreHistogram(scale=scale, bits=bits).empty(len(scores))
-        y = Column(np.zeros(len(scores), np.uint8), "bool")
-        assert state.absorb(np.arange(len(scores)), y_true=y, y_score=Column(scores, scores.dtype.name))
-        at = state.rows[:, 0].argmax(axis=1)
-        low, grid, high = (end[at] for end in state.ends())
+        empty = sm.ScoreHistogram(scale=scale, bits=bits, limit=0)
+        rows = {"y_true": np.zeros(len(scores), bool), "y_score": scores, "cell": np.arange(len(scores))}
+        state = counted(empty, rows, "cell")
+        at = state.cells.tallies["rows"].places.astype(np.int64) >> 1
+        low, grid, high = buckets.ends(at, scale != "probability", bits)
         assert ((low <= scores) & (scores <= high)).all()
         assert ((low <= grid) & (grid <= high)).all()
-        on_grid = state.off_grid.reshape(-1) == 0
+        on_grid = state.flat("off_grid") == 0
         assert on_grid.sum() > 5
         assert (grid[on_grid] == scores[on_grid]).all()
 
 
 def test_rows_of_weight_zero_leave_a_histogram_exact() -> None:
-    auc = sm.AUC().update([0, 1, 1], [0.25, 0.5, 0.3], sample_weight=[1.0, 2.0, 0.0])
+    auc = sm.AUC(limit=0).update([0, 1, 1], [0.25, 0.5, 0.3], sample_weight=[1.0, 2.0, 0.0])
     assert auc.state.is_exact
     assert auc.state.coarsen(8).is_exact
     assert not auc.update([0], [0.3], sample_weight=[1.0]).state.is_exact

@@ -12,9 +12,9 @@ import numba
 import numpy as np
 import pytest
 
-from streammetrics.kernels import elementary
 from streammetrics.kernels._jit import inline
-from streammetrics.kernels.elementary import log_parts, minus_log
+from streammetrics.numerics import elementary
+from streammetrics.numerics.elementary import log_parts, minus_log
 
 ROOT = Path(__file__).parents[2]
 EDGES = 2.0 ** np.arange(-1022, 1024)
@@ -265,7 +265,7 @@ def test_bits_do_not_depend_on_the_processor():
 
 
 def test_works_without_numba():
-    code = "import sys; from streammetrics.kernels.elementary import log; log(2.0); sys.exit('numba' in sys.modules)"
+    code = "import sys; from streammetrics.numerics.elementary import log; log(2.0); sys.exit('numba' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
 
 

@@ -6,35 +6,28 @@ from typing import Any
 
 import numpy as np
 import pytest
+from counting import counted as by_cell
 from draws import BINARY
 
 import streammetrics as sm
-from streammetrics.columns import Column
 
 SCALES = ("probability", "real", "logit")
 
 
-def column(values: Any) -> Column:
-    return Column(np.ascontiguousarray(values), values.dtype.name)
-
-
 def buckets(scores: Any, scale: str, bits: int) -> Any:
     """The bucket of every score, found by giving each a slice of its own."""
-    found = np.empty(len(scores), np.int64)
-    block = max(1, (1 << 24) // (2 << bits))
-    for a in range(0, len(scores), block):
-        part = scores[a : a + block]
-        state = sm.ScoreHistogram(scale=scale, bits=bits).empty(len(part))
-        state.absorb(np.arange(len(part)), y_true=column(np.zeros(len(part), np.uint8)), y_score=column(part))
-        found[a : a + block] = state.rows[:, 0].argmax(axis=1)
-    return found
+    empty = sm.ScoreHistogram(scale=scale, bits=bits, limit=0)
+    rows = {"y_true": np.zeros(len(scores), bool), "y_score": scores, "cell": np.arange(len(scores))}
+    return by_cell(empty, rows, "cell").cells.tallies["rows"].places.astype(np.int64) >> 1
 
 
 def counted(scores: Any, scale: str, bits: int) -> Any:
     """How many of sorted scores are in each bucket."""
-    state = sm.ScoreHistogram(scale=scale, bits=bits)
-    assert state.absorb(None, y_true=column(np.zeros(len(scores), np.uint8)), y_score=column(scores))
-    return state.rows[0]
+    empty = sm.ScoreHistogram(scale=scale, bits=bits, limit=0)
+    held = by_cell(empty, {"y_true": np.zeros(len(scores), bool), "y_score": scores}).rows
+    out = np.zeros(empty.buckets, np.int64)
+    out[held.places.astype(np.int64) >> 1] = held.counts
+    return out
 
 
 def adversarial(dtype: Any, scale: str) -> Any:
@@ -117,8 +110,8 @@ def test_off_grid_is_a_bit_lost(scale: str) -> None:
         (2.0**-33, 16),
         (0.0, 16),
     ):
-        state = sm.ScoreHistogram(scale=scale, bits=bits)
-        state.absorb(None, y_true=column(np.zeros(1, np.uint8)), y_score=column(np.array([score])))
+        empty = sm.ScoreHistogram(scale=scale, bits=bits, limit=0)
+        state = by_cell(empty, {"y_true": np.zeros(1, bool), "y_score": np.array([score])})
         mantissa = bits - 6 if scale == "probability" else bits - 9
         z = min(score, 1 - score) if scale == "probability" else score
         fraction, exponent = np.frexp(z)
@@ -157,7 +150,7 @@ def test_slices_are_lone_states_side_by_side(tag: str, weighted: bool) -> None:
     sliced.update({"y_true": y, "y_score": s, "k": keys} | extra)
     for key in range(7):
         mine = keys == key
-        alone = sm.METRICS[tag]()._feed(
+        alone = sm.METRICS[tag]().update(
             {"y_true": y[mine], "y_score": s[mine]} | {k: v[mine] for k, v in extra.items()}
         )
         assert sliced[key].to_bytes() == alone.to_bytes()

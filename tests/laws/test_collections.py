@@ -5,9 +5,12 @@ The normal run is short; for the long form see `draws`: ``LAWS=100 pytest tests/
 
 from __future__ import annotations
 
+import functools
+
 import draws
 import numpy as np
 import plugin
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +36,16 @@ BINDINGS = {
 }
 
 
+@functools.cache
+def families():
+    """The metrics that read the same columns, each family by its first."""
+    found = {}
+    for metric in draws.VARIANTS:
+        needs = metric.make_state().needs()
+        found.setdefault(frozenset((n.role, n.kind) for n in needs), []).append(metric)
+    return {repr(several[0]): several for several in found.values() if len(several) > 1}
+
+
 @st.composite
 def tasks(draw):
     """Some metrics by task, each at any settings, under names of their own."""
@@ -45,10 +58,11 @@ def tasks(draw):
 def logs(draw, most=25):
     """A log with everything that the bindings read."""
     scores, flags = draws.scores("probability"), st.booleans()
-    kinds = [flags, scores, flags, scores, flags, scores, st.sampled_from([0.0, 1.0, 2.0, 0.3]), st.sampled_from("yn")]
+    weights, words, groups = st.sampled_from([0.0, 1.0, 2.0, 0.3]), st.sampled_from("yn"), st.integers(0, 2)
+    kinds = [flags, scores, flags, scores, flags, scores, weights, words, groups]
     drawn = draw(st.lists(st.tuples(*kinds), max_size=most))
-    names = ("y_true", "y_score", "click", "pctr", "buy", "pcvr", "w", "word")
-    dtypes = ("u1", "f8", "u1", "f8", "u1", "f4", "f8", "U3")
+    names = ("y_true", "y_score", "click", "pctr", "buy", "pcvr", "w", "word", "group")
+    dtypes = ("u1", "f8", "u1", "f8", "u1", "f4", "f8", "U3", "i8")
     log = {n: np.array([r[i] for r in drawn], d) for i, (n, d) in enumerate(zip(names, dtypes, strict=True))}
     log["word"] = np.where(log["word"] == "y", "yes", "no")
     return log
@@ -102,7 +116,7 @@ def test_bad_rows_are_dropped_by_task(chosen, log, data):
 
 @draws.short(10)
 @given(st.lists(st.sampled_from([-2.0, -1.0, 0.0, 0.25, 3.0]), min_size=1, max_size=4, unique=True), logs())
-def test_read_outs_are_widened_in_states_that_grow(cuts, log):
+def test_read_outs_are_widened(cuts, log):
     with plugin.imported():
         whole = sm.MetricCollection([plugin.ShareAbove(cut=c) for c in cuts], plugin.Median(), plugin.Range())
         whole.update(log | {"sample_weight": log["w"]})
@@ -112,3 +126,18 @@ def test_read_outs_are_widened_in_states_that_grow(cuts, log):
             same(alone, whole[alone.name], "a widened state to hold what it holds alone")
         again = sm.from_bytes(whole.to_bytes())
         same(whole, again, "widened states to be read again")
+
+
+@pytest.mark.parametrize("first", families())
+def test_each_metric_is_in_the_company_of_all_others_what_it_is_alone(first):
+    """Every metric of the same columns in one collection: what a metric is counted beside changes nothing."""
+    several = families()[first]
+
+    @draws.short(3)
+    @given(draws.cases(several[0]))
+    def hold(case):
+        whole = sm.MetricCollection({str(i): m for i, m in enumerate(several)}).update(case.columns)
+        for i, metric in enumerate(several):
+            same(metric.blank().update(case.columns), whole[str(i)], f"{metric!r} to be in company what it is alone")
+
+    hold()

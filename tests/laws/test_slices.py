@@ -1,4 +1,4 @@
-"""The laws of slices: keys of every kind, limits, pinned values, roll-ups, for metrics, collections and growing states.
+"""The laws of slices: keys of every kind, limits, pinned values, roll-ups, for metrics, collections and slices of slices.
 
 The normal run is short; for the long form see `draws`: ``LAWS=100 pytest tests/laws -n auto``.
 """
@@ -25,6 +25,8 @@ SUBJECTS = {
         {"ranking": sm.KS(bits=8, scale="real"), "clicks": sm.Task([sm.CTR(), sm.Recall()], where="click")}
     ),
     "median": plugin.Median,
+    "slices": lambda: sm.Sliced([sm.CTR(), sm.Calibration(scale="logit")], by="group"),
+    "mixed": lambda: sm.MetricCollection({"all": sm.CTR(), "best": sm.Sliced(sm.CTR(), by="group", limit=1)}),
     "cells": lambda: sm.MetricCollection([plugin.ShareAbove(), plugin.ShareAbove(cut=2.0), plugin.Total()]),
 }
 
@@ -32,12 +34,12 @@ SUBJECTS = {
 @st.composite
 def logs(draw, names=("key",), most=25):
     """Columns for every subject, and keys."""
-    some = draws.scores("logit"), st.booleans(), st.booleans(), st.sampled_from([1.0, 0.0, 2.0])
+    some = draws.scores("logit"), st.booleans(), st.booleans(), st.integers(0, 2), st.sampled_from([1.0, 0.0, 2.0])
     drawn = draw(st.lists(st.tuples(*some), max_size=most))
     columns = {
         name: np.array([row[i] for row in drawn], dtype)
         for i, (name, dtype) in enumerate(
-            (("y_score", "f8"), ("y_true", "u1"), ("click", "?"), ("sample_weight", "f8"))
+            (("y_score", "f8"), ("y_true", "u1"), ("click", "?"), ("group", "i8"), ("sample_weight", "f8"))
         )
     }
     if draw(st.booleans()):
@@ -93,7 +95,7 @@ def test_every_law_of_objects(subject):
     def hold(log, limit, seed):
         columns, keys = log
         make = slicing(case_of(subject, columns), keys, {"limit": limit})
-        read = {n: c for n, c in columns.items() if n in make()._plan.columns}
+        read = {n: c for n, c in columns.items() if n in make().columns}
         bad = {n: v for n, v in {"y_true": 2, "y_score": np.inf, "sample_weight": -1.0}.items() if n in read}
         case = Case(make, read | keys, np.random.default_rng(seed), bad)
         for law in OBJECT_LAWS:
@@ -116,7 +118,8 @@ def test_dropped_rows_are_counted_in_their_slice(subject):
         def make():
             inner = subject()
             kept = inner if isinstance(inner, sm.MetricCollection) else sm.MetricCollection({"m": inner})
-            return sm.MetricCollection.__new__(sm.MetricCollection)._hold(kept._plan.restrict(kept.names), "drop")
+            kept.on_invalid = "drop"
+            return kept
 
         slices_are_alone(case_of(make, columns), keys, {"limit": limit})
 

@@ -92,7 +92,7 @@ def test_the_truth_is_inside(group: int) -> None:
             continue
         state = sm.AUC(bits=8 + 4 * (case % 7 == 0), scale=scale)
         columns = {"y_true": y, "y_score": s} | ({"sample_weight": w} if case % 5 == 0 else {})
-        state._feed(columns)
+        state.update(columns)
         for name, make in METRICS.items():
             metric = make(bits=state.state.bits, scale=scale)
             low, high = metric.bounds_of(state.state)

@@ -11,6 +11,7 @@ import pytest
 from sklearn.calibration import calibration_curve
 
 import streammetrics as sm
+from streammetrics.report.plots import plot
 
 
 def log(n: int = 5000, seed: int = 0) -> tuple[Any, Any]:
@@ -84,7 +85,7 @@ def test_the_truth_is_inside(group: int) -> None:
                 continue
             how = {"n_bins": n_bins, "strategy": strategy, "bits": 8}
             curve = sm.CalibrationCurve(**how)
-            curve._feed(columns)
+            curve.update(columns)
             metrics = {
                 "l1": sm.ExpectedCalibrationError(**how),
                 "l2": sm.ExpectedCalibrationError(norm="l2", **how),
@@ -132,7 +133,7 @@ def test_one_histogram_serves_auc_and_quantiles() -> None:
     y, p = log()
     both = sm.MetricCollection(sm.AUC(), sm.CalibrationTable(), sm.ExpectedCalibrationError(strategy="quantile"))
     both.update(y, p)
-    assert len(both._plan.units) == 1
+    assert len(both.plan()) == 1
     assert both.coarsen(10)["calibration_table"] == sm.CalibrationTable(bits=10).update(y, p)
 
 
@@ -167,14 +168,14 @@ def test_the_curve_draws_itself() -> None:
 
     y, p = log()
     metric = sm.CalibrationCurve(strategy="quantile").update(y, p)
-    ax = metric.plot()
+    ax = plot(metric)
     line = ax.lines[-1]
     assert np.array_equal(line.get_xdata(), metric.compute().prob_pred)
     assert np.array_equal(line.get_ydata(), metric.compute().prob_true)
     bars = ax.figure.axes[1].patches
     assert [bar.get_height() for bar in bars] == metric.compute().weight.tolist()
-    assert sm.CalibrationCurve(n_bins=3).update(y, p).plot(ax, label="three") is ax
-    assert sm.CalibrationCurve().compute().plot() is not None  # no rows
+    assert plot(sm.CalibrationCurve(n_bins=3).update(y, p), ax, label="three") is ax
+    assert plot(sm.CalibrationCurve().compute()) is not None  # no rows
     pyplot.close("all")
 
 
@@ -183,7 +184,7 @@ def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"pip install \"streammetrics\[plot\]\""):
-        sm.CalibrationCurve().update([0, 1], [0.1, 0.7]).plot()
+        plot(sm.CalibrationCurve().update([0, 1], [0.1, 0.7]))
 
 
 def slices() -> Any:

@@ -12,6 +12,7 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.metrics.curves import corners
+from streammetrics.report.plots import plot
 
 mpl.use("agg")
 CURVES = (sm.ROCCurve, sm.PRCurve, sm.GainCurve)
@@ -127,7 +128,7 @@ def test_the_best_of_all_thresholds_is_inside(group: int) -> None:
         if not P or not N:
             continue
         found = cuts(y, s, units)
-        state = sm.AUC(bits=8, scale=scale)._feed({"y_true": y, "y_score": s, "sample_weight": units / 4}).state
+        state = sm.AUC(bits=8, scale=scale).update({"y_true": y, "y_score": s, "sample_weight": units / 4}).state
         for name, (make, value) in BEST.items():
             low, high = make(bits=8, scale=scale).bounds_of(state)
             truth = max(value(tp, fp, P, N) for tp, fp in found)
@@ -154,12 +155,12 @@ def test_what_cannot_be_reached() -> None:
 def test_they_draw_themselves(make: Any) -> None:
     y, p = clicks(5000)
     metric = make().update(y, p)
-    ax = metric.plot()
+    ax = plot(metric)
     x, _ = ax.lines[-1].get_data()
     points = metric.compute()
     assert np.array_equal(np.sort(x), np.sort(points[1] if make is sm.PRCurve else points[0]))
     assert ax.get_xlabel()
-    again = points.plot(ax, label="model b")
+    again = plot(points, ax, label="model b")
     assert again is ax
     assert "model b" in [t.get_text() for t in ax.get_legend().get_texts()]
     mpl.pyplot.close("all")

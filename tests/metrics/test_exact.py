@@ -42,10 +42,10 @@ def test_dtypes_meet_and_zeros_have_one_sign() -> None:
     assert mixed.state.counts.tolist() == [[1, 0, 1], [1, 1, 1]]
 
 
-@pytest.mark.parametrize("patience", [0, 1000, 1 << 26])
-def test_splits_of_many_sizes(patience: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streammetrics.growth.PATIENCE", patience)
-    rng = np.random.default_rng(patience)
+@pytest.mark.parametrize("wait", [300, 3000, 1 << 20])
+def test_splits_of_many_sizes(wait: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streammetrics.count.tallies.WAIT", wait)
+    rng = np.random.default_rng(wait)
     n = 20_000
     y, s, w = rng.integers(0, 2, n), np.round(rng.random(n), 3), rng.integers(1, 4, n) / 2
     whole = sm.AUC(exact=True).update(y, s)
@@ -57,18 +57,19 @@ def test_splits_of_many_sizes(patience: int, monkeypatch: pytest.MonkeyPatch) ->
         parts.compute()
     assert parts.to_bytes() == whole.to_bytes()
     assert np.isclose(weighted.compute(), sk.roc_auc_score(y, s, sample_weight=w), rtol=1e-14)
-    assert len(whole.state.scores) == len(np.unique(s))
+    assert whole.state.counts.shape == (2, len(np.unique(s)))
 
 
 def test_the_limit_raises_and_changes_nothing() -> None:
     rng = np.random.default_rng(1)
-    few = sm.AUC(exact=True, memory_limit=24 * 1000)
+    few = sm.AUC(exact=True, memory_limit=400_000)
     for _ in range(100):  # a thousand different scores fit, however many rows have them
         few.update(rng.integers(0, 2, 5000), rng.integers(0, 1000, 5000) / 1000)
     before, value = few.digest(), few.compute()
-    with pytest.raises(sm.MemoryLimitError, match=r"ExactScores would need .* memory_limit is 24,000"):
-        few.update(rng.integers(0, 2, 5000), rng.random(5000))
-    other = sm.AUC(exact=True).update([0, 1], [0.12345, 0.54321])
+    with pytest.raises(sm.MemoryLimitError, match=r"ScoreHistogram would need .* memory_limit is 400,000"):
+        few.update(rng.integers(0, 2, 40_000), rng.random(40_000))
+    assert (few.digest(), few.compute()) == (before, value)
+    other = sm.AUC(exact=True).update(rng.integers(0, 2, 40_000), rng.random(40_000))
     theirs = other.digest()
     with pytest.raises(sm.MemoryLimitError):
         few.merge(other)

@@ -88,7 +88,7 @@ def check(oracle: Any, tag: str, y: Any, p: Any, w: Any) -> None:
     reads_loss = tag in ("log_loss", "normalized_entropy") and oracle.scale != "logit"
     expected = oracle.of(y, oracles.clipped(wide, eps) if reads_loss else wide, w)
     metric = sm.METRICS[tag](**oracle.settings)
-    metric._feed({"y_true": y, "y_score": s} | ({} if (w == 1).all() else {"sample_weight": w}))
+    metric.update({"y_true": y, "y_score": s} | ({} if (w == 1).all() else {"sample_weight": w}))
     value, (low, high) = value_of(metric), metric.bounds()
     value, low, high, expected = map(numbers, (value, low, high, expected))
     if "off_grid" not in metric.explain() or not metric.explain()["off_grid"]:

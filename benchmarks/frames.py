@@ -1,0 +1,243 @@
+"""States as bytes: size, writing, reading one and merging thousands, on statistics made up like those of scores and sums.
+
+The limits are of CPU time on the two shared cores of the machine that they were set on; numpy alone is loaded.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.report import table, verdict
+from benchmarks.timing import MIB, forget_peak, peak, resident
+from streammetrics.numerics.settings import setting
+from streammetrics.state.axes import Axis, Vocabulary
+from streammetrics.state.cells import Cells
+from streammetrics.state.declare import Flat, Tally
+from streammetrics.state.frame import Frame, merge_frames, write
+from streammetrics.state.state import State
+from streammetrics.state.tally import Entries, reduce
+
+U4, U8, I8 = np.uint32, np.uint64, np.int64
+ONE = int(np.array(1.0).view(U8))
+ROWS, CELLS = 10_000_000, 10_000
+MANY, DISTINCT = 10_000, 400
+
+
+class Quiet(State):
+    """Needs no columns."""
+
+    def needs(self) -> tuple[Any, ...]:
+        return ()
+
+
+class Scores(Quiet, tag="benchmarks.scores"):
+    """Probabilities: exact to `limit` rows, then in buckets."""
+
+    bits: int = setting(16)
+
+    exact = Tally("exact_places")
+    rows = Tally("places")
+    off_grid = Flat(form="flag")
+    counted = ("exact", "rows")
+    folds = ("exact", "rows", "off_grid")
+
+    @property
+    def exact_places(self) -> int:
+        return 2 * (ONE + 1)
+
+    @property
+    def places(self) -> int:
+        return 2 * ((1 << self.bits) + 1)
+
+    @property
+    def most(self) -> int | None:
+        return 1 << 16 if self.bits >= 16 else 0
+
+    def bucketed(self, exact: Entries) -> tuple[Entries, Any]:
+        word, label, cells = (exact.codes >> U8(1)).view(I8), exact.codes & U8(1), exact.cells
+        x, shift = word.view(np.float64), 29 - self.bits
+        low = np.minimum(x, 1 - x).view(I8)
+        b = (low >> (29 + shift)) - ((896 + 94 << 23) >> shift)
+        lost = (low & ((1 << (29 + shift)) - 1) != 0) | ((b <= 0) & (low != 0))
+        np.maximum(b, 0, out=b)
+        b = np.where(x > 0.5, (1 << self.bits) - b, b)
+        bits = (self.places - 1).bit_length()
+        code = (cells.astype(U8) << U8(bits)) | (b.astype(U8) << U8(1)) | label
+        return reduce(Entries(bits, code, exact.counts, exact.excess)), np.unique(cells[lost])
+
+
+class Histogram(Quiet, tag="benchmarks.histogram"):
+    """A tally alone."""
+
+    places = 2 << 12
+    rows = Tally("places")
+    off_grid = Flat(form="flag")
+
+
+class Sums(Quiet, tag="benchmarks.sums"):
+    """As of log-loss."""
+
+    rows = Flat(2)
+    clipped = Flat()
+    sums = Flat(2, 2, form="fixed")
+    squares = Flat(2, form="square")
+
+
+class Decisions(Quiet, tag="benchmarks.decisions"):
+    """A confusion matrix."""
+
+    rows = Flat(1, 2, 2)
+
+
+class Bins(Quiet, tag="benchmarks.bins"):
+    """As of calibration error."""
+
+    rows = Flat(15, 2)
+    sums = Flat(15, form="fixed")
+
+
+class Exact(Quiet, tag="benchmarks.exact"):
+    """As of regression."""
+
+    rows = Flat()
+    sums = Flat(3, form="exact")
+
+
+def main() -> None:
+    """Print the sizes and times of frames."""
+    assert "numba" not in sys.modules, "what merges states needs numpy alone"
+    small_frames()
+    many_frames()
+    many_cells()
+    text_keys()
+
+
+def clicks(n: int, seed: int, dtype: type) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    score = (1 / (1 + np.exp(-rng.normal(-3, 1.2, n)))).astype(dtype)
+    return (rng.random(n) < score).astype(U8), score
+
+
+def scores_of(statistic: Scores, labels: Any, scores: Any) -> Scores:
+    n = len(scores)
+    code = scores.astype(np.float64).view(U8) << U8(1) | labels
+    wide = reduce(Entries(63, code, np.ones(n, U4), None, np.zeros(n, U4)))
+    rows = Entries.none((statistic.places - 1).bit_length())
+    flats, tallies = {"off_grid": np.zeros(1, np.uint8)}, {"exact": wide, "rows": rows}
+    none = np.zeros((1, 0), I8)
+    return statistic.holding(Cells((), none, (), None, None, flats, tallies)).moved(none)
+
+
+def sums_of(statistic: State, n: int) -> State:
+    rng, flats = np.random.default_rng(n), {}
+    for name, part in statistic.parts().items():
+        if part.optional:
+            continue
+        array = part.empty(statistic, 1)
+        if part.form == "exact":
+            array[..., 33:36] = rng.integers(1, 1 << 32, (1, 3, 3))
+        elif part.limbs:
+            array[..., 0], array[..., 1] = rng.integers(0, n << 15, array.shape[:-1]), rng.integers(0, 1 << 40)
+        else:
+            array[...] = rng.integers(1, n + 2, array.shape)
+        flats[name] = array
+    return statistic.holding(Cells((), np.zeros((1, 0), I8), (), None, None, flats, {}))
+
+
+def fastest(call: Callable[[], object], times: int = 1, rounds: int = 5) -> float:
+    best = float("inf")
+    for _ in range(rounds):
+        start = time.process_time()
+        for _ in range(times):
+            call()
+        best = min(best, (time.process_time() - start) / times)
+    return best
+
+
+def small_frames() -> None:
+    rows = []
+    cases = ((100, np.float32, 16, 450, 0.15), (100, np.float64, 16, 800, 0.15), (100, np.float32, 12, 250, 0.15),
+             (10_000, np.float32, 16, 25_000, 0.5), (10_000, np.float64, 16, 70_000, 0.5))  # fmt: skip
+    for n, dtype, bits, most, limit in cases:
+        state = scores_of(Scores(bits=bits), *clicks(n, 1, dtype))
+        data = write([state], {"tag": "auc"})
+        assert Frame(data).state() == state
+        read = fastest(lambda data=data: Frame(data).state(), 100) * 1e3
+        name = f"{n:,} rows of {np.dtype(dtype).name}, {bits} bits"
+        small, quick = (
+            verdict(f"bytes of a frame, {name}", len(data) <= most),
+            verdict(f"reading, {name}", read <= limit),
+        )
+        rows.append([name, f"{len(data):,}", f"{most:,}", small, f"{read:.3f}", f"{limit}", quick])
+    table("One frame of scores", ["", "bytes", "limit", "", "read ms", "limit", ""], rows)
+
+
+def many_frames() -> None:
+    rows = []
+    for bits, limit in ((12, 1.5), (16, 4.0)):
+        rng, held = np.random.default_rng(0), []
+        for i in range(DISTINCT):
+            n = int(np.exp(rng.uniform(np.log(100), np.log(10_000))))
+            scores = scores_of(Scores(bits=bits), *clicks(n, i, np.float32 if i % 2 else np.float64))
+            others = [sums_of(s, n) for s in (Sums(), Decisions(), Bins(), Exact())]
+            held.append(write([scores, *others], {"kind": "collection"}))
+        frames = held * (MANY // DISTINCT)
+        seconds = fastest(lambda frames=frames: merge_frames(frames), rounds=2)
+        name = f"merging {MANY:,} frames, {bits} bits"
+        rows.append([name, f"{np.mean([len(h) for h in held]):,.0f}", f"{seconds:.2f}", f"{limit}",
+                     verdict(name, seconds <= limit)])  # fmt: skip
+    table("Frames of 5 states, of 100 to 10,000 rows", ["", "bytes", "CPU s", "limit", ""], rows)
+
+
+def histogram(rows: int, seed: int) -> Histogram:
+    rng = np.random.default_rng(seed)
+    bucket = np.clip(rng.normal(2048, 130, rows), 0, 4095).astype(I8)
+    code = (rng.integers(0, CELLS, rows) << 13) | (bucket << 1) | (rng.random(rows) < 0.05)
+    entries = reduce(Entries(13, code.astype(U4), np.ones(rows, U4)))
+    keys, words = np.arange(CELLS)[:, None], (Vocabulary("integer", np.arange(CELLS)),)
+    flats = {"off_grid": np.ones(CELLS, np.uint8)}
+    return Histogram().holding(Cells((Axis(("slice",)),), keys, words, None, None, flats, {"rows": entries}))
+
+
+def many_cells() -> None:
+    a, b = histogram(ROWS, 1), histogram(ROWS // 2, 2)
+    data = write([a])
+    rows = []
+    for name, call, size in (
+        ("to_bytes", lambda: write([a]), a.nbytes),
+        ("from_bytes", lambda: Frame(data).state(), a.nbytes),
+        ("merge", lambda: a.merge(b), a.merge(b).nbytes),
+    ):
+        before = resident()  # first, since what calls have freed may stay with the allocator
+        forget_peak()
+        made = call()
+        room = (peak() - before) / size
+        del made
+        seconds = fastest(call, rounds=3)
+        rows.append([name, f"{seconds:.2f}", "0.3", verdict(f"{name} of {CELLS:,} cells", seconds <= 0.3),
+                     f"{room:.1f}", "2.5", verdict(f"memory of {name}", room <= 2.5)])  # fmt: skip
+    entries = len(a.cells.tallies["rows"])
+    sizes = f"{a.nbytes / MIB:.0f} MiB, {len(data) / MIB:.1f} of bytes"
+    title = f"{CELLS:,} cells, {ROWS:,} rows, {entries:,} entries: {sizes}"
+    table(title, ["", "CPU s", "limit", "", "peak / result", "limit", ""], rows)
+
+
+def text_keys() -> None:
+    texts = [[b"key %d" % (i * 7919 % 1_000_003 + k) for i in range(40_000)] for k in (0, 20_000)]
+    made = [_decisions(Decisions(), t) for t in texts]
+    build = fastest(lambda: [Vocabulary.of("string", t) for t in texts], rounds=3)
+    merge = fastest(lambda: made[0].merge(made[1]), rounds=3)
+    row = ["2 x 40,000 text keys", f"{merge:.3f}", f"{2 * build:.3f}", verdict("merging text keys", merge <= 2 * build)]
+    table("Merging keys", ["", "CPU s", "limit: twice building them", ""], [row])
+
+
+def _decisions(statistic: Decisions, texts: list[bytes]) -> Decisions:
+    words = Vocabulary.of("string", texts)
+    n = len(words)
+    flats = {"rows": np.ones((n, 1, 2, 2), I8)}
+    return statistic.holding(Cells((Axis(("k",)),), np.arange(n)[:, None], (words,), None, None, flats, {}))

@@ -1,0 +1,1 @@
+"""Metrics, tasks and collections, and the one way a batch is counted."""

@@ -1,0 +1,79 @@
+"""Which columns play the roles of a metric, which rows count, and what is corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from ..columns.columns import SCORES, Label, Need, Score
+
+__all__ = ["PLAIN", "Binding"]
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Which columns play the roles of a metric, which rows count, and what is corrected.
+
+    Parameters
+    ----------
+    columns : tuple of (role, column)
+        Roles that are not named are played by the column of the same name.
+    where : str, optional
+        A 0/1 column; rows with 0 are left out, and counted as such.
+    labels, pos_label : optional
+        What negatives and positives are called in the label column, if not 0 and 1.
+    negative_rate : float, optional
+        The share of negatives that was kept when the log was down-sampled.
+    corrects : {"score", "rows", "both"}, optional
+        What is brought back to the full log: p' = p / (p + (1 - p) / r), or the weight of negatives, 1 / r.
+    scale : {"probability", "logit"}
+        What the scores are, for the correction.
+    """
+
+    columns: tuple[tuple[str, Any], ...] = ()
+    where: str | None = None
+    labels: tuple[Any, Any] | None = None
+    pos_label: Any = None
+    negative_rate: float | None = None
+    corrects: str | None = None
+    scale: str = "probability"
+
+    def column(self, role: str) -> Any:
+        """The column that plays a role; a tuple of them where a key has several."""
+        return self.bound.get(role, role)
+
+    @cached_property
+    def bound(self) -> dict[str, Any]:
+        """The roles that were given a column by name, and the column."""
+        return dict(self.columns)
+
+    def header(self) -> dict[str, Any]:
+        """Describe the binding as plain data."""
+        given = {k: getattr(self, k) for k in ("where", "labels", "pos_label", "negative_rate", "corrects")}
+        head: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
+        if self.scale != "probability":
+            head["scale"] = self.scale
+        return head | ({"columns": dict(self.columns)} if self.columns else {})
+
+    @classmethod
+    def of(cls, header: Mapping[str, Any]) -> Binding:
+        """Read what `header` wrote."""
+        made = dict(header)
+        columns = made.pop("columns", {}).items()
+        made["columns"] = tuple(sorted((r, tuple(c) if isinstance(c, list) else c) for r, c in columns))
+        if "labels" in made:
+            made["labels"] = tuple(made["labels"])
+        return cls(**made)
+
+    def need(self, need: Need) -> Need:
+        """Return a need as this binding reads it: its labels, and its scale where scores are corrected."""
+        if isinstance(need.kind, Label) and need.role == "y_true" and (self.labels or self.pos_label is not None):
+            return replace(need, kind=Label(self.labels, self.pos_label))
+        if isinstance(need.kind, Score) and self.corrects in ("score", "both"):
+            return replace(need, kind=SCORES[self.scale])
+        return need
+
+
+PLAIN = Binding()

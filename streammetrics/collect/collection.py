@@ -1,0 +1,249 @@
+"""Many metrics over one pass: metrics that ask for the same state from the same columns share it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Self
+
+from ..columns.columns import Batch
+from ..errors import UndefinedMetricWarning
+from ..state.state import State
+from .binding import Binding
+from .feed import Read
+from .holder import Holder, kinds
+from .metric import Metric
+from .plan import Plan
+from .table import Table
+from .task import Metrics, flatten
+
+__all__ = ["Content", "MetricCollection"]
+
+
+class Content(NamedTuple):
+    """One thing of a collection.
+
+    Parameters
+    ----------
+    name : str
+        Its full name.
+    thing : Metric, Sliced or MetricCollection
+        What answers.
+    states : tuple of State
+        What was seen of what it reads, with all that others ask of these states.
+    binding : Binding
+        The columns that play its roles.
+    """
+
+    name: str
+    thing: Any
+    states: tuple[State, ...]
+    binding: Binding
+
+
+class MetricCollection(Holder):
+    """Many metrics over one pass.
+
+    Metrics that ask for the same state from the same columns share it: decided here, from settings, never from data.
+    For every metric m of a collection C, ``C[m]`` equals m used alone, bytes included.
+
+    Parameters
+    ----------
+    *metrics : metric, Task, Sliced, MetricCollection, list or dict of these
+        What to compute. Dicts name and nest: ``{"ctr": Task(...)}`` gives "ctr/auc".
+    on_invalid : {"raise", "drop"}
+        Whether a bad row raises, or is left out and counted.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> metrics = sm.MetricCollection(sm.AUC(), sm.LogLoss(), sm.Calibration())
+    >>> metrics.update([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.75]).compute()["auc"]
+    0.75
+    >>> metrics
+    MetricCollection: 3 metrics over 2 states
+      scores[y_true, y_score]: auc
+      score_sums[y_true, y_score]: log_loss, calibration
+    """
+
+    sort = "collection"
+
+    def __init__(self, *metrics: Metrics, on_invalid: str = "raise") -> None:
+        if on_invalid not in ("raise", "drop"):
+            raise ValueError(f'on_invalid must be "raise" or "drop", not {on_invalid!r}')
+        self._plan, self.on_invalid = Plan(flatten(list(metrics))), on_invalid
+
+    @classmethod
+    def _of(cls, plan: Plan, on_invalid: str = "raise") -> Self:
+        new = cls.__new__(cls)
+        new._plan, new.on_invalid = plan, on_invalid
+        return new
+
+    # -- what it is ---------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The name in another collection."""
+        return "metrics"
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the metrics."""
+        return list(self._plan.entries)
+
+    def reads(self) -> tuple[Read, ...]:
+        return tuple(self._plan.units)
+
+    def blank(self) -> Self:
+        return self._of(Plan(self._plan.named()), self.on_invalid)
+
+    def header(self) -> dict[str, Any]:
+        return {"kind": "collection", "items": self._plan.header(), "units": self._plan.units_header()}
+
+    @classmethod
+    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
+        named = []
+        for item, units in zip(header["items"], header["units"], strict=True):
+            about = item["thing"]
+            thing = kinds[about["kind"]](about, [states[u] for u in units])
+            named.append((item["name"], thing, Binding.of(item.get("task", {}))))
+        if len({n for n, _, _ in named}) != len(named):
+            raise ValueError("two metrics have one name")
+        return cls._of(Plan(named))
+
+    def differences(self, other: Any) -> list[str]:
+        found = self._plan.differences(other._plan)
+        return [*found[:-1], f'{found[-1]}; sm.merge(parts, metrics="common") merges what they share'] if found else []
+
+    # -- rows in ------------------------------------------------------------------------------------------------------
+
+    def absorb(self, batch: Batch) -> Self:
+        """Count a batch whose columns other collections may share."""
+        self.feed.count_batch(batch)
+        return self
+
+    # -- results ------------------------------------------------------------------------------------------------------
+
+    def value(self, states: Sequence[State]) -> dict[str, Any]:
+        return {n: e.thing.value(self._plan.wide(e, states)) for n, e in self._plan.entries.items()}
+
+    def limits(self, states: Sequence[State]) -> dict[str, Any]:
+        return {n: e.thing.limits(self._plan.wide(e, states)) for n, e in self._plan.entries.items()}
+
+    def explained(self, states: Sequence[State]) -> dict[str, Any]:
+        found = {n: e.thing.explained(self._plan.of(e, states)) for n, e in self._plan.entries.items()}
+        return {n: {**x, "metric": n} if isinstance(x, dict) and "metric" in x else x for n, x in found.items()}
+
+    def records(self, states: Sequence[State]) -> list[dict[str, Any]]:
+        out = []
+        for name, entry in self._plan.entries.items():
+            rows = entry.thing.records(self._plan.wide(entry, states))
+            out += [r | {"metric": name if isinstance(entry.thing, Metric) else f"{name}/{r['metric']}"} for r in rows]
+        return out
+
+    def compute(self) -> dict[str, Any]:
+        """Return the value of every metric by name; NaN, with a warning, where undefined."""
+        states = self.feed.states
+        values = self.value(states)
+        warned: set[str] = self.__dict__.setdefault("_warned", set())
+        for name, value in values.items():
+            if isinstance(value, float) and math.isnan(value) and name not in warned:
+                warned.add(name)
+                entry = self._plan.entries[name]
+                reason = entry.thing.reason_of(states[entry.units[0]]) or "0/0"
+                warnings.warn(f"{name} is undefined: {reason}", UndefinedMetricWarning, stacklevel=2)
+        return values
+
+    def bounds(self) -> dict[str, tuple[Any, Any]]:
+        """Return certified limits of every metric by name."""
+        return self.limits(self.feed.states)
+
+    def explain(self) -> dict[str, dict[str, Any]]:
+        """Return every value with what is behind it (see `Metric.explain`)."""
+        return self.explained(self.feed.states)
+
+    def table(self) -> Table:
+        """Return values, bounds and counts as one table."""
+        by = dict.fromkeys(n for r in self.reads() for a in r.state.axes for n in a.names)
+        return Table(tuple(by), self.records(self.feed.states))
+
+    def contents(self) -> list[Content]:
+        """Return everything in it, with the states that it reads and the columns of these."""
+        plan, states = self._plan, self.feed.states
+        return [
+            Content(n, e.thing, tuple(plan.wide(e, states)), plan.units[e.units[0]].binding)
+            for n, e in plan.entries.items()
+        ]
+
+    def __getitem__(self, name: str) -> Any:
+        entry = self._plan.entry(name)
+        made = entry.thing.blank()
+        made.feed.hold(self._plan.of(entry, self.states))
+        return made
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._plan.entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._plan.entries)
+
+    def __len__(self) -> int:
+        return len(self._plan.entries)
+
+    def plan(self) -> list[dict[str, Any]]:
+        """Return which metrics share which state, what it reads, and the bytes it takes."""
+        out = []
+        for i, (unit, size) in enumerate(zip(self._plan.units, self.feed.sizes, strict=True)):
+            reads = {n.role: _spelled(unit.binding.column(n.role)) for n in unit.state.needs() if not n.optional}
+            names = [n for n, e in self._plan.entries.items() if i in e.units]
+            by = {"by": [n for a in unit.state.axes for n in a.names]} if unit.state.axes else {}
+            out.append({"state": unit.state.tag, "columns": reads, **by, "metrics": names, "bytes": size})
+        return out
+
+    def __repr__(self) -> str:
+        plan = self.plan()
+        lines = [f"MetricCollection: {len(self)} metrics over {len(plan)} states"]
+        for p in plan:
+            by = f" by {', '.join(p['by'])}" if "by" in p else ""
+            lines.append(f"  {p['state']}[{', '.join(p['columns'].values())}]{by}: {', '.join(p['metrics'])}")
+        return "\n".join(lines)
+
+    def only(self, names: Iterable[str]) -> Self:
+        """Return a collection of some of the metrics, with what they have seen."""
+        chosen = [n for n in self._plan.entries if n in set(names)]
+        named = {n: (n, t, b) for n, t, b in self._plan.named()}
+        new = self._of(Plan(named[n] for n in chosen), self.on_invalid)
+        states, held = self.states, [r.state for r in new._plan.units]
+        for name in chosen:
+            for unit, old in zip(new._plan.entries[name].units, self._plan.entries[name].units, strict=True):
+                held[unit] = states[old].narrow(new._plan.units[unit].state)
+        new.feed.hold(held)
+        return new
+
+    def coarser(self, bits: int) -> Self:
+        named = [
+            (n, t.coarser(bits) if not isinstance(t, Metric) or "bits" in t.settings else t, b)
+            for n, t, b in self._plan.named()
+        ]
+        return self._of(Plan(named), self.on_invalid)
+
+    def coarsen(self, bits: int) -> Self:
+        new, states = self.coarser(bits), self.states
+        held = [r.state for r in new._plan.units]
+        for name, entry in new._plan.entries.items():
+            thing = self._plan.entries[name]
+            made = thing.thing.holding(self._plan.of(thing, states))
+            made = made.coarsen(bits) if not isinstance(made, Metric) or "bits" in made.settings else made
+            for unit, state in zip(entry.units, made.states, strict=True):
+                if held[unit].settings == state.settings:
+                    held[unit] = state
+                else:  # a widened state without bits, which all that read it share
+                    old = self._plan.entries[name].units[entry.units.index(unit)]
+                    held[unit] = states[old].narrow(held[unit])
+        new.feed.hold(held)
+        return new
+
+
+def _spelled(column: Any) -> str:
+    return " x ".join(column) if isinstance(column, tuple) else str(column)

@@ -1,0 +1,629 @@
+"""The feed: the one way a batch is counted.
+
+What is known of a batch before its values, the dtypes and strides of its columns, leads to a draft: how each column
+becomes what kernels read, and one call that counts in all statistics or in none. The draft is made once, so small
+batches are quick. Rows that a task selects, keys and rankings are prepared by columns, batch by batch; they are counted
+by the same call.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..columns.columns import Batch, Column
+from ..columns.flat import check_of, flat_of
+from ..columns.ids import IdColumn, Ids
+from ..errors import CounterOverflowError, InvalidInputError, MemoryLimitError
+from ..numerics.compiled import kernel
+from ..state.state import State
+from ..statistics.step import NO_WEIGHTS, NOTHING, Step, Typed
+from .binding import Binding
+from .blocks import check_slices, whole_blocks
+from .rows import Rows, prepare
+
+if TYPE_CHECKING:
+    from ..count.counter import Counter
+    from ..count.index import Index
+
+__all__ = ["Feed", "Read"]
+
+Array = NDArray[Any]
+Ints = NDArray[np.int64]
+MOST_DRAFTS = 256
+MEMORY_LIMIT = 4 << 30
+ARROW_NUMBERS = {*(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)), "halffloat", "float", "double"}
+
+
+def counting() -> Any:
+    """What counts: loaded at the first row, so that merging and reading need no kernels."""
+    from .. import count
+
+    return count
+
+
+class Read(NamedTuple):
+    """A state, and the columns it is counted from."""
+
+    state: State
+    binding: Binding
+
+
+class Draft(NamedTuple):
+    """How batches of some dtypes are counted.
+
+    Parameters
+    ----------
+    makes : tuple of (column, callable or None)
+        How each flat column is made of those given.
+    commit : callable
+        Counts flat columns; returns 1, and leaves everything as it was, on a bad value. Of prepared columns, all good, the
+        calls that count them, to be taken as one with others.
+    """
+
+    makes: tuple[tuple[int, Callable[[Array], Array] | None], ...] | None
+    commit: Callable[..., Any]
+
+
+class Held(NamedTuple):
+    """All that a feed holds while rows come, on one attribute; for how many rows is `left` (see `_room`)."""
+
+    counters: tuple[Counter, ...]
+    index: Index  # type: ignore[assignment]
+    mass: Array
+    drafts: dict[Any, Draft]
+    recent: dict[int, Ints]
+    left: list[int]
+
+
+def _signature(n: int) -> Callable[..., Any]:
+    """Make the function that sums n columns up: whether all are as long, and of each its dtype and strides.
+
+    None if one is no plain array.
+    """
+    names = [f"c{i}" for i in range(n)]
+    types = " is ".join(f"type({c})" for c in names)
+    lengths = " == ".join(f"len({c})" for c in names) if n > 1 else "True"
+    facts = ", ".join(f"{c}.dtype, {c}.strides" for c in names)
+    text = f"lambda {', '.join(names)}: ({lengths}, {facts}) if {types} is array and {names[0]}.ndim else None"
+    made: Callable[..., Any] = eval(text, {"array": np.ndarray})  # made of numbers alone
+    return made
+
+
+SIGNATURES = [None, *map(_signature, range(1, 17))]
+
+
+def as_plain(given: Any) -> Any:
+    """A plain array of what says that it is one; of a pandas column without the four protocols it is asked for first."""
+    library = type(given).__module__.partition(".")[0]
+    if library == "pyarrow":
+        return _of_arrow(given)
+    made = getattr(type(given), "__array__", None)
+    if made is None or library not in ("numpy", "pandas"):
+        return given
+    if type(given) is not np.ndarray and not isinstance(getattr(given, "dtype", None), np.dtype):
+        return given
+    return given if isinstance(given, np.ndarray) else made(given)
+
+
+def _of_arrow(given: Any) -> Any:
+    """The memory of an Arrow column in one piece, without nulls, of numbers; else what was given."""
+    chunks = getattr(given, "num_chunks", None)
+    if chunks not in (None, 1) or not hasattr(given, "null_count") or given.null_count:
+        return given
+    if str(given.type) not in ARROW_NUMBERS:
+        return given
+    return (given if chunks is None else given.chunk(0)).to_numpy(zero_copy_only=True)
+
+
+class Feed:
+    """States that are counted together.
+
+    Parameters
+    ----------
+    reads : sequence of Read
+        What is counted, of which columns; states may have seen rows.
+    memory_limit : int
+        Bytes that cells may take.
+    on_invalid : {"raise", "drop"}
+        Whether a bad row raises, or is left out and counted.
+    """
+
+    def __init__(self, reads: Sequence[Read], *, memory_limit: int = MEMORY_LIMIT, on_invalid: str = "raise") -> None:
+        self.reads, self.memory_limit, self.on_invalid = tuple(reads), memory_limit, on_invalid
+        self.lock = threading.Lock()
+        self._needs = [tuple(map(r.binding.need, r.state.needs())) for r in self.reads]
+        self._content: tuple[tuple[State, ...] | None, Held | None] = (tuple(r.state for r in self.reads), None)
+
+    # -- content ------------------------------------------------------------------------------------------------------
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """What was seen, in canonical form."""
+        with self.lock:
+            return self._settled()
+
+    def _settled(self) -> tuple[State, ...]:
+        states, held = self._content
+        if states is None:
+            assert held is not None
+            states = tuple(c.state() for c in held.counters)
+            self._content = states, held
+        return states
+
+    def hold(self, states: Sequence[State]) -> None:
+        """Go on from these states; all that was held is replaced as one."""
+        with self.lock:
+            self._content = tuple(states), None
+
+    def change(self, how: Callable[[tuple[State, ...]], Sequence[State]]) -> None:
+        """Replace what was seen by what a function makes of it; no row that comes meanwhile is lost."""
+        with self.lock:
+            self._content = tuple(how(self._settled())), None
+
+    def merge(self, other: Feed) -> None:
+        """Add what another feed of equal reads has seen; raises, and changes nothing, where that cannot be.
+
+        Raises
+        ------
+        IncompatibleStateError
+            Kinds of keys differ, or rows refuse to be there twice.
+        MemoryLimitError
+            Both together take more than the memory limit.
+        """
+        theirs = other.states
+
+        def added(ours: tuple[State, ...]) -> list[State]:
+            made = [a.merge(b) for a, b in zip(ours, theirs, strict=True)]
+            size = sum(s.nbytes for s in made) if any(s.axes for s in made) else 0
+            if size > self.memory_limit:
+                raise MemoryLimitError(
+                    f"{max(map(len, made)):,} slices of together {size:,} bytes pass the memory_limit of "
+                    f"{self.memory_limit:,}; use fewer bits, limit= to keep some slices and merge the others, or raise it"
+                )
+            return made
+
+        self.change(added)
+
+    def _hot(self) -> Held:
+        """Counters that go on from the states; the caller has the lock."""
+        states, held = self._content
+        if held is None:
+            count = counting()
+            index = count.Index()
+            assert states is not None
+            counters = tuple(count.counter_of(s, index) for s in states)
+            held = Held(counters, index, np.array([_mass(states)]), {}, {}, [0])
+            self._content = states, held
+        return held
+
+    @property
+    def sizes(self) -> list[int]:
+        """Bytes of memory of each state."""
+        states, held = self._content
+        return [c.nbytes for c in held.counters] if held is not None else [s.nbytes for s in states or ()]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return sum(self.sizes)
+
+    # -- rows in ------------------------------------------------------------------------------------------------------
+
+    def count(self, columns: Mapping[str, Any]) -> None:
+        """Count a batch in all states, or raise, and leave everything as it was."""
+        self.count_arrays(tuple(columns), tuple(columns.values()))
+
+    def count_arrays(self, names: tuple[str, ...], given: tuple[Any, ...]) -> None:
+        """Count a batch, given as the names and the values of its columns."""
+        arrays = given
+        if not 0 < len(arrays) <= 16:
+            return self.count_batch(_batch(names, given))
+        key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
+        if key is None:
+            arrays = tuple(map(as_plain, arrays))
+            key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
+        if key is None or not key[0]:
+            return self.count_batch(_batch(names, given))
+        held = self._content[1]
+        draft = held.drafts.get((names, key)) if held is not None else None
+        if held is None or draft is None:
+            with self.lock:
+                held, draft = self._ready(names, key, arrays)
+            if draft is None:
+                return self.count_batch(_batch(names, given))
+        flat, makes = arrays, draft.makes
+        if makes is not None:
+            flat = tuple([arrays[i] if make is None else make(arrays[i]) for i, make in makes])
+        rows = len(flat[0])
+        with self.lock:
+            if held.left[0] < rows or self._content[1] is not held:
+                held, draft = self._ready(names, key, arrays)
+            if draft is not None:
+                held.left[0] -= rows  # before: what is not counted after all leaves more room, not less
+                self._content = None, held
+                found = draft.commit(*flat)
+        if draft is None:
+            return self.count_batch(_batch(names, given))
+        if found:
+            self._explain(_batch(names, given), held)
+        return None
+
+    def _ready(self, names: tuple[str, ...], key: Any, arrays: tuple[Array, ...]) -> tuple[Held, Draft | None]:
+        """Make room, and say how plain columns are counted; None if they have to be prepared. The caller has the lock."""
+        held, rows = self._hot(), len(arrays[0])
+        if any(c.folds_with(rows) for c in held.counters):
+            return held, None
+        held = self._room(held, rows, weighted=self._weighs(names))
+        held.left[0] = min((c.left for c in held.counters), default=1 << 62)
+        return held, held.drafts.get((names, key)) or self._drafted(held, names, key, arrays)
+
+    def _weighs(self, names: tuple[str, ...]) -> bool:
+        return any(r.binding.column("sample_weight") in names for r in self.reads)
+
+    def _room(self, held: Held, rows: int, *, weighted: bool) -> Held:
+        """Make room in all counters, and forget drafts that are bound to arrays that are no more.
+
+        `left` is negative meanwhile: should this be interrupted, drafts are not trusted again.
+        """
+        unsure, held.left[0] = held.left[0] < 0, -1
+        changed = [c.room(rows, weighted=weighted) for c in held.counters]
+        if held.index.levels:
+            self._check_memory(held, rows)
+        if unsure or any(changed):
+            held = held._replace(drafts={})
+            self._content = self._content[0], held
+        held.left[0] = 0
+        return held
+
+    def _check_memory(self, held: Held, rows: int) -> None:
+        need = sum(c.need(rows) for c in held.counters)
+        if need > self.memory_limit:
+            cells = max(held.index.count(c.inner) for c in held.counters)
+            raise MemoryLimitError(
+                f"{cells:,} slices would need up to {need:,} bytes, memory_limit is {self.memory_limit:,}; use fewer "
+                f"bits, limit= to keep some slices and merge the others, or raise memory_limit"
+            )
+
+    # -- drafts -------------------------------------------------------------------------------------------------------
+
+    def _drafted(self, held: Held, names: tuple[str, ...], key: Any, arrays: tuple[Array, ...]) -> Draft | None:
+        """Say how plain columns like these are counted; None if they have to be prepared. The caller has the lock."""
+        if self.on_invalid == "drop" or not all(c.lone for c in held.counters):
+            return None
+        like = dict(zip(names, arrays, strict=True))
+        reads: list[tuple[str, Any]] = []
+        flats: list[Any] = []
+        bound: list[dict[str, int]] = []
+        for read, needs, counter in zip(self.reads, self._needs, held.counters, strict=True):
+            state, binding = read
+            if counter.weighed and binding.column("sample_weight") not in like:
+                return None  # rows without weights are rows of weight 1
+            if binding.where or binding.corrects or state.together or not _plain(state):
+                return None
+            mine: dict[str, int] = {}
+            for need in needs:
+                name = binding.column(need.role)
+                if name not in like:
+                    if need.optional and need.role not in binding.bound:
+                        continue
+                    return None  # what is missing is said there
+                flat = flat_of(need.kind, like[name])
+                if flat is None or (need.role != "sample_weight" and check_of(need.kind) is None):
+                    return None
+                if (name, need.kind) not in reads:
+                    reads.append((name, need.kind))
+                    flats.append(flat)
+                mine[need.role] = reads.index((name, need.kind))
+            bound.append(mine)
+        commit = self._bind(held, bound, [Typed(f.dtype, f.source) for f in flats], reads, [1] * len(flats))
+        makes = tuple((names.index(n), f.make) for (n, _), f in zip(reads, flats, strict=True))
+        as_is = [i for i, _ in makes] == list(range(len(names))) and not any(m for _, m in makes)
+        if len(held.drafts) >= MOST_DRAFTS:  # of strides that never come again
+            held.drafts.clear()
+        draft = Draft(None if as_is else makes, commit)
+        held.drafts[names, key] = draft
+        return draft
+
+    def _bind(
+        self, held: Held, bound: Sequence[Mapping[str, int]], typed: Sequence[Typed], reads: Sequence[Any] | None,
+        ndims: Sequence[int],
+    ) -> Callable[..., Any]:  # fmt: skip
+        """Return the call that counts flat columns; `bound` says for each state which column plays which role.
+
+        With `reads`, what the columns hold, all that nothing else checks is checked first.
+        """
+        count = counting()
+        columns = [np.zeros((0,) * d, t.dtype) for t, d in zip(typed, ndims, strict=True)]
+        steps: list[tuple[Step, dict[str, int], Counter]] = []
+        for counter, mine in zip(held.counters, bound, strict=True):
+            if not mine or _absorbs(counter.statistic):
+                continue
+            like = counter.like({role: typed[i] for role, i in mine.items() if role not in ("at", "front", "ones")})
+            steps += [(step, dict(mine), counter) for step in counter.statistic.steps(like)]
+        if reads is not None:
+            steps.sort(key=lambda s: not s[0].checks)
+        made = [] if reads is None else self._checks(held, steps, reads, bound)
+        for step, mine, counter in steps:
+            arguments: list[Any] = []
+            for argument in step.arguments:
+                if isinstance(argument, str):
+                    arguments.append(count.Place(mine[argument]) if argument in mine else _absent(argument))
+                elif hasattr(argument, "name") and argument.name in counter.statistic.parts():
+                    arguments += counter.held(argument)
+                else:
+                    arguments.append(argument)
+            made.append((step.kernel, arguments))
+        bound_steps = [(count.bound(k, a, columns), a) for k, a in made]
+        made_of: Callable[..., Any] = (
+            count.calls_of(bound_steps) if reads is None else count.commit_of(bound_steps, len(columns))
+        )
+        return made_of
+
+    def _checks(
+        self, held: Held, steps: Sequence[tuple[Step, dict[str, int], Counter]], reads: Sequence[Any], bound: Any
+    ) -> list[tuple[str, list[Any]]]:
+        """The checks of what the first counter does not check itself; of weights last, as their total is kept."""
+        place = counting().Place
+        weights = sorted({mine["sample_weight"] for mine in bound if "sample_weight" in mine})
+        done: set[int] = set()
+        if steps and steps[0][0].checks and not weights:
+            done = {steps[0][1][a] for a in steps[0][0].arguments if isinstance(a, str) and a in steps[0][1]}
+        left = [i for i in range(len(reads)) if i not in done and i not in weights]
+        checks = [(i, check_of(reads[i][1])) for i in left]
+        named = [c.kernel for _, c in checks if c is not None]
+        if named == ["checks:labels", "checks:probabilities"]:
+            pair = [place(i) for i in left]
+            if len(weights) == 1:
+                return [("checks:weighted_pairs", [*pair, place(weights[0]), held.mass])]
+            return [("checks:pairs", pair)]
+        made: list[tuple[str, list[Any]]] = [(c.kernel, [place(i), *c.arguments]) for i, c in checks if c is not None]
+        return made + [("checks:weights", [place(i), held.mass]) for i in weights]
+
+    # -- batches that have to be prepared -----------------------------------------------------------------------------
+
+    def count_batch(self, batch: Batch) -> None:
+        """Count a batch whose columns are converted and checked here, and may be shared with other feeds."""
+        counting()  # columns and derivations look for kernels
+        prepared = [self._prepared(batch, read, needs) for read, needs in zip(self.reads, self._needs, strict=True)]
+        derived = [
+            rows.columns if _absorbs(read.state) else read.state.derive(rows.columns)
+            for read, rows in zip(self.reads, prepared, strict=True)
+        ]
+        with self.lock:
+            held = self._compressed(self._hot())
+            mark, marks = held.index.mark(), [c.mark() for c in held.counters]
+            done: list[bool] = []  # an interrupt may come when all is counted
+            try:
+                self._count(held, batch, prepared, derived, done)
+            except BaseException:
+                if not done:
+                    held.index.restore(mark)
+                    for counter, was in zip(held.counters, marks, strict=True):
+                        counter.restore(was)
+                raise
+
+    def _compressed(self, held: Held) -> Held:
+        """Go on from the cells that limits keep, once there are many more."""
+        for counter in held.counters:
+            for i, (_, axis) in enumerate(counter.front):
+                most = axis.limit if axis.limit is not None else axis.keep
+                if most is not None and held.index.count(counter.front[: i + 1]) > 4 * (most + 64) * max(
+                    held.index.count(counter.front[:i]), 1
+                ):
+                    self._content = self._settled(), None
+                    return self._hot()
+        return held
+
+    def _prepared(self, batch: Batch, read: Read, needs: Sequence[Any]) -> Rows:
+        if read.state.together is None:
+            return prepare(batch, read.binding, needs, self.on_invalid)
+        return whole_blocks(batch, read.state, read.binding, needs, self.on_invalid, self._recent(read))
+
+    def _recent(self, read: Read) -> Ints | None:
+        held = self._content[1]
+        return None if held is None else held.recent.get(self.reads.index(read))
+
+    def _count(
+        self,
+        held: Held,
+        batch: Batch,
+        prepared: Sequence[Rows],
+        derived: Sequence[Mapping[str, Column]],
+        done: list[bool],
+    ) -> None:
+        made: dict[Any, Ints] = {}
+        places = [self._placed(held, batch, c, rows, made) for c, rows in zip(held.counters, prepared, strict=True)]
+        for counter, rows, (front, _) in zip(held.counters, prepared, places, strict=True):
+            fronts = _fronts(front, rows)
+            if len(fronts) and (role := counter.statistic.together):
+                check_slices(rows, role, fronts)
+            counter.admit_rows(rows.columns, fronts)
+        _check_mass(held, prepared)
+        held.left[0] = min(held.left[0], 0)
+        for counter, rows, (_, at) in zip(held.counters, prepared, places, strict=True):
+            counter.fold_ahead(at, rows.n)
+        most = max((r.n * c.statistic.spread for c, r in zip(held.counters, prepared, strict=True)), default=0)
+        held = self._room(held, most, weighted=any("sample_weight" in r.columns for r in prepared))
+        flats: list[Array] = []
+        bound: list[dict[str, int]] = []
+        typed: list[Typed] = []
+        ndims: list[int] = []
+        extra: list[Callable[[], Any]] = []
+        for counter, rows, columns, (front, at) in zip(held.counters, prepared, derived, places, strict=True):
+            mine: dict[str, int] = {}
+            if _absorbs(counter.statistic):
+                extra += self._left_out(counter, rows, front)
+                extra += counter.absorbed(rows.columns, at, rows.n)
+                bound.append(mine)
+                continue
+            for role, column in columns.items():
+                if isinstance(column.values, np.ndarray) and column.values.dtype != object:
+                    mine[role] = len(flats)
+                    flats.append(np.ascontiguousarray(column.values))
+                    typed.append(Typed(column.values.dtype, column.source))
+                    ndims.append(column.values.ndim)
+            fronts = _fronts(front, rows)
+            ones = np.ones(rows.n * counter.statistic.spread) if counter.weighed else NO_WEIGHTS
+            for role, values in (("at", at), ("front", fronts), ("ones", ones)):
+                if len(values):
+                    mine[role] = len(flats)
+                    flats.append(values)
+                    typed.append(Typed(values.dtype, ""))
+                    ndims.append(1)
+            bound.append(mine)
+            extra += self._left_out(counter, rows, front)
+        key = tuple((t, d) for t, d in zip(typed, ndims, strict=True)), tuple(map(tuple, (m.items() for m in bound)))
+        draft = held.drafts.get(key)
+        if draft is None:
+            draft = Draft(None, self._bind(held, bound, typed, None, ndims))
+            held.drafts[key] = draft
+        self._commit(held, draft, flats, prepared, extra, done)
+
+    def _commit(
+        self,
+        held: Held,
+        draft: Draft,
+        flats: Sequence[Array],
+        prepared: Sequence[Rows],
+        extra: list[Callable[[], Any]],
+        done: list[bool],
+    ) -> None:
+        extra += [_compiled("checks:weights", w, held.mass) for w in _weights(prepared)]
+        for i, rows in enumerate(prepared):
+            if rows.n and rows.ids is not None:
+                extra.append(partial(held.recent.__setitem__, i, rows.ids))
+        extra.append(partial(done.append, True))
+        self._content = None, held
+        counting().at_once([*draft.commit(*flats), *extra])
+
+    def _placed(
+        self, held: Held, batch: Batch, counter: Counter, rows: Rows, made: dict[Any, Ints]
+    ) -> tuple[Ints, Ints]:
+        """Return the front cell of each row of the batch, and the cell of each row that is counted."""
+        index = held.index
+
+        def codes(step: Any) -> Ints:
+            name, axis = step
+            if axis.kind == "key":
+                values = batch.make(("codes", id(index), name), partial(index.numbers(name).of, batch.raw(name)))
+                batch.same_length(len(values), name)
+                return values  # type: ignore[no-any-return]
+            return batch.make(("codes", step), lambda: _direct(batch, name, axis))  # type: ignore[no-any-return]
+
+        front = index.locate(counter.front, codes, made)
+        at = _fronts(front, rows)
+        if counter.inner is not counter.front:
+            at = self._behind(index, counter, rows, at)
+        if (width := counter.statistic.spread) > 1:
+            base = np.zeros(rows.n, np.int64) if not len(at) else at
+            at = (base[:, None] * width + np.arange(width)).reshape(-1)
+        return front, at
+
+    def _behind(self, index: Index, counter: Counter, rows: Rows, at: Ints) -> Ints:
+        axis = counter.inner[-1][1]
+        made: dict[Any, Ints] = {counter.front: at} if len(counter.front) else {}
+        if axis.kind == "class":
+            numbers = counter.statistic.class_codes(rows.columns, index.numbers(counter.classes))
+            first = len(counter.front)
+            return index.locate(counter.inner, lambda step: numbers[counter.inner.index(step) - first], made)
+        ids = rows.columns[axis.names[0]].values
+        return index.locate(counter.inner, lambda _: ids, made)
+
+    def _left_out(self, counter: Counter, rows: Rows, front: Ints) -> list[Callable[[], Any]]:
+        """The calls that note the rows that are not counted, by the reason."""
+        out: list[Callable[[], Any]] = []
+        statistic = counter.statistic
+        for reason, gone in rows.left_out:
+            if len(gone):
+                at = front[gone] if len(front) else NOTHING
+                dropped = counter.held(type(statistic).dropped)[0]
+                number = statistic.reasons.index(reason)
+                out.append(_compiled("cells:drop_rows", dropped, at, len(statistic.reasons), number, len(gone)))
+        return out
+
+    def _explain(self, batch: Batch, held: Held) -> None:
+        """Raise the error that names the first bad row."""
+        for read, needs in zip(self.reads, self._needs, strict=True):
+            prepare(batch, read.binding, needs, self.on_invalid)
+        raise _overflow()
+
+
+def _batch(names: tuple[str, ...], given: tuple[Any, ...]) -> Batch:
+    return Batch(dict(zip(names, given, strict=True)))
+
+
+def _compiled(name: str, *arguments: Any) -> Callable[[], Any]:
+    """A call of the compiled function itself: no Python runs in it, so no interrupt comes between it and its like."""
+    return partial(counting().bound(name, arguments, ()), *arguments)
+
+
+def _weights(prepared: Sequence[Rows]) -> list[Array]:
+    """The columns of weights, each once."""
+    found = [r.columns["sample_weight"] for r in prepared if "sample_weight" in r.columns]
+    return [c.values for c in {id(c): c for c in found}.values()]
+
+
+def _check_mass(held: Held, prepared: Sequence[Rows]) -> None:
+    for w in _weights(prepared):
+        if len(w) and held.mass[0] + float(w.sum()) * 1.000001 >= 2.0**42:
+            raise _overflow()
+
+
+def _overflow() -> CounterOverflowError:
+    return CounterOverflowError("a total weight of 2**42 would be passed; start a new state, or scale the weights down")
+
+
+def _fronts(front: Ints, rows: Rows) -> Ints:
+    """The front cell of each row that is counted; empty where there is one."""
+    return front if rows.index is None or not len(front) else front[rows.index]
+
+
+def _absent(role: str) -> Array:
+    return NOTHING if role in ("at", "front") else NO_WEIGHTS
+
+
+def _absorbs(state: State) -> bool:
+    return type(state).absorb is not State.absorb
+
+
+def _plain(state: State) -> bool:
+    return (
+        not _absorbs(state)
+        and type(state).derive is State.derive
+        and state.spread <= 1
+        and type(state).admit_rows is State.admit_rows
+    )
+
+
+def _mass(states: Sequence[State]) -> float:
+    """An upper limit of the total weight that was counted."""
+    return max((s.weight_limit() for s in states), default=0.0)
+
+
+def _direct(batch: Batch, name: str, axis: Any) -> Ints:
+    """The codes of epochs and shards: numbers of their own."""
+    if axis.kind == "epoch":
+        values = batch.array(name)
+        if values.dtype.kind in "mM":
+            values = values.astype("M8[us]" if values.dtype.kind == "M" else "m8[us]").astype(np.int64)
+        if values.dtype.kind not in "iu":
+            raise InvalidInputError(f"{name}: event time is an integer or a timestamp, not {values.dtype}", column=name)
+        return np.asarray(values.astype(np.int64) // axis.size)
+    ids = batch.column(name, Ids())
+    assert isinstance(ids, IdColumn)
+    batch.check(name, Ids())
+    words = (
+        [ids.values, NOTHING] if ids.values.ndim == 1 else [np.ascontiguousarray(ids.values[:, i]) for i in range(2)]
+    )
+    out = np.empty(len(ids.values), np.int64)
+    kernel("cells:shard_units")(*words, SHARD_SALT, axis.size, out)
+    return out
+
+
+SHARD_SALT = np.uint64(0x5348415244000001)

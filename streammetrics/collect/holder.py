@@ -1,0 +1,336 @@
+"""What metrics, collections, slices and bundles have in common: they hold states, count, merge, and are saved."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from ..columns.columns import Batch
+from ..columns.convert import as_columns
+from ..errors import IncompatibleStateError, InvalidInputError, StateFormatError
+from ..numerics.canonical import canonical_json
+from ..state import frame
+from ..state.state import State
+from .feed import MEMORY_LIMIT, Feed, Read
+
+__all__ = ["Holder", "kinds", "made", "same_lengths"]
+
+kinds: dict[str, Any] = {}
+"""How what a frame is about becomes an object again: by kind, a function of it and of its states."""
+
+
+class Holder:
+    """Something that counts batches in states, and answers from them.
+
+    What it would answer is a pure function of states: `value`, `limits`, `records`. What it holds hangs on its feed.
+    """
+
+    sort: ClassVar[str] = ""
+    memory_limit: int | None = MEMORY_LIMIT
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "sort" in vars(cls) and cls.sort:
+            kinds[cls.sort] = cls.of_header
+
+    # -- what it is ---------------------------------------------------------------------------------------------------
+
+    def reads(self) -> tuple[Read, ...]:
+        """The empty states it needs, each with the columns it is counted from."""
+        raise NotImplementedError
+
+    def header(self) -> dict[str, Any]:
+        """Describe it as plain data, without its states: what a frame is about."""
+        raise NotImplementedError
+
+    @classmethod
+    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
+        """Make what `header` described, which has seen nothing; `states` are of the kinds that it reads."""
+        raise NotImplementedError
+
+    def blank(self) -> Self:
+        """Make one of the same settings that has seen nothing."""
+        raise NotImplementedError
+
+    def differences(self, other: Any) -> list[str]:
+        """Say in words how another one is not the same, whatever it has seen."""
+        raise NotImplementedError
+
+    # -- what it answers ----------------------------------------------------------------------------------------------
+
+    def value(self, states: Sequence[State]) -> Any:
+        """The result, of states of one cell."""
+        raise NotImplementedError
+
+    def limits(self, states: Sequence[State]) -> Any:
+        """Certified limits of the result, of states of one cell."""
+        raise NotImplementedError
+
+    def explained(self, states: Sequence[State]) -> Any:
+        """The result with everything behind it, of states of one cell."""
+        raise NotImplementedError
+
+    def records(self, states: Sequence[State]) -> list[dict[str, Any]]:
+        """Rows for a table, of states of one cell."""
+        raise NotImplementedError
+
+    # -- what it holds ------------------------------------------------------------------------------------------------
+
+    @property
+    def feed(self) -> Feed:
+        """What counts."""
+        held = self.__dict__
+        feed = held.get("_feed")
+        if feed is None:
+            limit = MEMORY_LIMIT if self.memory_limit is None else self.memory_limit  # a setting may leave it open
+            made = Feed(self.reads(), memory_limit=limit, on_invalid=held.get("on_invalid", "raise"))
+            feed = held.setdefault("_feed", made)  # one call: several threads may bring the first rows
+        found: Feed = feed
+        return found
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """What was seen."""
+        return self.feed.states
+
+    def holding(self, states: Sequence[State]) -> Self:
+        """Return one of the same settings that has seen what these states have."""
+        new = self.blank()
+        new.feed.hold(states)
+        return new
+
+    def take_states(self, states: Sequence[State]) -> None:
+        """Go on from what these states have seen."""
+        self.feed.hold(states)
+
+    @property
+    def columns(self) -> dict[str, bool]:
+        """The columns that `update` reads, and whether each must be there."""
+        found: dict[str, bool] = {}
+        for state, binding in self.reads():
+            for need in state.needs():
+                name = binding.column(need.role)
+                must = not need.optional or need.role in binding.bound
+                for one in name if isinstance(name, tuple) else (name,):
+                    found[one] = found.get(one, False) or must
+            if binding.where is not None:
+                found[binding.where] = True
+        for state, _ in self.reads():
+            found |= {name: True for axis in state.axes for name in axis.names}
+        return found
+
+    def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Self:
+        """Count a batch.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n,), or table
+            Labels; or a mapping, data frame, Arrow table or record batch that holds all columns by name (extra ones are
+            ignored).
+        y_score : array-like of shape (n,)
+            Scores.
+        **columns : array-like of shape (n,)
+            Columns by name; unknown names raise.
+
+        Raises
+        ------
+        InvalidInputError
+            A column is missing, of another length, or holds a bad value. Nothing was counted anywhere.
+        MemoryLimitError
+            Cells would take more than the memory limit; nothing was counted.
+        """
+        return self.take(y_true, y_score, columns)
+
+    def take(self, first: Any, second: Any, columns: dict[str, Any]) -> Self:
+        """Do what `update` says; one call, not a chain of them, as it is most of what a small batch costs."""
+        if first is not None and type(first) is not np.ndarray:
+            table = as_columns(first)
+            if table is not None:
+                if columns or second is not None:
+                    raise TypeError(f"{type(self).__name__}.update() takes a table or columns, not both")
+                self.feed.count_batch(Batch(table))
+                return self
+        held = self.__dict__
+        names, roles = held.get("_known") or self._names
+        if (second is not None and len(roles) < 2) or (first is not None and not roles):
+            raise TypeError(f"{type(self).__name__} reads {', '.join(names)}: give columns by name, or a table")
+        given: tuple[str, ...]
+        arrays: tuple[Any, ...]
+        if second is None:
+            given, arrays = ((), ()) if first is None else (roles[:1], (first,))
+        else:
+            given, arrays = (roles[1:2], (second,)) if first is None else (roles[:2], (first, second))
+        if columns:
+            given, arrays = self._with_named(given, arrays, columns, names)
+        (held.get("_feed") or self.feed).count_arrays(given, arrays)
+        return self
+
+    @property
+    def _names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The columns there are, and those that are taken by position."""
+        held = self.__dict__
+        if "_known" not in held:
+            known = self.columns
+            scores = [c for c in ("y_score", "y_pred") if c in known][:1]
+            held["_known"] = tuple(known), (*(["y_true"] if "y_true" in known else []), *scores)
+        found: tuple[tuple[str, ...], tuple[str, ...]] = held["_known"]
+        return found
+
+    def _with_named(
+        self, given: tuple[str, ...], arrays: tuple[Any, ...], columns: dict[str, Any], names: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+        for name, column in columns.items():
+            if name not in names:
+                raise TypeError(f"{type(self).__name__}.update() does not know {name!r}; it reads {', '.join(names)}")
+            if name in given:
+                raise TypeError(f"{type(self).__name__}.update() was given {name} twice")
+            if column is not None:
+                given, arrays = (*given, name), (*arrays, column)
+        rows = None
+        for column in arrays:
+            if type(column) is not np.ndarray or not column.ndim or rows not in (None, len(column)):
+                same_lengths(dict(zip(given, arrays, strict=True)))
+                break
+            rows = len(column)
+        return given, arrays
+
+    def merge(self, other: Self) -> Self:
+        """Add what another one of the same settings has seen; `other` stays as it is.
+
+        Raises
+        ------
+        IncompatibleStateError
+            The other is something else or has other settings; the message names each, and both are as they were.
+        MemoryLimitError
+            Both together would take more than the memory limit.
+        """
+        if other is self:
+            raise IncompatibleStateError(
+                f"merging a {type(self).__name__} with itself counts its rows twice; merge a copy() if you mean it"
+            )
+        self.check_fits(other)
+        self.feed.merge(other.feed)
+        return self
+
+    def check_fits(self, other: Any) -> None:
+        """Raise what `merge` would raise for other settings."""
+        if not isinstance(other, Holder) or other.sort != self.sort:
+            raise IncompatibleStateError(f"cannot merge a {type(other).__name__} into a {type(self).__name__}")
+        if found := self.differences(other):
+            hint = "; coarsen(bits) brings histograms to the same resolution" if "bits" in " ".join(found) else ""
+            raise IncompatibleStateError(f"cannot merge this {type(self).__name__}: {'; '.join(found)}{hint}")
+
+    def reset(self) -> Self:
+        """Forget every row."""
+        self.feed.hold([r.state for r in self.reads()])
+        self.__dict__.pop("_warned", None)
+        return self
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        new = self.blank()
+        new.__dict__["on_invalid"] = self.__dict__.get("on_invalid", "raise")
+        new.feed.on_invalid = self.feed.on_invalid
+        new.feed.hold(self.feed.states)
+        return new
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory the states take, room for growth included."""
+        return self.feed.nbytes
+
+    def coarsen(self, bits: int) -> Any:
+        """Return the same at a lower resolution of its histograms: what the same rows would have made there."""
+        new = self.coarser(bits)
+        new.feed.hold([coarsened(s, bits) for s in self.states])
+        return new
+
+    def coarser(self, bits: int) -> Any:
+        """Make one of fewer bits that has seen nothing."""
+        raise NotImplementedError
+
+    # -- identity -----------------------------------------------------------------------------------------------------
+
+    def digest(self) -> str:
+        """SHA-256 of settings and content: equal things, and only equal things, have equal digests, on any machine."""
+        sha = hashlib.sha256(canonical_json(self.header()).encode())
+        for state in self.states:
+            sha.update(bytes.fromhex(frame.digest(state)))
+        return sha.hexdigest()
+
+    def to_bytes(self) -> bytes:
+        """Encode everything in the library's one format (see `streammetrics.state.frame`)."""
+        return frame.write(self.states, self.header())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Holder) or other.sort != self.sort:
+            return NotImplemented
+        if self is other:
+            return True
+        return canonical_json(self.header()) == canonical_json(other.header()) and self.states == other.states
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> Any:
+        return unpickled, (self.to_bytes(),)
+
+    def __copy__(self) -> Self:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.copy()
+
+
+def made(about: Any, states: list[State]) -> Any:
+    """The object that a frame is about, which has seen what these states have.
+
+    Raises
+    ------
+    StateFormatError
+        It does not fit its states.
+    """
+    try:
+        if about == {"kind": "state"} and len(states) == 1:
+            return states[0]
+        thing = kinds[about["kind"]](about, states)
+        fits(thing, about, states)
+        thing.take_states(states)
+        return thing
+    except StateFormatError:
+        raise
+    except Exception as error:
+        raise StateFormatError(f"the bytes are inconsistent: {type(error).__name__}: {str(error)[:200]}") from error
+
+
+def fits(thing: Any, about: Any, states: list[State]) -> None:
+    """Raise ValueError unless these are the states that an object reads, and it is described as it would be."""
+    wanted = [r.state for r in thing.reads()]
+    if len(wanted) != len(states) or any(w.differences(s) for w, s in zip(wanted, states, strict=True)):
+        raise ValueError("the metrics do not read the states that they are given")
+    if canonical_json(thing.header()) != canonical_json(about):
+        raise ValueError("the header is not as it would be written")
+
+
+def unpickled(data: bytes) -> Any:
+    """Read what `to_bytes` wrote, as a copy of this process or another that trusts it."""
+    opened = frame.Frame(data)
+    return made(opened.about, opened.states())
+
+
+def coarsened(state: State, bits: int) -> State:
+    """A state of fewer bits; itself if it has no histogram."""
+    if "bits" not in state.settings:
+        return state
+    made: State = state.coarsen(bits)  # type: ignore[attr-defined]
+    return made
+
+
+def same_lengths(columns: Mapping[str, Any]) -> None:
+    """Raise unless all columns that know their length have the same."""
+    known = [(name, len(c)) for name, c in columns.items() if hasattr(c, "__len__") and getattr(c, "ndim", 1) > 0]
+    for name, n in known[1:]:
+        if n != known[0][1]:
+            raise InvalidInputError(f"{name} has {n:,} rows, {known[0][0]} has {known[0][1]:,}", column=name)

@@ -1,0 +1,361 @@
+"""Metric: what a user looks up. Settings, a formula, and one pure function of a state."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import fields
+from fractions import Fraction
+from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, Self, TypeVar, dataclass_transform
+
+import numpy as np
+
+from ..errors import StreamMetricsError, UndefinedMetricWarning
+from ..numerics.settings import Settings, decode_setting, encode_setting, setting, union, unlike
+from ..state.state import State
+from .binding import PLAIN
+from .feed import Read
+from .holder import Holder
+
+__all__ = ["METRICS", "Interval", "Metric", "ScoredLabels"]
+
+S = TypeVar("S", bound=State)
+T = TypeVar("T")
+
+METRICS: dict[str, type[Metric[Any, Any]]] = {}
+"""Every metric there is, by tag: what the laws, the catalogue and the command line go through."""
+
+
+class Interval(NamedTuple):
+    """A statistical interval, or the reason why there is none.
+
+    Parameters
+    ----------
+    low, high : float
+        The limits; NaN if there is a reason.
+    confidence : float
+        The nominal coverage.
+    reason : str or None
+        Why no interval can be given.
+    """
+
+    low: float
+    high: float
+    confidence: float
+    reason: str | None = None
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=False, field_specifiers=(setting, union))
+class Metric(Settings, Holder, Generic[S, T]):
+    """A metric: fed by `update`, united by `merge`, read by `compute`.
+
+    A subclass declares settings, makes an empty state (`make_state`), and computes `of(state)`; see `check_metric` for
+    the laws that every metric keeps.
+
+    Notes
+    -----
+    To make a metric of your own, in any package, over a state that exists::
+
+        class Odds(sm.Metric[sm.ScoreSums, float], tag="acme.odds"):
+            '''Predicted odds of a click.'''
+
+            def make_state(self):
+                return sm.ScoreSums(terms=("score",))
+
+            def of(self, state):
+                p = float(state.total("score") / state.weight())
+                return p / (1 - p)
+    """
+
+    sort = "metric"
+    tag: ClassVar[str] = ""
+    best: ClassVar[str | float | None] = None
+    """Whether "high" or "low" is better; the value that is best, on a scale of ratios; or None."""
+    formula: ClassVar[str] = ""
+    cost: ClassVar[str] = ""
+    bound: ClassVar[str] = "exact: rounded once"
+    example: ClassVar[dict[str, Any]] = {}
+    """Values for settings that have no default: what catalogue, warm-up and laws try the metric with."""
+
+    on_invalid: str = setting(default="raise", choices=("raise", "drop"), operational=True)
+
+    def __init_subclass__(cls, tag: str = "", **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if tag:
+            taken = METRICS.get(tag)
+            if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
+                raise TypeError(f"the metric tag {tag!r} is already taken by {taken.__qualname__}")
+            cls.tag = tag
+            METRICS[tag] = cls
+
+    # -- what a metric declares ---------------------------------------------------------------------------------------
+
+    def make_state(self) -> S:
+        """Make the empty state this metric reads."""
+        raise NotImplementedError(f"{type(self).__name__} does not say which state it reads")
+
+    def of(self, state: S) -> T:
+        """Compute the value from a state; pure."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it computes")
+
+    def bounds_of(self, state: S) -> tuple[T, T]:
+        """Return certified limits of the value, from a state. Equal limits: the value is exact, rounded once."""
+        value = self.of(state)
+        return value, value
+
+    def interval_of(self, state: S, confidence: float) -> Interval:
+        """Return the statistical interval of the value, from a state."""
+        nan = float("nan")
+        return Interval(nan, nan, confidence, "rows of one user are not independent: no interval from this state alone")
+
+    def details(self, state: S) -> dict[str, Any]:
+        """What `explain` says besides, from a state: the threshold of a best value, and the like."""
+        return {}
+
+    def of_cells(self, state: S) -> list[T]:
+        """Compute the value of every front cell; what tables need for thousands of them overrides it."""
+        return [self.of(cell) for cell in state.each_cell()]
+
+    def limits_of_cells(self, state: S) -> list[tuple[T, T]]:
+        """Return the certified limits of the value of every front cell."""
+        return [self.bounds_of(cell) for cell in state.each_cell()]
+
+    def reason_of(self, state: S) -> str | None:
+        """Say why the value is undefined; None if it is defined."""
+        return "no rows" if not state.facts().get("rows", 1) else None
+
+    @property
+    def name(self) -> str:
+        """The name in collections and tables, such as "auc" or "precision@0.9"."""
+        return self.tag
+
+    # -- what every metric does ---------------------------------------------------------------------------------------
+
+    def reads(self) -> tuple[Read, ...]:
+        return (Read(self.make_state(), PLAIN),)
+
+    positional: ClassVar[tuple[str, ...] | None] = None
+    """The roles of the first two columns of `update`, if not the first two that must be there."""
+
+    @property
+    def _names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        held = self.__dict__
+        if "_known" not in held:
+            columns, roles = self.columns, self.positional
+            must = [name for name, needed in columns.items() if needed]
+            if roles is None or (
+                set(roles) - set(columns) and set(must) - set(roles)
+            ):  # predictions in place of scores
+                roles = tuple(must[:2])
+            held["_known"] = tuple(dict.fromkeys((*roles, *columns))), roles
+        found: tuple[tuple[str, ...], tuple[str, ...]] = held["_known"]
+        return found
+
+    @property
+    def state(self) -> S:
+        """The state: what was seen so far."""
+        state: Any = self.feed.states[0]
+        return state  # type: ignore[no-any-return]
+
+    def blank(self) -> Self:
+        return type(self)(**{f.name: getattr(self, f.name) for f in fields(self) if f.init})  # type: ignore[arg-type]
+
+    def differences(self, other: Any) -> list[str]:
+        if type(other) is not type(self) or other.tag != self.tag:
+            return [f"it is a {type(other).__name__}"]
+        mine, theirs = encode_settings(self), encode_settings(other)
+        return [f"{k} is {a} here and {b} there" for k, (a, b) in unlike(mine, theirs).items()]
+
+    def compute(self) -> T:
+        """Return the value; NaN, with one UndefinedMetricWarning and a reason, where it is undefined."""
+        state = self.state
+        value = self.of(state)
+        if isinstance(value, float) and math.isnan(value) and not self.__dict__.get("_warned"):
+            self.__dict__["_warned"] = True
+            reason = self.reason_of(state) or "0/0"
+            warnings.warn(f"{self.name} is undefined: {reason}", UndefinedMetricWarning, stacklevel=2)
+        return value
+
+    def bounds(self) -> tuple[T, T]:
+        """Return certified limits of the value: a proof from the state. Equal limits: the value is exact, rounded once."""
+        return self.bounds_of(self.state)
+
+    def interval(self, confidence: float = 0.95) -> Interval:
+        """Return the statistical interval of the value, or the reason why there is none."""
+        if not 0 < confidence < 1:
+            raise ValueError(f"confidence must be between 0 and 1, not {confidence!r}")
+        return self.interval_of(self.state, confidence)
+
+    def explain(self) -> dict[str, Any]:
+        """Return the value with everything behind it: bounds, formula, rows, weight, rows dropped and why."""
+        return explain(self, self.state)
+
+    def coarser(self, bits: int) -> Self:
+        if "bits" not in self.settings:
+            raise TypeError(f"{self.name} has no histogram to coarsen")
+        limit = {"limit": self._coarser_limit(bits)} if "limit" in self.settings else {}
+        return type(self)(**(self.settings | {"bits": bits} | limit))
+
+    def _coarser_limit(self, bits: int) -> int | None:
+        """How many rows a cell keeps exactly at fewer bits."""
+        limit: int | None = self.make_state().coarsen(bits).limit  # type: ignore[attr-defined]
+        return limit
+
+    # -- of states ----------------------------------------------------------------------------------------------------
+
+    def value(self, states: Sequence[State]) -> Any:
+        return self.of(states[0])  # type: ignore[arg-type]
+
+    def limits(self, states: Sequence[State]) -> Any:
+        return self.bounds_of(states[0])  # type: ignore[arg-type]
+
+    def explained(self, states: Sequence[State]) -> Any:
+        return explain(self, states[0])
+
+    def records(self, states: Sequence[State]) -> list[dict[str, Any]]:
+        state: Any = states[0]
+        return [record(self, state, self.of(state), self.bounds_of(state))]
+
+    def header(self) -> dict[str, Any]:
+        return {"kind": "metric", "tag": self.tag, "settings": self.written}
+
+    @classmethod
+    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
+        return make_metric(header["tag"], header["settings"], states[0])
+
+
+class ScoredLabels(Metric[S, T]):
+    """A metric of a 0/1 label and a score."""
+
+    positional = ("y_true", "y_score")
+
+    def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Self:
+        """Count a batch.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n,)
+            0 or 1. Or a mapping, data frame or Arrow table that holds the columns by name.
+        y_score : array-like of shape (n,)
+            Probabilities, or what `scale=` says.
+        **columns : array-like of shape (n,)
+            `sample_weight`: 0, or between 2**-36 and 2**31. Both others may be given by name, too.
+
+        Raises
+        ------
+        InvalidInputError
+            A value is bad, or lengths differ; the message names column, row and count, and nothing was counted.
+        CounterOverflowError
+            2**62 rows, or a total weight of 2**42, would be passed.
+        """
+        return self.take(y_true, y_score, columns)
+
+
+def encode_settings(metric: Metric[Any, Any]) -> dict[str, Any]:
+    """Settings as plain data, comparable and ready for JSON."""
+    return {k: encode_setting(v) for k, v in metric.settings.items()}
+
+
+def dropped_of(state: State) -> dict[str, int]:
+    """Return how many rows were left out, by reason, without the zeros."""
+    if state.dropped is None:
+        return {}
+    return {reason: int(n) for reason, n in zip(state.reasons, state.dropped.tolist(), strict=True) if n}
+
+
+def explain(metric: Metric[Any, Any], state: State) -> dict[str, Any]:
+    """Return a metric's value on a state with everything behind it."""
+    value = metric.of(state)
+    low, high = metric.bounds_of(state)
+    return {
+        "metric": metric.name,
+        "value": value,
+        "bounds": (low, high),
+        "exact": _equal(low, high),
+        "reason": metric.reason_of(state),
+        "formula": metric.formula,
+        "settings": metric.settings,
+        **{k: float(v) if isinstance(v, Fraction) else v for k, v in state.facts().items()},
+        **metric.details(state),
+        "dropped": dropped_of(state),
+    }
+
+
+def record(metric: Metric[Any, Any], state: State, value: Any, limits: Any) -> dict[str, Any]:
+    """A row for a table."""
+    known = state.facts()
+    low, high = limits
+    interval = metric.interval_of(state, 0.95)
+    certain = isinstance(value, float) and "off_grid" in known
+    return {
+        "metric": metric.name,
+        "value": value,
+        # only a histogram has something to certify; counts and sums are exact as they stand
+        "bound_low": low if certain else None,
+        "bound_high": high if certain else None,
+        "interval_low": interval.low if interval.reason is None else math.nan,
+        "interval_high": interval.high if interval.reason is None else math.nan,
+        "rows": known.get("rows"),
+        "weight": float(known["weight"]) if "weight" in known else None,
+        "positives": known.get("positives"),
+        "reason": metric.reason_of(state),
+        "dropped": dropped_of(state),
+    }
+
+
+def _equal(low: Any, high: Any) -> bool:
+    """Whether two values are equal, where a value may be several arrays."""
+    if isinstance(low, tuple):
+        return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(low, high, strict=True))
+    return bool(np.all(low == high))
+
+
+def badness(metric: Metric[Any, Any], value: Any) -> float:
+    """Return how bad a value is, to sort by; NaN if it is undefined, or nothing says which values are better."""
+    if metric.best is None or not isinstance(value, float):
+        return math.nan
+    if isinstance(metric.best, str):
+        return value if metric.best == "low" else -value
+    ratio = value / metric.best
+    return max(ratio, 1 / ratio) if ratio > 0 else math.nan if ratio != ratio else math.inf
+
+
+class OpaqueMetric(Metric[Any, Any]):
+    """A metric whose class is not imported: it loads, merges and is written again, but cannot compute."""
+
+    def __init__(self, tag: str, settings: dict[str, Any], state: State) -> None:
+        self.__dict__.update(on_invalid="raise", _tag=tag, _settings=settings, _state=state.empty())
+
+    tag = property(lambda self: self.__dict__["_tag"])
+    settings = property(lambda self: self.__dict__["_settings"])
+
+    @property
+    def written(self) -> dict[str, Any]:
+        return {name: encode_setting(value) for name, value in self.settings.items()}
+
+    def make_state(self) -> State:
+        state: State = self.__dict__["_state"]
+        return state
+
+    def blank(self) -> Self:
+        return type(self)(self.tag, self.settings, self.make_state())
+
+    def update(self, *given: Any, **columns: Any) -> NoReturn:
+        raise _unknown(self.tag)
+
+    def of(self, state: State) -> NoReturn:
+        raise _unknown(self.tag)
+
+    def __repr__(self) -> str:
+        return f"OpaqueMetric({self.tag!r})"
+
+
+def _unknown(tag: str) -> StreamMetricsError:
+    return StreamMetricsError(f"{tag!r} is not known here: import the package that defines it, then load again")
+
+
+def make_metric(tag: str, settings: dict[str, Any], state: State) -> Metric[Any, Any]:
+    """Make the metric that a header describes; `state` is of the kind that it reads."""
+    known, decoded = METRICS.get(tag), {k: decode_setting(v) for k, v in settings.items()}
+    return OpaqueMetric(tag, decoded, state) if known is None else known(**decoded)

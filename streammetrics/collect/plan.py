@@ -1,0 +1,121 @@
+"""The plan of a collection: what reads which state, decided from settings and columns alone, before any data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ..numerics.canonical import canonical_json
+from ..state.state import State
+from .binding import PLAIN, Binding
+from .feed import Read
+from .holder import Holder
+
+__all__ = ["Entry", "Plan"]
+
+
+class Entry(NamedTuple):
+    """Something of a collection, and the numbers of the units that its states are."""
+
+    thing: Any
+    units: tuple[int, ...]
+
+
+class Plan:
+    """What reads which state: equal reads share one, widened where they ask for different read-outs.
+
+    Parameters
+    ----------
+    named : iterable of (name, holder, binding)
+        What the collection holds.
+    """
+
+    def __init__(self, named: Iterable[tuple[str, Holder, Binding]]) -> None:
+        self.entries: dict[str, Entry] = {}
+        self.units: list[Read] = []
+        for name, thing, binding in named:
+            if name in self.entries:
+                raise ValueError(f"two metrics are called {name!r}; name them with a dict")
+            reads = [_bound(thing, read, binding) for read in thing.reads()]
+            self.entries[name] = Entry(thing, tuple(map(self._unit, reads)))
+        if not self.entries:
+            raise ValueError("a collection needs at least one metric")
+
+    def _unit(self, wanted: Read) -> int:
+        needs = [wanted.binding.need(n) for n in wanted.state.needs()]
+        for i, unit in enumerate(self.units):
+            same = unit.binding == wanted.binding and [unit.binding.need(n) for n in unit.state.needs()] == needs
+            if same and (wide := unit.state.widen(wanted.state)) is not None:
+                self.units[i] = Read(wide, unit.binding)
+                return i
+        self.units.append(wanted)
+        return len(self.units) - 1
+
+    def entry(self, name: str) -> Entry:
+        """Return an entry by name."""
+        if name not in self.entries:
+            raise KeyError(f"there is no metric {name!r}; there are {', '.join(self.entries)}")
+        return self.entries[name]
+
+    def of(self, entry: Entry, states: Sequence[State]) -> list[State]:
+        """Return the states of an entry among those of all units, narrowed to what it asks for."""
+        wanted = [read.state for read in entry.thing.reads()]
+        return [states[u].narrow(w) for u, w in zip(entry.units, wanted, strict=True)]
+
+    def wide(self, entry: Entry, states: Sequence[State]) -> list[State]:
+        """Return the states of an entry with all that others ask of them: what values are read from."""
+        return [states[u] for u in entry.units]
+
+    def named(self) -> list[tuple[str, Any, Binding]]:
+        """Return what a plan is made of."""
+        return [(n, e.thing.blank(), self.binding(e)) for n, e in self.entries.items()]
+
+    def binding(self, entry: Entry) -> Binding:
+        """The columns that an entry is bound to by a task."""
+        own = [read.binding for read in entry.thing.reads()]
+        return PLAIN if all(b != PLAIN for b in own) else self.units[entry.units[0]].binding
+
+    def header(self) -> list[dict[str, Any]]:
+        """Describe the entries as plain data."""
+        return [
+            {"name": n, "thing": e.thing.header()} | ({"task": b} if (b := self.binding(e).header()) else {})
+            for n, e in self.entries.items()
+        ]
+
+    def units_header(self) -> list[list[int]]:
+        """Which units each entry reads, by their number."""
+        return [list(e.units) for e in self.entries.values()]
+
+    def differences(self, other: Plan) -> list[str]:
+        """Say in words how another plan differs."""
+        found = [f"it has no {n!r}" for n in self.entries if n not in other.entries]
+        found += [f"it has {n!r}, this one has not" for n in other.entries if n not in self.entries]
+        for name in [n for n in self.entries if n in other.entries]:
+            ours, theirs = self.entries[name], other.entries[name]
+            found += [
+                f"{d} of {name!r}" if " is " not in d else _named(d, name) for d in ours.thing.differences(theirs.thing)
+            ]
+            here, there = self.binding(ours).header(), other.binding(theirs).header()
+            found += [
+                f"the task's {what} of {name!r} is {here.get(what)!r} here and {there.get(what)!r} there"
+                for what in dict.fromkeys([*here, *there])
+                if canonical_json(here.get(what)) != canonical_json(there.get(what))
+            ]
+        return found
+
+
+def _named(difference: str, name: str) -> str:
+    what, _, rest = difference.partition(" is ")
+    return f"{what} of {name!r} is {rest}"
+
+
+def _bound(thing: Holder, read: Read, binding: Binding) -> Read:
+    """A read as a task binds it to columns."""
+    if binding == PLAIN:
+        return read
+    if read.binding != PLAIN:
+        raise TypeError(f"a task inside a task: say in one how {thing!r} is bound to columns")
+    given = getattr(thing, "scale", None)
+    if binding.corrects in ("score", "both") and given not in (None, binding.scale):
+        raise ValueError(f"{thing.name} has scale={given!r}, its task scale={binding.scale!r}")  # type: ignore[attr-defined]
+    return Read(read.state, binding)

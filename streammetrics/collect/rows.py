@@ -1,0 +1,158 @@
+"""From a batch to the rows that one state counts: bound, filtered, checked, corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..columns.columns import FLAG, Batch, Column, Mask, Need
+from ..errors import InvalidInputError
+from ..numerics import elementary
+from .binding import Binding
+
+__all__ = ["Rows", "prepare"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a batch that one state counts.
+
+    Parameters
+    ----------
+    columns : dict
+        A checked column for each role.
+    n : int
+        How many rows.
+    index : int64, optional
+        Which rows of the batch they are; None for all.
+    left_out : list of (reason, rows of the batch)
+        Rows that are not counted, by the reason: "where", or the role of what is bad.
+    ids : int64, optional
+        The ids of the blocks, of a state whose rows belong together.
+    """
+
+    columns: dict[str, Column]
+    n: int
+    index: NDArray[np.int64] | None
+    left_out: list[tuple[str, NDArray[np.int64]]]
+    ids: NDArray[np.int64] | None = None
+
+    def row(self, i: int) -> int:
+        """The row of the batch that row i is."""
+        return i if self.index is None else int(self.index[i])
+
+    @property
+    def weight(self) -> float:
+        """The total weight, if there are weights; 0 otherwise."""
+        column = self.columns.get("sample_weight")
+        return float(column.values.sum()) if column is not None else 0.0
+
+
+def prepare(batch: Batch, binding: Binding, needs: Sequence[Need], on_invalid: str, *, check: bool = True) -> Rows:
+    """Select, check and correct the rows of a batch; nothing is counted yet.
+
+    Raises
+    ------
+    InvalidInputError
+        A column is missing or of another length, or (unless `on_invalid="drop"`) a value is bad.
+    """
+    left_out: list[tuple[str, NDArray[np.int64]]] = []
+    index: NDArray[np.int64] | None = None
+    chosen = batch
+    if binding.where is not None:
+        chosen = _where(batch, binding.where, on_invalid)
+        index = chosen.index
+        left_out.append(("where", _complement(index, len(batch.array(binding.where)))))
+    bound = [(n.role, binding.column(n.role), n.kind) for n in map(binding.need, needs) if _present(n, binding, batch)]
+    for role, name, kind in bound:
+        if kind.skips and (gone := kind.skipped(chosen.column(name, kind))) is not None:
+            rows = np.flatnonzero(gone).astype(np.int64)
+            left_out.append((role, rows if index is None else index[rows]))
+            kept = ~gone
+            chosen = chosen.make(("skipped", name, kind), partial(chosen.select, kept))
+            index = chosen.index if index is None else index[chosen.index]
+    if on_invalid == "drop":
+        chosen, index = _drop(chosen, index, bound, left_out)
+    else:
+        for role, name, kind in bound:
+            if check or binding.corrects or role == "sample_weight":  # weights are summed before any is counted
+                chosen.check(name, kind)
+    columns = {role: chosen.column(name, kind) for role, name, kind in bound}
+    if binding.corrects:
+        columns = chosen.make((binding, tuple(bound)), lambda: _correct(columns, binding))
+    return Rows(columns, len(columns[bound[0][0]].values), index, left_out)
+
+
+def _present(need: Need, binding: Binding, batch: Batch) -> bool:
+    name = binding.column(need.role)
+    if not need.optional or name in batch:
+        return True
+    if need.role in binding.bound:  # asked for by name, so it must be there
+        batch.raw(name)
+    return False
+
+
+def _where(batch: Batch, name: str, on_invalid: str) -> Batch:
+    def select() -> Batch:
+        if on_invalid != "drop":
+            batch.check(name, FLAG)
+        return batch.select(batch.column(name, FLAG).values == 1)
+
+    made: Batch = batch.make((name, "where", on_invalid), select)
+    return made
+
+
+def _drop(
+    chosen: Batch,
+    index: NDArray[np.int64] | None,
+    bound: list[tuple[str, str, Any]],
+    left_out: list[tuple[str, NDArray[np.int64]]],
+) -> tuple[Batch, NDArray[np.int64] | None]:
+    """Leave out rows with a bad value; each is counted under the first role that is bad."""
+    gone: Mask | None = None
+    for role, name, kind in bound:
+        column = chosen.column(name, kind)
+        if chosen.make((name, kind, "ok"), partial(kind.ok, column)):
+            continue
+        bad = kind.bad(column)
+        fresh = bad if gone is None else bad & ~gone
+        rows = np.flatnonzero(fresh).astype(np.int64)
+        left_out.append((role, rows if index is None else index[rows]))
+        gone = bad if gone is None else gone | bad
+    if gone is None:
+        return chosen, index
+    kept = gone
+    made: Batch = chosen.make(("kept", tuple((n, k) for _, n, k in bound)), lambda: chosen.select(~kept))
+    return made, made.index if index is None else index[made.index]
+
+
+def _complement(index: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    out = np.ones(n, bool)
+    out[index] = False
+    return np.flatnonzero(out).astype(np.int64)
+
+
+def _correct(columns: dict[str, Column], binding: Binding) -> dict[str, Column]:
+    """Undo negative down-sampling, in operations that round alike everywhere."""
+    rate, out = binding.negative_rate, dict(columns)
+    assert rate is not None
+    if binding.corrects in ("score", "both") and "y_score" in out:
+        given = out["y_score"]
+        p = given.values.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            corrected = p + float(elementary.log(rate)) if binding.scale == "logit" else p / (p + (1.0 - p) / rate)
+        out["y_score"] = Column(
+            np.where(p == 0, 0.0, corrected) if binding.scale != "logit" else corrected, given.source
+        )
+    if binding.corrects in ("rows", "both"):
+        weights = out["sample_weight"].values if "sample_weight" in out else 1.0
+        corrected = np.where(out["y_true"].values == 1, weights, weights / rate)
+        if corrected.size and (corrected.max() >= 2.0**31):
+            raise InvalidInputError("sample_weight / negative_rate leaves [2**-36, 2**31)", column="sample_weight")
+        out["sample_weight"] = Column(corrected, "float64")
+    return out

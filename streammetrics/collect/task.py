@@ -1,0 +1,137 @@
+"""Tasks: metrics bound to columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ..columns.columns import Label
+from .binding import PLAIN, Binding
+from .holder import Holder
+
+__all__ = ["Metrics", "Task", "flatten"]
+
+Metrics = Any
+"""A metric, anything else that holds states, a task, or lists and dicts of these."""
+
+
+class Task:
+    """Metrics bound to columns, rows chosen by `where`, down-sampling undone.
+
+    Parameters
+    ----------
+    metrics : metric, list or dict of metrics
+        What to compute; a dict names them.
+    y_true, y_score, y_pred, value, sample_weight, group, query : str, optional
+        The columns that play these roles; by default those of the same name. A tuple of names is a key of several
+        columns for `group` and `query`, and a matrix for `y_true`, `y_score` and `y_pred`.
+    where : str, optional
+        A 0/1 column: rows with 0 are left out, and counted. Conversions after clicks: ``where="click"``.
+    labels : (negative, positive), optional
+        What the two labels are called, such as (-1, 1) or ("no", "yes").
+    pos_label : optional
+        What a positive is called; everything else is a negative.
+    negative_rate : float, optional
+        The share of negatives kept in a down-sampled log, in (0, 1].
+    corrects : {"score", "rows", "both"}, optional
+        What to bring back to the full log. `score`: p' = p / (p + (1 - p) / r), for a model trained on down-sampled rows.
+        `rows`: negatives weigh 1 / r, for a log that was down-sampled.
+    scale : {"probability", "logit"}
+        What the scores are, for the correction; metrics have their own `scale`.
+    **others : str
+        The columns of other roles that the metrics read, such as `document` of ``NDCG(ties="document")``.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> task = sm.Task([sm.AUC(), sm.NormalizedEntropy()], y_true="convert", y_score="pcvr", where="click")
+    >>> sm.MetricCollection({"cvr": task}).names
+    ['cvr/auc', 'cvr/normalized_entropy']
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        *,
+        y_true: str | tuple[str, ...] | None = None,
+        y_score: str | tuple[str, ...] | None = None,
+        y_pred: str | tuple[str, ...] | None = None,
+        value: str | tuple[str, ...] | None = None,
+        sample_weight: str | None = None,
+        group: str | tuple[str, ...] | None = None,
+        query: str | tuple[str, ...] | None = None,
+        where: str | None = None,
+        labels: tuple[Any, Any] | None = None,
+        pos_label: Any = None,
+        negative_rate: float | None = None,
+        corrects: str | None = None,
+        scale: str = "probability",
+        **others: str | tuple[str, ...],
+    ) -> None:
+        roles: dict[str, Any] = {"y_true": y_true, "y_score": y_score, "y_pred": y_pred, **others}
+        roles |= {"value": value, "sample_weight": sample_weight, "group": group, "query": query}
+        if (negative_rate is None) != (corrects is None):
+            raise ValueError('a task takes negative_rate= and corrects="score", "rows" or "both" together')
+        if corrects not in (None, "score", "rows", "both"):
+            raise ValueError(f'corrects must be "score", "rows" or "both", not {corrects!r}')
+        if negative_rate is not None and not 0 < negative_rate <= 1:
+            raise ValueError(f"negative_rate is the share of negatives kept, in (0, 1], not {negative_rate!r}")
+        if labels is not None and (len(labels) != 2 or labels[0] == labels[1]):
+            raise ValueError(f"labels must be (negative, positive), two different values, not {labels!r}")
+        if labels is not None and pos_label is not None:
+            raise ValueError("a task takes labels=(negative, positive) or pos_label=, not both")
+        self.others, self.metrics = tuple(others), metrics
+        self.binding = Binding(
+            columns=tuple(sorted((r, c) for r, c in roles.items() if c is not None)),
+            where=where,
+            labels=tuple(labels) if labels is not None else None,
+            pos_label=pos_label,
+            negative_rate=negative_rate,
+            corrects=corrects,
+            scale=scale,
+        )
+
+    def __repr__(self) -> str:
+        given = [f"{k}={v!r}" for k, v in self.binding.header().items() if k != "columns"]
+        given = [f"{r}={c!r}" for r, c in self.binding.columns] + given
+        return f"Task({', '.join([repr(self.metrics), *given])})"
+
+
+def fitting(metric: Holder, binding: Binding) -> Holder:
+    """Return the metric, or raise where the binding makes no sense for it."""
+    for state, _ in metric.reads() if binding.corrects is not None else ():
+        if not all(isinstance(need.kind, Label) for need in state.needs() if need.role == "y_true"):
+            raise ValueError(f"{metric!r}: negative_rate= undoes the sampling of rows of one 0/1 label")
+    return metric
+
+
+def flatten(metrics: Any, binding: Binding = PLAIN, prefix: str = "") -> Iterator[tuple[str, Any, Binding]]:
+    """Yield everything that holds states in a nest of lists, dicts and tasks, with its full name and binding."""
+    if isinstance(metrics, Holder):
+        yield prefix + metrics.name, fitting(metrics, binding), binding  # type: ignore[attr-defined]
+    elif isinstance(metrics, Task):
+        if binding != PLAIN:
+            raise TypeError(f"a task inside a task: say in one how {metrics!r} is bound to columns")
+        found = list(flatten(metrics.metrics, metrics.binding, prefix))
+        _check_roles(metrics.others, found)
+        yield from found
+    elif isinstance(metrics, Mapping):
+        for key, value in metrics.items():
+            if isinstance(value, Holder):
+                yield f"{prefix}{key}", fitting(value, binding), binding
+            else:
+                yield from flatten(value, binding, f"{prefix}{key}/")
+    elif isinstance(metrics, (list, tuple)):
+        for value in metrics:
+            yield from flatten(value, binding, prefix)
+    else:
+        hint = "; write AUC(), not AUC" if isinstance(metrics, type) else ""
+        raise TypeError(f"expected metrics, lists, dicts or tasks, got {metrics!r}{hint}")
+
+
+def _check_roles(roles: Iterable[str], found: list[tuple[str, Any, Binding]]) -> None:
+    """Raise for a role that no metric of a task reads."""
+    known = dict.fromkeys(n.role for _, thing, _ in found for state, _ in thing.reads() for n in state.needs())
+    for role in roles:
+        if role not in known:
+            raise TypeError(f"Task: no metric reads {role!r}; they read {', '.join(known)}")

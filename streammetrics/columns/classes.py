@@ -1,0 +1,302 @@
+"""Columns of several classes: the class of a row, and its probability of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InvalidInputError
+from ..numerics.compiled import kernel
+from .columns import Array, Batch, Column, Kind, Mask, Matrix, Need, Score, matrix, score
+from .keys import kind_of, read_keys
+
+__all__ = ["Classes", "Distribution", "check_labels", "class_of", "class_scores", "plain"]
+
+NONE = -1  # the class of a row that has none of those there are
+SLACK = 2.0**-7  # more than rounding each probability to bfloat16 can move their sum
+
+
+class Classes(Kind):
+    """One of several classes, kept as its number (int64).
+
+    Parameters
+    ----------
+    names : int or tuple of int or str
+        The classes in their order; or how many there are, 0, 1, 2, ...
+    """
+
+    def __init__(self, names: int | tuple[Any, ...]) -> None:
+        self.names = names
+        shown = f"an integer from 0 to {names - 1:,}" if isinstance(names, int) else f"one of {_listed(names)}"
+        self.expected = f"a class: {shown}"  # type: ignore[misc]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Classes) and self.names == other.names
+
+    def __hash__(self) -> int:
+        return hash((Classes, self.names))
+
+    def read(self, batch: Batch, name: str) -> Column:
+        if batch.parent is not None:
+            whole = batch.parent.column(name, self)
+            return Column(whole.values[batch.index], whole.source)
+        if isinstance(self.names, int):
+            return self.convert(batch.array(name), name)
+        made = self._named(batch.raw(name), name)
+        batch.same_length(len(made.values), name)
+        return made
+
+    def convert(self, values: Array, name: str) -> Column:
+        if values.dtype == np.int64:
+            return Column(np.ascontiguousarray(values), "int64")
+        if values.dtype.kind not in "biuf":
+            raise InvalidInputError(
+                f"{name}: expected {self.expected}, got an array of {values.dtype}; labels=(...) takes named classes",
+                column=name,
+            )
+        whole = values.astype(np.int64) if values.dtype.kind != "f" else _whole(values)
+        return Column(np.where(values > 2**62, NONE, whole) if values.dtype.kind == "u" else whole, values.dtype.name)
+
+    def _named(self, raw: Any, name: str) -> Column:
+        """Look each label up among the names."""
+        assert isinstance(self.names, tuple)
+        kind, made = read_keys(raw, name)
+        if not kind:
+            return Column(np.full(int(made), NONE), "")
+        if kind != (wanted := kind_of(self.names, name)):
+            raise InvalidInputError(f"{name}: expected {self.expected}, got labels of kind {kind}, not {wanted}")
+        if kind == "integer":
+            values, missing = made
+            codes = _places(values, self.names)
+        else:
+            (data, ends), index, missing = made
+            number = {n.encode() if isinstance(n, str) else n: i for i, n in enumerate(self.names)}
+            texts = [data[a:b].tobytes() for a, b in pairwise(ends.tolist())]
+            codes = np.array([number.get(t, NONE) for t in texts], np.int64)[index]
+        return Column(codes if missing is None else np.where(missing, NONE, codes), kind)
+
+    def ok(self, column: Column) -> bool:
+        v = column.values
+        return not len(v) or bool(v.min() >= 0 and v.max() < self.width)
+
+    def bad(self, column: Column) -> Mask:
+        return np.asarray((column.values < 0) | (column.values >= self.width))
+
+    @property
+    def width(self) -> int:
+        """How many classes there are."""
+        return self.names if isinstance(self.names, int) else len(self.names)
+
+    def found(self, batch: Batch, name: str, row: int) -> str:
+        return f"{plain(batch.array(name)[row])!r} in row {batch.origin(row):,}"
+
+
+def plain(value: Any) -> Any:
+    """A scalar of numpy as Python has it."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _whole(values: Array) -> NDArray[np.int64]:
+    """Floats as integers; what is none, as no class."""
+    with np.errstate(invalid="ignore"):
+        whole = values.astype(np.int64)
+    return np.where(whole == values, whole, NONE)
+
+
+def _places(values: Array, names: Sequence[int]) -> NDArray[np.int64]:
+    """The place of each integer among the names."""
+    known = np.array(names, object if max(names) >= 1 << 63 else np.int64)
+    order = np.argsort(known, kind="stable")
+    at = np.minimum(np.searchsorted(known[order], values), len(known) - 1)
+    return np.where(known[order][at] == values, order[at], NONE).astype(np.int64)
+
+
+WORDS = 6  # int64 that hold a class: its kind and length, and an integer or 40 bytes of text
+KINDS = ("integer", "string", "bytes")  # for ever: it is in the bytes
+LONGEST = 8 * (WORDS - 1)
+SPAN = 1 << 12
+
+
+@dataclass(frozen=True)
+class FoundColumn(Column):
+    """Classes as numbers into those of the batch.
+
+    Parameters
+    ----------
+    values : int64 array
+        The number of the class of each row; -1 for none.
+    source : str
+        Their kind.
+    keys : int64 array, or list of bytes
+        The classes that there may be in the batch: integers, or texts as their UTF-8.
+    """
+
+    keys: Any = ()
+
+    @cached_property
+    def names(self) -> NDArray[np.int64]:
+        """The classes of the batch, each as WORDS integers."""
+        if self.source == "integer":
+            names = np.zeros((len(self.keys), WORDS), np.int64)
+            names[:, 1] = self.keys
+            return names
+        return np.array([_worded(self.source, t) for t in self.keys], np.int64).reshape(-1, WORDS)
+
+
+class FoundClasses(Kind):
+    """A class that nobody has announced: an integer, or a text of up to 40 bytes."""
+
+    expected = f"a class: an integer, or a string or bytes of up to {LONGEST} bytes"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FoundClasses)
+
+    def __hash__(self) -> int:
+        return hash(FoundClasses)
+
+    def read(self, batch: Batch, name: str) -> Column:
+        if batch.parent is not None:
+            whole = batch.parent.column(name, self)
+            assert isinstance(whole, FoundColumn)
+            return FoundColumn(whole.values[batch.index], whole.source, whole.keys)
+        made = self._read(batch.raw(name), name)
+        batch.same_length(len(made.values), name)
+        return made
+
+    def _read(self, raw: Any, name: str) -> FoundColumn:
+        kind, made = read_keys(raw, name)
+        keys: Any
+        if not kind:
+            return FoundColumn(np.full(int(made), NONE), "")
+        if kind == "integer":
+            values, missing = made
+            if values.dtype == object or (values.dtype == np.uint64 and len(values) and values.max() >= 1 << 63):
+                raise InvalidInputError(f"{name}: classes are integers below 2**63", column=name)
+            keys, codes = _spread(np.ascontiguousarray(values, np.int64))
+        else:
+            (data, ends), index, missing = made
+            keys = [data[a:b].tobytes() for a, b in pairwise(ends.tolist())]
+            good = np.array([len(t) <= LONGEST for t in keys])
+            codes = np.where(good, np.arange(len(keys)), NONE)[index].astype(np.int64)
+        return FoundColumn(codes if missing is None else np.where(missing, NONE, codes), kind, keys)
+
+    def bad(self, column: Column) -> Mask:
+        return np.asarray(column.values < 0)
+
+    def found(self, batch: Batch, name: str, row: int) -> str:
+        return f"{plain(batch.array(name)[row])!r} in row {batch.origin(row):,}"
+
+
+def _spread(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return integers that include all of some, and the place of each among them; without sorting while they are close."""
+    low, high = int(values.min()), int(values.max())
+    if high - low < SPAN:
+        return np.arange(low, high + 1), values - low
+    distinct, codes = np.unique(values, return_inverse=True)
+    return distinct, codes.reshape(-1).astype(np.int64)
+
+
+def _worded(kind: str, text: bytes) -> tuple[int, ...]:
+    """A text as integers: its kind and length, and its bytes."""
+    words = np.frombuffer(text[:LONGEST].ljust(LONGEST, b"\0"), ">i8")
+    return KINDS.index(kind) * 100 + min(len(text), LONGEST), *(int(w) for w in words)
+
+
+def kinds_of(classes: NDArray[np.int64]) -> list[str]:
+    """The kind of each class."""
+    return [KINDS[int(row[0]) // 100] for row in classes]
+
+
+def name_of(row: NDArray[np.int64]) -> Any:
+    """The class that integers stand for; ValueError if they stand for none."""
+    kind, length = divmod(int(row[0]), 100)
+    if not 0 <= kind < len(KINDS):
+        raise ValueError(f"there is no kind of class {kind}")
+    text = row[1:].astype(">i8").tobytes()
+    name = int(row[1]) if kind == 0 else text[:length].decode() if kind == 1 else text[:length]
+    again = (0, int(row[1]), 0, 0, 0, 0) if kind == 0 else _worded(KINDS[kind], text[:length])
+    if tuple(int(v) for v in row) != again:
+        raise ValueError(f"{row.tolist()} is no class")
+    return name
+
+
+class Distribution(Matrix):
+    """A probability for each class; those of a row sum to 1."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(Score("probability"), width)
+        self.expected = (  # type: ignore[misc]
+            f'rows of {width} probabilities in [0, 1] that sum to 1 (scale="logit" takes any finite scores)'
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Distribution) and self.width == other.width
+
+    def __hash__(self) -> int:
+        return hash((Distribution, self.width))
+
+    def ok(self, column: Column) -> bool:
+        return super().ok(column) and not self._off(column).any()
+
+    def bad(self, column: Column) -> Mask:
+        return np.asarray(super().bad(column) | self._off(column))
+
+    def found(self, batch: Batch, name: str, row: int) -> str:
+        if super().bad(batch.column(name, self))[row]:
+            return super().found(batch, name, row)
+        total = batch.array(name, 2)[row].astype(np.float64).sum()
+        return f"a sum of {total:g} in row {batch.origin(row):,}"
+
+    def _off(self, column: Column) -> Mask:
+        """Which rows do not sum to 1."""
+        sums = np.empty(len(column.values))
+        kernel("classes:sum_rows")(column.values, sums)
+        return np.asarray(~(np.abs(sums - 1) <= SLACK))
+
+
+class Logit(Score):
+    """A logit; differences of any two are finite."""
+
+    def __init__(self) -> None:
+        super().__init__("logit")
+        self.low, self.high, self.expected = -(2.0**100), 2.0**100, "a logit in [-2**100, 2**100]"  # type: ignore[misc]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Logit)
+
+    def __hash__(self) -> int:
+        return hash(Logit)
+
+
+def check_labels(owner: str, labels: Any) -> None:
+    """Raise unless these are labels: at least two different ones, all integers or all text."""
+    if not isinstance(labels, (tuple, list)) or len(labels) < 2:
+        raise ValueError(f"{owner}: labels are at least two classes in their order, not {labels!r}")
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"{owner}: labels has {next(x for x in labels if labels.count(x) > 1)!r} twice")
+    if any(all(isinstance(x, kind) and not isinstance(x, bool) for x in labels) for kind in (int, str, bytes)):
+        return
+    raise ValueError(f"{owner}: labels are integers, or strings, or bytes, not {_listed(labels)}")
+
+
+def class_of(names: int | tuple[Any, ...], role: str = "y_true") -> Need:
+    """Declare the need for a column of classes."""
+    return Need(role, Classes(names))
+
+
+def class_scores(width: int, scale: str) -> Need:
+    """Declare the need for a score of each class: probabilities that sum to 1, or any finite numbers."""
+    if scale == "probability":
+        return Need("y_score", Distribution(width))
+    return matrix(Need("y_score", Logit()) if scale == "logit" else score(scale=scale), width)
+
+
+def _listed(names: Sequence[Any]) -> str:
+    shown = ", ".join(map(repr, names[:10]))
+    return shown + (f" and {len(names) - 10:,} more" if len(names) > 10 else "")

@@ -1,0 +1,442 @@
+"""Columns in: every conversion and every check of what users pass, done once per column and batch.
+
+A column goes through three steps: `as_array` makes a one-dimensional numpy array of whatever was given, a `Kind`
+converts it to what kernels read, and the same kind checks its values. Rows that a task's `where` leaves out are gone
+before the second step, so a conversion label may be missing where there was no click.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InvalidInputError
+from .convert import as_array
+
+__all__ = ["Batch", "Column", "Need", "flag", "grade", "label", "matrix", "score", "weight"]
+
+Array = NDArray[Any]
+Mask = NDArray[np.bool_]
+
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 2.0**-36, 2.0**31
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column as kernels read it: contiguous, native, uint8, float32 or float64.
+
+    Parameters
+    ----------
+    values : ndarray
+        The rows.
+    source : str
+        Name of the dtype the user gave; thresholds and clipping follow it.
+    """
+
+    values: Array
+    source: str
+
+
+dtype_name = functools.cache(lambda dtype: str(dtype.name))
+"""The name of a dtype, which numpy makes anew, in a microsecond, every time it is asked."""
+
+
+class Kind:
+    """What a column may hold: how it is converted and what is checked."""
+
+    expected: ClassVar[str]
+    ndim: ClassVar[int] = 1
+    """1, or 2 for a matrix: rows x columns."""
+    skips: bool = False
+    """Whether `skipped` may leave rows out."""
+
+    def read(self, batch: Batch, name: str) -> Column:
+        """Return the column of a batch; values that cannot be held are left for `bad`."""
+        return self.convert(batch.array(name, self.ndim), name)
+
+    def convert(self, values: Array, name: str) -> Column:
+        """Return the column as kernels read it; values that cannot be held are left for `bad`."""
+        raise NotImplementedError
+
+    def ok(self, column: Column) -> bool:
+        """Whether all values are good: the fast check."""
+        return not self.bad(column).any()
+
+    def bad(self, column: Column) -> Mask:
+        """Which rows hold a bad value."""
+        raise NotImplementedError
+
+    def found(self, batch: Batch, name: str, row: int) -> str:
+        """Show what is bad about a row, as it was given."""
+        return f"{batch.array(name, self.ndim)[row]!s} in row {batch.origin(row):,}"
+
+    def skipped(self, column: Column) -> Mask | None:
+        """Which rows are to be left out, and counted, whatever `on_invalid` says; None for none."""
+        return None
+
+
+class Label(Kind):
+    """0 or 1, in any dtype; kept as uint8, where 2 stands for everything else."""
+
+    expected = "0 or 1"
+
+    def __init__(self, labels: tuple[Any, Any] | None = None, pos_label: Any = None) -> None:
+        self.labels, self.pos_label = labels, pos_label
+        if labels is not None:
+            self.expected = f"{labels[0]!r} or {labels[1]!r}"  # type: ignore[misc]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Label) and (self.labels, self.pos_label) == (other.labels, other.pos_label)
+
+    def __hash__(self) -> int:
+        return hash((Label, self.labels, self.pos_label))
+
+    def convert(self, values: Array, name: str) -> Column:
+        source = dtype_name(values.dtype)
+        if self.pos_label is not None:
+            missing = values != values if values.dtype.kind == "f" else np.zeros(len(values), bool)
+            return Column(np.where(missing, 2, values == self.pos_label).astype(np.uint8), source)
+        if self.labels is not None:
+            negative, positive = self.labels
+            return Column(np.where(values == positive, 1, np.where(values == negative, 0, 2)).astype(np.uint8), source)
+        _numeric(values, name, self.expected)
+        if values.dtype.itemsize == 1:  # bool, int8, uint8: the kernels see -1 as 255
+            return Column(np.ascontiguousarray(values).view(np.uint8), source)
+        positive = values == 1
+        out = positive.view(np.uint8)
+        good = (values == 0) | positive
+        return Column(out if good.all() else np.where(good, out, np.uint8(2)), source)
+
+    def bad(self, column: Column) -> Mask:
+        return np.asarray(column.values > 1)
+
+
+class Score(Kind):
+    """A finite number; in [0, 1] on the probability scale. Kept as float32 or float64."""
+
+    def __init__(self, scale: str) -> None:
+        self.scale = scale
+        self.low, self.high = (0.0, 1.0) if scale == "probability" else (-np.inf, np.inf)
+        self.expected = (  # type: ignore[misc]
+            'a probability in [0, 1] (scale="logit" and scale="real" take any finite score)'
+            if scale == "probability"
+            else "a finite number"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Score) and self.scale == other.scale
+
+    def __hash__(self) -> int:
+        return hash((Score, self.scale))
+
+    def convert(self, values: Array, name: str) -> Column:
+        source = dtype_name(values.dtype)
+        _numeric(values, name, self.expected)
+        if source in ("float16", "bfloat16"):
+            return Column(values.astype(np.float32), source)
+        if source in ("float32", "float64"):
+            return Column(np.ascontiguousarray(values), source)
+        if values.dtype.itemsize == 8 and values.size and max(-int(values.min()), int(values.max())) > 1 << 53:
+            raise InvalidInputError(
+                f"{name}: integers above 2**53 do not fit float64; convert them to floats", column=name
+            )
+        return Column(values.astype(np.float64), source)
+
+    def ok(self, column: Column) -> bool:
+        if not column.values.size:
+            return True
+        low, high = column.values.min(), column.values.max()  # NaN comes through both, and fails every comparison
+        return bool(low >= self.low and high <= self.high and np.isfinite(low) and np.isfinite(high))
+
+    def bad(self, column: Column) -> Mask:
+        values = column.values
+        return ~((values >= self.low) & (values <= self.high) & np.isfinite(values))
+
+
+class Grade(Score):
+    """A number that is not negative: how relevant a document is. Kept as uint8 where all are such integers, or float64."""
+
+    expected = "a grade: a number in [0, 2**400]"
+
+    def __init__(self) -> None:
+        self.scale, self.low, self.high = "grade", 0.0, 2.0**400  # sums of any number of them are finite
+
+    def convert(self, values: Array, name: str) -> Column:
+        source = dtype_name(values.dtype)
+        _numeric(values, name, self.expected)
+        if source in ("bool", "uint8"):
+            return Column(np.ascontiguousarray(values).view(np.uint8), source)
+        if values.size and values.min() >= 0 and values.max() <= 255:  # NaN fails both
+            small = values.astype(np.uint8)
+            if values.dtype.kind != "f" or (small == values).all():
+                return Column(small, source)
+        return Column(np.ascontiguousarray(values, np.float64), source)
+
+
+class Count(Score):
+    """An integer that is not negative, in any dtype; kept as float64."""
+
+    expected = "a count: an integer in [0, 2**24]"
+
+    def __init__(self) -> None:
+        self.scale, self.low, self.high = "count", 0.0, 2.0**24
+
+    def convert(self, values: Array, name: str) -> Column:
+        _numeric(values, name, self.expected)
+        return Column(np.ascontiguousarray(values, np.float64), dtype_name(values.dtype))
+
+    def ok(self, column: Column) -> bool:
+        return not self.bad(column).any()
+
+    def bad(self, column: Column) -> Mask:
+        return np.asarray(super().bad(column) | (column.values != np.floor(column.values)))
+
+
+class Weight(Kind):
+    """0, or a number in [2**-36, 2**31); kept as float64."""
+
+    expected = "0, or a weight in [2**-36, 2**31)"
+
+    def convert(self, values: Array, name: str) -> Column:
+        _numeric(values, name, self.expected)
+        return Column(np.ascontiguousarray(values, np.float64), dtype_name(values.dtype))
+
+    def ok(self, column: Column) -> bool:
+        if not column.values.size:
+            return True
+        low, high = column.values.min(), column.values.max()
+        return bool(low >= SMALLEST_WEIGHT and high < LARGEST_WEIGHT) or not self.bad(column).any()
+
+    def bad(self, column: Column) -> Mask:
+        w = column.values
+        return np.asarray(~((w == 0) | ((w >= SMALLEST_WEIGHT) & (w < LARGEST_WEIGHT))))
+
+
+class Matrix(Kind):
+    """Rows of `width` values, each of one kind; `hint` says what a column of another shape may be meant to be."""
+
+    ndim = 2
+
+    def __init__(self, kind: Kind, width: int, hint: str = "") -> None:
+        self.kind, self.width, self.hint = kind, width, hint
+        self.expected = f"rows of {width} values, each {kind.expected}"  # type: ignore[misc]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Matrix) and (self.kind, self.width) == (other.kind, other.width)
+
+    def __hash__(self) -> int:
+        return hash((Matrix, self.kind, self.width))
+
+    def read(self, batch: Batch, name: str) -> Column:
+        try:
+            return super().read(batch, name)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{error}{self.hint}", column=name) from error
+
+    def convert(self, values: Array, name: str) -> Column:
+        if values.shape[1] != self.width and len(values):
+            raise InvalidInputError(f"{name}: expected {self.expected}; got rows of {values.shape[1]}", column=name)
+        flat = self.kind.convert(np.ascontiguousarray(values).reshape(-1), name)
+        return Column(flat.values.reshape(len(values), self.width), flat.source)
+
+    def ok(self, column: Column) -> bool:
+        return self.kind.ok(self._flat(column))
+
+    def bad(self, column: Column) -> Mask:
+        return np.asarray(self._cells(column).any(axis=1))
+
+    def found(self, batch: Batch, name: str, row: int) -> str:
+        at = int(np.flatnonzero(self._cells(batch.column(name, self))[row])[0])
+        return f"{batch.array(name, 2)[row, at]!s} in row {batch.origin(row):,}, column {at}"
+
+    def _flat(self, column: Column) -> Column:
+        return Column(column.values.reshape(-1), column.source)
+
+    def _cells(self, column: Column) -> Mask:
+        return self.kind.bad(self._flat(column)).reshape(column.values.shape)
+
+
+LABEL, FLAG, WEIGHT = Label(), Label(), Weight()
+GRADE, COUNT = Grade(), Count()
+SCORES = {scale: Score(scale) for scale in ("probability", "real", "logit")}
+
+
+@dataclass(frozen=True)
+class Need:
+    """A column that a state reads.
+
+    Parameters
+    ----------
+    role : str
+        Its name where a task does not bind it to another.
+    kind : Kind
+        What it may hold.
+    optional : bool
+        Whether it may be absent.
+    once : bool
+        Whether all rows of a block (see `State.together`) have one value, which `absorb` is given once.
+    """
+
+    role: str
+    kind: Kind
+    optional: bool = False
+    once: bool = False
+
+
+def label(role: str = "y_true") -> Need:
+    """Declare the need for a 0/1 column."""
+    return Need(role, LABEL)
+
+
+def score(role: str = "y_score", scale: str = "probability") -> Need:
+    """Declare the need for a column of scores."""
+    return Need(role, SCORES[scale])
+
+
+def grade(role: str = "y_true") -> Need:
+    """Declare the need for a column of grades: numbers that are not negative, 0 for what is not relevant."""
+    return Need(role, GRADE)
+
+
+def matrix(need: Need, width: int, hint: str = "") -> Need:
+    """Declare the need for rows of `width` values, each as `need` has them; `hint` is for columns of another shape."""
+    return Need(need.role, Matrix(need.kind, width, hint), need.optional)
+
+
+def weight(role: str = "sample_weight") -> Need:
+    """Declare that a column of weights is welcome."""
+    return Need(role, WEIGHT, optional=True)
+
+
+def flag(role: str) -> Need:
+    """Declare the need for a 0/1 column of hard predictions."""
+    return Need(role, FLAG)
+
+
+class Batch:
+    """Columns by name, each converted and checked at most once.
+
+    Parameters
+    ----------
+    columns : mapping
+        Arrays, or whatever `as_array` takes, by name.
+    """
+
+    def __init__(self, columns: Mapping[str, Any], parent: Batch | None = None, index: NDArray[np.int64] | None = None):
+        self._columns, self._parent, self._index = columns, parent, index
+        self._arrays: dict[tuple[Any, int], Array] = {}
+        self._made: dict[Any, Any] = {}
+        self._length: tuple[int, str] | None = None
+
+    def __contains__(self, name: str) -> bool:
+        return name in (self._columns if self._parent is None else self._parent)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns there are."""
+        return list(self._columns) if self._parent is None else self._parent.names
+
+    def raw(self, name: str) -> Any:
+        """Return a column as it was given, or raise naming those there are."""
+        try:
+            return self._columns[name]
+        except KeyError:
+            raise InvalidInputError(
+                f"there is no column {name!r}; the batch has {_listed(self.names)}", column=name
+            ) from None
+
+    def array(self, name: Any, ndim: int = 1) -> Array:
+        """Return a column as a numpy array, rows selected, values unchecked; a tuple of columns as a matrix."""
+        if (name, ndim) not in self._arrays:
+            if self._parent is not None:
+                values = self._parent.array(name, ndim)[self._index]
+            elif isinstance(name, tuple):
+                values = np.column_stack([self.array(n) for n in name])
+            else:
+                values = as_array(self.raw(name), name, ndim)
+                self.same_length(len(values), name)
+            self._arrays[name, ndim] = values
+        return self._arrays[name, ndim]
+
+    def same_length(self, n: int, name: str) -> None:
+        """Raise unless this column is as long as those before it."""
+        if self._length is None:
+            self._length = n, name
+        elif self._length[0] != n:
+            raise InvalidInputError(f"{name} has {n:,} rows, {self._length[1]} has {self._length[0]:,}", column=name)
+
+    def make(self, key: Any, maker: Callable[[], Any]) -> Any:
+        """Return what was made under this key, made now if it is new."""
+        if key not in self._made:
+            self._made[key] = maker()
+        return self._made[key]
+
+    def column(self, name: Any, kind: Kind) -> Column:
+        """Return a column as kernels read it, values unchecked."""
+        made: Column = self.make((name, kind), lambda: kind.read(self, name))
+        return made
+
+    def check(self, name: str, kind: Kind) -> None:
+        """Raise InvalidInputError naming column, first bad row and count, unless all values are good."""
+        column = self.column(name, kind)
+        if self.make((name, kind, "ok"), lambda: kind.ok(column)):
+            return
+        bad = np.flatnonzero(kind.bad(column))
+        first = int(bad[0])
+        raise InvalidInputError(
+            f"{name}: expected {kind.expected}, found {kind.found(self, name, first)}"
+            + (f" ({len(bad):,} bad rows of {len(column.values):,} in this batch)" if len(bad) > 1 else "")
+            + '; fix the column, or pass on_invalid="drop" to leave such rows out and count them',
+            column=name,
+            row=self.origin(first),
+            count=len(bad),
+        )
+
+    def origin(self, row: int) -> int:
+        """Where a row stood in the batch that the user gave."""
+        return row if self._parent is None or self._index is None else self._parent.origin(int(self._index[row]))
+
+    def select(self, keep: Mask) -> Batch:
+        """Return the batch of the rows kept."""
+        return Batch({}, self, np.flatnonzero(keep).astype(np.int64))
+
+    @property
+    def parent(self) -> Batch | None:
+        """The batch that this one is a selection of."""
+        return self._parent
+
+    @property
+    def index(self) -> NDArray[np.int64]:
+        """For a selection: the rows of its parent."""
+        assert self._index is not None
+        return self._index
+
+
+def _numeric(values: Array, name: str, expected: str) -> None:
+    kind, dtype = values.dtype.kind, dtype_name(values.dtype)
+    if kind in "biu" or dtype in ("float16", "float32", "float64", "bfloat16"):
+        return
+    hint = {
+        "O": "; objects are not converted by guessing: pass numbers, or astype() them yourself",
+        "c": "; complex numbers have no order",
+        "M": "; dates have no place here",
+        "m": "; durations have no place here",
+        "U": "; convert the strings to numbers, or give labels=(negative, positive) to the task",
+        "S": "; convert the strings to numbers, or give labels=(negative, positive) to the task",
+        "T": "; convert the strings to numbers, or give labels=(negative, positive) to the task",
+        "f": "; pass float64, float32 or float16",
+    }.get(kind, "")
+    if kind == "O" and values.size and any(v is None for v in values):
+        first = next(i for i, v in enumerate(values) if v is None)
+        hint = f"; row {first} is missing"
+    raise InvalidInputError(f"{name}: expected {expected}, got an array of {dtype}{hint}", column=name)
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:20]))
+    return (shown or "none") + (f" and {len(names) - 20} more" if len(names) > 20 else "")

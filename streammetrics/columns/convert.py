@@ -1,0 +1,209 @@
+"""From whatever users pass to numpy: arrays, lists, series, Arrow, tensors; data frames and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InvalidInputError
+
+__all__ = ["arrow_values", "as_array", "as_columns"]
+
+Array = NDArray[Any]
+
+
+def as_array(raw: Any, name: str, ndim: int = 1) -> Array:
+    """Make a numpy array of one dimension, or of two (rows x columns), without copying where that is possible.
+
+    Takes numpy arrays, lists, pandas and polars series, Arrow arrays and chunked arrays, tensors of torch, JAX and
+    TensorFlow, and anything with DLPack or `__array__`; for two dimensions also columns of lists, and data frames.
+    Missing values become NaN, for the checks to find.
+    """
+    values = raw if type(raw) is np.ndarray else _foreign(raw, name)
+    if ndim == 2 and values.ndim == 1 and (values.dtype == object or not len(values)):
+        values = _stacked(values, name)
+    if values.ndim != ndim:
+        hint = "; pass column[:, 0]" if (values.ndim, ndim) == (2, 1) and values.shape[1] == 1 else ""
+        hint = "; pass a list or array of one row" if values.ndim == 0 else hint
+        expected = "one dimension" if ndim == 1 else "two dimensions, rows x columns"
+        raise InvalidInputError(f"{name}: expected {expected}, got shape {values.shape}{hint}", column=name)
+    if values.dtype.byteorder not in "=|":
+        values = values.astype(values.dtype.newbyteorder("="))
+    return values
+
+
+def _foreign(raw: Any, name: str) -> Array:
+    library = type(raw).__module__.partition(".")[0]
+    if isinstance(raw, np.ma.MaskedArray):
+        if np.ma.getmaskarray(raw).any():
+            raise InvalidInputError(
+                f"{name}: masked rows would be read through their mask; drop or fill them", column=name
+            )
+        return np.asarray(raw.data)
+    try:
+        return _FROM.get(library, _from_anything)(raw)
+    except InvalidInputError:
+        raise
+    except (TypeError, ValueError, RuntimeError) as error:
+        cause = str(error).splitlines()[0]
+        raise InvalidInputError(
+            f"{name}: a {type(raw).__name__} does not convert to an array: {cause}", column=name
+        ) from error
+
+
+def _stacked(rows: Array, name: str) -> Array:
+    """Make a matrix of an array of rows; a missing row is NaN throughout."""
+    given = [np.asarray(row) for row in rows if row is not None]
+    widths = sorted({row.shape for row in given})
+    if not given:
+        return np.full((len(rows), 0 if not len(rows) else 1), np.nan)
+    if len(widths) > 1 or len(widths[0]) != 1:
+        raise InvalidInputError(f"{name}: expected rows of one length, got rows of shapes {widths[:5]}", column=name)
+    missing = np.full(widths[0], np.nan)
+    return np.stack([missing if row is None else np.asarray(row) for row in rows])
+
+
+def _from_anything(raw: Any) -> Array:
+    if isinstance(raw, (list, tuple)):
+        return np.asarray(raw) if len(raw) else np.zeros(0)
+    if hasattr(raw, "__array__") or not hasattr(raw, "__dlpack__"):
+        return np.asarray(raw)
+    return np.from_dlpack(raw)
+
+
+def _from_torch(raw: Any) -> Array:
+    tensor = raw.detach().cpu()
+    if str(tensor.dtype) == "torch.bfloat16":
+        return _Sourced.mark(tensor.float().numpy(), "bfloat16")
+    array: Array = tensor.numpy()
+    return array
+
+
+def _from_pandas(raw: Any) -> Array:
+    if hasattr(raw, "columns"):  # a data frame, for a matrix
+        return np.asarray(raw.to_numpy())
+    if isinstance(getattr(raw, "dtype", None), np.dtype):
+        return np.asarray(raw)
+    if not hasattr(raw, "isna") or not raw.isna().any():
+        plain = getattr(raw.dtype, "numpy_dtype", None)
+        return np.asarray(
+            raw.to_numpy(plain) if isinstance(plain, np.dtype) and plain.kind in "biuf" else raw.to_numpy()
+        )
+    wanted = getattr(raw.dtype, "numpy_dtype", None)
+    if isinstance(wanted, np.dtype) and wanted.kind in "biuf":
+        return np.asarray(raw.to_numpy(wanted if wanted.kind == "f" else np.float64, na_value=np.nan))
+    return np.asarray(raw.to_numpy())
+
+
+def _from_polars(raw: Any) -> Array:
+    if hasattr(raw, "columns"):
+        return np.asarray(raw.to_numpy())
+    if str(raw.dtype).startswith("List"):
+        return _from_arrow(raw.to_arrow())
+    if str(raw.dtype) == "Boolean" and raw.null_count():
+        raw = raw.cast(int)
+    return np.asarray(raw.to_numpy())
+
+
+def _from_arrow(raw: Any) -> Array:
+    kind = str(raw.type)
+    if "list<" in kind:
+        return _from_lists(raw)
+    if kind.startswith("dictionary"):
+        raw = raw.cast(raw.type.value_type)
+        kind = str(raw.type)
+    if kind == "bool" and raw.null_count:
+        raw = raw.cast("uint8")
+    return arrow_values(raw)
+
+
+def _from_lists(raw: Any) -> Array:
+    """Read a column of lists: a matrix if all are of one length, else an array of rows."""
+    chunks = raw.chunks if hasattr(raw, "chunks") else [raw]
+    matrices = [_from_list_chunk(chunk) for chunk in chunks if len(chunk)]
+    if not matrices:
+        return np.zeros(0)
+    if len({m.shape[1:] for m in matrices}) == 1 and all(m.ndim == 2 for m in matrices):
+        return np.concatenate(matrices)
+    rows = np.empty(len(raw), object)
+    rows[:] = [row for m in matrices for row in m]
+    return rows
+
+
+def _from_list_chunk(chunk: Any) -> Array:
+    fixed = str(chunk.type).startswith("fixed_size_list")
+    sizes = {chunk.type.list_size} if fixed else set(np.diff(arrow_values(chunk.offsets)).tolist())
+    if chunk.null_count or len(sizes) > 1:
+        rows = np.empty(len(chunk), object)
+        rows[:] = [None if row is None else np.asarray(row) for row in chunk.to_pylist()]
+        return rows
+    return _from_arrow(chunk.flatten()).reshape(len(chunk), sizes.pop())
+
+
+_PLAIN = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)} | {"halffloat", "float", "double"}
+
+
+def arrow_values(raw: Any) -> Array:
+    """Return the values of an Arrow array, by DLPack where there is nothing to convert: `to_numpy` imports pandas."""
+    if str(raw.type) == "bool" and not raw.null_count:
+        return arrow_values(raw.cast("uint8")).view(bool)
+    if not raw.null_count and hasattr(raw, "__dlpack__") and str(raw.type) in _PLAIN:
+        return np.from_dlpack(raw)
+    return np.asarray(raw.to_numpy() if hasattr(raw, "chunks") else raw.to_numpy(zero_copy_only=False))
+
+
+_FROM: dict[str, Callable[[Any], Array]] = {
+    "torch": _from_torch,
+    "pandas": _from_pandas,
+    "polars": _from_polars,
+    "pyarrow": _from_arrow,
+}
+
+
+class _Sourced(np.ndarray[Any, Any]):
+    """An array widened from a dtype that numpy lacks; remembers which."""
+
+    source: str
+
+    @classmethod
+    def mark(cls, values: Array, source: str) -> Array:
+        marked = values.view(cls)
+        marked.source = source
+        return marked
+
+
+def as_columns(table: Any) -> Mapping[str, Any] | None:
+    """Read a mapping, data frame, Arrow table or record batch as columns by name; None if it is none of these."""
+    if isinstance(table, Mapping):
+        return table
+    library = type(table).__module__.partition(".")[0]
+    if library == "pyarrow" and hasattr(table, "schema") and hasattr(table, "column"):
+        return _Lazy(table.schema.names, table.column)
+    if library in ("pandas", "polars") and hasattr(table, "columns") and not hasattr(table, "collect"):
+        return _Lazy([str(c) for c in table.columns], table.__getitem__)
+    if hasattr(table, "__arrow_c_stream__") and not hasattr(table, "__array__") and not hasattr(table, "dtype"):
+        import pyarrow
+
+        return as_columns(pyarrow.RecordBatchReader.from_stream(table).read_all())
+    return None
+
+
+class _Lazy(Mapping[str, Any]):
+    """Columns of a table, fetched when asked for."""
+
+    def __init__(self, names: Sequence[str], get: Callable[[str], Any]) -> None:
+        self._names, self._get = list(names), get
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._get(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)

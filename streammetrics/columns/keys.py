@@ -1,0 +1,186 @@
+"""Keys in: integers of any width, strings, bytes and nulls, read without a loop over rows in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InvalidInputError
+from ..numerics.keys import decode_key, encode_key, fixed_hash, sort_key
+from .convert import arrow_values
+
+__all__ = [
+    "Key",
+    "decode_key",
+    "encode_key",
+    "fixed_hash",
+    "kind_of",
+    "plain_key",
+    "read_keys",
+    "sort_key",
+]
+
+Atom = int | str | bytes | None
+Key = tuple[Atom, ...]
+
+
+# -- what users pass -------------------------------------------------------------------------------------------------
+
+
+def read_keys(raw: Any, name: str) -> tuple[str, Any]:
+    """Return the kind of keys, and integers or (texts, index) with a mask of missing rows; "" and n if all are null."""
+    library = type(raw).__module__.partition(".")[0]
+    if library in ("pandas", "polars"):
+        raw = _arrow_or_numpy(raw, library)
+        library = type(raw).__module__.partition(".")[0]
+    if library == "pyarrow":
+        return _from_arrow(raw, name)
+    if library == "torch":
+        raw = raw.detach().cpu().numpy()
+    if isinstance(raw, np.ma.MaskedArray) and np.ma.getmaskarray(raw).any():
+        raise InvalidInputError(f"{name}: masked rows would be read through their mask; drop or fill them", column=name)
+    return _from_numpy(np.asarray(raw) if not isinstance(raw, (list, tuple)) else _from_list(raw), name)
+
+
+def _from_list(raw: Any) -> NDArray[Any]:
+    out = np.empty(len(raw), object)
+    out[:] = raw
+    return out
+
+
+def _arrow_or_numpy(raw: Any, library: str) -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        return raw.to_numpy()
+    if library == "polars":
+        return raw.to_arrow()
+    return pyarrow.array(raw, from_pandas=True)
+
+
+def _from_arrow(raw: Any, name: str) -> tuple[str, Any]:
+    import pyarrow as pa
+
+    if isinstance(raw, pa.ChunkedArray):
+        raw = (
+            raw.combine_chunks() if not pa.types.is_dictionary(raw.type) else raw.unify_dictionaries().combine_chunks()
+        )
+        if isinstance(raw, pa.ChunkedArray):
+            raw = raw.chunk(0) if raw.num_chunks else pa.array([], raw.type)
+    if pa.types.is_null(raw.type) or not len(raw):
+        return "", len(raw)
+    if pa.types.is_boolean(raw.type):
+        raw = raw.cast(pa.uint8())
+    missing = arrow_values(raw.is_null()) if raw.null_count else None
+    if pa.types.is_dictionary(raw.type) and pa.types.is_integer(raw.type.value_type):
+        raw = raw.dictionary_decode()
+    if pa.types.is_integer(raw.type):
+        return "integer", (arrow_values(raw.fill_null(0) if raw.null_count else raw), missing)
+    if not pa.types.is_dictionary(raw.type):
+        raw = raw.dictionary_encode()
+    texts, kind = raw.dictionary, _arrow_kind(raw.dictionary.type, name)
+    if texts.null_count:
+        at = raw.dictionary.is_null().take(raw.indices).fill_null(True)
+        missing = arrow_values(at)
+    index = arrow_values(raw.indices.fill_null(0) if raw.indices.null_count else raw.indices)
+    plain = texts.cast(pa.large_binary())
+    plain = plain.fill_null(b"") if plain.null_count else plain
+    _, offsets, data = plain.buffers()
+    ends = np.frombuffer(offsets, np.int64)[plain.offset : plain.offset + len(plain) + 1]
+    values = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    return kind, ((values, np.ascontiguousarray(ends)), index, missing)
+
+
+def _arrow_kind(kind: Any, name: str) -> str:
+    text = str(kind)
+    if text in ("string", "large_string", "string_view"):
+        return "string"
+    if "binary" in text:
+        return "bytes"
+    raise _wrong_kind(name, text)
+
+
+def _from_numpy(values: NDArray[Any], name: str) -> tuple[str, Any]:
+    if values.ndim != 1:
+        raise InvalidInputError(f"{name}: expected one dimension, got shape {values.shape}", column=name)
+    if not len(values):
+        return "", 0
+    if values.dtype.kind in "biu":
+        return "integer", (values.astype(np.uint8) if values.dtype.kind == "b" else values, None)
+    if values.dtype.kind in "US":
+        return _texts(values, "string" if values.dtype.kind == "U" else "bytes", name, None)
+    if values.dtype.kind in "OT":
+        return _objects(values.astype(object), name)
+    raise _wrong_kind(name, values.dtype.name)
+
+
+def _objects(values: NDArray[Any], name: str) -> tuple[str, Any]:
+    missing = np.fromiter(map(_missing, values), bool, len(values))
+    found = {type(v) for v in values[~missing]}
+    mask = missing if missing.any() else None
+    if not found:
+        return "", len(values)
+    if all(issubclass(t, (int, np.integer, np.bool_)) for t in found):
+        filled = [0 if m else int(v) for v, m in zip(values, missing, strict=True)]
+        low, high = min(filled), max(filled)
+        if low < -(1 << 63) or high >= 1 << 64:
+            raise InvalidInputError(
+                f"{name}: keys are integers of 64 bits; {low if low < 0 else high} is not", column=name
+            )
+        wide: Any = np.int64 if high < 1 << 63 else np.uint64 if low >= 0 else object
+        return "integer", (np.array(filled, wide), mask)
+    for kind, empty, types in (("string", "", str), ("bytes", b"", bytes)):
+        if all(issubclass(t, types) for t in found):
+            return _texts(
+                np.array([empty if m else v for v, m in zip(values, missing, strict=True)], object), kind, name, mask
+            )
+    raise _wrong_kind(name, " and ".join(sorted(t.__name__ for t in found)))
+
+
+def _missing(value: Any) -> bool:
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):  # pandas.NA is neither equal to itself nor not
+        return type(value).__name__ == "NAType"
+
+
+def _texts(values: NDArray[Any], kind: str, name: str, missing: NDArray[np.bool_] | None) -> tuple[str, Any]:
+    distinct, index = np.unique(values, return_inverse=True)
+    try:
+        encoded = [v.encode() if kind == "string" else bytes(v) for v in distinct.tolist()]
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"{name}: {error.object[:50]!r} is not text: {error.reason}", column=name) from error
+    offsets = np.concatenate([[0], np.cumsum([len(e) for e in encoded], dtype=np.int64)]).astype(np.int64)
+    return kind, ((np.frombuffer(b"".join(encoded), np.uint8), offsets), index.reshape(-1), missing)
+
+
+def _wrong_kind(name: str, found: str) -> InvalidInputError:
+    floats = "float" in found or found == "double"
+    hint = "; round or format them first: equal floats are not equal keys everywhere" if floats else ""
+    return InvalidInputError(f"{name}: keys are integers, strings or bytes, not {found}{hint}", column=name)
+
+
+# -- keys as such ----------------------------------------------------------------------------------------------------
+
+
+def plain_key(value: Any, names: tuple[str, ...]) -> Key:
+    """Return a key that a user gave: of integers of any width, strings, bytes and None."""
+    atoms = value if isinstance(value, tuple) else (value,)
+    if len(atoms) != len(names):
+        raise ValueError(f"keys have {len(names)} columns, {', '.join(names)}; {value!r} is none")
+    for atom in atoms:
+        if not (atom is None or isinstance(atom, (int, str, bytes, np.integer, np.bool_))):
+            raise TypeError(f"keys are integers, strings, bytes or None, not {atom!r}")
+    return tuple(int(a) if isinstance(a, (int, np.integer, np.bool_)) else a for a in atoms)
+
+
+def kind_of(atoms: Iterable[Atom], name: str) -> str:
+    """Return the kind of keys, "" if all are null; raise if there are several."""
+    kinds = {int: "integer", str: "string", bytes: "bytes"}
+    found = {kind for a in atoms for t, kind in kinds.items() if isinstance(a, t)}
+    if len(found) > 1:
+        raise ValueError(f"keys of {name} are of one kind, not {' and '.join(sorted(found))}")
+    return found.pop() if found else ""

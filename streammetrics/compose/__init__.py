@@ -1,0 +1,1 @@
+"""Wrappers: each puts an axis before those there are."""

@@ -1,0 +1,147 @@
+"""Several objects in one file: what one pass over a log makes, overall and by slice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
+
+from ..collect.feed import Read
+from ..collect.holder import Holder, kinds
+from ..errors import IncompatibleStateError
+from ..state.state import State
+
+__all__ = ["Bundle"]
+
+
+class Bundle(Mapping[str, Any], Holder):
+    """Metrics, collections and slices by name, saved and merged as one.
+
+    Parameters
+    ----------
+    things : mapping of str to Metric, MetricCollection, Sliced or Bundle
+        What it holds: the objects themselves, not copies.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> arms = sm.Sliced(sm.CTR(), by="variant").update(y_true=[0, 1, 1], variant=["A", "A", "B"])
+    >>> day = sm.Bundle({"overall": arms.total, "by variant": arms})
+    >>> week = sm.merge([day, day.to_bytes()])
+    >>> week["by variant"]["A"].compute()
+    0.5
+    """
+
+    sort = "bundle"
+
+    def __init__(self, things: Mapping[str, Any]) -> None:
+        for name, thing in things.items():
+            if not isinstance(name, str) or not name:
+                raise TypeError(f"a bundle names what it holds by strings, not {name!r}")
+            if not isinstance(thing, Holder):
+                raise TypeError(f"{name}: a bundle holds metrics, collections and slices, not a {type(thing).__name__}")
+        if not things:
+            raise ValueError("a bundle holds at least one object")
+        self._things = dict(things)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._things:
+            raise KeyError(f"there is no {name!r}; there are {', '.join(map(repr, self._things))}")
+        return self._things[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._things)
+
+    def __len__(self) -> int:
+        return len(self._things)
+
+    def reads(self) -> tuple[Read, ...]:
+        return tuple(r for thing in self.values() for r in thing.reads())
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        return tuple(s for thing in self.values() for s in thing.states)
+
+    def take_states(self, states: Sequence[State]) -> None:
+        rest = list(states)
+        for thing in self.values():
+            n = len(thing.reads())
+            thing.take_states(rest[:n])
+            rest = rest[n:]
+
+    def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
+        """A bundle is made of what has counted: update its parts."""
+        raise TypeError("a bundle counts nothing itself: update what it holds")
+
+    def merge(self, other: Self) -> Self:
+        """Add what another bundle of the same names has seen; `other` stays as it is.
+
+        Raises
+        ------
+        IncompatibleStateError
+            Names or what they hold differ; the message names each difference, and both are as they were.
+        """
+        if other is self:
+            raise IncompatibleStateError(
+                "merging a bundle with itself counts its rows twice; merge a copy() if you mean it"
+            )
+        self.check_fits(other)
+        merged = {n: self._merged(n, other[n]) for n in self}  # copies: none changes unless all can
+        self._things = merged
+        return self
+
+    def _merged(self, name: str, theirs: Any) -> Any:
+        try:
+            return self[name].copy().merge(theirs)
+        except IncompatibleStateError as error:
+            raise IncompatibleStateError(f"{name}: {error}") from error
+
+    def differences(self, other: Any) -> list[str]:
+        found = [f"it has no {n!r}" for n in self if n not in other]
+        found += [f"it has {n!r}, this one has not" for n in other if n not in self]
+        for name in [n for n in self if n in other]:
+            if self[name].sort != other[name].sort:
+                found.append(f"{name} is a {self[name].sort} here and a {other[name].sort} there")
+            else:
+                found += [f"{name}: {d}" for d in self[name].differences(other[name])]
+        return found
+
+    def reset(self) -> Self:
+        for thing in self.values():
+            thing.reset()
+        return self
+
+    def copy(self) -> Self:
+        return type(self)({n: thing.copy() for n, thing in self.items()})
+
+    def blank(self) -> Self:
+        return type(self)({n: thing.blank() for n, thing in self.items()})
+
+    def coarsen(self, bits: int) -> Self:
+        return type(self)({n: thing.coarsen(bits) for n, thing in self.items()})
+
+    @property
+    def nbytes(self) -> int:
+        return sum(thing.nbytes for thing in self.values())
+
+    def __eq__(self, other: object) -> bool:
+        return Holder.__eq__(self, other)
+
+    __hash__ = None
+
+    def __repr__(self) -> str:
+        lines = [f"{name}: {thing!r}".replace("\n", "\n  ") for name, thing in self.items()]
+        return "\n".join([f"Bundle of {len(self)}", *(f"  {line}" for line in lines)])
+
+    def header(self) -> dict[str, Any]:
+        return {"kind": "bundle", "names": list(self), "things": [thing.header() for thing in self.values()]}
+
+    @classmethod
+    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
+        names, heads = header["names"], header["things"]
+        if len(set(names)) != len(names):
+            raise ValueError("a bundle holds each thing under a name of its own")
+        things, rest = {}, list(states)
+        for name, head in zip(names, heads, strict=True):
+            things[name] = kinds[head["kind"]](head, rest)
+            rest = rest[len(things[name].reads()) :]
+        return cls(things)

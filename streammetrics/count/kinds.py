@@ -1,0 +1,19 @@
+"""Which counter counts a statistic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .counter import Counter
+from .group_rows import GroupCounter
+from .index import Index
+from .sorted_groups import SortedCounter
+
+__all__ = ["counter_of"]
+
+COUNTERS: dict[str, type[Counter]] = {"cells": Counter, "groups": GroupCounter, "sorted_groups": SortedCounter}
+
+
+def counter_of(state: Any, index: Index) -> Counter:
+    """Return what goes on counting from a state."""
+    return COUNTERS[getattr(type(state), "counter", "cells")](state, index)

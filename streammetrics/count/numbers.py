@@ -1,0 +1,210 @@
+"""Numbers for keys, in the order in which they are met: integers, texts, and the columns that hold either."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..columns.convert import arrow_values
+from ..columns.slice_keys import read_slice_keys
+from ..errors import InvalidInputError
+from ..kernels.keys import number_ints, number_texts
+from ..state.axes import KINDS, NULL, Vocabulary
+
+__all__ = ["KeyNumbers"]
+
+Ints = NDArray[np.int64]
+
+FREE = 1 << 10
+BIG = 1 << 40  # where the numbers of integers beyond int64 begin: so that -1 and 2**64 - 1 stay different
+
+
+def longer(array: NDArray[Any], size: int, used: int) -> NDArray[Any]:
+    """Return an array with room, at least doubled, so that what is copied in all is a multiple of what there is."""
+    if size <= len(array):
+        return array
+    new = np.empty((max(size, 2 * len(array)), *array.shape[1:]), array.dtype)
+    new[:used] = array[:used]
+    return new
+
+
+class IntNumbers:
+    """Numbers for int64 values."""
+
+    def __init__(self) -> None:
+        self.count, self.stored, self.slots = 0, np.zeros(FREE // 2, np.int64), np.full(FREE, -1, np.int64)
+
+    def of(self, values: Ints) -> Ints:
+        """Return the number of each value; new values get the next numbers."""
+        numbers = np.empty(len(values), np.int64)
+        number_ints(values, self.stored, self.count, self.slots, numbers, False)
+        new = numbers < 0
+        if new.any():
+            self._learn(np.unique(values[new]))
+            number_ints(values, self.stored, self.count, self.slots, numbers, False)
+        return numbers
+
+    def _learn(self, values: Ints) -> None:
+        before, count = self.count, self.count + len(values)
+        self.stored = longer(self.stored, count, before)
+        self.stored[before:count] = values
+        if 2 * count > len(self.slots):
+            self.slots, before = np.full(1 << (4 * count - 1).bit_length(), -1, np.int64), 0
+        rest = self.stored[before:count].copy()
+        number_ints(rest, self.stored, before, self.slots, np.empty(len(rest), np.int64), True)
+        self.count = count
+
+    @property
+    def values(self) -> Ints:
+        """The value of each number."""
+        return self.stored[: self.count]
+
+
+class TextNumbers:
+    """Numbers for strings of bytes, compared in full."""
+
+    def __init__(self) -> None:
+        self.count, self.slots, self.size = 0, np.full(FREE, -1, np.int64), 0
+        self.stored, self.offsets = np.zeros(FREE, np.uint8), np.zeros(FREE, np.int64)
+
+    def of(self, data: NDArray[np.uint8], offsets: Ints) -> Ints:
+        """Return the number of each text; new texts get the next numbers."""
+        numbers = np.empty(len(offsets) - 1, np.int64)
+        number_texts(data, offsets, self.stored, self.offsets, self.count, self.slots, numbers, False)
+        new = np.flatnonzero(numbers < 0)
+        if len(new):
+            self._learn(sorted({data[offsets[i] : offsets[i + 1]].tobytes() for i in new}))
+            number_texts(data, offsets, self.stored, self.offsets, self.count, self.slots, numbers, False)
+        return numbers
+
+    def _learn(self, texts: list[bytes]) -> None:
+        before, count = self.count, self.count + len(texts)
+        ends = self.size + np.cumsum([len(t) for t in texts])
+        self.stored = longer(self.stored, int(ends[-1]), self.size)
+        self.stored[self.size : ends[-1]] = np.frombuffer(b"".join(texts), np.uint8)
+        self.offsets = longer(self.offsets, count + 1, before + 1)
+        self.offsets[before + 1 : count + 1], self.size = ends, int(ends[-1])
+        if 2 * count > len(self.slots):
+            self.slots, before = np.full(1 << (4 * count - 1).bit_length(), -1, np.int64), 0
+        rest = self.offsets[before : count + 1].copy()
+        numbers = np.empty(len(rest) - 1, np.int64)
+        number_texts(self.stored, rest, self.stored, self.offsets, before, self.slots, numbers, True)
+        self.count = count
+
+    @property
+    def values(self) -> list[bytes]:
+        """The text of each number."""
+        text = self.stored[: self.size].tobytes()
+        return [text[a:b] for a, b in pairwise(self.offsets[: self.count + 1].tolist())]
+
+
+class KeyNumbers:
+    """The keys of one column: their kind, fixed by the first that is not null, and a number for each.
+
+    Parameters
+    ----------
+    name : str
+        The column, for messages.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name, self.kind = name, ""
+        self._ints, self._big, self._texts = IntNumbers(), IntNumbers(), TextNumbers()
+        self._last: tuple[Any, str, Ints] | None = None  # an Arrow dictionary, its kind, and the numbers of its texts
+
+    def of(self, raw: Any) -> Ints:
+        """Return the number of the key of each row; NULL for none.
+
+        Raises
+        ------
+        InvalidInputError
+            Keys are of another kind than those before.
+        """
+        whole = type(raw).__name__ == "DictionaryArray" and not raw.null_count
+        if whole and self._last is not None and raw.dictionary.equals(self._last[0]):  # as in the batch before
+            self.accept(self._last[1])
+            return self._last[2].take(arrow_values(raw.indices))
+        kind, made = read_slice_keys(raw, self.name)
+        if not kind:
+            return np.full(int(made), NULL)
+        if kind_is_null(made):  # whatever their type: it says nothing about the keys
+            return np.full(len(made[-2]), NULL)
+        self.accept(kind)
+        if not KINDS[kind]:
+            values, missing = made
+            codes = self._integers(values)
+            return codes if missing is None else np.where(missing, NULL, codes)
+        (data, offsets), index, missing = made
+        numbers = self._texts.of(data, offsets)
+        if missing is None and whole:
+            self._last = raw.dictionary, kind, numbers
+        if missing is not None:
+            numbers, index = np.append(numbers, NULL), np.where(missing, len(numbers), index)
+        return np.asarray(numbers.take(index), np.int64)
+
+    @property
+    def count(self) -> int:
+        """How many keys have a number."""
+        return self._ints.count + self._big.count + self._texts.count
+
+    def accept(self, kind: str) -> None:
+        """Raise unless keys of this kind belong here."""
+        if self.kind and self.kind != kind:
+            raise InvalidInputError(
+                f"{self.name}: the keys so far are of kind {self.kind}, these are of kind {kind}; convert one of them",
+                column=self.name,
+            )
+        self.kind = kind
+
+    def _integers(self, values: NDArray[Any]) -> Ints:
+        if values.dtype not in (np.uint64, object) or not len(values) or values.max() < 1 << 63:
+            return self._ints.of(np.ascontiguousarray(values, np.int64))
+        big = np.asarray(values >= 1 << 63, bool)
+        codes = np.empty(len(values), np.int64)
+        codes[~big] = self._ints.of(values[~big].astype(np.int64))
+        codes[big] = BIG + self._big.of(values[big].astype(np.uint64).view(np.int64))
+        return codes
+
+    # -- to finished states and back -----------------------------------------------------------------------------------
+
+    def ranked(self, codes: Ints) -> tuple[Vocabulary, Ints]:
+        """Return the vocabulary of the keys with these numbers, and the rank of each; marks stay."""
+        keys = codes >= 0
+        used = np.unique(codes[keys])
+        if not len(used):
+            return Vocabulary(self.kind), codes
+        if KINDS[self.kind]:
+            texts = self._texts.values
+            held: Any = [texts[i] for i in used.tolist()]
+            vocabulary = Vocabulary.of(self.kind, held)
+        else:
+            held = self._ints.values[used[used < BIG]]
+            if used[-1] >= BIG:
+                big = self._big.values[used[used >= BIG] - BIG].view(np.uint64)
+                held = np.array([*held.tolist(), *big.tolist()], object)
+            vocabulary = Vocabulary.of(self.kind, held)
+        ranks = vocabulary.ranks(held)
+        out = codes.copy()
+        out[keys] = ranks[np.searchsorted(used, codes[keys])]
+        return vocabulary, out
+
+    def learn(self, vocabulary: Vocabulary) -> Ints:
+        """Return the number of each key of a vocabulary."""
+        if not len(vocabulary):
+            if vocabulary.kind:
+                self.kind = vocabulary.kind
+            return np.zeros(0, np.int64)
+        self.kind = vocabulary.kind
+        if not vocabulary.texts:
+            return self._integers(np.asarray(vocabulary.values))
+        ends = np.cumsum([0, *(len(t) for t in vocabulary.values)], dtype=np.int64)
+        return self._texts.of(np.frombuffer(b"".join(vocabulary.values), np.uint8), ends)
+
+
+def kind_is_null(made: Any) -> bool:
+    """Whether no row has a key."""
+    *_, index, missing = made
+    return not len(index) or (missing is not None and bool(missing.all()))

@@ -1,0 +1,100 @@
+"""Checks of columns that nothing else checks: each returns 1 if a value is bad, and keeps nothing but the total weight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._jit import inline, kernel
+from .sums import bad_scores, extremes, split, survey, suspect
+
+f8, i4, i8 = np.float64, np.int32, np.int64
+
+LONG = 512
+SMALLEST, LARGEST = 2.0**-36, 2.0**31  # weights other than 0
+MOST = 2.0**42  # total weight of a fixed-point sum
+SIZE_MASK = i8(0x7FFFFFFFFFFFFFFF)
+
+
+@inline
+def bad_pair(y: Any, s: Any) -> Any:
+    """Whether a label is not 0 or 1, or a score no probability."""
+    if survey(y)[1]:
+        return True
+    return s.shape[0] > 0 and suspect(extremes(s)[1]) and bad_scores(False, s)
+
+
+@inline
+def bad_weights(mass: Any, w: Any) -> Any:
+    """Whether a weight is out of range, or the total could leave that of the sums; else keep the total.
+
+    Totals are integers within a block: a sum of floats waits for the one before, four cycles a row.
+    """
+    bad, total = i4(0), mass[0]
+    for a in range(0, w.shape[0], LONG):
+        ww, units = w[a : a + LONG], i8(0)
+        for j in range(ww.shape[0]):
+            bad |= i4(not (((ww[j] >= SMALLEST) & (ww[j] < LARGEST)) | (ww[j] == 0.0)))
+            units += split(ww[j])[0] + i8(1)
+        total += f8(units) * 2.0**-20
+    if bad or total >= MOST:
+        return True
+    mass[0] = total
+    return False
+
+
+@kernel(out=())
+def labels(y: Any) -> Any:
+    """Find a label that is not 0 or 1."""
+    return i8(survey(y)[1])
+
+
+@kernel(out=())
+def probabilities(s: Any) -> Any:
+    """Find a score that is no probability."""
+    return i8(s.shape[0] > 0 and suspect(extremes(s)[1]) and bad_scores(False, s))
+
+
+@kernel(out=())
+def finite(s: Any) -> Any:
+    """Find a score that is not finite."""
+    return i8(bad_scores(True, s))
+
+
+@kernel(out=())
+def pairs(y: Any, s: Any) -> Any:
+    """Find a bad label or probability."""
+    return i8(bad_pair(y, s))
+
+
+@kernel(out=("mass",))
+def weights(w: Any, mass: Any) -> Any:
+    """Find a bad weight; or keep the total."""
+    return i8(bad_weights(mass, w))
+
+
+@kernel(out=("mass",))
+def weighted_pairs(y: Any, s: Any, w: Any, mass: Any) -> Any:
+    """Find a bad label, probability or weight; or keep the total."""
+    return i8(bad_pair(y, s) or bad_weights(mass, w))
+
+
+@kernel(out=())
+def numbers(v: Any, smallest: Any, largest: Any, low: Any, above: Any) -> Any:
+    """Find a number whose size is neither 0 nor in range, or that is not at least `low` (or above it).
+
+    Sizes are compared as the integers that their bits are; what is wrong shows in the sign of a difference.
+    """
+    least, most = f8(smallest).view(i8), f8(largest).view(i8)
+    wrong, bad = i8(0), i4(0)
+    for j in range(v.shape[0]):
+        size = f8(v[j]).view(i8) & SIZE_MASK
+        wrong |= ((size - least) | (most - size)) & ~(size - i8(1))  # 0 - 1 is negative, too, and excuses
+    if above:
+        for j in range(v.shape[0]):
+            bad |= i4(not (v[j] > low))
+    elif low > -np.inf:
+        for j in range(v.shape[0]):
+            bad |= i4(not (v[j] >= low))
+    return i8((wrong < 0) | (bad != 0))

@@ -1,0 +1,180 @@
+"""Rows that keep their exact score: as codes that wait, sorted runs, and two sorted sets made one.
+
+A code is the 64 bits of a score in their order, then the label; the high word has the cell, and the first bit of a real
+score.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._jit import inline, kernel
+
+f8, i4, i8, u1, u4, u8 = np.float64, np.int32, np.int64, np.uint8, np.uint32, np.uint64
+
+TOP = u8(1 << 63)
+
+
+@inline
+def key_of(x: Any, real: Any) -> Any:
+    """Return 64 bits in the order of the scores, whatever their dtype; -0.0 is 0.0."""
+    word = f8(x + 0.0).view(u8)
+    if real:
+        return ~word if word >> u8(63) else word | TOP
+    return word
+
+
+@inline
+def score_of(key: Any, high: Any, real: Any) -> Any:
+    """Return the score of a key, of whose bits the first may ride on the high word."""
+    if real:
+        word = key | (u8(high & u4(1)) << u8(63))
+        return u8(word & ~TOP if word >> u8(63) else ~word).view(f8)
+    return u8(key).view(f8)
+
+
+@kernel(out=("folded", "high", "low", "weights", "used"))
+def wait_lone(
+    y: Any, s: Any, w: Any, real: Any, folded: Any, high: Any, low: Any, weights: Any, used: Any
+) -> Any:  # fmt: skip
+    """Check rows of one cell and put them behind those that wait; return 1, nothing appended, if one is bad."""
+    m, n = u8(used[0]), u8(s.shape[0])
+    lows, bad, most = low[m : m + n], i4(0), u1(0)
+    if real:
+        highs = high[m : m + n]
+        for i in range(s.shape[0]):
+            x = f8(s[i])
+            bad |= i4(not (abs(x) < np.inf))
+            most = max(most, y[i])
+            key = key_of(x, True)
+            lows[i] = (key << u8(1)) | u8(y[i])
+            highs[i] = u4(key >> u8(63))
+    else:
+        for i in range(s.shape[0]):
+            x = s[i]
+            bad |= i4(not (x >= 0)) | i4(not (x <= 1))
+            most = max(most, y[i])
+            lows[i] = (f8(f8(x) + 0.0).view(u8) << u8(1)) | u8(y[i])
+    if bad or most > 1:
+        return 1
+    for i in range(s.shape[0] if weights.shape[0] else 0):
+        weights[m + u8(i)] = w[i] if w.shape[0] else 1.0
+    used[0] = i8(m + n)
+    return 0
+
+
+@inline
+def wait(
+    y: Any, s: Any, w: Any, at: Any, a: Any, n: Any, real: Any, high: Any, low: Any, weights: Any, used: Any
+) -> None:
+    """Put n good rows, each with its cell, behind those that wait."""
+    m = u8(used[0])
+    for j in range(n):
+        key = key_of(f8(s[a + j]), real)
+        low[m + u8(j)] = (key << u8(1)) | u8(y[a + j])
+        high[m + u8(j)] = (u4(at[a + j]) << u4(1)) | u4(key >> u8(63)) if real else u4(at[a + j])
+    for j in range(n if weights.shape[0] else 0):
+        weights[m + u8(j)] = w[a + j] if w.shape[0] else 1.0
+    used[0] = i8(m + u8(n))
+
+
+@kernel(out=("starts", "out"))
+def by_high(high: Any, low: Any, starts: Any, out: Any) -> Any:
+    """Place the low words by the high ones (`starts`: where each begins, spoilt)."""
+    for i in range(high.shape[0]):
+        k = u8(starts[high[i]])
+        out[k] = low[i]
+        starts[high[i]] = i8(k + u8(1))
+    return 0
+
+
+@kernel(out=("high", "lows", "counts"))
+def unite_runs(low: Any, ends: Any, high_of: Any, high: Any, lows: Any, counts: Any) -> Any:
+    """Unite equal codes: `low` is sorted within segments that end at `ends`; return how many are left."""
+    m, i = u8(0), 0
+    for k in range(ends.shape[0]):
+        first = True
+        while i < ends[k]:
+            x = low[i]
+            fresh = first or x != lows[m - u8(1)]
+            m += u8(fresh)
+            lows[m - u8(1)], high[m - u8(1)] = x, high_of[k]
+            counts[m - u8(1)] = u4(1) if fresh else counts[m - u8(1)] + u4(1)
+            first = False
+            i += 1
+    return i8(m)
+
+
+@kernel(out=("l", "c"))
+def insert(la: Any, ca: Any, lb: Any, cb: Any, l: Any, c: Any) -> Any:  # noqa: E741 - low words, and counts
+    """Write the union of many sorted codes and few: what lies between two of the few is copied."""
+    i, m, na = 0, 0, la.shape[0]
+    for j in range(lb.shape[0]):
+        x = lb[j]
+        first, last = i, na
+        while first < last:
+            mid = (first + last) >> 1
+            if la[u8(mid)] < x:
+                first = mid + 1
+            else:
+                last = mid
+        for k in range(first - i):
+            l[m + k], c[m + k] = la[i + k], ca[i + k]
+        m += first - i
+        i = first
+        same = i < na and la[u8(i)] == x
+        l[m], c[m] = x, cb[j] + (ca[u8(i)] if same else u4(0))
+        m += 1
+        i += 1 if same else 0
+    for k in range(na - i):
+        l[m + k], c[m + k] = la[i + k], ca[i + k]
+    return m + na - i
+
+
+@kernel(out=("h", "l", "c"))
+def merge(ha: Any, la: Any, ca: Any, hb: Any, lb: Any, cb: Any, h: Any, l: Any, c: Any) -> Any:  # noqa: E741
+    """Write the union of two sorted sets of codes, counts added; return its length. Without branches."""
+    i, j, m, na, nb = u8(0), u8(0), u8(0), u8(la.shape[0]), u8(lb.shape[0])
+    while i < na and j < nb:
+        before = (ha[i] < hb[j]) | ((ha[i] == hb[j]) & (la[i] < lb[j]))
+        same = (ha[i] == hb[j]) & (la[i] == lb[j])
+        ours, theirs = before | same, not before
+        h[m], l[m] = ha[i] if ours else hb[j], la[i] if ours else lb[j]
+        c[m] = (ca[i] if ours else u4(0)) + (cb[j] if theirs else u4(0))
+        i += u8(ours)
+        j += u8(theirs)
+        m += u8(1)
+    while i < na:
+        h[m], l[m], c[m] = ha[i], la[i], ca[i]
+        i += u8(1)
+        m += u8(1)
+    while j < nb:
+        h[m], l[m], c[m] = hb[j], lb[j], cb[j]
+        j += u8(1)
+        m += u8(1)
+    return i8(m)
+
+
+@kernel(out=("out",))
+def pairs(low: Any, starts: Any, counts: Any, out: Any) -> Any:
+    """Write of each cell negatives, positives, twice the pairs that positives win (ties half), and the ties, flat.
+
+    The label is the last bit of a code; up to 2**31 rows a cell.
+    """
+    for cell in range(starts.shape[0] - 1):
+        negatives, positives, twice, ties, here = i8(0), i8(0), i8(0), i8(0), i8(0)
+        last = u8(1)
+        for i in range(starts[cell], starts[cell + 1]):
+            x, n = u8(low[u8(i)]), i8(counts[u8(i)])
+            positive = i8(x & u8(1))
+            here = here if x == last + u8(1) else i8(0)
+            twice += positive * n * (i8(2) * negatives - here)
+            ties += positive * n * here
+            here = i8(0) if positive else n
+            last = u8(1) if positive else x
+            negatives += (i8(1) - positive) * n
+            positives += positive * n
+        out[4 * cell], out[4 * cell + 1], out[4 * cell + 2], out[4 * cell + 3] = negatives, positives, twice, ties
+    return 0

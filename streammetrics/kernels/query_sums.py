@@ -1,0 +1,185 @@
+"""What every measure says of each query; and sums over queries, with the squares that standard errors need.
+
+A query is one row of uint64 keys, [falling score 32 | place 24 | grade 8], that numpy sorts (see `ranking.pack`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._jit import inline, kernel
+from ._memory import scratch
+from .exact_sums import add_exact, carry, carry_all
+from .measures import (
+    CG_EXP,
+    NDCG,
+    NDCG_EXP,
+    RBP,
+    RELEVANT,
+    biased,
+    linear_measure,
+    plain_measure,
+    tied_measure,
+    until,
+)
+from .ranking import ABSENT, PLACE, best_first, by_ties, settle, spread_groups, tied, widen, worthy
+from .score_sums import large_part, put, put_square
+from .sums import LARGE, add_fixed, split
+
+f8, i8, u8 = np.float64, np.int64, np.uint64
+
+CHUNKS = u8(68)
+
+
+@kernel(out=("keys", "numbers", "places", "facts", "out"))
+def rank(
+    keys: Any, which: Any, starts: Any, s: Any, halves: Any, small: Any, values: Any, powers: Any, level: Any,
+    average: Any, relevant: Any, extra_gain: Any, extra_power: Any, discount: Any, codes: Any, ks: Any, parameters: Any,
+    numbers: Any, places: Any, facts: Any, out: Any,
+) -> None:  # fmt: skip
+    """Write every measure of some queries, whose rows of keys are sorted.
+
+    `numbers` and `places` are scratch: eight rows and three, longer than a query and than `discount`, and zero.
+
+    `values` and `powers` (2^g - 1; may be empty) are by grade if all grades are `small` integers, else by row.
+    `relevant` (may be empty) is the number of relevant documents of each query, those that are no rows included, whose
+    grade is `extra_gain`. The keys hold half of each score if `halves`. The facts of a query are its documents, returned
+    and not, each irrelevant and relevant, and whether it has none that is.
+    """
+    n_terms, exponential = codes.shape[0], powers.shape[0] > 0
+    gain, power, rel, stop = numbers[0], numbers[1], numbers[2], numbers[3]
+    pool, mean, best, most = numbers[4], numbers[5], numbers[6], numbers[7]
+    place, end, hit, count = places[0], places[1], places[2], scratch(256, i8)
+    count[:] = 0
+    wants_best, wants_most = False, False
+    for t in range(n_terms):
+        wants_best |= codes[t] == NDCG
+        wants_most |= codes[t] == NDCG_EXP
+    for j in range(which.shape[0]):
+        q = which[j]
+        a, length = starts[q], starts[q + 1] - starts[q]
+        row, score = keys[j], s[a : a + length]
+        n = length
+        while n > 0 and (row[n - 1] >> u8(32)) == ABSENT:
+            n -= 1
+        met = i8(0)
+        for i in range(n - 1):
+            met |= i8(((row[i] ^ row[i + 1]) >> u8(32)) == u8(0))
+        if halves and met:
+            settle(row, n, score)
+        c = worthy(row, length, small, values[a:] if not small else values, place, gain)
+        everything, returned = i8(0), i8(0)
+        for i in range(c):
+            rel[i] = gain[i] >= level
+            everything += i8(gain[i] >= level)
+            returned += i8((gain[i] >= level) & (place[i] < n))
+        for i in range(c if exponential else 0):
+            at_row = row[place[i]]
+            power[i] = powers[at_row & u8(255) if small else u8(a) + ((at_row >> u8(8)) & PLACE)]
+            stop[i] = power[i]
+        judged = everything
+        if relevant.shape[0]:
+            everything = relevant[q]
+        extra, n_best, n_most = everything - judged, i8(0), i8(0)
+        if wants_best:
+            n_best = best_first(gain, c, extra, extra_gain, small, pool, count, best)
+        if wants_most and small:
+            n_most = best_first(gain, c, extra, extra_gain, small, pool, count, most)
+            for i in range(n_most):
+                most[i] = powers[i8(most[i])]
+        elif wants_most:
+            n_most = best_first(power, c, extra, extra_power, small, pool, count, most)
+        c, mixed = until(place, c, n), False
+        if average and met:
+            for worth in (gain, rel, power, stop):
+                widen(worth, place, c, n)
+            for i in range(n):
+                place[i] = i
+                mixed |= i + 1 < n and gain[i] != gain[i + 1] and tied(row, i, score)
+            c = n
+        if mixed:
+            by_ties(row, n, score, rel, end, hit)
+            for worth in (gain, rel, power):
+                spread_groups(worth, n, end)
+        facts[5 * q] = n - returned
+        facts[5 * q + 1] = returned
+        facts[5 * q + 2] = length - n - (judged - returned)
+        facts[5 * q + 3] = judged - returned
+        facts[5 * q + 4] = i8(everything == 0)
+        for t in range(n_terms):
+            code, k = codes[t], ks[t]
+            if code <= RELEVANT:
+                exp = CG_EXP <= code <= NDCG_EXP
+                worth, ideal = power if exp else gain, most[:n_most] if exp else best[:n_best]
+                v = linear_measure(code - 3 if exp else code, k, n, everything, rel, worth, place, c, discount, ideal)
+            elif code == RBP:
+                v = biased(rel, place, until(place, c, min(k, n)), parameters[t])
+            elif mixed:
+                v = tied_measure(code, k, n, everything, end, hit, stop, parameters[t], mean)
+            else:
+                v = plain_measure(code, k, n, everything, rel, stop, parameters[t], place, c)
+            out[q * n_terms + t] = v
+
+
+@inline
+def put_number(numbers: Any, at: Any, v: Any) -> None:
+    """Add a number that is not negative, of whatever size, to one that stops at the ceiling."""
+    if v >= LARGE:
+        put(numbers, at, large_part(v), i8(0))
+    else:
+        high, low = split(v)
+        put(numbers, at, high, low)
+
+
+@kernel(out=("rows", "queries", "excess", "sums", "large", "squares", "large_squares", "w2", "w2x", "more"))
+def add(
+    values: Any, facts: Any, w: Any, at: Any, starts: Any, unbounded: Any,
+    rows: Any, queries: Any, excess: Any, sums: Any, large: Any, squares: Any, large_squares: Any,
+    w2: Any, w2x: Any, more: Any,
+) -> Any:  # fmt: skip
+    """Add what every measure says of each query; `at`, the cell of each document, and weights `w` may be empty.
+
+    Bounded terms go to `sums`, others to `large`; their squares likewise. `w2` and `w2x` are the sums of w^2 and w^2 x,
+    empty while all weights are 1, and `more` is what w^2 x of unbounded terms is more than w x.
+    """
+    n_terms = unbounded.shape[0]
+    heavy, lone = w2.shape[0] > 0, at.shape[0] == 0
+    for q in range(starts.shape[0]):
+        i = u8(at[starts[q]]) if at.shape[0] else u8(0)
+        weight, empty = w[q] if w.shape[0] else 1.0, u8(facts[5 * q + 4])
+        for k in range(4):
+            rows[u8(4) * i + u8(k)] += facts[5 * q + k]
+        mine = u8(2) * i + empty
+        queries[mine] += 1
+        if w.shape[0]:
+            high, low = split(weight)
+            add_fixed(excess, u8(2) * mine, high - i8(1 << 20), low)
+        if heavy:
+            put_number(w2, u8(2) * mine, weight * weight)
+        for t in range(n_terms):
+            v = values[q * n_terms + t] * weight
+            cell = i * u8(n_terms) + u8(t)
+            if unbounded[t]:
+                add_exact(large, cell * CHUNKS, v)
+                add_exact(large_squares, cell * CHUNKS, v * v)
+                if w.shape[0]:
+                    add_exact(more, cell * CHUNKS, v * weight)
+                    add_exact(more, cell * CHUNKS, -v)
+                if not lone:
+                    carry(large, cell * CHUNKS)
+                    carry(large_squares, cell * CHUNKS)
+                    if w.shape[0]:
+                        carry(more, cell * CHUNKS)
+            else:
+                high, low = split(v)
+                add_fixed(sums, u8(2) * cell, high, low)
+                put_square(squares, u8(2) * cell, v * v, False)
+                if heavy:
+                    put_number(w2x, u8(2) * cell, v * weight)
+    if lone:
+        carry_all(large)
+        carry_all(large_squares)
+        carry_all(more)
+    return 0

@@ -1,0 +1,222 @@
+"""Sums over rows without any rounding: rows and weights, terms of losses, products of columns, values of rows.
+
+Every sum is a superaccumulator (module `exact_sums`). Of one cell a block of rows is added at a time; of several, row by
+row, and what was added to is carried at once where the cells are more than the rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._jit import inline, kernel, outline
+from ._memory import scratch
+from .elementary import product_error
+from .exact_sums import BLOCK, CHUNK_MASK, CHUNKS, FULL, UNITS, add_block, add_exact, add_integer, carry_all
+from .regression import RELATIVE, fill, gather
+
+f8, i8, u8 = np.float64, np.int64, np.uint64
+
+SPLITTER = 2.0**27 + 1.0
+
+
+@inline
+def carry_up(numbers: Any, at: Any, first: Any) -> None:
+    """Bring a superaccumulator that was canonical before three chunks from `first` were added to to canonical form."""
+    k, end, over = at + u8(first), at + CHUNKS - u8(1), i8(0)
+    near = min(k + u8(3), end)
+    while k < near or (over != 0 and k < end):
+        over = numbers[k] >> i8(32)
+        numbers[k] &= CHUNK_MASK
+        k += u8(1)
+        numbers[k] += over
+
+
+@outline
+def add_to_cells(v: Any, here: Any, stride: Any, offset: Any, numbers: Any, often: Any) -> None:
+    """Add every float64 to the superaccumulator of its cell; with `often`, carried at once."""
+    for j in range(v.shape[0]):
+        at = (u8(here[j]) * u8(stride) + u8(offset)) * CHUNKS
+        add_exact(numbers, at, v[j])
+        if often:
+            exponent = (f8(v[j]).view(i8) >> i8(52)) & i8(0x7FF)
+            carry_up(numbers, at, (max(exponent, i8(1)) + i8(13)) >> i8(5))
+
+
+@inline
+def is_full(a: Any, n: Any) -> Any:
+    """Whether what was added has to be carried after the block of rows from a: the last, or one of many."""
+    return a + BLOCK >= n or (a // BLOCK) % FULL == FULL - 1
+
+
+@outline
+def weigh(n: Any, w: Any, at: Any, rows: Any, excess: Any) -> None:
+    """Count n rows in their cells, and add w - 1 of each."""
+    lone = at.shape[0] == 0
+    if lone:
+        rows[0] += n
+    for j in range(at.shape[0]):
+        rows[u8(at[j])] += 1
+    often = not lone and n < u8(excess.shape[0]) // CHUNKS
+    for a in range(0, w.shape[0], BLOCK):
+        b = min(a + BLOCK, n)
+        if lone:
+            add_block(w[a:b], excess, u8(0))
+            add_integer(excess, u8(0), i8(a - b), UNITS)
+        else:
+            add_to_cells(w[a:b], at[a:b], 1, 0, excess, often)
+            for j in range(a, b):
+                add_integer(excess, u8(at[j]) * CHUNKS, i8(-1), UNITS)
+                if often:
+                    carry_up(excess, u8(at[j]) * CHUNKS, UNITS >> i8(5))
+        if not often and is_full(a, n):
+            carry_all(excess)
+
+
+@kernel(out=("rows", "excess", "sums", "skipped"))
+def sum_losses(
+    y: Any, p: Any, w: Any, at: Any, width: Any, terms: Any, parameters: Any,
+    rows: Any, excess: Any, sums: Any, skipped: Any,
+) -> Any:  # fmt: skip
+    """Add the terms asked for of every row and output, and count rows.
+
+    Rows are `width` values side by side, in one dimension or two. `sums` and `skipped` are cells x terms x outputs, flat.
+    """
+    yy, pp = y.reshape(y.size), p.reshape(p.size)
+    n, n_terms = yy.shape[0] // width, terms.shape[0]
+    stride, lone = n_terms * width, at.shape[0] == 0
+    often = not lone and n * 68 < sums.shape[0]
+    target, guess, out = scratch(BLOCK, f8), scratch(BLOCK, f8), scratch(BLOCK, f8)
+    weigh(n, w, at, rows, excess)
+    for a in range(0, n, BLOCK):
+        m = min(BLOCK, n - a)
+        for c in range(width):
+            gather(yy, a, width, c, target[:m])
+            gather(pp, a, width, c, guess[:m])
+            for t in range(n_terms):
+                cell = t * width + c
+                fill(terms[t], parameters[t], target[:m], guess[:m], out[:m])
+                for j in range(m if w.shape[0] else 0):
+                    out[j] *= w[a + j]
+                if lone:
+                    add_block(out[:m], sums, u8(cell) * CHUNKS)
+                else:
+                    add_to_cells(out[:m], at[a : a + m], stride, cell, sums, often)
+                for j in range(m if terms[t] == RELATIVE else 0):
+                    if target[j] == 0.0:
+                        skipped[(u8(0) if lone else u8(at[a + j]) * u8(stride)) + u8(cell)] += 1
+        if not often and is_full(a, n):
+            carry_all(sums)
+    return 0
+
+
+@kernel(out=("rows", "excess", "sums"))
+def sum_products(
+    first: Any, second: Any, w: Any, at: Any, width: Any, left: Any, right: Any, rows: Any, excess: Any, sums: Any
+) -> Any:
+    """Add for every term the product of two columns, and count rows.
+
+    `left` and `right` name the columns of each term: 0 for `first`, 1 for `second`, -1 (only right) for none. Rows are
+    `width` values side by side, in one dimension or two; `sums` is cells x terms x outputs, flat.
+    """
+    ff, ss = first.reshape(first.size), second.reshape(second.size)
+    n, n_terms = ff.shape[0] // width, left.shape[0]
+    stride, lone = n_terms * width, at.shape[0] == 0
+    often = not lone and n * 68 < sums.shape[0]
+    columns, parts = scratch((2, BLOCK), f8), scratch((4, BLOCK), f8)
+    weigh(n, w, at, rows, excess)
+    for a in range(0, n if n_terms else 0, BLOCK):
+        m = min(BLOCK, n - a)
+        for c in range(width):
+            gather(ff, a, width, c, columns[0, :m])
+            gather(ss, a, width, c, columns[1, :m])
+            for t in range(n_terms):
+                cell, count = t * width + c, 1
+                for j in range(m):
+                    parts[0, j] = columns[left[t], j]
+                if right[t] >= 0:
+                    multiply(parts[0, :m], columns[right[t], :m], parts[1, :m])
+                    count = 2
+                for q in range(count if w.shape[0] else 0):
+                    multiply(parts[q, :m], w[a : a + m], parts[count + q, :m])
+                count = 2 * count if w.shape[0] else count
+                for q in range(count):
+                    if lone:
+                        add_block(parts[q, :m], sums, u8(cell) * CHUNKS)
+                    else:
+                        add_to_cells(parts[q, :m], at[a : a + m], stride, cell, sums, often)
+        if not often and is_full(a, n):
+            carry_all(sums)
+    return 0
+
+
+@outline
+def add_some(v: Any, at: Any, a: Any, stride: Any, cell: Any, numbers: Any, often: Any) -> None:
+    """Add a block of rows from a, of one cell or of several."""
+    if at.shape[0]:
+        add_to_cells(v, at[a : a + v.shape[0]], stride, cell, numbers, often)
+    else:
+        add_block(v, numbers, u8(cell) * CHUNKS)
+
+
+@outline
+def multiply(v: Any, factor: Any, error: Any) -> None:
+    """Multiply a block in place, and write what rounding has lost: the error, which is a float64 (Dekker's splitting).
+
+    Times a weight each of the two is a product again: four float64 a row, all of which go to the superaccumulator.
+    """
+    for j in range(v.shape[0]):
+        product = v[j] * factor[j]
+        error[j] = product_error(v[j], factor[j], product)
+        v[j] = product
+
+
+@inline
+def short(x: Any) -> Any:
+    """Round to 26 bits (Veltkamp): sums of such numbers seldom need more than two integers a block."""
+    c = x * SPLITTER
+    return c - (c - x)
+
+
+@kernel(out=("rows", "excess", "sums", "squares", "more_w2", "more_w2x"))
+def sum_values(
+    values: Any, w: Any, at: Any, width: Any,
+    rows: Any, excess: Any, sums: Any, squares: Any, more_w2: Any, more_w2x: Any,
+) -> Any:  # fmt: skip
+    """Add values x, so many a row, and what standard errors need, and count rows.
+
+    `sums` has w x without rounding; `squares` (w x)^2, `more_w2` (w - 1)(w + 1) and `more_w2x` (w - 1) w x, each rounded
+    to 26 bits: the last two are 0 for weights of 1. All but `more_w2`, which is of cells, are cells x width, flat.
+    """
+    n, lone, weighted = values.shape[0] // width, at.shape[0] == 0, w.shape[0] != 0
+    often, seldom = not lone and n * 68 < sums.shape[0], not lone and n * 68 < more_w2.shape[0]
+    x, v, error = scratch(BLOCK, f8), scratch(BLOCK, f8), scratch(BLOCK, f8)
+    weigh(n, w, at, rows, excess)
+    for a in range(0, n, BLOCK):
+        m = min(BLOCK, n - a)
+        xx, vv, ee = x[:m], v[:m], error[:m]
+        for j in range(m if weighted else 0):
+            vv[j] = short((w[a + j] - 1.0) * (w[a + j] + 1.0))
+        if weighted:
+            add_some(vv, at, a, 1, 0, more_w2, seldom)
+        for c in range(width):
+            gather(values, a, width, c, xx)
+            if weighted:
+                multiply(xx, w[a : a + m], ee)
+                add_some(ee, at, a, width, c, sums, often)
+                for j in range(m):
+                    vv[j] = short((w[a + j] - 1.0) * xx[j])
+                add_some(vv, at, a, width, c, more_w2x, often)
+            add_some(xx, at, a, width, c, sums, often)
+            for j in range(m):
+                vv[j] = short(xx[j] * xx[j])
+            add_some(vv, at, a, width, c, squares, often)
+        if is_full(a, n):
+            if not often:
+                carry_all(sums)
+                carry_all(squares)
+                carry_all(more_w2x)
+            if not seldom:
+                carry_all(more_w2)
+    return 0

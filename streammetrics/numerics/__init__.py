@@ -1,0 +1,1 @@
+"""Exact integers, elementary functions, settings and canonical text: numpy alone."""

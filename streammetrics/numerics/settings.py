@@ -1,0 +1,218 @@
+"""Settings: the frozen, checked, comparable arguments of states and metrics, declared as class fields."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import math
+import types
+import typing
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any
+
+__all__ = ["Settings", "decode_setting", "encode_setting", "setting", "union", "unions", "unlike"]
+
+
+def setting(
+    default: Any = MISSING,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+    choices: tuple[Any, ...] | None = None,
+    operational: bool = False,
+    kw_only: bool = True,
+) -> Any:
+    """Declare a setting and what it may be.
+
+    Parameters
+    ----------
+    default : object
+        Its value when it is not given.
+    low, high : float, optional
+        Inclusive limits of a number.
+    above : float, optional
+        Exclusive lower limit of a number.
+    choices : tuple, optional
+        The values allowed.
+    operational : bool
+        True for a setting that changes how rows are taken in, never what the state means (`on_invalid`, memory
+        limits): not saved, not compared.
+    kw_only : bool
+        Settings are given by keyword.
+    """
+    rules = {"low": low, "high": high, "above": above, "choices": choices}
+    return field(default=default, kw_only=kw_only, metadata={"operational": operational, "rules": rules})
+
+
+def union(default: tuple[Any, ...], *, kw_only: bool = True) -> Any:
+    """Declare a list of read-outs, which a collection widens to the union of what its metrics ask for."""
+    return field(default=default, kw_only=kw_only, metadata={"union": True, "rules": {}})
+
+
+class Settings:
+    """Base of states and metrics: a frozen dataclass whose fields are its settings."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        dataclass(frozen=True, eq=False, repr=False)(cls)
+        made: Any = cls.__init__
+        signature = inspect.signature(made)
+
+        def init(self: Any, *arguments: Any, **settings: Any) -> None:
+            if not settings.keys() <= signature.parameters.keys():
+                _reject_unknown(cls, settings)
+            made(self, *arguments, **settings)
+
+        init.__doc__ = made.__doc__
+        init.__signature__ = signature  # type: ignore[attr-defined]
+        cls.__init__ = init  # type: ignore[method-assign]
+
+    def __post_init__(self) -> None:
+        cls: Any = type(self)
+        for name, (default, hint, rules) in _declared(cls).items():
+            value = getattr(self, name)
+            if value is not default:
+                once = type(value) in (str, int, bool)  # a float may be -0.0, which is equal to another one
+                checked = _once(cls, name, value) if once else _check(cls.__name__, name, value, hint, rules)
+                object.__setattr__(self, name, checked)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings by name, without the operational ones."""
+        return {f.name: getattr(self, f.name) for f in _identity(self)}
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """The settings that are not at their default, as JSON holds them: what headers and digests say.
+
+        So a later release can add a setting, and what was written before has the same digest; a default is for ever.
+        """
+        return {f.name: encode_setting(getattr(self, f.name)) for f in _identity(self) if not _same(self, f)}
+
+    def __repr__(self) -> str:
+        given = [f"{f.name}={getattr(self, f.name)!r}" for f in _identity(self) if not _same(self, f)]
+        return f"{type(self).__name__}({', '.join(given)})"
+
+
+@functools.cache
+def _declared(cls: Any) -> dict[str, tuple[Any, Any, dict[str, Any]]]:
+    """The settings of a class by name: default, type and what it may be."""
+    hints = typing.get_type_hints(cls)
+    return {f.name: (f.default, hints[f.name], f.metadata.get("rules", {})) for f in fields(cls) if f.init}
+
+
+@functools.cache
+def unions(cls: Any) -> tuple[str, ...]:
+    """The settings of a class that are lists of read-outs."""
+    return tuple(f.name for f in fields(cls) if f.metadata.get("union"))
+
+
+@functools.lru_cache(4096, typed=True)
+def _once(cls: type, name: str, value: Any) -> Any:
+    """Check a text, a whole number or a flag, once: states of the same settings are made all the time."""
+    _, hint, rules = _declared(cls)[name]
+    return _check(cls.__name__, name, value, hint, rules)
+
+
+def _identity(instance: Any) -> list[Any]:
+    return [f for f in fields(instance) if f.init and not f.metadata.get("operational")]
+
+
+def _same(instance: Any, declared: Any) -> bool:
+    """Whether a setting is at its default; NaN is itself."""
+    value, default = getattr(instance, declared.name), declared.default
+    return bool(default is value or default == value or (default != default and value != value))
+
+
+def _reject_unknown(cls: type, given: dict[str, Any]) -> None:
+    known = _declared(cls)
+    for name in given:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(known)}"
+            raise TypeError(f"{cls.__name__} has no setting {name!r}{hint}")
+
+
+def _check(owner: str, name: str, value: Any, hint: Any, rules: dict[str, Any]) -> Any:
+    """Return the value in its declared type, or raise saying what was expected."""
+    choices = rules.get("choices")
+    if choices is not None:
+        if not any(value is c or (type(value) is type(c) and value == c) or _both_nan(value, c) for c in choices):
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and float(value) in choices:
+                return float(value)
+            raise ValueError(f"{owner}: {name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
+        return value
+    allowed = typing.get_args(hint) if _is_union(hint) else (hint,)
+    if value is None and type(None) in allowed:
+        return None
+    for kind in allowed:
+        if kind is bool and isinstance(value, bool):
+            return value
+        if kind in (int, float) and _is_number(value, kind):
+            return _in_range(owner, name, kind(value), rules)
+        if hasattr(value, "item") and kind in (int, float):  # a numpy scalar
+            return _check(owner, name, value.item(), hint, rules)
+        if kind is str and isinstance(value, str):
+            return value
+        if typing.get_origin(kind) is tuple and isinstance(value, (tuple, list)):
+            return tuple(_check(owner, name, v, typing.get_args(kind)[0], rules) for v in value)
+        if kind is Any:
+            return value
+    raise TypeError(f"{owner}: {name} must be {_spell(hint)}, not {value!r}")
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    return kind is float or isinstance(value, int) or value.is_integer()
+
+
+def _is_union(hint: Any) -> bool:
+    return typing.get_origin(hint) in (typing.Union, types.UnionType)
+
+
+def _both_nan(a: Any, b: Any) -> bool:
+    return isinstance(a, float) and isinstance(b, float) and a != a and b != b
+
+
+def _in_range(owner: str, name: str, value: float, rules: dict[str, Any]) -> float:
+    low, high, above = rules.get("low"), rules.get("high"), rules.get("above")
+    ok = math.isfinite(value) and (low is None or value >= low) and (high is None or value <= high)
+    if not ok or (above is not None and value <= above):
+        limits = [f"at least {low:g}"] if low is not None else []
+        limits += [f"more than {above:g}"] if above is not None else []
+        limits += [f"at most {high:g}"] if high is not None else []
+        raise ValueError(f"{owner}: {name} must be {' and '.join(limits) or 'finite'}, not {value!r}")
+    return value
+
+
+def _spell(hint: Any) -> str:
+    if _is_union(hint):
+        return " or ".join(_spell(h) for h in typing.get_args(hint))
+    return getattr(hint, "__name__", str(hint)).replace("NoneType", "None")
+
+
+def encode_setting(value: Any) -> Any:
+    """Write a setting as JSON holds it: NaN by name, tuples as lists."""
+    if isinstance(value, float) and value != value:
+        return {"float": "nan"}
+    if isinstance(value, tuple):
+        return [encode_setting(v) for v in value]
+    return value
+
+
+def decode_setting(value: Any) -> Any:
+    """Read what `encode_setting` wrote."""
+    if isinstance(value, dict):
+        if value != {"float": "nan"}:
+            raise ValueError("unknown form of setting")
+        return float("nan")
+    return tuple(decode_setting(v) for v in value) if isinstance(value, list) else value
+
+
+def unlike(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return the settings that differ, as texts; one that is not written is at its default."""
+    both = {n: tuple(repr(s[n]) if n in s else "its default" for s in (ours, theirs)) for n in {**ours, **theirs}}
+    return {n: (a, b) for n, (a, b) in both.items() if a != b}

@@ -1,0 +1,1 @@
+"""What the page shows: its pictures, its template, style and script."""

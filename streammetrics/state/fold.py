@@ -1,0 +1,356 @@
+"""Fold: the one operation on finished states. Say where each cell goes; cells that meet are added.
+
+Merge, subtract, roll-up, selection, total, limits and expiry are each a choice of keys.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import CounterOverflowError, IncompatibleStateError
+from . import tally
+from .axes import Axis, Vocabulary, common
+from .cells import Cells
+from .declare import CEILING, FORMS, LIMIT, Array, Flat, Tally, carry
+from .tally import Entries
+
+if TYPE_CHECKING:
+    from .state import State
+
+__all__ = ["aligned", "fold", "gathered", "regroup"]
+
+Ints = NDArray[np.int64]
+MANY = 1 << 22
+S = TypeVar("S", bound="State")
+
+
+def fold(states: Sequence[S], *, sign: int = 1) -> S:
+    """Add states of one statistic; with a `sign` of -1 the others are taken away from the first.
+
+    Raises
+    ------
+    IncompatibleStateError
+        Keys are of different kinds; or a part refuses to be taken away, or to be there twice.
+    CounterOverflowError
+        A count, or a sum, would leave its range.
+    ValueError
+        Rows are taken away that were not counted.
+    """
+    states = states[0].alike(states)
+    first = states[0]
+    if sign > 0 and sum(s.rows_about for s in states) >= LIMIT:
+        raise CounterOverflowError(f"{type(first).__name__} would pass 2**62 rows; start a new state")
+    if sign > 0 and sum(s.weight_beside for s in states) >= 2.0**42:
+        raise CounterOverflowError(f"{type(first).__name__} would pass a total weight of 2**42; scale the weights down")
+    words, keys = _common_words(states)
+    return _folded(states, keys, first.cells.axes, words, sign=sign, ordered=True)
+
+
+def regroup(state: S, keys: Ints, axes: tuple[Axis, ...], words: tuple[Vocabulary, ...]) -> S:
+    """Give every front cell another key, in any order; cells whose keys meet are added."""
+    return _folded([state], [keys], axes, words, sign=1, ordered=False)
+
+
+def gathered(states: Sequence[S], keys: Sequence[Ints]) -> S:
+    """Add states of the same words, whose cells get other keys, in any order."""
+    cells = states[0].cells
+    return _folded(states, keys, cells.axes, cells.words, sign=1, ordered=False)
+
+
+def _folded(
+    states: Sequence[S],
+    keys: Sequence[Ints],
+    axes: tuple[Axis, ...],
+    words: tuple[Vocabulary, ...],
+    *,
+    sign: int,
+    ordered: bool,
+) -> S:
+    first = states[0]
+    parts = _opaque_parts(states)
+    table, fronts = aligned(keys) if ordered else distinct(keys)
+    inner, lasts, behind = _inner(states, fronts)
+    cells = len(table) if inner is None else len(inner)
+    if sign < 0:
+        _may_subtract(states, parts)
+    flats = {}
+    for name, flat in parts.items():
+        if isinstance(flat, Flat):
+            maps, size = (fronts, len(table)) if flat.front or inner is None else (lasts, cells)
+            if (made := _flat(states, flat, maps, size, sign)) is not None:
+                flats[name] = made
+    at = fronts if inner is None else lasts
+    tallies: dict[str, Entries] = {}
+    moved = {
+        name: [_moved(s, name, m) for s, m in zip(states, at, strict=True)]
+        for name, t in parts.items()
+        if isinstance(t, Tally)
+    }
+    exact = None if first.folds is None else first.folds[0]
+    for name, entries in moved.items():
+        if name != exact:
+            moved[name] = _placed(entries, at)
+    if first.folds is not None and exact is not None:
+        _fold_exact(first, moved, flats, cells, sign)
+        moved[exact] = _placed(moved[exact], at)
+    for name, placed in moved.items():
+        tallies[name] = tally.united(placed) if sign > 0 else tally.add(placed[0], placed[1], -1)
+    if first.folds is not None and sign < 0:
+        _, rows, flag = first.folds
+        flats[flag] = np.where(_cells_with(tallies[rows], cells), flats[flag], 0).astype(np.uint8)
+    return first.holding(Cells(axes, table, words, inner, behind, flats, tallies)).present(parts)
+
+
+def _moved(state: State, name: str, to: Ints) -> Entries:
+    """Give the entries of each cell to another; not in order yet if cells are not: many of them may go to buckets."""
+    entries = state.cells.tallies[name]
+    if _rises(to):
+        return entries.moved(to, state.starts(name), ascending=True)
+    return entries.in_cells(np.repeat(to, np.diff(state.starts(name))), int(to.max()) + 1)
+
+
+def _placed(entries: Sequence[Entries], at: Sequence[Ints]) -> list[Entries]:
+    """Bring entries that were moved to canonical form."""
+    return [tally.canonical(e) if _rises(m) else tally.reduce(e) for e, m in zip(entries, at, strict=True)]
+
+
+def _cells_with(entries: Entries, cells: int) -> NDArray[np.bool_]:
+    out = np.zeros(cells, bool)
+    out[entries.cells] = True
+    return out
+
+
+def _rises(at: Ints) -> bool:
+    return len(at) < 2 or bool((at[1:] > at[:-1]).all())
+
+
+def _opaque_parts(states: Sequence[State]) -> dict[str, Flat | Tally]:
+    """The parts of all states: of a class that is not here, each state knows those that it holds."""
+    parts: dict[str, Flat | Tally] = {}
+    for state in states:
+        parts |= state.parts()
+    return parts
+
+
+def _may_subtract(states: Sequence[State], parts: dict[str, Flat | Tally]) -> None:
+    for name, part in parts.items():
+        there = any(name in s.cells.flats for s in states)
+        if isinstance(part, Flat) and not FORMS[part.form].subtracts and there:
+            raise IncompatibleStateError(
+                f"{states[0].tag}: {name} keeps the extreme, or is there once: rows cannot be taken away"
+            )
+
+
+# -- flats -----------------------------------------------------------------------------------------------------------
+
+
+def _flat(states: Sequence[State], flat: Flat, maps: Sequence[Ints], cells: int, sign: int) -> Array | None:
+    """Add one part of all states; None where it is absent."""
+    name = flat.name
+    if not any(name in s.cells.flats for s in states):
+        return None
+    form, rule = flat.form, FORMS[flat.form]
+    arrays = [s.spelled(flat) for s in states]
+    out = np.full((cells, *arrays[0].shape[1:]), rule.identity, arrays[0].dtype)
+    for i, (values, at) in enumerate(zip(arrays, maps, strict=True)):
+        if not len(at):
+            continue
+        combine = np.subtract if i and sign < 0 and rule.combine is np.add else rule.combine
+        if len(at) > 1 and not _rises(at):  # cells that meet
+            values, at = _met(values, at, form)
+        if form == "square" and combine is np.subtract:
+            out[at] = _unsquared(out[at], values)
+            continue
+        out[at] = combine(out[at], values)
+        carry(form, out)
+    _check(flat, out, sign)
+    return out
+
+
+def _met(values: Array, at: Ints, form: str) -> tuple[Array, Ints]:
+    """Combine the rows of cells that become one."""
+    rule = FORMS[form]
+    if rule.limbs and len(values) > MANY:  # second limbs are below 2**40: so many of them stay in an int64
+        parts = [_met(values[i : i + MANY], at[i : i + MANY], form) for i in range(0, len(values), MANY)]
+        values, at = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+    order = np.argsort(at, kind="stable")
+    ordered, to = values[order], at[order]
+    begins = np.flatnonzero(np.diff(to, prepend=-1))
+    made = carry(form, rule.combine.reduceat(ordered, begins))
+    if rule.combine is np.add and ordered.size:
+        _not_wrapped(form, made, ordered, begins)
+    return made, to[begins]
+
+
+def _not_wrapped(form: str, made: Array, values: Array, begins: Ints) -> None:
+    """Raise where a sum of many has left int64; squares stop at their ceiling instead."""
+    top = values if not FORMS[form].limbs else values[..., -1 if form == "exact" else 0]
+    if max(int(top.max()), -int(top.min())) * len(top) < LIMIT:
+        return
+    large = np.abs(np.add.reduceat(top.astype(np.float64), begins)) >= LIMIT
+    if form == "square":
+        made[large] = (CEILING, 0)
+    elif large.any():
+        raise CounterOverflowError("a sum would leave its range: 2**62 rows, or a total of 2**42")
+
+
+def _unsquared(ours: Array, theirs: Array) -> Array:
+    """Take squares away; what is lost stays lost."""
+    lost = (ours[..., 0] >= CEILING) | (theirs[..., 0] >= CEILING)
+    made = carry("fixed", ours - theirs)
+    made[lost] = (CEILING, 0)
+    return made
+
+
+def _check(flat: Flat, out: Array, sign: int) -> None:
+    if not out.size:
+        return
+    if flat.form == "once" and out.max() > 1:
+        where = np.argwhere(out > 1)[0][1:].tolist()
+        raise IncompatibleStateError(f"{flat.name}: {', '.join(map(str, where))} is there on both sides")
+    if flat.form in ("count", "once", "square") and sign < 0:
+        top = out if flat.form != "square" else out[..., 0]
+        if top.min() < 0:
+            raise ValueError(f"{flat.name} would fall below zero: these rows were not counted here")
+    if flat.form in ("count", "signed"):
+        top = out
+    elif flat.form in ("fixed", "exact"):
+        top = out[..., 0] if flat.form == "fixed" else out[..., -1]
+    else:
+        return
+    if (out.size and int(top.max()) >= LIMIT) or int(top.min()) <= -LIMIT:
+        raise CounterOverflowError(f"{flat.name} would leave its range: 2**62 rows, or a total of 2**42")
+
+
+# -- exact rows that become buckets ----------------------------------------------------------------------------------
+
+
+def _fold_exact(first: State, moved: dict[str, list[Entries]], flats: dict[str, Array], cells: int, sign: int) -> None:
+    """Turn the exact rows of cells that hold too many, or are folded on another side, into buckets.
+
+    Rows that are taken away are taken from those that are there: they do not make a cell larger.
+    """
+    assert first.folds is not None
+    exact, rows, flag = first.folds
+    rows_of = np.zeros(cells, np.int64)
+    folded = np.zeros(cells, bool)
+    for i, (fine, coarse) in enumerate(zip(moved[exact], moved[rows], strict=True)):
+        if sign > 0 or i == 0:
+            rows_of += _per_cell(fine, cells) + _per_cell(coarse, cells)
+        if len(coarse):
+            folded[coarse.cells] = True
+    if first.most is not None:
+        folded |= rows_of > first.most
+    if not folded.any():
+        return
+    for i, fine in enumerate(moved[exact]):
+        if not len(fine):
+            continue
+        apart = folded[fine.cells]
+        if apart.any():
+            made, off = first.bucketed(fine.where(apart))
+            if off is not None and len(off):
+                flats[flag] = flats[flag].copy()
+                flats[flag][off] = 1
+            moved[rows][i] = tally.add(moved[rows][i], made)
+            moved[exact][i] = fine.where(~apart)
+
+
+def _per_cell(entries: Entries, cells: int) -> Ints:
+    if not len(entries):
+        return np.zeros(cells, np.int64)
+    out = np.zeros(cells, np.int64)
+    np.add.at(out, entries.cells, entries.mass)
+    return out
+
+
+# -- keys ------------------------------------------------------------------------------------------------------------
+
+
+def _common_words(states: Sequence[State]) -> tuple[tuple[Vocabulary, ...], list[Ints]]:
+    """Rank the keys of all states alike; ranks keep their order, so keys stay sorted."""
+    keys = [s.cells.keys for s in states]
+    words = list(states[0].cells.words)
+    names = [n for a in states[0].cells.axes for n in a.names]
+    for i, name in enumerate(names):
+        words[i], to = common(name, [s.cells.words[i] for s in states])
+        for k, ranks in enumerate(to):
+            if ranks is not None:
+                column = keys[k][:, i]
+                keys[k] = keys[k].copy()
+                keys[k][:, i] = np.where(column < 0, column, ranks[np.maximum(column, 0)] if len(ranks) else column)
+    return tuple(words), keys
+
+
+def _inner(states: Sequence[State], fronts: Sequence[Ints]) -> tuple[Ints | None, list[Ints], Vocabulary | None]:
+    """Align the cells behind the front ones: the table, where the cells of each state are in it, their vocabulary."""
+    if states[0].cells.inner is None:
+        return None, [], None
+    tables, behind = [], states[0].cells.behind
+    ranks: list[Any] = [None] * len(states)
+    if behind is not None:
+        behind, ranks = common("classes", [s.cells.behind or Vocabulary() for s in states])
+    ordered = True
+    for state, to, rank in zip(states, fronts, ranks, strict=True):
+        inner = state.cells.inner
+        assert inner is not None
+        made = inner.copy() if len(inner) else inner
+        made[:, 0] = to[inner[:, 0]] if len(to) else made[:, 0]
+        if rank is not None:
+            made[:, 1:] = rank[inner[:, 1:]]
+        ordered &= _rises(to)
+        tables.append(made)
+    table, at = aligned(tables) if ordered else distinct(tables)
+    return table, at, behind
+
+
+def numbers(keys: Sequence[Ints]) -> list[Ints] | None:
+    """Every row of some tables as one number in the same order; None if they are too far apart for that."""
+    held = [k for k in keys if len(k)]
+    if not held or not keys[0].shape[1]:
+        return [np.zeros(len(k), np.int64) for k in keys]
+    columns = range(keys[0].shape[1])
+    low = [min(int(k[:, i].min()) for k in held) for i in columns]
+    extents = [max(int(k[:, i].max()) for k in held) - low[i] + 1 for i in columns]
+    if math.prod(extents) >= 1 << 62:
+        return None
+    out = [np.zeros(len(k), np.int64) for k in keys]
+    for one, table in zip(out, keys, strict=True):
+        for i, extent in enumerate(extents):
+            one *= extent
+            one += table[:, i] - low[i]
+    return out
+
+
+def aligned(keys: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
+    """The union of tables with sorted unique rows, and where in it the rows of each are."""
+    if all(np.array_equal(k, keys[0]) for k in keys[1:]):
+        return keys[0], [np.arange(len(keys[0]))] * len(keys)
+    ones = numbers(keys)
+    if len(keys) != 2 or ones is None:
+        return distinct(keys)
+    union, *at = tally.unite(*(one.view(np.uint64) for one in ones))
+    table = np.empty((len(union), keys[0].shape[1]), np.int64)
+    for where, rows in zip(at, keys, strict=True):
+        table[where] = rows
+    return table, [where.astype(np.int64) for where in at]
+
+
+def distinct(keys: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
+    """The sorted unique rows of tables in any order, and where in them each row is."""
+    ones, table = numbers(keys), np.concatenate(keys)
+    splits = np.cumsum([len(k) for k in keys])[:-1]
+    if ones is not None:
+        _, first, at = np.unique(np.concatenate(ones), return_index=True, return_inverse=True)
+        return table[first], np.split(at.reshape(-1), splits)
+    order = np.lexsort(table.T[::-1])
+    ordered = table[order]
+    new = np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)])
+    at = np.empty(len(table), np.int64)
+    at[order] = np.cumsum(new) - 1
+    return ordered[new], np.split(at, splits)

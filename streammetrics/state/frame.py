@@ -1,0 +1,316 @@
+"""Frames: states as bytes. Standard library and numpy only; no pickle.
+
+::
+
+    "SMET" | u16 version | u16 flags | u32 header length | u32 packed length | header | table | bodies | u32 CRC-32
+
+The header is canonical JSON, deflated with a preset dictionary: "about", what the object is, and "sections", what each
+state is of (`schema`). A row of the table is u64 plain length | u64 packed length | SHA-256 of the schema's text, a zero
+byte and the plain section: the digest of the state, the same alone and in any collection. A body is its section, deflated,
+and after the end of that what was left as it is. Reading is lazy, and of many frames at once: N of one kind cost one pass.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from ..errors import IncompatibleStateError, StateFormatError
+from ..numerics.canonical import canonical_json
+from .lead import weight
+from .policy import settled
+from .schema import Schema, read_schema, schema_of
+from .section import pack, packed
+from .state import State
+from .unpack import MAX_BYTES, unpack, unpack_together
+
+__all__ = ["MAGIC", "MAX_BYTES", "VERSION", "Frame", "Kind", "digest", "merge_frames", "write"]
+
+MAGIC, VERSION = b"SMET", 2
+PREFIX, ROW, CHECK = struct.Struct("<4sHHII"), struct.Struct("<QQ32s"), struct.Struct("<I")
+MAX_HEADER = 1 << 22
+KEPT = 1 << 16  # headers up to here are parsed once for all frames of a kind
+BATCH = 1 << 23  # bytes of sections that are read together
+PAGES = 1 << 16  # from here on there is nothing to look for but frequencies
+WORDS = (
+    b'"about":{"axes":"behind":{"kind":"class","names":["y_true","y_pred"]},"kind":"group","names":["group"]'
+    b'"counted":["exact","rows"],"dropped":["expired","group","sample_weight","where","y_pred","y_score","y_true"]'
+    b'"folds":["exact","rows","off_grid"],"kind":"collection","metric":"metrics":{"auc":"log_loss":"normalized_entropy":'
+    b'"calibration":"ctr":"most":65536,"keep":24,"kind":"epoch","names":["time"],"size":3600"kind":"shard","limit":1000,'
+    b'"names":["slice"],"pinned":[]"settings":{"bits":12,"labels":[0,1],"scale":"probability","terms":["score","log_loss",'
+    b'"squared"],"thresholds":[0.5]},"tag":"moments","tag":"sums","weight_excess","fixed",[],{"optional":1}],'
+    b'["clipped","count",[],["sums","fixed",[2,["score","log_loss"]]],["squares","square",["total","exact",["signed",[2]],'
+    b'{"about":{"tag":"auc"},"sections":[{"counted":["exact","rows"],"folds":["exact","rows","off_grid"],"most":65536,'
+    b'"parts":[["exact","tally","9214364837600034818"],["rows","tally",131074],["off_grid","flag",[]]],"tag":"scores"}]}'
+)
+"""What headers are made of: deflate finds it here. Part of the format."""
+
+
+def digest(state: State) -> str:
+    """SHA-256 of what a state is of and of its content: its identity on every machine, alone and in any collection."""
+    return schema_of(state).digest(pack(state)).hex()
+
+
+def write(states: Sequence[State], about: Any = None) -> bytes:
+    """Write some states, and what is to be said about them, as one frame.
+
+    Parameters
+    ----------
+    states : sequence of State
+        The states.
+    about : anything that JSON holds
+        What the object is.
+    """
+    schemas = [schema_of(s) for s in states]
+    text = canonical_json({"about": about, "sections": [s.head for s in schemas]}).encode()
+    if len(text) > MAX_HEADER:
+        raise ValueError(f"the header would take {len(text):,} bytes; the format allows {MAX_HEADER:,}")
+    head, table, bodies = _deflate(text, WORDS), [], []
+    for state, schema in zip(states, schemas, strict=True):
+        plain, noise = packed(state, schema)
+        end = len(plain) - noise
+        bodies.append(_deflate(memoryview(plain)[:end]) + plain[end:])
+        table.append(ROW.pack(len(plain), len(bodies[-1]), schema.digest(plain)))
+    frame = b"".join([PREFIX.pack(MAGIC, VERSION, 0, len(text), len(head)), head, *table, *bodies])
+    return frame + CHECK.pack(zlib.crc32(frame))
+
+
+def _deflate(plain: bytes | memoryview, words: bytes = b"") -> bytes:
+    """Entries have no repetitions to look for: beyond some pages coding them by frequency is smaller, and much quicker."""
+    strategy, level = (zlib.Z_HUFFMAN_ONLY, 1) if len(plain) > PAGES else (zlib.Z_DEFAULT_STRATEGY, 6)
+    packer = zlib.compressobj(level, zlib.DEFLATED, -15, 9, strategy, *([words] if words else []))
+    return packer.compress(plain) + packer.flush()
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
+class Kind:
+    """What a header says: frames of one kind have the same."""
+
+    def __init__(self, text: bytes) -> None:
+        head = json.loads(text)
+        if not isinstance(head, dict) or head.keys() != {"about", "sections"} or canonical_json(head).encode() != text:
+            raise StateFormatError("the header is not canonical JSON")
+        self.about = canonical_json(head["about"])
+        self.sections: list[Schema] = [read_schema(s) for s in head["sections"]]
+
+
+def _kind(head: bytes, size: int) -> Kind:
+    unpacker = zlib.decompressobj(-15, WORDS)
+    text = unpacker.decompress(head, size + 1)
+    if len(text) != size or not unpacker.eof or unpacker.unused_data:
+        raise StateFormatError("the header does not inflate to its declared size")
+    return Kind(text)
+
+
+@lru_cache(256)
+def _kept_kind(head: bytes, size: int, known: int) -> Kind:
+    return _kind(head, size)
+
+
+class Frame:
+    """A frame that is read as it is needed: checksums when it is opened, a section when it is asked for.
+
+    Parameters
+    ----------
+    data : bytes
+        The frame; it need not be trusted.
+    max_bytes : int
+        The most memory that its content may take.
+
+    Raises
+    ------
+    StateFormatError
+        The bytes are damaged, truncated, newer than this release, inconsistent, or something else.
+    """
+
+    __slots__ = ("_kind", "bodies", "data", "head", "limit", "size", "table")
+
+    def __init__(self, data: bytes | bytearray | memoryview, max_bytes: int = MAX_BYTES) -> None:
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise TypeError(f"from_bytes() takes bytes, not a {type(data).__name__}")
+        self.data = memoryview(data).cast("B") if not isinstance(data, bytes) else memoryview(data)
+        self.limit = max_bytes
+        self._kind: Kind | None = None
+        length, packed_length = self._prefix()
+        at = PREFIX.size + packed_length
+        self.head, self.size = bytes(self.data[PREFIX.size : at]), length
+        sections = len(self.kind.sections)
+        if at + sections * ROW.size + CHECK.size > len(self.data):
+            raise StateFormatError("the table is truncated")
+        self.table = [ROW.unpack_from(self.data, at + i * ROW.size) for i in range(sections)]
+        at += sections * ROW.size
+        self.bodies: list[tuple[int, int]] = []
+        for _, packed_bytes, _ in self.table:
+            self.bodies.append((at, at + packed_bytes))
+            at += packed_bytes
+        if at != len(self.data) - CHECK.size:
+            raise StateFormatError("the bodies do not fill the frame")
+        if sum(plain for plain, _, _ in self.table) > max_bytes:
+            raise StateFormatError("the content is larger than max_bytes allows")
+
+    def _prefix(self) -> tuple[int, int]:
+        data = self.data
+        if len(data) < PREFIX.size + CHECK.size:
+            raise StateFormatError(f"{len(data)} bytes are too few for a state; it is truncated, or something else")
+        magic, version, flags, length, packed_length = PREFIX.unpack_from(data)
+        if magic != MAGIC:
+            raise StateFormatError("these bytes are not a streammetrics state: they do not begin with SMET")
+        if version > VERSION or flags:
+            raise StateFormatError(
+                f"written by a newer release (format {version}, flags {flags}); this one reads up to {VERSION}"
+            )
+        if version < VERSION:
+            raise StateFormatError(f"format {version} was never released; this release reads format {VERSION}")
+        if max(length, packed_length) > MAX_HEADER or PREFIX.size + packed_length + CHECK.size > len(data):
+            raise StateFormatError("the header is damaged or truncated")
+        if zlib.crc32(data[: -CHECK.size]) != CHECK.unpack_from(data, len(data) - CHECK.size)[0]:
+            raise StateFormatError("the checksum is wrong: the bytes are damaged or truncated")
+        return length, packed_length
+
+    @property
+    def kind(self) -> Kind:
+        """What the header says."""
+        if self._kind is None:
+            try:
+                if self.size > KEPT:
+                    self._kind = _kind(self.head, self.size)
+                else:  # anew when another class has been imported, which may be the one that this is of
+                    self._kind = _kept_kind(self.head, self.size, registered())
+            except StateFormatError:
+                raise
+            except Exception as error:
+                raise StateFormatError(f"the header is inconsistent: {_said(error)}") from error
+        return self._kind
+
+    @property
+    def about(self) -> Any:
+        """What the object is."""
+        return json.loads(self.kind.about)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def digest(self, i: int) -> str:
+        """The digest of a state, as the frame says it; checked when the state is read."""
+        said: bytes = self.table[i][2]
+        return said.hex()
+
+    def plain(self, i: int) -> bytes:
+        """A section, inflated and checked against its digest."""
+        size, _, said = self.table[i]
+        begin, end = self.bodies[i]
+        unpacker = zlib.decompressobj(-15)
+        try:
+            plain = unpacker.decompress(self.data[begin:end], size + 1)
+        except zlib.error as error:
+            raise StateFormatError(f"a section is damaged: {error}") from error
+        if unpacker.unused_data:
+            plain += unpacker.unused_data
+        if len(plain) != size or not unpacker.eof:
+            raise StateFormatError("a section does not inflate to its declared size")
+        if self.kind.sections[i].digest(plain) != said:
+            raise StateFormatError("the digest is wrong: the content is not what was written")
+        return plain
+
+    def state(self, i: int = 0) -> State:
+        """One of the states."""
+        return unpack(self.kind.sections[i], [self.plain(i)], self.limit)[0]
+
+    def states(self) -> list[State]:
+        """All states."""
+        return [self.state(i) for i in range(len(self.table))]
+
+
+def registered() -> int:
+    """A number that changes when a class is registered, or taken away."""
+    return hash(tuple(map(id, State.by_tag.values())))
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error)[:200]}"
+
+
+# -- many ------------------------------------------------------------------------------------------------------------
+
+
+def merge_frames(frames: Iterable[bytes | Frame], max_bytes: int = MAX_BYTES) -> tuple[Any, list[State]]:
+    """Merge frames without making an object of each: inflate, check, decode together, and fold once a batch.
+
+    Parameters
+    ----------
+    frames : iterable of bytes or Frame
+        Frames that say the same about themselves, with the same statistics in the same order.
+    max_bytes : int
+        The most memory that the content of one may take.
+
+    Returns
+    -------
+    about : object
+        What they say.
+    states : list of State
+        One of each section.
+
+    Raises
+    ------
+    StateFormatError
+        One of them is damaged.
+    IncompatibleStateError
+        They are of different things.
+    """
+    about: str | None = None
+    total: list[State] | None = None
+    for batch in _batches((f if isinstance(f, Frame) else Frame(f, max_bytes)) for f in frames):
+        for one in batch:
+            about = one.kind.about if about is None else about
+            if one.kind.about != about or len(one) != len(batch[0]):
+                raise IncompatibleStateError("frames of different objects cannot be merged as they are")
+        new = [_merged(batch, i, max_bytes) for i in range(len(batch[0]))]
+        if total is not None and len(total) != len(new):
+            raise IncompatibleStateError("frames of different objects cannot be merged as they are")
+        total = new if total is None else [a.merge(b) for a, b in zip(total, new, strict=True)]
+    return (None if about is None else json.loads(about)), total or []
+
+
+def _merged(batch: Sequence[Frame], i: int, max_bytes: int) -> State:
+    """Section i of all frames of a batch: those of one schema at once."""
+    groups: dict[str, tuple[Schema, list[bytes]]] = {}
+    for frame in batch:
+        schema = frame.kind.sections[i]
+        groups.setdefault(schema.text, (schema, []))[1].append(frame.plain(i))
+    made = [s for schema, plains in groups.values() for s in _portions(schema, plains, max_bytes)]
+    first, *others = made
+    return first.merge(*others) if others else settled(first)
+
+
+def _portions(schema: Schema, plains: Sequence[bytes], max_bytes: int) -> Iterator[State]:
+    """Read as many at once as take a bounded room: what is mostly zeros is far smaller in a frame."""
+    some: list[bytes] = []
+    room = 0
+    for plain in plains:
+        need = weight(schema, plain)
+        if some and room + need > 4 * BATCH:
+            yield unpack_together(schema, some, max(max_bytes, 8 * BATCH))
+            some, room = [], 0
+        some.append(plain)
+        room += need
+    if some:
+        yield unpack_together(schema, some, max(max_bytes, 8 * BATCH))
+
+
+def _batches(frames: Iterable[Frame]) -> Iterator[list[Frame]]:
+    batch: list[Frame] = []
+    size = 0
+    for frame in frames:
+        batch.append(frame)
+        size += sum(plain for plain, _, _ in frame.table)
+        if size > BATCH:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -1,0 +1,182 @@
+"""The lead of some sections: how many of everything each has, and where it lies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import StateFormatError
+from ..numerics.keys import KINDS
+from .numbers import Numbers, Pieces
+from .schema import Schema
+from .section import LEAD, LIMB, NAMES, Layout, need, noise, sparse
+
+__all__ = ["Lead", "layout_of", "weight"]
+
+TEXTS = np.array([False, *KINDS.values()])
+
+Ints = NDArray[np.int64]
+Array = NDArray[Any]
+
+
+def layout_of(schema: Schema) -> Layout:
+    """The layout of a schema, made once."""
+    made: Layout | None = schema.__dict__.get("layout")
+    if made is None:
+        made = schema.__dict__["layout"] = Layout(schema)
+    return made
+
+
+def weight(schema: Schema, plain: bytes) -> int:
+    """About how many bytes a section takes when it is read; what its lead says is not checked yet."""
+    layout = layout_of(schema)
+    at = {n: i for i, n in enumerate(layout.lead_names)}
+    if len(plain) < LEAD.itemsize * len(at):
+        return len(plain)
+    said: list[int] = np.frombuffer(plain, LEAD, len(at)).tolist()
+    fronts = said[0]
+    cells = said[1] if layout.inner else fronts
+    flats = sum((fronts if layout.fronts(f) else cells) * _width(layout, f.name, f.limbs) for f in layout.flats)
+    return len(plain) + 8 * (flats + len(layout.columns) * fronts)
+
+
+def _width(layout: Layout, name: str, limbs: int) -> int:
+    return layout.extents[name] * max(limbs, 1)
+
+
+class Lead:
+    """What the leads of some sections say, and what comes after them, to be taken piece by piece."""
+
+    def __init__(self, schema: Schema, plains: Sequence[bytes], max_bytes: int) -> None:
+        self.layout, self.plains, self.many = layout_of(schema), plains, len(plains)
+        names = self.layout.lead_names
+        size = LEAD.itemsize * len(names)
+        need(min(map(len, plains)) >= size, "a section is cut off")
+        data = plains[0][:size] if self.many == 1 else b"".join([p[:size] for p in plains])
+        table = np.frombuffer(data, LEAD).reshape(self.many, len(names)).astype(np.int64)
+        self.said: dict[str, Ints] = dict(zip(names, table.T, strict=True))
+        self.fronts = self.said["fronts"]
+        self.cells = self.said["cells"] if self.layout.inner else self.fronts
+        self.total, self.behind = int(self.fronts.sum()), int(self.cells.sum())
+        self._bound(max_bytes)
+        # of one section all this is numbers of Python: an array of one costs twenty times as much
+        said: dict[str, Any] = dict(zip(names, table[0].tolist(), strict=True)) if self.many == 1 else self.said
+        self._place(size, said)
+
+    def of(self, flat: Any) -> tuple[Ints, int]:
+        """How many cells of every section have a row of a flat, and of all."""
+        return (self.fronts, self.total) if self.layout.fronts(flat) else (self.cells, self.behind)
+
+    def ends(self, counts: Ints) -> Ints:
+        """Where the members of each section begin, and the end."""
+        if self.many == 1:
+            return np.array([0, int(counts[0])])
+        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    def section(self, counts: Ints) -> Ints:
+        """The section of each member."""
+        return np.repeat(np.arange(self.many), counts)
+
+    def next(self, counts: Ints) -> Array:
+        """The next small numbers of every section."""
+        return self.numbers.next(counts)
+
+    def fits(self, each: Ints, rows: Ints, counts: Ints) -> bool:
+        """Whether what each row has, so many rows a section, adds up to the count of every section."""
+        if self.many == 1:
+            return int(each.sum()) == int(counts[0])
+        run = np.concatenate([[0], np.cumsum(each)])[self.ends(rows)]
+        return np.array_equal(run[1:] - run[:-1], counts)
+
+    def finish(self) -> None:
+        """Raise unless all was read."""
+        self.numbers.finish()
+        need(self.rest.done(self._last) and self.last.done(self._end), "there are bytes after the last part")
+
+    def _bound(self, max_bytes: int) -> None:
+        """Refuse what would take too much memory; in whole numbers of Python, which do not overflow."""
+        size = 8 * self.total * len(self.layout.columns) + 32 * self.behind
+        for flat in self.layout.flats:
+            size += 8 * self.of(flat)[1] * _width(self.layout, flat.name, flat.limbs)
+        for tally in self.layout.tallies:
+            n = int(self.said[f"entries {tally.name}"].sum())
+            weighted = bool(self.said[f"excess {tally.name}"].any())
+            _, shift, wide = self.layout.places[tally.name]
+            size += n * (16 + 4 * wide + 16 * weighted)
+            room = 1 << (32 - max(shift - 64, 0) if wide else 64 - shift)
+            need(self.behind <= room, "there are more cells than codes")
+        for i in range(len(self.layout.columns)):
+            size += 16 * int(self.said[f"words {i}"].sum())
+        if size > max_bytes:
+            raise StateFormatError(f"the content takes {size:,} bytes, more than max_bytes allows")
+
+    def _place(self, size: int, said: dict[str, Any]) -> None:
+        """Find where everything lies, and that it fills the sections."""
+        rest: Any = 0
+        last: Any = 0
+        columns = len(self.layout.columns) - (self.layout.like.cells.behind is not None)
+        fronts = said["fronts"]
+        cells = said["cells"] if self.layout.inner else fronts
+        small: Any = columns * fronts
+        for i in range(len(self.layout.columns)):
+            kind, words, letters = (said[f"{what} {i}"] for what in ("kind", "words", "letters"))
+            need(_all((kind <= len(NAMES)) & ((kind > 0) == (words > 0))), "keys are of no known kind")
+            need(_all((letters == 0) | (kind > 0)), "there are letters without words")
+            small, rest = small + words, rest + letters * TEXTS[kind]
+        if self.layout.inner:
+            width = 0 if self.layout.like.behind is None else self.layout.like.behind.width
+            ids = self.layout.like.cells.behind is None
+            small = small + fronts + (0 if ids else width * cells)
+            rest = rest + (8 * width * cells if ids else 0)
+        for flat in self.layout.flats:
+            numbers, places = self._stored(flat, fronts if self.layout.fronts(flat) else cells, said)
+            small = small + places + numbers * (2 if flat.form == "exact" else 1)
+            if flat.form == "exact":
+                rest = rest + 4 * said[f"chunks {flat.name}"]
+            elif flat.limbs:
+                rest = rest + LIMB * numbers
+        for tally in self.layout.tallies:
+            n, excess = said[f"entries {tally.name}"], said[f"excess {tally.name}"]
+            need(_all(excess <= 1), "the lead is out of range")
+            small = small + cells + n * (1 + excess)
+            rest = rest + LIMB * excess * n
+            if self.layout.places[tally.name][2]:
+                zeros, width = (said[f"{what} {tally.name}"] for what in ("zeros", "width"))
+                need(_all((width <= 8) & (zeros < 64)), "the lead is out of range")
+                low = noise(width, zeros)
+                rest, last = rest + (width - low) * n, last + low * n
+            else:
+                small = small + n
+        begin: Any = size + 0 * fronts
+        self._last = begin + small + 2 * said["two"] + 8 * said["three"] + rest
+        self._end = self._last + last
+        sizes = len(self.plains[0]) if self.many == 1 else np.fromiter(map(len, self.plains), np.int64, self.many)
+        need(_all(self._end == sizes), "the parts do not fill the section")
+        self.numbers = Numbers(self.plains, begin, small, said["two"], said["three"])
+        self.rest = Pieces(self.plains, self._last - rest)
+        self.last = Pieces(self.plains, self._last)
+
+    def texts(self, i: int) -> Array:
+        """In which sections the keys of a column are texts."""
+        return TEXTS[self.said[f"kind {i}"]]
+
+    def stored(self, flat: Any) -> tuple[Ints, Ints]:
+        """How many numbers of a flat are written in every section, and how many places of them."""
+        numbers, places = self._stored(flat, self.of(flat)[0], self.said)
+        return numbers, places
+
+    def _stored(self, flat: Any, rows: Any, said: dict[str, Any]) -> tuple[Any, Any]:
+        whole, name = rows * self.layout.extents[flat.name], f"some {flat.name}"
+        if name not in said:
+            return whole, 0 * whole
+        some = said[name]
+        few = some != whole
+        need(_all(few <= sparse(some, whole)), f"{flat.name} should be written in full")
+        return some, some * few
+
+
+def _all(good: Any) -> bool:
+    return good if isinstance(good, bool) else bool(good.all())

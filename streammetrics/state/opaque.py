@@ -1,0 +1,261 @@
+"""States of packages that are not imported: they load, merge, roll up and re-encode, but cannot count or compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn, Self
+
+import numpy as np
+
+from ..errors import IncompatibleStateError, StateFormatError, StreamMetricsError
+from ..numerics.settings import decode_setting, unlike
+from .axes import Axis
+from .cells import Cells
+from .declare import FORMS, Flat, Tally
+from .state import State
+from .tally import Entries
+
+__all__ = ["Declared", "OpaqueState"]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a header says of a class that is not here.
+
+    Parameters
+    ----------
+    tag, settings
+        Which statistic, and its settings as they are written.
+    parts : mapping
+        Its parts, in order.
+    extents : mapping
+        What the names in their shapes are worth.
+    reasons : tuple of str
+        Why rows were left out, sorted.
+    behind, counted, folds, most, times
+        As of a `State`.
+    """
+
+    tag: str
+    settings: Mapping[str, Any]
+    parts: Mapping[str, Flat | Tally]
+    extents: Mapping[str, Any]
+    reasons: tuple[str, ...]
+    behind: Axis | None
+    counted: tuple[str, ...]
+    folds: tuple[str, str, str] | None
+    most: int | None
+    times: int
+
+    @classmethod
+    def read(cls, head: dict[str, Any], read_axis: Callable[[Any], Axis]) -> Declared:
+        """Read the header of a section; nothing is allocated on its word."""
+        extents: dict[str, Any] = {}
+        made = [_part(said, extents) for said in head["parts"]]
+        parts = {p.name: p for p in made} | ({"dropped": State.dropped} if head.get("dropped") else {})
+        if len(made) != len(head["parts"]) or len({p.name for p in made}) != len(made):
+            raise StateFormatError("a part is declared twice")
+        counted, times, most = tuple(head.get("counted", ("rows",))), head.get("times", 1), head.get("most")
+        folds = tuple(head["folds"]) if "folds" in head else None
+        ordered = in_order(parts)
+        behind = read_axis(head["behind"]) if "behind" in head else None
+        declared = cls(
+            head["tag"], dict(head.get("settings", {})), ordered, extents, tuple(head.get("dropped", ())),
+            behind, counted, folds, most, times,
+        )  # fmt: skip
+        declared.check()
+        return declared
+
+    def check(self) -> None:
+        """Raise where the declaration contradicts itself."""
+        tallies = {n for n, p in self.parts.items() if isinstance(p, Tally)}
+        flats = {n: p for n, p in self.parts.items() if isinstance(p, Flat)}
+        likes = [p.like for p in flats.values() if p.like is not None]
+        good = type(self.times) is int and self.times > 0 and (self.most is None or type(self.most) is int)
+        good &= all(n in tallies or (n in flats and not flats[n].optional) for n in self.counted)
+        good &= all(n in flats and not flats[n].optional for n in likes)
+        good &= self.behind is None or self.behind.kind in ("group", "class")
+        if self.folds is not None:
+            good &= len(self.folds) == 3 and set(self.folds[:2]) <= tallies and self.folds[2] in flats
+        if not good:
+            raise StateFormatError("the declaration of a section contradicts itself")
+
+
+def in_order(parts: Mapping[str, Flat | Tally]) -> dict[str, Flat | Tally]:
+    """Parts in the order in which they are written: those that are always there, then the optional ones by name."""
+    optional = sorted(n for n, p in parts.items() if isinstance(p, Flat) and p.optional)
+    return {n: p for n, p in parts.items() if n not in optional} | {n: parts[n] for n in optional}
+
+
+def _part(said: Any, extents: dict[str, Any]) -> Flat | Tally:
+    name, form, shape, *rest = said
+    options = rest[0] if rest else {}
+    if not isinstance(name, str) or not name.isidentifier() or name == "dropped" or len(rest) > 1:
+        raise StateFormatError("a part has an impossible name")
+    made: Flat | Tally
+    if form == "tally":
+        extents[f"places of {name}"] = _places(shape)
+        made = Tally(f"places of {name}")
+    elif form in FORMS and isinstance(shape, list) and set(options) <= {"front", "optional", "like"}:
+        axes = [_extent(f"axis {i} of {name}", axis, extents) for i, axis in enumerate(shape)]
+        front, optional = bool(options.get("front")), bool(options.get("optional"))
+        made = Flat(*axes, form=form, optional=optional, front=front, like=options.get("like"))
+    else:
+        raise StateFormatError("a part is declared in an unknown way")
+    made.__set_name__(OpaqueState, name)
+    return made
+
+
+def _places(said: Any) -> int:
+    places = int(said)
+    if not 1 <= places <= 1 << 65 or isinstance(said, float):
+        raise StateFormatError("a tally has an impossible number of places")
+    return places
+
+
+def _extent(name: str, said: Any, extents: dict[str, Any]) -> int | str:
+    if type(said) is int and 0 <= said < 1 << 40:
+        return said
+    if isinstance(said, list) and all(isinstance(s, str) for s in said):
+        extents[name] = tuple(said)
+        return name
+    raise StateFormatError("a part has an impossible shape")
+
+
+class OpaqueState(State):
+    """A state known by its declaration alone, as the bytes carry it."""
+
+    @classmethod
+    def of(cls, declared: Declared) -> Self:
+        """Return an empty state of a declaration."""
+        new = object.__new__(cls)
+        new._take(declared)
+        return new
+
+    def _take(self, declared: Declared) -> None:
+        self.__dict__.update(declared.extents)
+        self.__dict__.update(said=declared, tag=declared.tag, behind=declared.behind, folds=declared.folds)
+        self.__dict__["counted"] = declared.counted
+
+    @property
+    def declared_here(self) -> Declared:
+        """What its header said."""
+        said: Declared = self.__dict__["said"]
+        return said
+
+    def parts(self) -> Mapping[str, Any]:
+        return self.declared_here.parts
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {k: decode_setting(v) for k, v in self.declared_here.settings.items()}
+
+    @property
+    def written(self) -> dict[str, Any]:
+        return dict(self.declared_here.settings)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        return self.declared_here.reasons
+
+    @property
+    def times(self) -> int:
+        return self.declared_here.times
+
+    @property
+    def most(self) -> int | None:
+        return self.declared_here.most
+
+    def needs(self) -> tuple[Any, ...]:
+        return ()
+
+    def steps(self, like: Any) -> Iterable[Any]:
+        raise self._unknown()
+
+    def bucketed(self, exact: Entries) -> NoReturn:
+        raise IncompatibleStateError(str(self._unknown()))
+
+    def with_settings(self, **settings: Any) -> NoReturn:
+        raise self._unknown()
+
+    def _unknown(self) -> StreamMetricsError:
+        return StreamMetricsError(
+            f"{self.tag!r} is not known here: import the package that defines it, then load again"
+        )
+
+    def holding(self, cells: Cells) -> Self:
+        new = self.of(self.declared_here)
+        new.__dict__["cells"] = cells
+        return new
+
+    def alike(self, states: Sequence[State]) -> list[Self]:
+        """Let states know each other's optional parts and reasons, as far as they are of one kind."""
+        given: list[Any] = list(states)
+        reasons = tuple(sorted({r for s in given for r in s.reasons}))
+        parts: dict[str, Flat | Tally] = {}
+        extents: dict[str, Any] = {}
+        for s in given:
+            parts |= s.parts()
+            extents |= s.declared_here.extents
+        if all(s.parts().keys() == parts.keys() and s.reasons == reasons for s in given):
+            return given
+        return [s._knowing(in_order(parts), extents, reasons) for s in given]
+
+    def reasoned(self, reason: str) -> Self:
+        if reason in self.reasons:
+            return self
+        parts = in_order({**self.parts(), "dropped": State.dropped})
+        return self._knowing(parts, self.declared_here.extents, tuple(sorted({*self.reasons, reason})))
+
+    def _knowing(self, parts: Mapping[str, Any], extents: Mapping[str, Any], reasons: tuple[str, ...]) -> Self:
+        new = self.of(replace(self.declared_here, parts=parts, extents=extents, reasons=reasons))
+        cells = self.cells
+        if "dropped" in cells.flats:
+            dropped = np.zeros((len(self), len(reasons)), np.int64)
+            dropped[:, [reasons.index(r) for r in self.reasons]] = cells.flats["dropped"]
+            cells = replace(cells, flats={**cells.flats, "dropped": dropped})
+        return new.holding(cells)
+
+    def widen(self, other: State) -> Self | None:
+        """Make one empty state for both if they are of one kind; which settings are read-outs is not known here."""
+        if not isinstance(other, OpaqueState) or self.differences(other):
+            return None
+        return self.alike([self, other])[0].empty()
+
+    def narrow(self, to: State) -> Self:
+        return self
+
+    def differences(self, other: object) -> list[str]:
+        if not isinstance(other, OpaqueState) or other.tag != self.tag:
+            return super().differences(other)
+        ours, theirs = self.declared_here, other.declared_here
+        apart = unlike(dict(ours.settings), dict(theirs.settings))
+        found = [f"{n} is {a} here and {b} there" for n, (a, b) in apart.items()]
+        found += [f"its axes are {other.axes} there and {self.axes} here" for _ in [0] if self.axes != other.axes]
+        return found or _declared_otherwise(ours, theirs)
+
+    def __repr__(self) -> str:
+        return f"OpaqueState({self.tag!r})"
+
+
+def _declared_otherwise(ours: Declared, theirs: Declared) -> list[str]:
+    found = []
+    for name in {**ours.parts, **theirs.parts}:
+        a, b = ours.parts.get(name), theirs.parts.get(name)
+        one = a if a is not None else b
+        if a is None or b is None:
+            if not (isinstance(one, Flat) and one.optional):
+                found.append(f"only one has a part {name!r}")
+        elif name != "dropped" and _shape(a, ours) != _shape(b, theirs):
+            found.append(f"its {name!r} is declared otherwise")
+    names = ("behind", "counted", "folds", "most", "times")
+    return found + [f"{n} is declared otherwise" for n in names if getattr(ours, n) != getattr(theirs, n)]
+
+
+def _shape(part: Flat | Tally, declared: Declared) -> Any:
+    """What is said of a part."""
+    if isinstance(part, Tally):
+        return declared.extents[part.places]
+    shape = [declared.extents[s] if isinstance(s, str) else s for s in part.shape]
+    return shape, part.form, part.optional, part.front, part.like

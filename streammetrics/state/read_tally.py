@@ -1,0 +1,161 @@
+"""Tallies of sections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .declare import LIMIT, Tally
+from .lead import Lead
+from .numbers import running, unzigzag
+from .read_flat import limbs
+from .section import need, noise
+from .state import State
+from .tally import Entries, code_type, count_type
+
+__all__ = ["read_folds", "read_tally"]
+
+Ints = NDArray[np.int64]
+Array = NDArray[Any]
+
+
+def read_tally(lead: Lead, tally: Tally) -> Entries:
+    """The entries of all sections; sorted and unique in every cell."""
+    name, entries = tally.name, lead.said[f"entries {tally.name}"]
+    each = lead.next(lead.cells).astype(np.int64)
+    n = int(entries.sum())
+    _, shift, wide = lead.layout.places[name]
+    if not n:
+        need(not each.any() and not lead.said[f"excess {name}"].any(), f"entries of {name} do not fit")
+        need(not wide or not (lead.said[f"zeros {name}"].any() or lead.said[f"width {name}"].any()), "the lead")
+        return Entries.none(shift, wide=wide)
+    need(each.min() >= 0 and each.max() <= n, f"entries of {name} do not fit")
+    need(lead.fits(each, lead.cells, entries), f"entries of {name} do not fit")
+    made = _wide(lead, tally, each, n) if wide else _narrow(lead, tally, each)
+    rows = float(made.counts.sum(dtype=np.float64))
+    need(rows < LIMIT and int(made.counts.max(initial=0)) < LIMIT, f"{name} has too many rows")
+    excess = lead.said[f"excess {name}"]
+    return _excess(lead, tally, made, excess) if excess.any() else made
+
+
+def _narrow(lead: Lead, tally: Tally, each: Ints) -> Entries:
+    places, shift, _ = lead.layout.places[tally.name]
+    entries = lead.said[f"entries {tally.name}"]
+    gaps = lead.next(entries)
+    need(int(gaps.max()) < places, f"{tally.name} holds a place that is not there")
+    held = np.flatnonzero(each)
+    starts = (np.cumsum(each) - each)[held]
+    wide = code_type(len(each) << shift)
+    large = int(each.max()) * int(gaps.max()) >= 1 << 63  # a sum could wrap around; of floats it is only not exact
+    reach = np.add.reduceat(gaps.astype(np.float64) if large else gaps, starts, dtype=np.float64 if large else np.int64)
+    need(int((reach + each[held]).max()) <= places, f"{tally.name} holds a place that is not there")
+    codes: Array = gaps.astype(wide, copy=gaps.dtype == np.uint8)  # a piece of the section, or made just now
+    codes += wide(1)
+    np.cumsum(codes, out=codes)  # modulo 2**32 or 2**64, which the next step makes good
+    before = np.append(wide(0), codes[starts[1:] - 1])
+    codes += np.repeat((held.astype(wide) << wide(shift)) - before - wide(1), each[held])
+    return Entries(shift, codes, _counts(lead.next(entries)))
+
+
+def _counts(less: Array) -> Array:
+    counts: Array = less.astype(count_type(int(less.max(initial=0)) + 1))
+    counts += counts.dtype.type(1)
+    return counts
+
+
+def _wide(lead: Lead, tally: Tally, each: Ints, n: int) -> Entries:
+    name = tally.name
+    places, shift, _ = lead.layout.places[name]
+    entries = lead.said[f"entries {name}"]
+    zeros, width = lead.said[f"zeros {name}"], lead.said[f"width {name}"]
+    said = lead.next(entries)
+    gaps = _gaps(lead, entries, width, zeros)
+    keys = running(gaps, each)
+    last = (said & said.dtype.type(1)).astype(np.uint64)
+    wrong = (keys[1:] < keys[:-1]) | ((gaps[1:] == 0) & (last[1:] <= last[:-1]))
+    if len(each) > 1:
+        begins = (np.cumsum(each) - each)[each > 0]
+        wrong[begins[1:] - 1] = False
+    need(not wrong.any(), f"places of {name} are not sorted and unique")
+    end = (places - 1) >> 1
+    if lead.many == 1:
+        shifts: Any = np.uint64(zeros[0])
+        union, room = int(np.bitwise_or.reduce(keys)), int(keys.max()) <= end >> int(shifts)
+        bare = union & 1 or (not union and not zeros[0])
+    else:
+        need(not (zeros[entries == 0].any() or width[entries == 0].any()), "the lead is out of range")
+        shifts = np.repeat(zeros, entries).astype(np.uint64)
+        room = not (keys > (np.uint64(end) >> shifts)).any()
+        bare = _no_zeros(keys, entries, zeros)
+    need(room, f"{name} holds a place that is not there")
+    need(bare, f"places of {name} end in more zeros")
+    keys <<= shifts
+    if places % 2:
+        need(not ((keys == end) & (last == 1)).any(), f"{name} holds a place that is not there")
+    top = max(shift - 64, 0)
+    need(len(each) << top < 1 << 32, "there are more cells than codes")
+    high = np.repeat(np.arange(len(each), dtype=np.uint32), each) << np.uint32(top)
+    if top:
+        high |= (keys >> np.uint64(63)).astype(np.uint32)
+    counts = _counts(said >> said.dtype.type(1))
+    return Entries(shift, keys << np.uint64(1) | last, counts, None, high)
+
+
+def _no_zeros(keys: Array, entries: Ints, zeros: Ints) -> bool:
+    """Whether the zeros that places end in were all left out, in every section."""
+    held = entries > 0
+    union = np.bitwise_or.reduceat(keys, (np.cumsum(entries) - entries)[held])
+    return bool((((union & np.uint64(1)) == 1) | ((union == 0) & (zeros[held] == 0))).all())
+
+
+def _gaps(lead: Lead, entries: Ints, width: Ints, zeros: Ints) -> Array:
+    """Gaps of so many bytes in every section, plane by plane."""
+    low = noise(width, zeros)
+    rest, last = lead.rest.cut((width - low) * entries), lead.last.cut(low * entries)
+    out = np.zeros((int(entries.sum()), 8), np.uint8)
+    begin = a = b = 0
+    wider = False
+    for n, w, k in zip(entries.tolist(), width.tolist(), low.tolist(), strict=True):  # 2 us; masks over all cost more
+        if n and w:
+            some = out[begin : begin + n]
+            if k:
+                some[:, :k] = last[b : b + n * k].reshape(k, n).T
+            top = rest[a : a + n * (w - k)].reshape(w - k, n)
+            some[:, k:w] = top.T
+            wider |= not top[-1].any()
+            a, b = a + n * (w - k), b + n * k
+        begin += n
+    need(not wider, "a gap is wider than it need be")
+    return out.view("<u8").ravel().astype(np.uint64, copy=False)
+
+
+def _excess(lead: Lead, tally: Tally, made: Entries, there: Ints) -> Entries:
+    entries = lead.said[f"entries {tally.name}"]
+    counts = entries * there
+    high, low = unzigzag(lead.next(counts)), limbs(lead, counts)
+    held = np.repeat(there > 0, entries)
+    excess = np.zeros((len(made), 2), np.int64)
+    excess[held, 0], excess[held, 1] = high, low
+    some = np.flatnonzero(excess.any(axis=1))
+    marks = np.concatenate([[0], np.cumsum(entries)])
+    said = np.diff(np.searchsorted(some, marks)) > 0
+    need(not (there.astype(bool) & ~said).any(), f"{tally.name} has an excess that is all zero, and should be absent")
+    bounds = -(np.minimum(made.mass, 1 << 41) << 20)
+    total = float(np.abs(excess[:, 0]).sum(dtype=np.float64))
+    need((excess[:, 0] >= bounds).all() and total < LIMIT, f"{tally.name} has a weight out of range")
+    return Entries(made.shift, made.codes, made.counts, excess, made.high)
+
+
+def read_folds(made: State) -> None:
+    """Raise unless every cell is exact or in buckets, as its rows ask for."""
+    if made.folds is None:
+        return
+    exact, rows, flag = made.folds
+    fine, coarse = (made.starts(n)[1:] > made.starts(n)[:-1] for n in (exact, rows))
+    need(not (fine & coarse).any(), "a cell is exact, and in buckets")
+    if made.most is not None:
+        need(made.by_cell(exact).max(initial=0) <= made.most, "a cell holds more exact rows than it may")
+    if flag in made.cells.flats:
+        need(not made.cells.flats[flag][~coarse].any(), "a cell lost something that is exact")

@@ -1,0 +1,153 @@
+"""Reading sections: of one schema as many as there are, in one pass, all of it checked.
+
+What is accepted is what `pack` writes, to the bit; so equal content has one digest, and hostile bytes make no state that
+counting could not have made. Sizes follow from the lead, and are bounded before anything is allocated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import CounterOverflowError, IncompatibleStateError, StateFormatError
+from . import tally as tallies_
+from .cells import Cells
+from .fold import regroup
+from .lead import Lead
+from .read_flat import read_flat, says_nothing
+from .read_keys import read_inner, read_keys, read_words
+from .read_tally import read_folds, read_tally
+from .schema import Schema
+from .section import need
+from .state import State
+
+__all__ = ["MAX_BYTES", "Sections", "unpack", "unpack_together"]
+
+Ints = NDArray[np.int64]
+
+MAX_BYTES = 1 << 30
+
+
+class Sections(Sequence[State]):
+    """The states of some sections: one table of all their cells, of which each is a piece.
+
+    Parameters
+    ----------
+    joined : State
+        All cells, section after section, not aligned.
+    fronts, cells : int64
+        Where those of each section begin, and the end.
+    """
+
+    def __init__(self, joined: State, fronts: Ints, cells: Ints) -> None:
+        self.joined, self.fronts, self.cells = joined, fronts, cells
+
+    def __len__(self) -> int:
+        return len(self.fronts) - 1
+
+    def __getitem__(self, i: int) -> State:  # type: ignore[override]
+        if not -len(self) <= i < len(self):
+            raise IndexError(i)
+        i %= len(self)
+        if len(self) == 1:
+            return self.joined
+        return self.joined._take_fronts(np.arange(self.fronts[i], self.fronts[i + 1]))._used_words()
+
+    def __iter__(self) -> Iterator[State]:
+        return (self[i] for i in range(len(self)))
+
+    def together(self) -> State:
+        """All of them merged, in one fold."""
+        if len(self) == 1:
+            return self.joined
+        if type(self.joined).alike is not State.alike:  # whether they may be added shows in each, not in all of them
+            self.joined.alike(list(self))
+        cells = self.joined.cells
+        return regroup(self.joined, cells.keys, cells.axes, cells.words)
+
+
+def unpack(schema: Schema, plains: Sequence[bytes], max_bytes: int = MAX_BYTES) -> Sections:
+    """Read sections of one schema.
+
+    Parameters
+    ----------
+    schema : Schema
+        What the header says of all of them.
+    plains : sequence of bytes
+        The sections.
+    max_bytes : int
+        The most memory that their content may take.
+
+    Raises
+    ------
+    StateFormatError
+        A section is not what `pack` would write, or larger than that.
+    IncompatibleStateError
+        Keys of the sections are of different kinds.
+    """
+    try:
+        with np.errstate(over="ignore"):
+            return _unpack(schema, plains, max_bytes)
+    except (StateFormatError, IncompatibleStateError):
+        raise
+    except Exception as error:
+        raise StateFormatError(f"a section is inconsistent: {type(error).__name__}: {str(error)[:200]}") from error
+
+
+def unpack_together(schema: Schema, plains: Sequence[bytes], max_bytes: int = MAX_BYTES) -> State:
+    """Read sections of one schema as one state: what merging them would make.
+
+    Raises
+    ------
+    StateFormatError
+        A section is not what `pack` would write, or their sums leave their range.
+    IncompatibleStateError
+        They cannot be added.
+    """
+    sections = unpack(schema, plains, max_bytes)
+    return sections.together()
+
+
+def _unpack(schema: Schema, plains: Sequence[bytes], max_bytes: int) -> Sections:
+    if not plains:
+        return Sections(schema.like, np.zeros(1, np.int64), np.zeros(1, np.int64))
+    lead = Lead(schema, plains, max_bytes)
+    like = lead.layout.like
+    keys = read_keys(lead)
+    words = [read_words(lead, i) for i in range(len(lead.layout.columns))]
+    inner, behind = read_inner(lead, words)
+    front_words = tuple(w.placed(keys, i, lead.fronts) for i, w in enumerate(words[: keys.shape[1]]))
+    flats = {f.name: read_flat(lead, f) for f in lead.layout.flats}
+    entries = {t.name: read_tally(lead, t) for t in lead.layout.tallies}
+    lead.finish()
+    dropped = flats.get("dropped")
+    if dropped is not None and lead.layout.schema.reasons != like.reasons:
+        wide = np.zeros((len(dropped), len(like.reasons)), np.int64)
+        wide[:, [like.reasons.index(r) for r in lead.layout.schema.reasons]] = dropped
+        flats["dropped"] = wide
+    order = [n for n in like.parts() if n in flats]
+    cells = Cells(like.axes, keys, front_words, inner, behind, {n: flats[n] for n in order}, entries)
+    made = like.holding(cells)
+    _check(made, lead)
+    if len(plains) == 1:
+        entries = {n: tallies_.canonical(e) for n, e in entries.items()}
+        made = like.holding(replace(cells, tallies=entries))
+    return Sections(made, lead.ends(lead.fronts), lead.ends(lead.cells))
+
+
+def _check(made: State, lead: Lead) -> None:
+    """What no part shows alone."""
+    for flat in lead.layout.flats:
+        if flat.optional:
+            counts = lead.fronts if lead.layout.fronts(flat) else lead.cells
+            need(not says_nothing(made, flat, counts), f"{flat.name} says nothing, and should be absent")
+    read_folds(made)
+    try:
+        rows = made.rows_behind
+        need((made.seen > 0).all() and (made.cells.inner is None or (rows > 0).all()), "a cell has no rows")
+        made.check()
+    except CounterOverflowError as error:
+        raise StateFormatError(str(error)) from error

@@ -1,1 +1,0 @@
-"""Sufficient statistics, one file each: settings, arrays, `absorb` calling a kernel, and the read-outs metrics share."""

@@ -1,0 +1,1 @@
+"""Sufficient statistics: what is counted, one short file each."""

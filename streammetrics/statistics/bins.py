@@ -1,0 +1,98 @@
+"""Bins of equal width: rows by label and the sum of the scores in each, enough for a reliability diagram."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..columns.columns import Need, label, score, weight
+from ..errors import StateFormatError
+from ..numerics.exact import LOW_BITS, UNIT, fixed_to_int
+from ..numerics.settings import setting
+from ..state.declare import Flat
+from ..state.state import State
+from .step import NOTHING, Like, Step
+
+__all__ = ["ScoreBins"]
+
+
+class ScoreBins(State, tag="score_bins"):
+    """Rows of negatives and positives, and the exact sum of p, in each of n bins of equal width.
+
+    Parameters
+    ----------
+    n_bins : int
+        Bin i holds i/n <= p < (i + 1)/n, and the last one 1: decided exactly, whatever the float.
+    scale : {"probability", "logit"}
+        What the score is; a logit is turned into the probability (within 3 ulp) first.
+    sums : bool
+        Whether the scores in each bin are summed.
+
+    Notes
+    -----
+    Each w p is rounded once to a multiple of 2**-60; sums are integers. 32 bytes a bin, 16 without sums.
+    """
+
+    n_bins: int = setting(default=15, low=1, high=1 << 24)
+    scale: str = setting(default="probability", choices=("probability", "logit"))
+    sums: bool = setting(default=True)
+
+    rows = Flat(2, "n_bins")
+    excess = Flat(2, "n_bins", form="fixed", optional=True)
+    scores = Flat("summed", form="fixed")
+
+    @property
+    def summed(self) -> int:
+        """How many bins have a sum."""
+        return self.n_bins if self.sums else 0
+
+    def needs(self) -> tuple[Need, ...]:
+        return label(), score(scale=self.scale), weight()
+
+    def steps(self, like: Like) -> Iterable[Step]:
+        own = type(self)
+        how = self.scale == "logit", self.n_bins
+        into = own.rows, own.excess if like.weighted else NOTHING, own.scores
+        return [Step("bins:count", "y_true", "y_score", "sample_weight", "at", *how, *into, checks=True)]
+
+    def check(self) -> None:
+        if (self.flat("scores")[..., 0] < 0).any():
+            raise StateFormatError("ScoreBins.scores holds a negative sum of scores that are not negative")
+        if ((self.flat("excess")[..., 0] >> 20) + self.flat("rows") < 0).any():
+            raise StateFormatError("ScoreBins.excess makes a weight negative")
+
+    def facts(self) -> dict[str, Any]:
+        extra = 0 if self.excess is None else sum(fixed_to_int(e) for e in self.excess.reshape(-1, 2))
+        return {
+            "rows": int(self.rows.sum()),
+            "positives": int(self.rows[1].sum()),
+            "weight": int(self.rows.sum()) + Fraction(extra, UNIT),
+        }
+
+    def support(self) -> Fraction:
+        """What the positives weigh."""
+        return Fraction(sum(self.masses(np.arange(self.n_bins))[1]), self.unit)
+
+    @property
+    def unit(self) -> int:
+        """What a row counts in `masses`: 1, or 2**60 where rows are weighted."""
+        return 1 if self.excess is None else UNIT
+
+    def masses(self, of: NDArray[np.int64]) -> tuple[list[int], list[int]]:
+        """Rows, or weight in units of 2**-60, of negatives and of positives in these bins."""
+        rows = self.rows[:, of].tolist()
+        if self.excess is not None:
+            extra = self.excess[:, of].tolist()
+            rows = [
+                [r * UNIT + (high << LOW_BITS) + low for r, (high, low) in zip(*pair, strict=True)]
+                for pair in zip(rows, extra, strict=True)
+            ]
+        return rows[0], rows[1]
+
+    def predicted(self, i: int) -> Fraction:
+        """The weighted sum of p in a bin; exact over the rounded terms."""
+        return Fraction(fixed_to_int(self.scores[i]), UNIT)

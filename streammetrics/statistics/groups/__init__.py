@@ -1,0 +1,1 @@
+"""Rows by group: open, waiting for their groups to be complete; or closed, as sums over groups."""

@@ -1,0 +1,518 @@
+"""Rows by group: how many rows of each score and label, and what they weigh, in every group."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import IncompatibleStateError, InvalidInputError, MemoryLimitError, StateFormatError
+from ...numerics.buckets import exact_bits, key_of, score_of
+from ...numerics.exact import carry_fixed
+from ...numerics.settings import setting
+from ...state.axes import Axis, Vocabulary
+from ...state.cells import Cells
+from ...state.declare import Flat
+from ...state.fold import fold
+from ...state.state import State
+from ...state.tally import Entries, canonical
+from .closed import GROUP_WEIGHTS, Groups, SealedGroups, Sums, added, summed
+from .scan import Sorted, fixed_weights, of_entries, scanned
+from .scored import ScoredGroups
+from .solve import SHARE, Raw, halves, hashes_of, in_threads, processors, solve, weights_of, widened
+
+__all__ = ["ADVICE", "GROUP_WEIGHTS", "KINDS", "SAMPLE", "GroupRows", "Spilled", "Waiting", "entries_of", "level_of"]
+
+Ints = NDArray[np.int64]
+
+KINDS = ("integer", "string", "bytes", "several")  # of ids; for ever: it is in the bytes
+SAVED = 1 << 28  # bytes of rows that are written as they are
+MANY = 1 << 20  # groups whose sums are made at once: of all of a spill they would take gigabytes, too
+SAMPLE, SPILL = 0x53414D504C450001, 0x5350494C4C000001  # salts; for ever
+ADVICE = (
+    'give spill_dir= (rows go to disk), sort the log by group (grouped="sorted"), give n workers a partition=(i, n) '
+    "each, or take a sample=True (an estimate)"
+)
+
+
+class Spilled(Protocol):
+    """Rows on disk, by leading bits of the hash of their group."""
+
+    PARTS: ClassVar[int]
+    rows: int
+    positives: int
+    weight: float
+
+    def read(self, p: int) -> list[Raw]:
+        """The rows of a partition."""
+
+    def split(self, raw: Raw, hashes: NDArray[np.uint64]) -> Any:
+        """Return what gives the rows of a partition, of rows in memory."""
+
+    def close(self) -> None:
+        """Give the disk back."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Rows that wait to be asked for, as they came.
+
+    Parameters
+    ----------
+    raws : tuple of dict
+        Rows in memory, by what they are.
+    kinds : uint8 of shape (4,)
+        Which kinds of keys were seen.
+    dropped : int64, optional
+        Rows that were left out, by reason.
+    level : int
+        Of a sample: how many zeros the hash of a group begins with.
+    spilled : tuple of Spilled
+        Rows on disk.
+    settled : tuple of GroupRows
+        Others, that are entries already.
+    """
+
+    raws: tuple[Raw, ...]
+    kinds: NDArray[np.uint8]
+    dropped: Ints | None = None
+    level: int = 0
+    spilled: tuple[Spilled, ...] = ()
+    settled: tuple[GroupRows, ...] = ()
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return sum(a.nbytes for r in self.raws for a in r.values()) + sum(s.nbytes for s in self.settled)
+
+    @cached_property
+    def rows(self) -> int:
+        """How many rows."""
+        held = sum(len(r["labels"]) for r in self.raws) + sum(s.rows for s in self.spilled)
+        return held + sum(int(s.facts()["rows"]) for s in self.settled)
+
+    @cached_property
+    def positives(self) -> int:
+        """How many of them are positive."""
+        held = sum(int(np.count_nonzero(r["labels"])) for r in self.raws)
+        held += sum(s.positives for s in self.spilled)
+        return held + sum(int(s.facts()["positives"]) for s in self.settled)
+
+    def joined(self, other: Waiting) -> Waiting:
+        """Rows of both."""
+        gone = [d for d in (self.dropped, other.dropped) if d is not None]
+        return Waiting(
+            self.raws + other.raws,
+            np.maximum(self.kinds, other.kinds),
+            np.sum(gone, axis=0, dtype=np.int64) if gone else None,
+            max(self.level, other.level),
+            self.spilled + other.spilled,
+            self.settled + other.settled,
+        )
+
+
+class GroupRows(ScoredGroups, tag="group_rows"):
+    """The rows of every group: how many of each score and label, and what they weigh.
+
+    Parameters
+    ----------
+    scale : {"probability", "real", "logit"}
+        What scores are legal.
+    missing, missing_values
+        As `sm.group` takes them.
+    partition : (i, n), optional
+        This worker holds only groups whose hash is i modulo n.
+    sample_rows : int
+        Keep whole groups of smallest hash, whose rows are no more than that; 0 for all groups.
+    memory_limit : int
+        Bytes of rows in memory.
+    spill_dir : str, optional
+        A folder for the rows beyond.
+
+    Notes
+    -----
+    While rows come they wait as they are: 13 bytes (int64 group, float32 score), up to 33 (a text, float64, a weight), and
+    4 more in slices. Sums over groups are made of those, partition by partition. Entries, sorted by group and score, are
+    made for bytes and comparisons: 24 bytes each, 40 with weights, and 24 a group.
+    """
+
+    partition: tuple[int, ...] = setting(default=())
+    sample_rows: int = setting(default=0, low=0)
+    memory_limit: int = setting(default=1 << 32, low=0, operational=True)
+    spill_dir: str | None = setting(default=None, operational=True)
+
+    kinds = Flat(len(KINDS), form="flag", front=True)
+    level = Flat(form="register", front=True, optional=True)
+
+    counted = ("scores",)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        return (*super().reasons, *(("sample",) if self.sample_rows else ()))
+
+    # -- rows that wait -----------------------------------------------------------------------------------------------
+
+    def awaiting(self, waiting: Waiting) -> Self:
+        """Return a state of rows that wait; entries are made of them when they are asked for."""
+        new = super().holding(self.no_cells(()))
+        del new.__dict__["cells"]
+        new.__dict__["waiting"] = waiting
+        return new
+
+    @property
+    def waiting(self) -> Waiting | None:
+        """The rows, if they still are as they came."""
+        return self.__dict__.get("waiting")
+
+    @cached_property
+    def cells(self) -> Cells:
+        held = self.waiting
+        if held is None:
+            return self.no_cells(())
+        if held.nbytes > SAVED or held.spilled:
+            raise MemoryLimitError(
+                f"{held.nbytes:,} bytes of open groups{' and a spill' if held.spilled else ''} are not written as they "
+                f"are: give each worker whole groups, partition=(i, n), and save seal(); or sort the log by group "
+                f'(grouped="sorted"), or take a sample=True'
+            )
+        inner, entries = entries_of(held.raws, self.real)
+        made = self.of_rows(inner, entries, held)
+        return (fold([made, *held.settled]) if held.settled else made).cells
+
+    def of_rows(self, inner: Ints, entries: Entries, held: Waiting) -> Self:
+        """Return a state without axes of such entries."""
+        flats: dict[str, Any] = {"kinds": held.kinds[None]}
+        if held.level:
+            flats["level"] = np.array([held.level], np.uint8)
+        if held.dropped is not None:
+            flats["dropped"] = held.dropped[None]
+        return self.holding(
+            Cells((), np.zeros((1, 0), np.int64), (), inner, None, flats, {"scores": entries})
+        ).present()
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return () if self.waiting is not None else super().axes
+
+    def __len__(self) -> int:
+        held = self.waiting
+        return super().__len__() if held is None else int(held.rows > 0 or held.dropped is not None)
+
+    @property
+    def nbytes(self) -> int:
+        held = self.waiting
+        return super().nbytes if held is None else held.nbytes
+
+    def empty(self, axes: tuple[Axis, ...] | None = None) -> Self:
+        return super().empty(self.axes if axes is None else axes)
+
+    def part(self, flat: Flat) -> Any:
+        held = self.waiting
+        if held is None or "cells" in self.__dict__:
+            return super().part(flat)
+        if flat.name == "level":
+            return np.uint8(held.level) if held.level else None
+        return held.kinds if flat.name == "kinds" else held.dropped
+
+    def weight_limit(self) -> float:
+        held = self.waiting
+        if held is None:
+            return super().weight_limit()
+        settled = sum(s.weight_limit() for s in held.settled) + sum(s.weight for s in held.spilled)
+        return settled + sum(float(weights_of(r).sum()) for r in held.raws)
+
+    # -- merging, and samples -----------------------------------------------------------------------------------------
+
+    def alike(self, states: Sequence[Self]) -> Sequence[Self]:
+        some = [s for s in states if kinds_of(s).any()]
+        for state in some[1:]:
+            check_key_kinds(some[0], state)
+        return states
+
+    def merge(self, *others: Self) -> Self:
+        if self.axes or self.sample_rows or all(s.waiting is None for s in (self, *others)):
+            return super().merge(*others)
+        held = self.as_waiting()
+        for other in others:
+            self._fits(other)
+            check_key_kinds(self, other)
+            held = held.joined(other.as_waiting())
+        if held.nbytes > self.memory_limit and self.spill_dir is None:
+            raise MemoryLimitError(
+                f"GroupRows would need {held.nbytes:,} bytes; its memory_limit is {self.memory_limit:,}: {ADVICE}"
+            )
+        return self.awaiting(held)
+
+    def subtract(self, other: Self) -> Self:
+        if self.sample_rows:
+            raise IncompatibleStateError("rows cannot be taken away from a sample: who is in it depends on all of them")
+        return super().subtract(other)
+
+    def as_waiting(self) -> Waiting:
+        """What a state without axes holds, to go on from."""
+        if self.waiting is not None:
+            return self.waiting
+        flats = self.cells.flats
+        if not len(self):
+            return Waiting((), np.zeros(len(KINDS), np.uint8))
+        dropped = flats["dropped"][0] if "dropped" in flats else None
+        level = int(flats["level"][0]) if "level" in flats else 0
+        return Waiting((), flats["kinds"][0], dropped, level, (), (self.bare(),))
+
+    def bare(self) -> Self:
+        """Its groups, and their kind, without what else front cells have."""
+        return self.holding(replace(self.cells, flats={"kinds": self.cells.flats["kinds"]}))
+
+    def present(self, parts: Mapping[str, Any] | None = None) -> Self:
+        made = super().present(parts)
+        return made.fitted(self.sample_rows) if self.sample_rows and len(made) else made
+
+    def fitted(self, most: int) -> Self:
+        """Leave out, and count, groups beyond the sample."""
+        found = np.zeros(65, np.int64)
+        np.add.at(found, self.zeros, self.rows_behind)
+        level = int(self.spelled(type(self).level).max(initial=0))
+        return self.beyond(level_of(found, level, most))
+
+    def beyond(self, level: int) -> Self:
+        """Leave out, and count, groups beyond a level."""
+        gone = self.zeros < level
+        if level == int(self.spelled(type(self).level).max(initial=0)) and not gone.any():
+            return self
+        dropped = self.spelled(type(self).dropped).copy()
+        dropped[:, self.reasons.index("sample")] += int(self.rows_behind[gone].sum())
+        flats = {**self.cells.flats, "level": np.full(len(self), level, np.uint8), "dropped": dropped}
+        kept = self.holding(replace(self.cells, flats=flats))
+        return super(GroupRows, kept._take_inner(np.flatnonzero(~gone))).present()
+
+    @cached_property
+    def zeros(self) -> Ints:
+        """How many zeros the hash of each group begins with."""
+        return zeros_of(hashes_of(self.ids, SAMPLE))
+
+    @property
+    def ids(self) -> Ints:
+        """The id of each group, as columns have it."""
+        inner = self.cells.inner
+        assert inner is not None
+        return inner[:, 1:] if inner[:, 2].any() else np.ascontiguousarray(inner[:, 1])
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def groups(self) -> Groups:
+        """Return every group, of a state of one cell."""
+        return Groups.joined(self._solved())
+
+    def _solved(self) -> Iterator[Groups]:
+        """Yield the groups, those of a spill by partition; rows are sorted in as many threads as there are processors."""
+        held = self.waiting
+        if held is None or any(s.cells.tallies["scores"].excess is not None for s in held.settled):
+            self._lone()
+            yield scanned(of_entries(self.cells.tallies["scores"]), len(self.cells))
+            return
+        raws = [*held.raws, *(raw_of(s) for s in held.settled)]
+        if not held.spilled:
+            yield solve(raws, processors())
+            return
+        first = held.spilled[0]
+        split = [first.split(r, hashes_of(r["ids"], SPILL)) for r in raws]
+
+        def one(p: int) -> Groups:
+            return solve([*(part(p) for part in split), *(r for s in held.spilled for r in s.read(p))], workers=1)
+
+        yield from in_threads(one, first.PARTS, processors())
+
+    def close_groups(self) -> SealedGroups:
+        """Return exact sums over the groups, of each front cell."""
+        made: SealedGroups | None = self.__dict__.get("closed")
+        if made is None:
+            made = self.__dict__["closed"] = self._closed() if self.waiting is not None else self._closed_cells()
+        return made
+
+    def _closed(self) -> SealedGroups:
+        total, wait = summed(Groups.none()), list[Groups]()
+        for groups in self._solved():
+            wait.append(groups)
+            if sum(len(g.wins) for g in wait) > MANY:
+                total, wait = added(total, summed(Groups.joined(wait))), []
+        total = added(total, summed(Groups.joined(wait)))
+        facts = self.facts()
+        rows = np.array([[facts["rows"] - facts["positives"], facts["positives"]]])
+        return self._sealed({n: a[None] for n, a in total.items()} | {"rows": rows}, 1)
+
+    def _closed_cells(self) -> SealedGroups:
+        cells, entries = self.cells, self.cells.tallies["scores"]
+        assert cells.inner is not None
+        fronts = len(self) if self.axes else 1  # that of a worker that had no rows is sealed, too
+        groups = scanned(of_entries(entries), len(cells))
+        bounds = np.searchsorted(cells.inner[:, 0], np.arange(fronts + 1))
+        each = [summed(Groups(*(g[a:b] for g in groups))) for a, b in itertools.pairwise(bounds)]
+        none = summed(Groups.none())
+        made: Sums = {n: np.stack([e[n] for e in each]) if each else a[None][:0] for n, a in none.items()}
+        rows = np.zeros((fronts, 2), np.int64)
+        np.add.at(rows, (cells.inner[entries.cells, 0], (entries.codes & np.uint64(1)).astype(np.int64)), entries.mass)
+        return self._sealed(made | {"rows": rows}, fronts)
+
+    def _sealed(self, made: Sums, cells: int) -> SealedGroups:
+        part, parts = self.partition or (0, 1)
+        keys, words = np.zeros((cells, 0), np.int64), tuple[Vocabulary, ...]()
+        if self.axes:
+            keys, words = self.cells.keys, self.cells.words
+        flats = made | {"sealed": np.zeros((cells, parts), np.int64)}
+        flats["sealed"][:, part] = 1
+        return SealedGroups(partitions=parts).holding(Cells(self.axes, keys, words, None, None, flats, {}))
+
+    @property
+    def share(self) -> float:
+        """The share of groups that the sample keeps."""
+        held = self.waiting
+        level = held.level if held is not None else int(self.spelled(type(self).level).max(initial=0))
+        return 0.5**level
+
+    def held(self) -> dict[str, Any]:
+        """What is held where, and how likely two groups have one id."""
+        groups, held = int(self.close_groups().groups.sum()), self.waiting
+        hashed = bool(kinds_of(self)[1:].any())
+        return {
+            "memory": self.nbytes,
+            "spilled_rows": sum(s.rows for s in held.spilled) if held is not None else 0,
+            "collision_probability": math.ldexp(groups * (groups - 1) / 2, -128) if hashed else 0.0,
+        }
+
+    def facts(self) -> dict[str, Any]:
+        held = self.waiting
+        if held is not None:
+            return {"rows": held.rows, "positives": held.positives}
+        entries = self.cells.tallies["scores"]
+        positive = (entries.codes & np.uint64(1)) == 1
+        return {"rows": int(entries.mass.sum()), "positives": int(entries.mass[positive].sum())}
+
+    def check(self) -> None:
+        super().check()
+        kinds = self.flat("kinds")
+        if len(kinds) and (kinds.sum(axis=1).max() > 1 or (~kinds.any(axis=1) & (self.rows_seen > 0)).any()):
+            raise StateFormatError("GroupRows.kinds does not say of which kind keys are")
+        levels, inner = self.flat("level"), self.cells.inner
+        assert inner is not None
+        if levels.any() and (not self.sample_rows or levels.max() > 64 or (self.zeros < levels[inner[:, 0]]).any()):
+            raise StateFormatError("GroupRows.level is not that of a sample, or there are groups beyond it")
+        if self.partition and (hashes_of(self.ids, SHARE) % np.uint64(self.partition[1]) != self.partition[0]).any():
+            raise StateFormatError("GroupRows has groups of another partition")
+
+    def close(self) -> None:
+        """Give the disk back that rows were spilled to; they are gone."""
+        for spilled in self.waiting.spilled if self.waiting is not None else ():
+            spilled.close()
+
+
+# -- entries ---------------------------------------------------------------------------------------------------------
+
+
+def entries_of(raws: Sequence[Raw], real: bool, fronts: Ints | None = None) -> tuple[Ints, Entries]:
+    """Return the groups of some rows, sorted, and the entries of each; `fronts` says of each row its front cell."""
+    top = max(exact_bits(real) - 64, 0)
+    shift = 64 + top
+    raws = [r for r in raws if len(r["labels"])]
+    if not raws:
+        return np.zeros((0, 3), np.int64), Entries.none(shift, wide=True)
+    two = any(r["ids"].ndim == 2 for r in raws)
+    a = np.concatenate([halves(r["ids"])[0] for r in raws])
+    b = np.concatenate([halves(widened(r["ids"]))[1] for r in raws]) if two else None
+    keys = key_of(np.concatenate([r["scores"].astype(np.float64) for r in raws]), real)
+    low = (keys << np.uint64(1)) | np.concatenate([r["labels"] for r in raws])
+    columns = [low, *([keys >> np.uint64(63)] if top else []), *([b] if b is not None else []), a]
+    order = np.lexsort([*columns, *([fronts] if fronts is not None else [])])
+    columns = [c[order] for c in columns]
+    front = np.zeros(len(order), np.int64) if fronts is None else fronts[order]
+    new = np.ones(len(order), bool)
+    new[1:] = (columns[-1][1:] != columns[-1][:-1]) | (front[1:] != front[:-1])
+    if b is not None:
+        new[1:] |= columns[-2][1:] != columns[-2][:-1]
+    fresh = new.copy()
+    fresh[1:] |= columns[0][1:] != columns[0][:-1]
+    if top:
+        fresh[1:] |= columns[1][1:] != columns[1][:-1]
+    begins, firsts = np.flatnonzero(new), np.flatnonzero(fresh)
+    second = columns[-2][begins] if b is not None else np.zeros(len(begins), np.int64)
+    inner = np.column_stack([front[begins], columns[-1][begins], second])
+    if len(inner) << top >= 1 << 32:
+        raise MemoryLimitError(f"{len(inner):,} groups are more than a state can hold: {ADVICE}")
+    high = (np.cumsum(new)[firsts] - 1).astype(np.uint32) << np.uint32(top)
+    if top:
+        high |= columns[1][firsts].astype(np.uint32)
+    excess = None
+    if any("weights" in r for r in raws):
+        pair = fixed_weights(np.concatenate([weights_of(r) for r in raws])[order])
+        pair[:, 0] -= 1 << 20
+        excess = np.add.reduceat(pair, firsts)
+        carry_fixed(excess)
+    counts = np.diff(firsts, append=len(order))
+    return inner, canonical(Entries(shift, columns[0][firsts], counts, excess, high))
+
+
+def raw_of(state: GroupRows) -> Raw:
+    """Entries without weights as rows."""
+    entries = state.cells.tallies["scores"]
+    rows: Sorted = of_entries(entries)
+    scores = score_of(rows.keys, state.real)
+    with np.errstate(over="ignore"):
+        narrow = scores.astype(np.float32)
+    scores = narrow if np.array_equal(narrow, scores) else scores  # type: ignore[assignment]
+    columns = {"ids": state.ids[rows.numbers], "scores": scores, "labels": rows.labels}
+    return {n: np.repeat(c, entries.mass, axis=0) for n, c in columns.items()}
+
+
+# -- kinds of keys, samples ------------------------------------------------------------------------------------------
+
+
+def check_key_kinds(ours: State, theirs: State) -> None:
+    """Raise unless the keys of two states are of one kind."""
+    a, b = kinds_of(ours), kinds_of(theirs)
+    if a.any() and b.any() and not (a & b).any():
+        x, y = (KINDS[int(k.argmax())] for k in (a, b))
+        raise IncompatibleStateError(f"cannot merge these groups: keys are of kind {x} here and {y} there")
+
+
+def kinds_of(state: State) -> NDArray[np.bool_]:
+    """Which kinds of ids were seen."""
+    held: Waiting | None = state.__dict__.get("waiting")
+    if held is not None:
+        return np.asarray(held.kinds > 0)
+    kinds = state.cells.flats["kinds"]
+    return np.asarray(kinds.max(axis=0) > 0) if len(kinds) else np.zeros(len(KINDS), bool)
+
+
+def kind_of(source: str, seen: NDArray[Any]) -> int:
+    """Return the number of the kind of keys, or raise if those so far are of another."""
+    kind = KINDS.index(source) if source in KINDS else len(KINDS) - 1
+    if seen.any() and not seen[kind]:
+        known = KINDS[int(seen.argmax())]
+        raise InvalidInputError(
+            f"group: the keys so far are of kind {known}, these of kind {KINDS[kind]}", column="group"
+        )
+    return kind
+
+
+def zeros_of(hashes: NDArray[np.uint64]) -> Ints:
+    """How many zeros each hash begins with."""
+    out = np.full(len(hashes), 64, np.int64)
+    rest = hashes.copy()
+    for step in (32, 16, 8, 4, 2, 1):
+        high = rest >> np.uint64(64 - step) != 0
+        out_step = np.where(high, 0, step)
+        rest = np.where(high, rest, rest << np.uint64(step))
+        out += out_step
+    return np.where(hashes == 0, 64, out - 64)
+
+
+def level_of(found: Ints, level: int, most: int) -> int:
+    """The zeros from which on so many rows, by zeros of their group, are no more than that; at least those there were."""
+    beyond = np.cumsum(found[::-1])[::-1]
+    enough = np.flatnonzero(beyond <= most)
+    return max(level, int(enough[0]) if len(enough) else 64)

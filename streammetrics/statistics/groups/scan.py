@@ -1,0 +1,124 @@
+"""What every group holds and wins, from entries sorted by group, score and label: compiled, or in numpy, to the bit."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...numerics import compiled
+from ...numerics.exact import carry_fixed
+from ...state.tally import Entries
+from .closed import Groups
+
+__all__ = ["Sorted", "fixed_weights", "of_entries", "scanned"]
+
+Array = NDArray[Any]
+Ints = NDArray[np.int64]
+DIGIT, MASK = 26, (1 << 26) - 1
+
+
+class Sorted(NamedTuple):
+    """Entries, or rows, sorted by group, score and label.
+
+    Parameters
+    ----------
+    numbers : integers
+        The group of each, from 0 on, each of which there is.
+    keys : uint64
+        The score, as a number in its order.
+    labels : uint8
+        The label.
+    counts : integers
+        How many rows they are.
+    weights : (int64, int64), optional
+        What they weigh, in limbs.
+    """
+
+    numbers: Array
+    keys: Array
+    labels: Array
+    counts: Array
+    weights: tuple[Ints, Ints] | None = None
+
+
+def fixed_weights(weights: NDArray[np.float64]) -> Ints:
+    """Return weights as fixed numbers: w = high * 2**-20 + low * 2**-60, rounded once, as kernels do."""
+    high = weights + 1.5 * 2.0**32
+    low = (weights - (high - 1.5 * 2.0**32)) + 1.5 * 2.0**-8
+    pair = np.stack([high.view(np.int64) - 0x41F8000000000000, low.view(np.int64) - 0x3F78000000000000], axis=-1)
+    carry_fixed(pair)
+    return pair
+
+
+def of_entries(entries: Entries) -> Sorted:
+    """Entries of a tally of exact scores."""
+    keys = entries.codes >> np.uint64(1)
+    if entries.high is not None and entries.top:
+        keys |= (entries.high & np.uint32(1)).astype(np.uint64) << np.uint64(63)
+    weights = None
+    if entries.excess is not None:
+        weights = entries.excess[:, 0] + (entries.mass << 20), np.ascontiguousarray(entries.excess[:, 1])
+    return Sorted(entries.cells, keys, (entries.codes & np.uint64(1)).astype(np.uint8), entries.counts, weights)
+
+
+def scanned(rows: Sorted, count: int) -> Groups:
+    """Return what each of `count` groups holds and wins."""
+    if not compiled.loaded():  # by whoever counts; not to be loaded for a merge
+        return _scanned(rows) if count else Groups.none()
+    out = Groups.none(count)
+    first = rows.numbers, rows.keys, rows.labels
+    if rows.weights is None:
+        compiled.kernel("group_rows:scan_counted")(*first, rows.counts, *out)
+    else:
+        compiled.kernel("group_rows:scan_weighted")(*first, *rows.weights, *out)
+    return out
+
+
+# -- in numpy --------------------------------------------------------------------------------------------------------
+
+
+def _scanned(rows: Sorted) -> Groups:
+    """Scan where no kernels are."""
+    numbers, labels = rows.numbers, rows.labels != 0
+    starts = np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]]))
+    each = np.diff(starts, append=len(numbers))
+    tied = np.zeros(len(numbers), bool)  # behind negatives of the same score
+    tied[1:] = labels[1:] & ~labels[:-1] & (rows.keys[1:] == rows.keys[:-1]) & (numbers[1:] == numbers[:-1])
+    mass = rows.counts.astype(np.int64)[:, None] if rows.weights is None else _digits(*rows.weights)
+    negative, positive = np.where(labels[:, None], 0, mass), np.where(labels[:, None], mass, 0)
+    run = np.cumsum(negative, axis=0)
+    before = run - np.repeat((run - negative)[starts], each, axis=0)
+    twice = 2 * before
+    twice[tied] -= mass[np.flatnonzero(tied) - 1]
+    if rows.weights is None:
+        found = [np.add.reduceat(x[:, 0], starts) for x in (negative, positive, positive * twice)]
+        return Groups(found[0].astype(float), found[1].astype(float), found[2].astype(float) * 0.5)
+    won = np.zeros((len(numbers), 8), np.int64)
+    above = _carried(twice)
+    for a in range(4):
+        won[:, a : a + 4] += positive[:, a : a + 1] * above
+    _carried(won)
+    sums = [_carried(np.add.reduceat(x, starts)) for x in (negative, positive, won)]
+    return Groups(*(_rounded(x, unit) for x, unit in zip(sums, (-60, -60, -121), strict=True)))
+
+
+def _digits(high: Ints, low: Ints) -> Ints:
+    """Weights as four digits of 26 bits."""
+    return np.stack([low & MASK, (low >> DIGIT) | ((high & 0xFFF) << 14), (high >> 12) & MASK, high >> 38], axis=-1)
+
+
+def _carried(numbers: Ints) -> Ints:
+    """Bring digits to canonical form, in place."""
+    for k in range(numbers.shape[1] - 1):
+        numbers[:, k + 1] += numbers[:, k] >> DIGIT
+        numbers[:, k] &= MASK
+    return numbers
+
+
+def _rounded(numbers: Ints, units: int) -> NDArray[np.float64]:
+    """Digits, in units of 2**units, as the nearest float64."""
+    out = [sum(d << (DIGIT * k) for k, d in enumerate(row)) for row in numbers.tolist()]
+    scale = 1 << -units
+    return np.array([n / scale for n in out], np.float64)  # of integers, which Python rounds once

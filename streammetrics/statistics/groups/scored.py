@@ -1,0 +1,59 @@
+"""What open groups have in common, however they wait: entries of exact scores behind an axis of groups."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ...columns.columns import label, score, weight
+from ...columns.ids import group
+from ...errors import StateFormatError
+from ...numerics.buckets import exact_bits, score_of
+from ...numerics.settings import setting
+from ...state.axes import Axis
+from ...state.declare import Tally
+from ...state.state import State
+from .scan import of_entries
+
+__all__ = ["ScoredGroups"]
+
+
+class ScoredGroups(State):
+    """The scores of open groups.
+
+    Parameters
+    ----------
+    scale : {"probability", "real", "logit"}
+        What scores are legal.
+    missing, missing_values
+        As `sm.group` takes them.
+    """
+
+    scale: str = setting(default="probability", choices=("probability", "real", "logit"))
+    missing: str = setting(default="raise", choices=("raise", "skip"))
+    missing_values: tuple[Any, ...] = setting(default=())
+
+    scores = Tally("exact_places")
+
+    behind = Axis(("group",), "group")
+    counter: ClassVar[str] = "groups"
+
+    def needs(self) -> tuple[Any, ...]:
+        return label(), score(scale=self.scale), group("group", self.missing, self.missing_values), weight()
+
+    def absorb(self, into: dict[str, Any], at: Any, **columns: Any) -> None:
+        raise NotImplementedError("rows of groups wait as they came: see `count.group_rows`")
+
+    @property
+    def real(self) -> bool:
+        """Whether scores may have a sign."""
+        return self.scale != "probability"
+
+    @property
+    def exact_places(self) -> int:
+        """All scores, each with both labels."""
+        return 1 << exact_bits(self.real)
+
+    def check(self) -> None:
+        scores = score_of(of_entries(self.cells.tallies["scores"]).keys, self.real)
+        if not (abs(scores) < float("inf")).all() or (not self.real and scores.max(initial=0.0) > 1):
+            raise StateFormatError(f"{type(self).__name__}.scores holds a score that is none")

@@ -1,0 +1,41 @@
+"""Classes that are known before any row comes: the part that statistics of several classes have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..columns.classes import check_labels
+from ..numerics.settings import setting
+from ..state.state import State
+
+__all__ = ["KnownClasses"]
+
+
+class KnownClasses(State):
+    """A statistic of rows of one of several classes.
+
+    Parameters
+    ----------
+    num_classes : int, optional
+        Classes are 0, 1, ... up to this.
+    labels : tuple, optional
+        The classes in their order, integers or strings.
+    """
+
+    num_classes: int | None = setting(default=None, low=2, high=1 << 15)
+    labels: tuple[Any, ...] | None = setting(default=None)
+
+    def __post_init__(self) -> None:
+        if not self.known:
+            check_labels(type(self).__name__, self.labels)
+        super().__post_init__()
+
+    @property
+    def known(self) -> int | tuple[Any, ...]:
+        """How many classes there are, or what they are called; 0 where nobody says."""
+        return self.num_classes or self.labels or 0
+
+    @property
+    def width(self) -> int:
+        """How many classes there are."""
+        return self.known if isinstance(self.known, int) else len(self.known)

@@ -1,0 +1,96 @@
+"""Counts of decisions: true label by predicted label, at one or more thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..columns.columns import Need, flag, label, score, weight
+from ..numerics.exact import UNIT, fixed_to_int
+from ..numerics.settings import setting, union
+from ..state.declare import Flat
+from ..state.state import State
+from .step import NOTHING, Like, Step
+
+__all__ = ["DecisionCounts", "rounded"]
+
+
+class DecisionCounts(State, tag="decisions"):
+    """Rows by true label and decision: true and false, positives and negatives.
+
+    Parameters
+    ----------
+    thresholds : tuple of float
+        A row is called positive where `score >= threshold`, the threshold rounded to the dtype of the scores, as numpy
+        does. A collection keeps the union of the thresholds its metrics ask for.
+    column : {"y_score", "y_pred"}
+        `y_score` takes any finite number; `y_pred` takes decisions, which must be 0 or 1.
+
+    Notes
+    -----
+    `counts` is thresholds x true label x decision: [[TN, FP], [FN, TP]] as scikit-learn lays it out.
+    """
+
+    thresholds: tuple[float, ...] = union(default=(0.5,))
+    column: str = setting(default="y_score", choices=("y_score", "y_pred"))
+
+    counts = Flat("thresholds", 2, 2)
+    excess = Flat("thresholds", 2, 2, form="fixed", optional=True)
+
+    counted = ("counts",)
+
+    @property
+    def times(self) -> int:
+        return len(self.thresholds)
+
+    def needs(self) -> tuple[Need, ...]:
+        return label(), score(scale="real") if self.column == "y_score" else flag("y_pred"), weight()
+
+    def steps(self, like: Like) -> Iterable[Step]:
+        own, scores = type(self), self.column == "y_score"
+        dtype = like.dtype(self.column) if scores else np.dtype(np.float32)
+        cuts = rounded(self.thresholds, like.source(self.column), dtype)
+        into = own.counts, own.excess if like.weighted else NOTHING
+        return [Step("decisions:count", "y_true", self.column, "sample_weight", "at", cuts, *into, checks=scores)]
+
+    def facts(self) -> dict[str, Any]:
+        tn, fp, fn, tp = self.cells_at(self.thresholds[0])
+        counts = self.counts[0]
+        weight = Fraction(tn + fp + fn + tp, 1 if self.excess is None else UNIT)
+        return {"rows": int(counts.sum()), "positives": int(counts[1].sum()), "weight": weight}
+
+    def support(self) -> Fraction:
+        """What the positives weigh."""
+        _, _, fn, tp = self.cells_at(self.thresholds[0])
+        return Fraction(fn + tp, 1 if self.excess is None else UNIT)
+
+    def at_threshold(self, threshold: float) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+        """Rows by true label and decision, and the excess of their weights."""
+        i = self.thresholds.index(threshold)
+        return self.counts[i], None if self.excess is None else self.excess[i]
+
+    def cells_at(self, threshold: float) -> tuple[int, int, int, int]:
+        """TN, FP, FN, TP at a threshold: rows, or weight in units of 2**-60."""
+        rows, excess = self.at_threshold(threshold)
+        counts = [int(c) for c in rows.reshape(-1)]
+        if excess is not None:
+            extra = excess.reshape(4, 2)
+            counts = [c * UNIT + fixed_to_int(e) for c, e in zip(counts, extra, strict=True)]
+        tn, fp, fn, tp = counts
+        return tn, fp, fn, tp
+
+
+def rounded(thresholds: tuple[float, ...], source: str, dtype: np.dtype[np.floating]) -> NDArray[np.floating]:
+    """Round thresholds to the dtype of the scores as they were given."""
+    exact = np.array(thresholds)
+    if source == "bfloat16":
+        bits = exact.astype(np.float32).view(np.uint32).astype(np.uint64)
+        bits = (bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) & np.uint64(0xFFFF0000)
+        return np.asarray(bits.astype(np.uint32).view(np.float32).astype(dtype))
+    own = source if source in ("float16", "float32") else "float64"
+    with np.errstate(over="ignore"):  # beyond all scores of that dtype: infinity decides alike
+        return np.asarray(exact.astype(own).astype(dtype))

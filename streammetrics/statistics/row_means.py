@@ -1,0 +1,172 @@
+"""Means over rows of a value that a row of several classes or labels has: losses, hits, orders of labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..columns.classes import class_of, class_scores
+from ..columns.columns import Column, Need, flag, label, matrix, score, weight
+from ..errors import StateFormatError
+from ..numerics.compiled import kernel
+from ..numerics.exact import exact_to_fraction
+from ..numerics.settings import setting, union
+from ..state.declare import Flat
+from .known_classes import KnownClasses
+from .labels import rounded
+from .step import NOTHING, Like, Step
+from .weighed import WeighedRows
+
+__all__ = ["ClassRows", "LabelRows"]
+
+CLASS_TERMS = ("log_loss", "brier", "top")
+LABEL_TERMS = ("coverage", "precision", "ranking_loss", "subset")
+
+
+class RowMeans(WeighedRows):
+    """The exact sum over rows of each term; a term of a row is computed in float64.
+
+    Parameters
+    ----------
+    terms : tuple of str
+        What is summed, weighted; a collection keeps the union of what its metrics ask for.
+
+    Notes
+    -----
+    Beside w x, what standard errors need: (w x)^2, and with weights w^2 and w^2 x, as what these are more than weights of
+    1 would make them. Each of them is rounded to 26 bits.
+    """
+
+    terms: tuple[str, ...] = union(default=())
+
+    sums = Flat("terms", form="exact")
+    squares = Flat("terms", form="exact")
+    more_w2 = Flat(form="exact", optional=True)
+    more_w2x = Flat("terms", form="exact", optional=True)
+
+    choices: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        if unknown := [t for t in self.terms if t.partition("@")[0] not in self.choices]:
+            raise ValueError(f"{type(self).__name__} has no term {unknown[0]!r}; there are {', '.join(self.choices)}")
+        super().__post_init__()
+
+    def derive(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
+        made = {n: c for n, c in columns.items() if n == "sample_weight"}
+        return made | {"values": Column(self.values_of(columns).reshape(-1), "float64")}
+
+    def values_of(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
+        """Make the terms of checked rows, rows x terms."""
+        raise NotImplementedError
+
+    def steps(self, like: Like) -> Iterable[Step]:
+        own = type(self)
+        more = (own.more_w2, own.more_w2x) if like.weighted else (NOTHING, NOTHING)
+        into = *self.counts(like), own.sums, own.squares, *more
+        return [Step("row_sums:sum_values", "values", "sample_weight", "at", len(self.terms), *into)]
+
+    def check(self) -> None:
+        if (self.flat("squares")[..., -1] < 0).any():
+            raise StateFormatError(f"{type(self).__name__}.squares holds a negative sum of squares")
+
+    def total(self, term: str) -> Fraction:
+        """The weighted sum of a term; exact over the terms of the rows."""
+        return exact_to_fraction(self.sums[self.terms.index(term)])
+
+    def square(self, term: str) -> Fraction:
+        """The sum of (w x)^2 of a term."""
+        return exact_to_fraction(self.squares[self.terms.index(term)])
+
+    def weight_squared(self, term: str | None = None) -> Fraction:
+        """The sum of w^2, or of w^2 x of a term."""
+        if term is None:
+            return int(self.rows) + Fraction(0 if self.more_w2 is None else exact_to_fraction(self.more_w2))
+        more = 0 if self.more_w2x is None else exact_to_fraction(self.more_w2x[self.terms.index(term)])
+        return self.total(term) + more
+
+
+class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
+    """Sums over rows of a class and a score of each class.
+
+    Parameters
+    ----------
+    terms : tuple of str
+        "log_loss", "brier", "top@3" (whether the true class is among the 3 highest).
+    num_classes, labels
+        As for `KnownClasses`.
+    scale : {"probability", "logit", "real"}
+        What the scores are; "real" knows no losses.
+    eps : float, optional
+        Log-loss keeps probabilities within [eps, 1 - eps]; by default as `ScoreSums`.
+
+    Notes
+    -----
+    1.1 kB a term, whatever the number of classes.
+    """
+
+    scale: str = setting(default="probability", choices=("probability", "logit", "real"))
+    eps: float | None = setting(default=None, low=0.0, high=0.25)
+
+    choices = CLASS_TERMS
+
+    def needs(self) -> tuple[Need, ...]:
+        return class_of(self.known), class_scores(self.width, self.scale), weight()
+
+    def values_of(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
+        y, s = columns["y_true"], columns["y_score"]
+        named = [t.partition("@") for t in self.terms]
+        terms = np.array([CLASS_TERMS.index(name) for name, _, _ in named], np.int64)
+        ks = np.array([int(k or 0) for _, _, k in named], np.int64)
+        eps = self.eps if self.eps is not None else 2.0**-52 if s.source == "float64" else 2.0**-23
+        values = np.empty((len(y.values), len(terms)))
+        kernel("classes:class_terms")(y.values, s.values, terms, ks, self.scale == "logit", eps, values)
+        return values
+
+
+class LabelRows(RowMeans, tag="label_rows"):
+    """Sums over rows of several 0/1 labels and a score of each.
+
+    Parameters
+    ----------
+    terms : tuple of str
+        "coverage", "precision" (of label ranking), "ranking_loss", "subset@0.5" (whether all decisions are right).
+    num_labels : int
+        How many labels a row has.
+    column : {"y_score", "y_pred"}
+        Scores, or 0/1 decisions.
+
+    Notes
+    -----
+    1.1 kB a term, whatever the number of labels.
+    """
+
+    num_labels: int = setting(default=1, low=1, high=1 << 20)
+    column: str = setting(default="y_score", choices=("y_score", "y_pred"))
+
+    choices = LABEL_TERMS
+
+    def needs(self) -> tuple[Need, ...]:
+        scores = score(scale="real") if self.column == "y_score" else flag("y_pred")
+        return matrix(label(), self.num_labels), matrix(scores, self.num_labels), weight()
+
+    def values_of(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
+        y, given = columns["y_true"].values, columns[self.column]
+        s = given.values if given.values.dtype.kind == "f" else given.values.astype(np.float32)
+        values = np.empty((len(y), len(self.terms)))
+        ranked = [i for i, t in enumerate(self.terms) if not t.startswith("subset")]
+        if ranked:
+            found = np.empty((len(y), len(ranked)))
+            numbers = np.array([LABEL_TERMS.index(self.terms[i]) for i in ranked], np.int64)
+            kernel("classes:label_terms")(y, s, np.argsort(s, axis=1), numbers, found)
+            values[:, ranked] = found
+        for i, term in enumerate(self.terms):
+            if i not in ranked:
+                right = np.empty(len(y))
+                cut = rounded((float(term.partition("@")[2]),), given.source, s.dtype)[0]
+                kernel("classes:all_right")(y, s, cut, right)
+                values[:, i] = right
+        return values

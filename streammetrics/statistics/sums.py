@@ -1,0 +1,143 @@
+"""Exact sums over scored rows: log-loss, squared error, the scores themselves, rows and weight by label."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..columns.columns import Need, label, score, weight
+from ..errors import StateFormatError
+from ..numerics.exact import UNIT, exact_to_fraction, fixed_to_int
+from ..numerics.settings import setting, union
+from ..state.declare import Flat
+from ..state.state import State
+from .step import NO_WEIGHTS, NOTHING, Like, Step
+
+__all__ = ["ScoreSums", "TermSums"]
+
+TERMS = ("score", "log_loss", "brier")
+SMALLEST_EPS = 2.0**-52  # with which no square of a loss passes 2**11
+
+
+class TermSums(State):
+    """Exact sums over rows of a label and a score, and rows and weight by label, in every cell.
+
+    Parameters
+    ----------
+    terms : tuple of {"score", "log_loss", "brier"}
+        What is summed, weighted; a collection keeps the union of what its metrics ask for.
+    scale : {"probability", "logit"}
+        What the score is; a logit is turned into the probability, and its loss computed without it.
+    eps : float, optional
+        Log-loss keeps probabilities within [eps, 1 - eps]. By default the machine epsilon of float32 for float32 and
+        half-precision scores, of float64 for the others (scikit-learn's rule).
+
+    Notes
+    -----
+    Every term is a multiple of 2**-60, rounded once; sums are integers, so order does not matter. Terms of 2**31 or more
+    go to a superaccumulator. Beside the terms x, weighted, by label, there are their squares (w x)**2 over all rows, and
+    from the first weight that is not 1 the sums of w**2 and w**2 x by label: enough for the standard error of a mean,
+    and of a ratio of means. Squares are multiples of 2**-52 (log-loss: 2**-41), and their sum stops at 2**41, where it
+    says that it is lost; that of a term which goes to the superaccumulator is. A lone state of three terms takes 300
+    bytes.
+    """
+
+    terms: tuple[str, ...] = union(default=())
+    scale: str = setting(default="probability", choices=("probability", "logit"))
+    eps: float | None = setting(default=None, low=0.0, high=0.25)
+
+    rows = Flat(2)
+    excess = Flat(2, form="fixed", optional=True)
+    sums = Flat("terms", 2, form="fixed")
+    large = Flat("terms", form="exact", optional=True)
+    squares = Flat("terms", form="square")
+    w2 = Flat(2, form="square", like="rows")
+    w2x = Flat("terms", 2, form="square", like="sums")
+    clipped = Flat("terms")
+
+    def __post_init__(self) -> None:
+        if unknown := set(self.terms) - set(TERMS):
+            raise ValueError(f"{type(self).__name__} has no term {sorted(unknown)[0]!r}; there are {', '.join(TERMS)}")
+        super().__post_init__()
+
+    def needs(self) -> tuple[Need, ...]:
+        return (label(), score(scale=self.scale), weight()) if self.terms else (label(), weight())
+
+    def steps(self, like: Like) -> Iterable[Step]:
+        own = type(self)
+        if not self.terms and not like.weighted and "w2" not in like.present:
+            return [Step("score_sums:count_labels", "y_true", "sample_weight", "at", own.rows, NOTHING, checks=True)]
+        weights = "sample_weight" if like.weighted else "ones"
+        scores = "y_score" if self.terms else weights  # which nobody reads
+        eps = self.epsilon(like.source("y_score")) if self.terms else 0.0
+        how = self.numbers, self.scale == "logit", eps
+        into: tuple[Any, ...]
+        large = own.large if self.scale == "logit" else NOTHING
+        if like.weighted or "w2" in like.present:
+            into = own.rows, own.excess, own.sums, own.large, own.squares, own.w2, own.w2x, own.clipped
+            if like.lone:
+                return [Step("score_sums:sum_any", "y_true", scores, weights, *how, *into)]
+            return [Step("score_sums:sum_weighted_cells", "y_true", scores, weights, "at", *how, *into)]
+        if not like.lone:
+            into = own.rows, own.sums, large, own.squares, own.clipped
+            return [Step("score_sums:sum_cells", "y_true", scores, "at", *how, *into)]
+        if self.scale == "logit" or eps < SMALLEST_EPS:
+            into = own.rows, NOTHING, own.sums, large, own.squares, NOTHING, NOTHING, own.clipped
+            return [Step("score_sums:sum_any", "y_true", scores, NO_WEIGHTS, *how, *into, checks=True)]
+        into = own.rows, own.sums, own.squares, own.clipped
+        return [Step("score_sums:sum_scores", "y_true", scores, self.numbers, eps, *into, checks=True)]
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """The terms as the kernel takes them."""
+        return np.array([TERMS.index(t) for t in self.terms], np.int64)
+
+    def epsilon(self, source: str) -> float:
+        """What probabilities of a dtype are kept away from 0 and 1."""
+        if self.eps is not None:
+            return self.eps
+        return 2.0**-23 if source in ("float32", "float16", "bfloat16") else 2.0**-52
+
+    def check(self) -> None:
+        if (self.flat("sums")[..., 0] < 0).any():
+            raise StateFormatError(f"{type(self).__name__}.sums holds a negative sum of terms that are not negative")
+
+
+class ScoreSums(TermSums, tag="score_sums"):
+    """The sums of all rows of a cell; settings as for `TermSums`."""
+
+    def facts(self) -> dict[str, Any]:
+        seen = {"rows": int(self.rows.sum()), "positives": int(self.rows[1]), "weight": self.weight()}
+        return seen | {"clipped": int(self.clipped[self.terms.index("log_loss")])} if "log_loss" in self.terms else seen
+
+    def weight(self, label: int | None = None) -> Fraction:
+        """Rows, or total weight, of one label or both; exact."""
+        labels = (0, 1) if label is None else (label,)
+        total = Fraction(sum(int(self.rows[i]) for i in labels))
+        if self.excess is not None:
+            total += Fraction(sum(fixed_to_int(self.excess[i]) for i in labels), UNIT)
+        return total
+
+    def support(self) -> Fraction:
+        """What the positives weigh."""
+        return self.weight(1)
+
+    def total(self, term: str, label: int | None = None) -> Fraction:
+        """The weighted sum of one term, of both labels or one; exact over the rounded terms.
+
+        Raises
+        ------
+        ValueError
+            One label is asked for, and terms of 2**31 or more went to a sum of both.
+        """
+        i = self.terms.index(term)
+        if label is not None:
+            if self.large is not None and self.large[i].any():
+                raise ValueError(f"ScoreSums keeps terms of 2**31 and more, here of {term}, for both labels together")
+            return Fraction(fixed_to_int(self.sums[i, label]), UNIT)
+        total = Fraction(fixed_to_int(self.sums[i, 0]) + fixed_to_int(self.sums[i, 1]), UNIT)
+        return total if self.large is None else total + exact_to_fraction(self.large[i])

@@ -1,0 +1,175 @@
+"""Drafts of a feed: batches of plain arrays take a quick way, and count as those that have to be prepared."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import streammetrics as sm
+from streammetrics.collect import feed
+
+LABELS = ("u1", "i1", "?", "f4", "f8", "i8")
+SCORES = ("f2", "f4", "f8")
+
+
+def collection(**more):
+    second = {"real": sm.AUC(scale="real"), "accuracy": sm.Accuracy(threshold=0.3)}
+    tasks = {"b": sm.Task([sm.AUC(), sm.LogLoss()], y_true="label", y_score="other")}
+    first = [sm.AUC(), sm.LogLoss(), sm.Calibration(), sm.BrierScore(), sm.ExpectedCalibrationError()]
+    return sm.MetricCollection(first, second, tasks, **more)
+
+
+def batch(rows, label="u1", score="f4", seed=0):
+    rng = np.random.default_rng(seed)
+    p = rng.random(rows).astype(score)
+    special = np.array([0.0, -0.0, 1.0, 2.0**-24, 0.5, 1 - 2.0**-11], score)
+    p[: len(special)] = special[:rows]
+    y = rng.integers(0, 2, rows).astype(label)
+    return {"y_true": y, "y_score": p, "label": y[::-1].copy(), "other": p[::-1].copy()}
+
+
+def prepared(batches):
+    """Each batch as a table: converted, checked and counted column by column."""
+    whole = collection()
+    for one in batches:
+        whole.update(one)
+    return whole
+
+
+@settings(deadline=None)
+@given(
+    kinds=st.lists(st.tuples(st.sampled_from(LABELS), st.sampled_from(SCORES)), min_size=1, max_size=5),
+    rows=st.sampled_from([1, 7, 448, 3000]),
+)
+def test_same_states(kinds, rows):
+    batches = [batch(rows, label, score, i) for i, (label, score) in enumerate(kinds)]
+    fed = collection()
+    for one in batches:
+        fed.update(**one)
+    assert fed.digest() == prepared(batches).digest()
+
+
+def test_it_is_taken(monkeypatch):
+    fed = collection().update(**batch(10))
+    monkeypatch.setattr(feed, "prepare", lambda *_, **__: pytest.fail("rows were prepared"))
+    fed.update(**batch(10, seed=1)).update(**batch(10, "?", "f4", seed=2))
+    strided = {name: np.repeat(column, 2)[::2] for name, column in batch(10, seed=3).items()}
+    fed.update(**strided)
+    monkeypatch.undo()
+    assert fed.digest() == prepared([batch(10), *(batch(10, seed=i) for i in (1, 2, 3))]).digest()
+
+
+@pytest.mark.parametrize("name", ["y_true", "label", "y_score", "other"])
+@pytest.mark.parametrize("bad", [2, -1, float("nan"), float("inf"), 1.5, 1 + 2.0**-23])
+@pytest.mark.parametrize("row", [0, 700, 1499])
+def test_a_bad_value_changes_nothing(name, bad, row):
+    fed = collection().update(**batch(1500))
+    before = fed.digest()
+    worse = batch(1500, "f4", seed=3)
+    worse[name][row] = bad
+    with pytest.raises(sm.InvalidInputError, match=rf"^{name}: .* in row {row:,}") as caught:
+        fed.update(**worse)
+    assert (caught.value.column, caught.value.row) == (name, row)
+    assert fed.digest() == before
+
+
+@pytest.mark.parametrize(
+    "metric", [sm.AUC(), sm.LogLoss(), sm.CTR(), sm.F1(), sm.KS(bits=8), sm.AUC(exact=True)], ids=repr
+)
+@pytest.mark.parametrize("row", [0, 447, 448, 1499])
+def test_a_lone_metric_takes_back_what_it_counted(metric, row):
+    fed = metric.blank().update(**{n: c for n, c in batch(1500).items() if n in metric.columns})
+    before = fed.digest()
+    worse = {n: c for n, c in batch(1500, seed=3).items() if n in metric.columns}
+    worse["y_true"][row] = 3
+    with pytest.raises(sm.InvalidInputError, match="y_true"):
+        fed.update(**worse)
+    assert fed.digest() == before
+
+
+def test_what_is_missing_or_too_short_changes_nothing():
+    fed = collection().update(**batch(10))
+    before = fed.digest()
+    with pytest.raises(sm.InvalidInputError, match="there is no column 'other'"):
+        fed.update(**{k: v for k, v in batch(10).items() if k != "other"})
+    with pytest.raises(sm.InvalidInputError, match="other has 9 rows"):
+        fed.update(**(batch(10) | {"other": batch(9)["other"]}))
+    assert fed.digest() == before
+    assert fed.update(**batch(0)).digest() == before
+
+
+def test_weights_and_dropped_rows():
+    weighted = batch(10, seed=1) | {"sample_weight": np.linspace(0, 3, 10)}
+    assert collection().update(**batch(10)).update(**weighted).digest() == prepared([batch(10), weighted]).digest()
+    fed = sm.MetricCollection(sm.AUC(), sm.LogLoss(), on_invalid="drop")
+    fed.update([0, 1], [0.1, 0.9]).update([0, 1, 1], [0.2, np.nan, 0.8])
+    assert fed["auc"].explain()["rows"] == 4
+
+
+def test_slices_of_the_same_rows_in_the_same_collection():
+    whole = sm.MetricCollection(collection(), {"by": sm.Sliced(collection(), by="k")})
+    keys = np.array(["a", "b"])[np.arange(10) % 2]
+    whole.update(**batch(10), k=keys).update(batch(10, seed=1) | {"k": keys})
+    assert whole["metrics"].digest() == prepared([batch(10), batch(10, seed=1)]).digest()
+    assert whole["by"].total.digest() == whole["metrics"].digest()
+
+
+def test_it_survives_what_else_is_done_to_a_collection():
+    four = prepared([batch(10, seed=i) for i in range(4)]).digest()
+    fed = collection().update(**batch(10)).update(**batch(10, seed=1))
+    for other in (pickle.loads(pickle.dumps(fed)), copy.deepcopy(fed), fed.copy(), sm.from_bytes(fed.to_bytes())):
+        assert other.update(**batch(10, seed=2)).update(**batch(10, seed=3)).digest() == four
+    fed.merge(prepared([batch(10, seed=2)])).update(**batch(10, seed=3))
+    assert fed.digest() == four
+    two = prepared([batch(10), batch(10, seed=1)]).digest()
+    assert fed.reset().update(**batch(10)).update(**batch(10, seed=1)).digest() == two
+    fed["auc"].update(**{n: batch(10)[n] for n in ("y_true", "y_score")})
+    assert fed.digest() == two
+
+
+def test_drafts_are_not_kept_for_ever():
+    fed = sm.CTR()
+    for step in range(1, 600):
+        fed.update(np.zeros(2 * step, np.uint8)[::step])
+    assert len(fed.feed._content[1].drafts) <= feed.MOST_DRAFTS
+    assert fed.state.rows.tolist() == [2 * 599, 0]
+
+
+@pytest.mark.skipif(not hasattr(sys, "getrefcount"), reason="counts references")
+def test_batches_are_not_kept():
+    scores, labels = np.linspace(0, 1, 1000), np.zeros(1000, np.uint8)
+    fed = collection()
+    for _ in range(3):
+        fed.update(y_true=labels, y_score=scores, label=labels, other=scores)
+        fed.update({"y_true": labels, "y_score": scores, "label": labels, "other": scores})
+    gc.collect()
+    assert sys.getrefcount(scores) == 2
+    assert sys.getrefcount(labels) == 2
+
+
+@pytest.mark.parametrize("metric", [sm.AUC(bits=8), sm.LogLoss(), sm.MAE(), sm.Accuracy()], ids=repr)
+def test_after_a_batch_without_room_all_others_count(metric):
+    """Counters may have grown before memory was found to be short: what was bound to the smaller ones is not used."""
+    rng = np.random.default_rng(0)
+    roles = ["y_true", "y_pred" if isinstance(metric, sm.MAE) else "y_score"]
+    few, many = (
+        {roles[0]: rng.integers(0, 2, n).astype(np.uint8), roles[1]: rng.random(n), "key": rng.integers(0, keys, n)}
+        for n, keys in ((50, 4), (6000, 3000))
+    )
+    whole = sm.Sliced(metric, by="key").update(**few)
+    fed = sm.Sliced(metric, by="key", memory_limit=20 * whole.nbytes).update(**few).update(**few)
+    for _ in range(2):
+        with pytest.raises(sm.MemoryLimitError):
+            fed.update(**many)
+        fed.update(**few)
+    expected = sm.Sliced(metric, by="key")
+    for _ in range(4):
+        expected.update(**few)
+    assert fed.digest() == expected.digest()

@@ -1,0 +1,310 @@
+"""Frames: bytes come back, N at once as one by one, without the class, and no bytes make anything but sound states."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import struct
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from state.cases import AXES, states
+from state.synthetic import KINDS, STATISTICS, Extremes, Scores, Sums, Totals, absent, made, with_dropped
+
+from streammetrics.errors import IncompatibleStateError, StateFormatError, StreamMetricsError
+from streammetrics.numerics.canonical import canonical_json
+from streammetrics.state import frame as module
+from streammetrics.state.axes import Axis
+from streammetrics.state.fold import fold
+from streammetrics.state.frame import CHECK, PREFIX, ROW, WORDS, Frame, digest, merge_frames, write
+from streammetrics.state.opaque import OpaqueState
+from streammetrics.state.schema import schema_of
+from streammetrics.state.section import pack
+from streammetrics.state.tally import Entries
+from streammetrics.state.unpack import unpack, unpack_together
+
+MUTANTS = int(os.environ.get("STREAMMETRICS_MUTANTS", "3000"))
+LAW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+TAGS = tuple({s.tag for s in STATISTICS})
+
+
+@LAW
+@given(states(2))
+def test_bytes_come_back(parts):
+    data = write(parts, {"kind": "test", "names": [1, None]})
+    frame = Frame(data)
+    assert frame.about == {"kind": "test", "names": [1, None]}
+    assert len(frame) == 2
+    for i, (one, again) in enumerate(zip(parts, frame.states(), strict=True)):
+        assert again == one
+        assert pack(again) == pack(one)
+        assert frame.digest(i) == digest(one) == digest(again)
+        for name, array in one.cells.flats.items():
+            assert again.cells.flats[name].dtype == array.dtype
+        for name, entries in one.cells.tallies.items():
+            assert again.cells.tallies[name].codes.dtype == entries.codes.dtype
+            assert again.cells.tallies[name].counts.dtype == entries.counts.dtype
+    assert write(frame.states(), frame.about) == data
+
+
+@LAW
+@given(states(4))
+def test_many_at_once_are_as_one_by_one(parts):
+    schema = schema_of(parts[0])
+    alike = [p for p in parts if schema_of(p).text == schema.text]
+    read = unpack(schema, [pack(p) for p in alike])
+    assert list(read) == alike
+    assert [digest(r) for r in read] == [digest(a) for a in alike]
+    assert unpack_together(schema, [pack(p) for p in alike]) == fold(alike)
+    about, (whole,) = merge_frames([write([p], "x") for p in parts])
+    assert about == "x"
+    assert whole == parts[0].merge(*parts[1:])
+    assert digest(whole) == digest(parts[0].merge(*parts[1:]))
+
+
+@LAW
+@given(states(2))
+def test_digests_are_equal_exactly_if_the_content_is(parts):
+    a, b = parts
+    assert (digest(a) == digest(b)) == (a == b)
+    assert (pack(a) == pack(b) and schema_of(a).text == schema_of(b).text) == (a == b)
+
+
+@LAW
+@given(states(3, statistics=[s for s in STATISTICS if s.most is None]))
+def test_states_of_an_absent_package(parts):
+    frames = [write([p]) for p in parts]
+    whole, rolled = write([parts[0].merge(*parts[1:])]), write([parts[0].whole])
+    less = None if isinstance(parts[0], (Extremes, Totals)) else write([parts[0].merge(parts[1]).subtract(parts[1])])
+    with absent(*TAGS):
+        read = [Frame(f).state() for f in frames]
+        assert all(isinstance(r, OpaqueState) for r in read)
+        assert [write([r]) for r in read] == frames
+        assert write([read[0].merge(*read[1:])]) == whole
+        assert write(merge_frames(frames)[1]) == whole
+        assert write([read[0].whole]) == rolled
+        if less is not None:
+            assert write([read[0].merge(read[1]).subtract(read[1])]) == less
+
+
+def test_only_the_class_makes_buckets():
+    axes = AXES[1]
+    parts = [made(Scores(limit=30), axes, i, 40, weights=False, kinds=("integer",)) for i in range(3)]
+    frames = [write([p]) for p in parts]
+    with absent(*TAGS):
+        read = [Frame(f).state() for f in frames]
+        assert [write([r]) for r in read] == frames
+        with pytest.raises(IncompatibleStateError, match="import the package"):
+            _ = read[0].whole
+
+
+@LAW
+@given(states(2, limited=True, statistics=[Sums(), Extremes()]))
+def test_an_absent_package_does_not_keep_from_limits(parts):
+    frames, whole = [write([p]) for p in parts], write([parts[0].merge(parts[1])])
+    with absent(*TAGS):
+        assert write([Frame(frames[0]).state().merge(Frame(frames[1]).state())]) == whole
+
+
+def test_opaque_states_differ_in_words():
+    frames = [write([made(Sums(factor=f), (), 1, 3, weights=False, kinds=())]) for f in (1.0, 2.0)]
+    with absent(*TAGS):
+        a, b = (Frame(f).state() for f in frames)
+        with pytest.raises(IncompatibleStateError, match="factor is its default here and"):
+            a.merge(b)
+        with pytest.raises(StreamMetricsError, match="import the package"):
+            a.steps({})
+
+
+def test_what_it_says():
+    data = write([made(Sums(), AXES[1], 1, 9, weights=True, kinds=("string",))])
+    for change, words in (
+        (lambda d: d[:10], "too few"),
+        (lambda d: b"PAR1" + d[4:], "do not begin with SMET"),
+        (lambda d: d[:4] + b"\x03" + d[5:], "newer release"),
+        (lambda d: d[:6] + b"\x01" + d[7:], "newer release"),
+        (lambda d: d[:60] + b"#" + d[61:], "checksum"),
+        (lambda d: d[:-20], "checksum|truncated"),
+    ):
+        with pytest.raises(StateFormatError, match=words):
+            Frame(change(data)).states()
+    with pytest.raises(TypeError, match="takes bytes"):
+        Frame("SMET")
+
+
+@pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: s.tag)
+def test_every_truncation_and_every_byte_of_the_head(statistic):
+    data = write([made(statistic, AXES[1], 1, 9, weights=True, kinds=("string",))])
+    for size in range(len(data)):
+        with pytest.raises(StateFormatError):
+            Frame(data[:size]).states()
+    for at in range(PREFIX.size):
+        for value in range(0, 256, 5):
+            if data[at] != value:
+                raw = bytearray(data[:-4])
+                raw[at] = value
+                with pytest.raises(StateFormatError):
+                    Frame(bytes(raw) + CHECK.pack(zlib.crc32(raw))).states()
+
+
+def test_a_bomb_does_not_go_off():
+    axes = AXES[1]
+    state = made(Sums(), axes, 1, 9, weights=False, kinds=("integer",))
+    schema, plain = schema_of(state), bytearray(pack(state))
+    for at in range(0, 60, 4):
+        for value in (1 << 20, 1 << 31, (1 << 32) - 1):
+            bad = plain[:]
+            struct.pack_into("<I", bad, at, value)
+            with pytest.raises(StateFormatError):
+                unpack(schema, [bytes(bad)], 1 << 20)
+    with pytest.raises(StateFormatError, match="max_bytes"):
+        Frame(write([state]), 1 << 10)
+
+
+def test_mostly_zeros_are_small():
+    state = made(Sums(), AXES[1], 1, 3, weights=False, kinds=("integer",))
+    flats = {k: v.copy() for k, v in state.cells.flats.items()}
+    flats["many_exact"][:] = 0
+    flats["many_exact"][0, 3, 40] = 7
+    bare = state.holding(replace(state.cells, flats=flats))
+    assert len(pack(bare)) < len(pack(state))
+    assert flats["many_exact"].nbytes > 30_000
+    assert len(pack(bare)) < 6_000
+    assert Frame(write([bare])).state() == bare
+
+
+def test_an_unknown_part_is_of_a_newer_release():
+    data = write([made(Sums(), (), 1, 3, weights=False, kinds=())])
+    frame = Frame(data)
+    head = {"about": None, "sections": [dict(frame.kind.sections[0].head)]}
+    head["sections"][0]["parts"] = [*head["sections"][0]["parts"], ["later", "count", [], {"optional": 1}]]
+    text = canonical_json(head).encode()
+    packed = module._deflate(text, WORDS)
+    rest = data[PREFIX.size + len(frame.head) : -4]
+    raw = PREFIX.pack(b"SMET", 2, 0, len(text), len(packed)) + packed + rest
+    with pytest.raises(StateFormatError, match="later was written by a newer release"):
+        Frame(raw + CHECK.pack(zlib.crc32(raw)))
+
+
+# -- mutants -----------------------------------------------------------------------------------------------------------
+
+
+def seeds():
+    out = []
+    for k, statistic in enumerate(STATISTICS):
+        for axes in AXES[:3]:
+            for seed in range(3):
+                rng = np.random.default_rng(seed)
+                kinds = tuple(rng.choice([*KINDS], 4))
+                one = made(statistic, axes, 100 * k + seed, int(rng.integers(1, 14)), weights=seed != 1, kinds=kinds)
+                out.append(with_dropped(one, rng) if seed == 0 else one)
+    return [(schema_of(s), pack(s)) for s in out]
+
+
+def mutant(plain: bytes, rng: random.Random) -> bytes:
+    made = bytearray(plain)
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randrange(len(made) if rng.random() < 0.6 else min(len(made), 60))
+        made[at] = rng.choice([0, 1, 255, made[at] ^ (1 << rng.randrange(8)), (made[at] + 1) % 256])
+    if rng.random() < 0.1:
+        at = rng.randrange(len(made))
+        made[at:at] = bytes([rng.randrange(256)])
+    return bytes(made)
+
+
+def test_mutants_of_sections_whose_digest_is_repaired():
+    rng, originals = random.Random(0), seeds()
+    accepted = 0
+    for i in range(MUTANTS):
+        schema, plain = rng.choice(originals)
+        bad = mutant(plain, rng)
+        try:
+            many = [bad] if i % 3 else [plain, bad, plain]
+            found = unpack(schema, many, 1 << 24)[len(many) // 2]
+        except StateFormatError:
+            continue
+        except IncompatibleStateError:
+            assert not i % 3
+            continue
+        except BaseException as error:
+            raise AssertionError(f"{error!r} escaped: {schema.text} {bad.hex()}") from error
+        accepted += bad != plain
+        assert pack(found) == bad, (schema.text, bad.hex())
+        assert schema_of(found).text == schema.text
+    assert 0 < accepted < 0.5 * MUTANTS
+
+
+@pytest.mark.parametrize("statistic", [s for s in STATISTICS if not isinstance(s, Sums)], ids=repr)
+def test_every_byte_of_a_small_section(statistic):
+    for seed in (1, 2, 3, 4):
+        rng = np.random.default_rng(seed)
+        one = made(statistic, AXES[seed % 2], seed, 4, weights=seed > 2, kinds=("string",))
+        one = with_dropped(one, rng) if seed == 1 else one
+        schema, plain = schema_of(one), pack(one)
+        for at in range(min(len(plain), 400)):
+            for value in {0, plain[at] ^ 1, plain[at] ^ 0x80, (plain[at] + 2) % 256} - {plain[at]}:
+                bad = plain[:at] + bytes([value]) + plain[at + 1 :]
+                with contextlib.suppress(StateFormatError):
+                    assert pack(unpack(schema, [bad], 1 << 24)[0]) == bad, (schema.text, at, bad.hex())
+
+
+def test_mutants_of_headers_whose_checksum_is_repaired():
+    rng = random.Random(1)
+    frames = [write([s]) for k, s in enumerate(_some()) if k % 4 == 0]
+    for i in range(MUTANTS // 5):
+        data = rng.choice(frames)
+        frame = Frame(data)
+        said = {"about": frame.about, "sections": [s.head for s in frame.kind.sections]}
+        text = bytearray(canonical_json(said), "ascii")
+        at = rng.randrange(len(text))
+        text[at] = rng.choice(b'0129-"[]{},:aetz ')
+        packed = module._deflate(bytes(text), WORDS)
+        rest = bytearray(data[PREFIX.size + len(frame.head) : -4])
+        with contextlib.ExitStack() as stack:
+            if i % 2:
+                stack.enter_context(absent(*TAGS))
+            with contextlib.suppress(Exception):
+                head = module._kind(packed, len(text))
+                rest[ROW.size - 32 : ROW.size] = head.sections[0].digest(frame.plain(0))
+            raw = PREFIX.pack(b"SMET", 2, 0, len(text), len(packed)) + packed + bytes(rest)
+            raw += CHECK.pack(zlib.crc32(raw))
+            try:
+                (found,) = Frame(raw, 1 << 24).states()
+            except StateFormatError:
+                continue
+            assert write([found], Frame(raw).about) == raw
+
+
+def _some():
+    for k, statistic in enumerate(STATISTICS):
+        for axes in (*AXES, (Axis(("k",), limit=9, pinned=((1,),)),)):
+            yield made(statistic, axes, k, 6, weights=True, kinds=("integer", "string", "bytes", "date"))
+
+
+def test_wide_places_are_sorted_and_unique():
+    codes = np.array([8, 9, 1 << 63], np.uint64)  # one key with both labels, and another
+    entries = Entries(65, codes, np.ones(3, np.uint32), None, np.zeros(3, np.uint32))
+    empty = Scores(limit=None)
+    cells = replace(
+        empty.cells,
+        keys=np.zeros((1, 0), np.int64),
+        flats={"off_grid": np.zeros(1, np.uint8)},
+        tallies={"exact": entries, "rows": empty.cells.tallies["rows"]},
+    )
+    one = empty.holding(cells)
+    schema, plain = schema_of(one), pack(one)
+    assert unpack(schema, [plain])[0] == one
+    refused = set()
+    for at in range(len(plain)):
+        for value in range(256):
+            bad = plain[:at] + bytes([value]) + plain[at + 1 :]
+            for many in ([bad], [plain, bad]):
+                try:
+                    assert pack(unpack(schema, many)[-1]) == bad
+                except StateFormatError as error:
+                    refused.add(str(error))
+    assert "places of exact are not sorted and unique" in refused

@@ -1,0 +1,189 @@
+"""States: merge in any tree, subtract, roll-up, selection, limits and expiry, on statistics made up to have every form."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from state.cases import AXES, states
+from state.synthetic import STATISTICS, Extremes, Once, Scores, Sums, Totals, made
+
+import streammetrics as sm
+from streammetrics.errors import CounterOverflowError, IncompatibleStateError
+from streammetrics.numerics.keys import decode_key, encode_key, fixed_hash
+from streammetrics.state.axes import EXPIRED, OTHER, Axis, Vocabulary
+from streammetrics.state.declare import Flat
+from streammetrics.state.fold import fold
+from streammetrics.state.frame import digest
+from streammetrics.state.policy import limited, retained, settled
+from streammetrics.state.state import State
+
+LAW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+TAKES_AWAY = [s for s in STATISTICS if not isinstance(s, (Extremes, Totals))]
+
+
+@LAW
+@given(states(4))
+def test_any_tree_of_merges(parts):
+    a, b, c, d = parts
+    whole = a.merge(b, c, d)
+    assert whole == d.merge(b).merge(c.merge(a))
+    assert whole == a.merge(b).merge(c).merge(d)
+    assert digest(whole) == digest(d.merge(c.merge(b.merge(a))))
+    assert a.merge(a.empty()) == a == a.empty().merge(a)
+    assert int(whole.seen.sum()) == sum(int(p.seen.sum()) for p in parts)
+
+
+@LAW
+@given(states(2, statistics=TAKES_AWAY))
+def test_subtract_undoes_merge(parts):
+    a, b = parts
+    back = a.merge(b).subtract(b)
+    assert np.array_equal(back.seen, a.seen)
+    for name, array in a.cells.flats.items():
+        part = a.parts()[name]
+        if part.form != "square" and part.form != "flag":
+            assert np.array_equal(back.flat(name), array), name
+    if a.folds is None:
+        for name, entries in a.cells.tallies.items():
+            assert back.cells.tallies[name].same(entries)
+    assume(len(b))
+    with pytest.raises(ValueError, match=r"below zero"):
+        a.empty().subtract(b)
+
+
+@LAW
+@given(states(2, statistics=[Extremes(), Once()]))
+def test_what_cannot_be_taken_away_says_so(parts):
+    with pytest.raises(IncompatibleStateError, match="cannot be taken away"):
+        parts[0].subtract(parts[1])
+
+
+def test_once_is_there_once():
+    a = made(Once(), (), 3, 1, weights=False, kinds=())
+    slots = a.cells.flats["there"].copy()
+    slots[:] = 0
+    slots[0, 5] = 1
+    from dataclasses import replace
+
+    a = a.holding(replace(a.cells, flats={**a.cells.flats, "there": slots}))
+    with pytest.raises(IncompatibleStateError, match="there: 5 is there on both sides"):
+        a.merge(a)
+
+
+@LAW
+@given(states(3), st.data())
+def test_roll_up_and_selection_commute_with_merging(parts, data):
+    a, b, c = parts
+    whole = a.merge(b, c)
+    assert whole.whole == a.whole.merge(b.whole, c.whole)
+    for axis in a.axes:
+        assert whole.rollup(axis) == a.rollup(axis).merge(b.rollup(axis), c.rollup(axis))
+    if len(whole):
+        mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(whole), max_size=len(whole))))
+        one, rest = whole.select(mask), whole.select(~mask)
+        assert one.merge(rest) == whole
+        assert len(one) == int(mask.sum())
+
+
+@LAW
+@given(states(3, limited=True))
+def test_limits_and_expiry_commute_with_merging(parts):
+    a, b, c = parts
+    plain = fold(parts)
+    whole = settled(plain)
+    assert whole == a.merge(b, c) == settled(a).merge(settled(b).merge(settled(c))) == c.merge(a).merge(b)
+    assert settled(whole) == whole
+    assert limited(settled(plain)) == retained(settled(plain)) == whole
+    assert int(whole.seen.sum()) == int(plain.seen.sum())
+    column = 0
+    for axis in whole.axes:
+        above = [tuple(k) for k in whole.cells.keys[:, :column].tolist()]
+        mine = [tuple(k) for k in whole.cells.keys[:, column : column + len(axis.names)].tolist()]
+        for cell in set(above):
+            found = {m for m, u in zip(mine, above, strict=True) if u == cell and min(m) > OTHER}
+            if axis.limit is not None:
+                words = whole.cells.words[column : column + len(axis.names)]
+                pinned = {m for m in found if tuple(w.key(r) for w, r in zip(words, m, strict=True)) in axis.pinned}
+                assert len(found - pinned) <= axis.limit
+            if axis.keep is not None:
+                epochs = [whole.cells.words[column].key(m[0]) for m in found if m[0] >= 0]
+                assert not epochs or max(epochs) - min(epochs) < axis.keep
+        column += len(axis.names)
+
+
+def test_a_limit_keeps_the_keys_of_smallest_hash():
+    axes = (Axis(("k",), limit=2, pinned=(("zz",),)),)
+    parts = [made(Sums(), axes, i, 9, weights=False, kinds=("string",)) for i in range(8)]
+    whole = parts[0].merge(*parts[1:])
+    met = {fold(parts).cells.words[0].key(r) for r in fold(parts).cells.keys[:, 0].tolist()}
+    best = sorted(met - {"zz"}, key=lambda k: fixed_hash((k,)))[:2]
+    kept = {whole.cells.words[0].key(r) for r in whole.cells.keys[:, 0].tolist() if r != OTHER}
+    assert kept == {*best, "zz"}
+    assert OTHER in whole.cells.keys
+
+
+def test_expired_rows_are_counted():
+    axes = (Axis(("hour",), "epoch", 3600, keep=1), Axis(("k",)))
+    whole = settled(made(Scores(), axes, 1, 40, weights=False, kinds=("", "string")))
+    (gone,) = np.flatnonzero((whole.cells.keys == EXPIRED).all(axis=1))
+    expired = whole.flat("dropped")[gone, whole.reasons.index("expired")]
+    assert expired > 10
+    assert expired + whole.rows_seen.sum() == whole.seen.sum()
+    assert not whole.rows_seen[gone]
+
+
+def test_hashes_are_for_ever():
+    assert fixed_hash((1, "a", b"x", None)) == 12477035210926876333
+    assert fixed_hash((True,)) == 17423581348897161076
+    times = (datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 1, tzinfo=datetime.UTC), Decimal("1.50"))
+    assert encode_key(times) == [{"date": 19782}, {"timestamp": 1709168400000000}, {"decimal": "1.5"}]
+    assert decode_key(encode_key(times)) == times
+    assert len({fixed_hash((t,)) for t in (*times, 19782, "1.5")}) == 5
+
+
+def test_keys_of_different_kinds_do_not_merge():
+    a, b = (made(Sums(), AXES[1], 1, 9, weights=False, kinds=(k,)) for k in ("string", "bytes"))
+    with pytest.raises(IncompatibleStateError, match="keys of k are of kind string here and bytes there"):
+        a.merge(b)
+
+
+def test_decimals_have_one_text():
+    found = Vocabulary.of("decimal", [b"1.5"])
+    assert found.rank(Decimal("1.500")) == 0
+    assert Vocabulary.of("decimal", [b"0"]).rank(Decimal("-0.00")) == 0
+    long = "3.1415926535897932384626433832795028841971"
+    assert Vocabulary.of("decimal", [long.encode()]).rank(Decimal(long)) == 0
+    assert found.rank(Decimal("NaN")) is None
+
+
+def test_sums_do_not_wrap_around():
+    state = made(Sums(), AXES[1], 5, 12, weights=False, kinds=("integer",))
+    flats = {**state.cells.flats, "signed": np.full(len(state), (1 << 62) - 1)}
+    from dataclasses import replace
+
+    large = state.holding(replace(state.cells, flats=flats))
+    with pytest.raises(CounterOverflowError, match="would leave its range"):
+        _ = large.whole
+
+
+def test_a_part_cannot_hide_what_every_state_has():
+    with pytest.raises(TypeError, match="every state has a 'seen'"):
+
+        class Hiding(State):
+            seen = Flat()
+
+
+def test_folding_follows_from_rows():
+    parts = [made(Scores(limit=5), (), i, 3, weights=False, kinds=()) for i in range(4)]
+    one = parts[0]
+    assert len(one.cells.tallies["exact"])
+    assert not len(one.cells.tallies["rows"])
+    whole = one.merge(*parts[1:])
+    if whole.rows_seen[0] > 5:
+        assert not len(whole.cells.tallies["exact"])
+    assert sm.StateFormatError is not None

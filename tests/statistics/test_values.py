@@ -1,0 +1,110 @@
+"""The histogram of values: buckets, weights and limits as always, however the rows come."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streammetrics.errors import InvalidInputError
+from streammetrics.statistics.values import ValueHistogram
+from tests.statistics.batches import BY, WEIGHTS, batches_of, bell, counted, fed, flats, one_of, tens
+
+PAIR = ("y_true", "y_pred")
+CASES = [
+    {},
+    {"bits": 1},
+    {"bits": 9},
+    {"columns": PAIR, "bits": 3},
+    {"columns": PAIR, "signed": True, "bits": 4},
+    {"columns": PAIR, "num_outputs": 3, "bits": 2},
+    {"num_outputs": 200, "bits": 8},  # too many places for a counter each
+]
+
+
+def dense(state):
+    """A counter for each bucket."""
+    outputs, buckets, held = state.outputs, state.buckets, state.rows
+    rows, excess = np.zeros(outputs * buckets, np.int64), np.zeros((outputs * buckets, 2), np.int64)
+    rows[held.places] = held.mass
+    made = {"rows": rows.reshape(outputs, buckets), "off_grid": state.off_grid}
+    if held.excess is not None:
+        excess[held.places] = held.excess
+        made["excess"] = excess.reshape(outputs, buckets, 2)
+    return made
+
+
+def view(state):
+    made = dense(state)
+    for i in range(min(state.outputs, 3)):
+        held = state.occupied(i)
+        assert np.array_equal(held, np.flatnonzero(made["rows"][i]))
+        made[f"total {i}"], made[f"values {i}"] = state.mass(i).total(), state.values(held)
+        made[f"limits {i}"] = [state.limits(b, i) for b in held[:: max(len(held) // 5, 1)].tolist()]
+    return made
+
+
+def maker(settings):
+    roles, outputs = settings.get("columns", ("value",)), settings.get("num_outputs")
+
+    def make(rng, n):
+        shape = n if outputs is None else (n, outputs)
+        few = rng.random() < 0.3  # bits
+
+        def values():
+            v = bell(rng, shape) * tens(rng, -8, 9, shape)
+            v = np.where(rng.random(shape) < 0.1, 0, np.round(v) if few else v)
+            return np.clip(v, -60000, 60000).astype(one_of(rng, ["f2", "f4", "f8"]))
+
+        return {r: values() for r in roles}
+
+    return make
+
+
+@pytest.mark.parametrize("settings", [c for c in CASES if c.get("num_outputs") != 200], ids=str)
+@pytest.mark.parametrize("how", WEIGHTS)
+def test_as_frozen(settings, how):
+    def bad(columns):
+        role = next(iter(columns))
+        v = columns[role].astype(float)
+        v[0] = np.nan
+        return columns | {role: v}
+
+    counted(ValueHistogram(**settings), maker(settings), seed=2, how=how, bad=bad, view=view)
+
+
+def test_many_outputs_wait_to_be_sorted():
+    settings = CASES[-1]
+    rng = np.random.default_rng(0)
+    v, w = rng.normal(size=(40, 200)), rng.random(40)
+    new = fed(ValueHistogram(**settings), {"value": v}, {"value": v, "sample_weight": w})
+    for output in (0, 7, 199):
+        alone = fed(ValueHistogram(bits=8), {"value": v[:, output]}, {"value": v[:, output], "sample_weight": w})
+        assert np.array_equal(new.occupied(output), alone.occupied(0))
+        assert new.mass(output).total() == alone.mass(0).total()
+    assert new.facts()["rows"] == 80
+
+
+@pytest.mark.parametrize("settings", CASES[:1] + CASES[3:6], ids=str)
+@pytest.mark.parametrize("how", ["none", "some"])
+def test_coarsening_is_counting_there(settings, how):
+    batches = batches_of(maker(settings), 4, how)
+    fine = fed(ValueHistogram(**settings | {"bits": 9}), *batches)
+    rng = np.random.default_rng(0)
+    keyed = [c | {"k": rng.integers(0, 3, len(next(iter(c.values()))))} for c in batches]
+    sliced = fed(ValueHistogram(**settings | {"bits": 9}).empty((BY,)), *keyed)
+    for bits in (9, 8, 5, 1):
+        coarse = ValueHistogram(**settings | {"bits": bits})
+        assert fine.coarsen(bits) == fed(coarse, *batches)
+        assert sliced.coarsen(bits) == fed(coarse.empty((BY,)), *keyed)
+    with pytest.raises(InvalidInputError, match="goes down"):
+        fine.coarsen(10)
+
+
+def test_rows_of_no_weight_are_not_off_the_grid():
+    given = {"value": np.array([1.0, 1.1]), "sample_weight": np.array([1.0, 0.0])}
+    state = fed(ValueHistogram(bits=2), given)
+    assert not state.off_grid.any()
+    assert len(state.occupied()) == 1
+    assert not fed(ValueHistogram(bits=5), given).coarsen(2).off_grid.any()
+    assert fed(state, {"value": np.array([1.1])}).off_grid.all()
+    assert flats(state)["off_grid"].dtype == np.uint8

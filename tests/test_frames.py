@@ -1,0 +1,138 @@
+"""Saved states: canonical, small, and safe to read whoever wrote them."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from draws import OWN, TIMES, usual
+from fuzz_frames import PREFIX, attack, check, seeds
+
+import streammetrics as sm
+from streammetrics.laws.specimens import fitting, sample
+from streammetrics.state import frame
+
+MUTANTS = 100_000
+
+
+@pytest.mark.parametrize("tag", OWN)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_bytes_come_back(tag: str, weighted: bool) -> None:
+    empty = usual(tag).make_state()
+    rows = sample(empty.needs(), np.random.default_rng(1), 9, "plain", weighted=weighted)
+    metric = usual(tag).update(fitting(empty, rows))
+    for thing in (metric, usual(tag)):
+        again = sm.from_bytes(thing.to_bytes())
+        assert again == thing
+        assert type(again) is type(thing)
+        assert again.digest() == thing.digest()
+        assert again.to_bytes() == thing.to_bytes()
+    state = sm.from_bytes(frame.write([metric.state], {"kind": "state"}))
+    assert state == metric.state
+    assert type(state) is type(metric.state)
+    assert frame.digest(state) == frame.digest(metric.state) == frame.Frame(metric.to_bytes()).digest(0)
+
+
+def test_weights_of_one_are_no_weights() -> None:
+    plain = sm.AUC().update([0, 1], [0.1, 0.2])
+    assert sm.AUC().update([0, 1], [0.1, 0.2], sample_weight=[1, 1]).to_bytes() == plain.to_bytes()
+    assert len(plain.to_bytes()) < 700
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_mutants(part: int) -> None:
+    report = attack(int(MUTANTS // 4 * min(TIMES, 1)), seed=part)
+    assert report["grown_mib"] < 64, report
+    assert report["accepted"] < report["mutants"] / 10
+    print(report)
+
+
+@pytest.mark.parametrize("i", range(len(seeds())))
+def test_every_truncation_and_every_byte_of_the_head(i: int) -> None:
+    data = seeds()[i]
+    for size in range(len(data)):
+        with pytest.raises(sm.StateFormatError):
+            sm.from_bytes(data[:size])
+    _, packed = struct.unpack_from("<II", data, 8)
+    for at in range(PREFIX + packed):
+        for value in range(0, 256, 1 if at < PREFIX or i == 0 else 23):
+            if data[at] == value:
+                continue
+            raw = bytearray(data[:-4])
+            raw[at] = value
+            with pytest.raises(sm.StateFormatError):
+                sm.from_bytes(bytes(raw) + data[-4:])
+            repaired = bytes(raw) + struct.pack("<I", zlib.crc32(raw))
+            try:  # deflate has many ways to say the same, and another metric may read the same state
+                thing = sm.from_bytes(repaired)
+            except sm.StateFormatError:
+                continue
+            assert at >= PREFIX
+            check(thing, repaired)
+
+
+def test_what_it_says() -> None:
+    data = bytearray(sm.AUC(bits=8).to_bytes())
+    for change, words in (
+        (lambda d: d[:10], "too few"),
+        (lambda d: b"PAR1" + d[4:], "do not begin with SMET"),
+        (lambda d: d[:4] + b"\x03" + d[5:], "newer release"),
+        (lambda d: d[:4] + b"\x01" + d[5:], "never released"),
+        (lambda d: d[:6] + b"\x01" + d[7:], "newer release"),
+        (lambda d: d[:50] + b"#" + d[51:], "checksum"),
+        (lambda d: d[:-20], "checksum|truncated"),
+    ):
+        with pytest.raises(sm.StateFormatError, match=words):
+            sm.from_bytes(bytes(change(data)))
+    with pytest.raises(TypeError, match="takes bytes"):
+        sm.from_bytes("SMET")  # type: ignore[arg-type]
+
+
+def test_a_bomb_does_not_go_off() -> None:
+    big = sm.ConfusionMatrix(num_classes=1000, threshold=None).update(y_true=[1], y_pred=[2]).to_bytes()
+    with pytest.raises(sm.StateFormatError, match="max_bytes"):
+        sm.from_bytes(big, max_bytes=1 << 20)
+    assert len(big) < 5000
+
+
+def test_saving_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = sm.AUC().update([0, 1], [0.1, 0.2]), sm.AUC().update([1, 1], [0.1, 0.2])
+    path = sm.save(first, tmp_path / "a.smet")
+    assert sm.load(path) == first
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        sm.save(second, path)
+    assert sm.load(path) == first
+    assert [p.name for p in tmp_path.iterdir()] == ["a.smet"]
+    (tmp_path / "b.smet").write_bytes(b"not a state, and long enough to be one, or so it seems")
+    with pytest.raises(sm.StateFormatError, match=r"b\.smet"):
+        sm.load(tmp_path / "b.smet")
+
+
+def test_a_metric_of_an_absent_package_merges_and_saves() -> None:
+    class Odds(sm.Metric[sm.ScoreSums, float], tag="absent.odds"):
+        def make_state(self) -> sm.ScoreSums:
+            return sm.ScoreSums(terms=("score",))
+
+        def of(self, state: sm.ScoreSums) -> float:
+            return float(state.total("score"))
+
+    parts = [Odds().update([0, 1], [0.1, p]) for p in (0.2, 0.7)]
+    data, whole = [p.to_bytes() for p in parts], sm.merge(parts).to_bytes()
+    del sm.METRICS["absent.odds"]
+    try:
+        merged = sm.merge(data)
+        assert merged.to_bytes() == whole
+        with pytest.raises(sm.StreamMetricsError, match="import the package"):
+            merged.compute()
+    finally:
+        sm.METRICS["absent.odds"] = Odds
+    assert np.isclose(sm.from_bytes(whole).compute(), 1.1)
+    del sm.METRICS["absent.odds"]
