@@ -250,11 +250,11 @@ def _nothing_registered() -> Iterator[None]:
 OBJECT_LAWS: list[Law] = [
     splits,
     row_by_row,
-    repeats,
     order,
     threads,
     merge_commutes,
     merge_associates,
+    repeats,
     empty_is_identity,
     merge_leaves_other,
     merge_with_itself,
