@@ -49,6 +49,12 @@ def test_matrices(form: str) -> None:
     assert np.array_equal(some.column("s", KIND).values, ROWS[[1, 3]])
 
 
+def test_a_series_is_no_table_whatever_its_rows_are_called() -> None:
+    labels, scores = pd.Series([1, 0], ["columns", "schema"]), pd.Series([0.75, 0.25], ["columns", "schema"])
+    assert sm.AUC().update(labels, scores).compute() == 1
+    assert sm.MetricCollection(sm.AUC()).update(labels, scores).compute()["auc"] == 1
+
+
 @pytest.mark.parametrize(
     ("raw", "words"),
     [

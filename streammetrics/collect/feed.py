@@ -135,10 +135,25 @@ class Feed:
     """
 
     def __init__(self, reads: Sequence[Read], *, memory_limit: int = MEMORY_LIMIT, on_invalid: str = "raise") -> None:
-        self.reads, self.memory_limit, self.on_invalid = tuple(reads), memory_limit, on_invalid
+        self.reads, self.memory_limit = tuple(reads), memory_limit
+        self.on_invalid = on_invalid
         self.lock = threading.Lock()
         self._needs = [tuple(map(r.binding.need, r.state.needs())) for r in self.reads]
+        asked = [
+            (r.binding, n, r.state.together and i) for i, (r, n) in enumerate(zip(self.reads, self._needs, strict=True))
+        ]
+        self._first = [asked.index(a) for a in asked]  # which read is prepared for all that ask for the same
         self._content: tuple[tuple[State, ...] | None, Held | None] = (tuple(r.state for r in self.reads), None)
+
+    @property
+    def on_invalid(self) -> str:
+        """Whether a bad row raises, or is left out and counted."""
+        return self._on_invalid
+
+    @on_invalid.setter
+    def on_invalid(self, how: str) -> None:
+        self._on_invalid = how
+        self._drafts = how != "drop" and all(map(_drafts, self.reads))
 
     # -- content ------------------------------------------------------------------------------------------------------
 
@@ -222,7 +237,7 @@ class Feed:
     def count_arrays(self, names: tuple[str, ...], given: tuple[Any, ...]) -> None:
         """Count a batch, given as the names and the values of its columns."""
         arrays = given
-        if not 0 < len(arrays) <= 16:
+        if not self._drafts or not 0 < len(arrays) <= 16:
             return self.count_batch(_batch(names, given))
         key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
         if key is None:
@@ -294,18 +309,14 @@ class Feed:
 
     def _drafted(self, held: Held, names: tuple[str, ...], key: Any, arrays: tuple[Array, ...]) -> Draft | None:
         """Say how plain columns like these are counted; None if they have to be prepared. The caller has the lock."""
-        if self.on_invalid == "drop" or not all(c.lone for c in held.counters):
-            return None
         like = dict(zip(names, arrays, strict=True))
         reads: list[tuple[str, Any]] = []
         flats: list[Any] = []
         bound: list[dict[str, int]] = []
         for read, needs, counter in zip(self.reads, self._needs, held.counters, strict=True):
-            state, binding = read
+            binding = read.binding
             if counter.weighed and binding.column("sample_weight") not in like:
                 return None  # rows without weights are rows of weight 1
-            if binding.where or binding.corrects or state.together or not _plain(state):
-                return None
             mine: dict[str, int] = {}
             for need in needs:
                 name = binding.column(need.role)
@@ -390,7 +401,9 @@ class Feed:
     def count_batch(self, batch: Batch) -> None:
         """Count a batch whose columns are converted and checked here, and may be shared with other feeds."""
         counting()  # columns and derivations look for kernels
-        prepared = [self._prepared(batch, read, needs) for read, needs in zip(self.reads, self._needs, strict=True)]
+        prepared: list[Rows] = []
+        for i, first in enumerate(self._first):
+            prepared.append(prepared[first] if first < i else self._prepared(batch, self.reads[i], self._needs[i]))
         derived = [
             rows.columns if _absorbs(read.state) else read.state.derive(rows.columns)
             for read, rows in zip(self.reads, prepared, strict=True)
@@ -401,11 +414,13 @@ class Feed:
             done: list[bool] = []  # an interrupt may come when all is counted
             try:
                 self._count(held, batch, prepared, derived, done)
-            except BaseException:
+            except BaseException as error:
                 if not done:
                     held.index.restore(mark)
                     for counter, was in zip(held.counters, marks, strict=True):
                         counter.restore(was)
+                if isinstance(error, MemoryLimitError):  # the room that was made meanwhile is given back
+                    self._content = self._settled(), None
                 raise
 
     def _compressed(self, held: Held) -> Held:
@@ -592,13 +607,12 @@ def _absorbs(state: State) -> bool:
     return type(state).absorb is not State.absorb
 
 
-def _plain(state: State) -> bool:
-    return (
-        not _absorbs(state)
-        and type(state).derive is State.derive
-        and state.spread <= 1
-        and type(state).admit_rows is State.admit_rows
-    )
+def _drafts(read: Read) -> bool:
+    """Whether plain columns may be counted as they come: every row, in one cell, by kernels alone."""
+    state, binding = read
+    lone = not state.axes and state.behind is None and state.spread <= 1
+    as_is = type(state).derive is State.derive and type(state).admit_rows is State.admit_rows
+    return lone and as_is and not (_absorbs(state) or state.together or binding.where or binding.corrects)
 
 
 def _mass(states: Sequence[State]) -> float:

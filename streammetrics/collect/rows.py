@@ -54,7 +54,7 @@ class Rows:
 
 
 def prepare(batch: Batch, binding: Binding, needs: Sequence[Need], on_invalid: str, *, check: bool = True) -> Rows:
-    """Select, check and correct the rows of a batch; nothing is counted yet.
+    """Select, check and correct the rows of a batch; nothing is counted yet. `needs` are as the binding reads them.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def prepare(batch: Batch, binding: Binding, needs: Sequence[Need], on_invalid: s
         chosen = _where(batch, binding.where, on_invalid)
         index = chosen.index
         left_out.append(("where", _complement(index, len(batch.array(binding.where)))))
-    bound = [(n.role, binding.column(n.role), n.kind) for n in map(binding.need, needs) if _present(n, binding, batch)]
+    bound = [(n.role, binding.column(n.role), n.kind) for n in needs if _present(n, binding, batch)]
     for role, name, kind in bound:
         if kind.skips and (gone := kind.skipped(chosen.column(name, kind))) is not None:
             rows = np.flatnonzero(gone).astype(np.int64)

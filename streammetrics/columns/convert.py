@@ -177,14 +177,17 @@ class _Sourced(np.ndarray[Any, Any]):
 
 def as_columns(table: Any) -> Mapping[str, Any] | None:
     """Read a mapping, data frame, Arrow table or record batch as columns by name; None if it is none of these."""
-    if isinstance(table, Mapping):
-        return table
-    library = type(table).__module__.partition(".")[0]
-    if library == "pyarrow" and hasattr(table, "schema") and hasattr(table, "column"):
+    kind = type(table)  # asked for what it has: a series looks an attribute that it lacks up among its rows
+    if issubclass(kind, Mapping):
+        return table  # type: ignore[no-any-return]
+    library = kind.__module__.partition(".")[0]
+    if library == "pyarrow" and hasattr(kind, "schema") and hasattr(kind, "column"):
         return _Lazy(table.schema.names, table.column)
-    if library in ("pandas", "polars") and hasattr(table, "columns") and not hasattr(table, "collect"):
-        return _Lazy([str(c) for c in table.columns], table.__getitem__)
-    if hasattr(table, "__arrow_c_stream__") and not hasattr(table, "__array__") and not hasattr(table, "dtype"):
+    if library in ("pandas", "polars"):
+        if hasattr(kind, "columns") and not hasattr(kind, "collect"):
+            return _Lazy([str(c) for c in table.columns], table.__getitem__)
+        return None
+    if hasattr(kind, "__arrow_c_stream__") and not hasattr(kind, "__array__") and not hasattr(table, "dtype"):
         import pyarrow
 
         return as_columns(pyarrow.RecordBatchReader.from_stream(table).read_all())
