@@ -11,6 +11,7 @@ of the time.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
 from collections.abc import Callable
@@ -139,9 +140,13 @@ class Kernel:
 
     def _type(self, name: str, value: Any) -> Any:
         if isinstance(value, np.ndarray):
-            dtype = numba.from_dtype(value.dtype)
-            return types.Array(dtype, value.ndim, "C", readonly=name not in self._out)
+            return _array_type(value.dtype, value.ndim, name not in self._out)
         return numba.typeof(value)  # type: ignore[no-untyped-call]
+
+
+@functools.lru_cache(1024)
+def _array_type(dtype: np.dtype[Any], ndim: int, readonly: bool) -> Any:
+    return types.Array(numba.from_dtype(dtype), ndim, "C", readonly=readonly)
 
 
 def _not_compiled(*_: Any) -> Any:

@@ -81,7 +81,7 @@ class Settings:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings by name, without the operational ones."""
-        return {f.name: getattr(self, f.name) for f in _identity(self)}
+        return {f.name: getattr(self, f.name) for f in _identity(type(self))}
 
     @property
     def written(self) -> dict[str, Any]:
@@ -89,10 +89,10 @@ class Settings:
 
         So a later release can add a setting, and what was written before has the same digest; a default is for ever.
         """
-        return {f.name: encode_setting(getattr(self, f.name)) for f in _identity(self) if not _same(self, f)}
+        return {f.name: encode_setting(getattr(self, f.name)) for f in _identity(type(self)) if not _same(self, f)}
 
     def __repr__(self) -> str:
-        given = [f"{f.name}={getattr(self, f.name)!r}" for f in _identity(self) if not _same(self, f)]
+        given = [f"{f.name}={getattr(self, f.name)!r}" for f in _identity(type(self)) if not _same(self, f)]
         return f"{type(self).__name__}({', '.join(given)})"
 
 
@@ -116,8 +116,9 @@ def _once(cls: type, name: str, value: Any) -> Any:
     return _check(cls.__name__, name, value, hint, rules)
 
 
-def _identity(instance: Any) -> list[Any]:
-    return [f for f in fields(instance) if f.init and not f.metadata.get("operational")]
+@functools.cache
+def _identity(cls: Any) -> list[Any]:
+    return [f for f in fields(cls) if f.init and not f.metadata.get("operational")]
 
 
 def _same(instance: Any, declared: Any) -> bool:
