@@ -113,12 +113,25 @@ class Metric(Settings, Holder, Generic[S, T]):
         """What `explain` says besides, from a state: the threshold of a best value, and the like."""
         return {}
 
+    stacks: ClassVar[bool] = False
+    """Whether `of` also takes a state of cells side by side (`State.stacked`), and returns an array: for tables."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether the limits are the value, whatever was seen."""
+        return type(self).bounds_of is Metric.bounds_of
+
     def of_cells(self, state: S) -> list[T]:
-        """Compute the value of every front cell; what tables need for thousands of them overrides it."""
+        """Compute the value of every front cell."""
+        if self.stacks and state.stacks:
+            values: Any = self.of(state.stacked())
+            return values.tolist()  # type: ignore[no-any-return]
         return [self.of(cell) for cell in state.each_cell()]
 
     def limits_of_cells(self, state: S) -> list[tuple[T, T]]:
         """Return the certified limits of the value of every front cell."""
+        if self.certain:
+            return [(value, value) for value in self.of_cells(state)]
         return [self.bounds_of(cell) for cell in state.each_cell()]
 
     def reason_of(self, state: S) -> str | None:

@@ -163,6 +163,13 @@ class Sliced(Holder):
 
     def _places(self, states: Sequence[State]) -> dict[Any, list[Ints]]:
         """The front cells of each key, one array for each state; keys sorted, marks left out but for OTHER."""
+        kept: dict[Any, Any] = states[0].__dict__.setdefault("_places", {})  # goes with the state, which never changes
+        asked = (len(self.by), *map(id, states[1:]))
+        if asked not in kept:
+            kept[asked] = states[1:], self._found(states)  # no other state can have their ids meanwhile
+        return dict(kept[asked][1])  # which callers take from
+
+    def _found(self, states: Sequence[State]) -> dict[Any, list[Ints]]:
         width = len(self.by)
         found: dict[tuple[Any, ...], list[Ints]] = {}
         for i, state in enumerate(states):
@@ -257,7 +264,7 @@ class Sliced(Holder):
     @property
     def keys(self) -> list[Any]:
         """The keys kept, sorted: tuples if there are several columns."""
-        return [_plain(k) for k in self._places(self.states[:1]) if k != REST]
+        return [_plain(k) for k in self._places(self.states) if k != REST]
 
     def __len__(self) -> int:
         return len(self.keys)

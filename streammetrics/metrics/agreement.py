@@ -70,9 +70,9 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
             return np.array(rows)
         cells = _whole(rows, excess)
         if self.normalize is None:
-            return _quotients(cells, np.full(cells.shape, UNIT, object))
+            return to_float(cells, np.full(cells.shape, UNIT, object))
         totals = {"true": cells.sum(1)[:, None], "pred": cells.sum(0)[None, :], "all": cells.sum()}[self.normalize]
-        return _quotients(cells, np.broadcast_to(np.asarray(totals, object), cells.shape))
+        return to_float(cells, np.broadcast_to(np.asarray(totals, object), cells.shape))
 
     def names_of(self, state: Any) -> list[Any]:
         """Return the classes in the order of the matrix."""
@@ -90,11 +90,6 @@ def _whole(rows: NDArray[np.int64], excess: NDArray[np.int64] | None) -> NDArray
     return np.asarray(rows.astype(object) * UNIT + high * (1 << LOW_BITS) + low)
 
 
-def _quotients(cells: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.float64]:
-    pairs = zip(cells.reshape(-1), totals.reshape(-1), strict=True)
-    return np.array([to_float(c, t) for c, t in pairs], np.float64).reshape(cells.shape)
-
-
 class Agreement(WholeMatrix):
     """A quotient read from a whole confusion matrix."""
 
@@ -102,7 +97,7 @@ class Agreement(WholeMatrix):
 
     def over(self, numerator: int, denominator: int) -> float:
         """Return the quotient, rounded once."""
-        return to_float(numerator, denominator) if denominator else self.zero_division
+        return to_float(numerator, denominator, self.zero_division)
 
 
 def _crossed(margins: Margins) -> int:
@@ -133,6 +128,7 @@ class Accuracy(Agreement, tag="accuracy"):
     0.5
     """
 
+    stacks = True
     formula = "(TP + TN) / all"
 
     def of_margins(self, margins: Margins) -> float:
@@ -159,6 +155,7 @@ class ErrorRate(Agreement, tag="error_rate"):
     """
 
     best = "low"
+    stacks = True
     formula = "(FP + FN) / all"
 
     def of_margins(self, margins: Margins) -> float:

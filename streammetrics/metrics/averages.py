@@ -88,6 +88,10 @@ class Several(OfClasses[S, Any]):
         """Return the statistical interval of the value for two classes."""
         return super().interval_of(state, confidence)
 
+    @property
+    def certain(self) -> bool:
+        return type(self).bounds_of_binary is Several.bounds_of_binary
+
     # -- each of several, and their average ---------------------------------------------------------------------------
 
     def of(self, state: Any) -> Any:

@@ -147,11 +147,10 @@ class BinnedMetric(OfClasses[Binned, T]):
 
 
 def _own_bins(state: ScoreBins) -> list[Bin]:
-    negatives, positives = state.masses(np.arange(state.n_bins))
     made = []
-    for i, (c, a) in enumerate(zip(negatives, positives, strict=True)):
-        p = state.predicted(i)
-        made.append(Bin(Fraction(a + c, state.unit), Fraction(a, state.unit), p, p, p))
+    for i in range(state.n_bins):
+        positives, p = state.mass(1, i), state.predicted(i)
+        made.append(Bin(state.mass(0, i) + positives, positives, p, p, p))
     return made
 
 
@@ -234,6 +233,10 @@ class CalibrationError(Several[Binned], BinnedMetric[Any]):
     def reason_of_binary(self, state: Binned) -> str | None:
         return BinnedMetric.reason_of(self, state)
 
+    @property
+    def certain(self) -> bool:
+        return self.strategy == "uniform"
+
     def of_binary(self, state: Binned) -> float:
         bins = self._filled(state)
         return self._value([b.gap() for b in bins], bins)[1] if bins else NAN
@@ -305,6 +308,16 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
     norm: str = setting(default="l1", choices=("l1", "l2"))
 
     formula = "sum over bins of W_b / W |mean p - share of positives|"
+
+    @property
+    def stacks(self) -> bool:  # type: ignore[override]
+        return self.strategy == "uniform" and self.norm == "l1"
+
+    def of_binary(self, state: Binned) -> float:
+        if not self.stacks:
+            return super().of_binary(state)
+        bins = self.bins(state)[0]
+        return to_float(sum(b.gap() for b in bins), sum(b.weight for b in bins))
 
     def _value(self, gaps: Sequence[Fraction], bins: Sequence[Bin]) -> tuple[float, float, float]:
         total = sum((b.weight for b in bins), Fraction(0))

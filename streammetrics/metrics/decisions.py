@@ -99,11 +99,11 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
 class DecisionRatio(AveragedDecision):
     """A quotient of the cells of one class against the rest."""
 
+    stacks = True
     zero_division: float = setting(default=NAN, choices=(NAN, 0.0, 1.0))
 
     def of_binary(self, state: DecisionCounts | Table) -> float:
-        numerator, denominator = self.quotient(*state.cells_at(self._cut))
-        return to_float(numerator, denominator) if denominator else self.zero_division
+        return to_float(*self.quotient(*state.cells_at(self._cut)), self.zero_division)
 
     def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int | Fraction, int | Fraction]:
         """Numerator and denominator of the value."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, ClassVar
 
+import numpy as np
+
 from ..numerics import elementary
 from ..numerics.exact import to_float
 from ..numerics.settings import setting
@@ -22,6 +24,7 @@ class SummedMetric(Several[ScoreSums]):
     """A metric that reads exact sums over scored rows."""
 
     terms: ClassVar[tuple[str, ...]] = ()
+    stacks = True
     scale: str = setting(default="probability", choices=("probability", "logit"))
 
     cost = "about 100 bytes a label; 1 ns a row, label and term"
@@ -147,12 +150,12 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
 
     def of_binary(self, state: ScoreSums) -> float:
         total, positive = state.weight(), state.weight(1)
-        if not total or (self.base_rate is None and positive in (0, total)):
-            return float("nan")
-        base = Fraction(self.base_rate) if self.base_rate is not None else positive / total
-        b, rest = float(base), float(1 - base)
-        entropy = -(b * float(elementary.log(b)) + rest * float(elementary.log(rest)))
-        return to_float(state.total("log_loss"), total) / entropy
+        if self.base_rate is not None:
+            b, rest = self.base_rate, float(1 - Fraction(self.base_rate))
+        else:
+            b, rest = to_float(positive, total), to_float(total - positive, total)
+        value = to_float(state.total("log_loss"), total) / _entropy(np.asarray(b), np.asarray(rest))
+        return value if value.ndim else float(value)
 
     def reason_of_binary(self, state: ScoreSums) -> str | None:
         if (
@@ -162,6 +165,12 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
         ):
             return "one class: the base rate has no entropy; give base_rate="
         return super().reason_of_binary(state)
+
+
+def _entropy(b: Any, rest: Any) -> Any:
+    """The entropy of rates and what is left of 1; NaN where one of both is 0."""
+    entropy = -(b * elementary.log(b) + rest * elementary.log(rest))
+    return np.where((b > 0) & (rest > 0), entropy, float("nan"))
 
 
 class BrierScore(RowLoss, tag="brier_score"):

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from ..collect.metric import ScoredLabels
 from ..numerics.exact import to_float
 from ..numerics.settings import setting
+from ..statistics.classes import Margins
 from ..statistics.row_means import LabelRows
 from .decisions import HARD, WholeMatrix
 
@@ -223,5 +224,5 @@ class HammingLoss(WholeMatrix, tag="hamming_loss"):
     best = "low"
     formula = "wrong decisions / (rows x labels)"
 
-    def of_margins(self, margins: Any) -> float:
+    def of_margins(self, margins: Margins) -> float:
         return to_float(margins.total - sum(margins.right), margins.total)

@@ -24,6 +24,7 @@ class RankingMetric(Metric[RankingSums, float]):
     """A metric of the order in which the documents of each query are ranked."""
 
     measure: ClassVar[str] = ""
+    stacks = True
 
     k: int | None = setting(default=None, low=1, high=float(1 << 24), kw_only=False)
     ties: str = setting(default="average", choices=("average", "order", "document"))

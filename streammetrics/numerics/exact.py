@@ -9,11 +9,13 @@ form, so equal values are equal arrays.
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+NAN = float("nan")
 ONE_DIGIT = 1 << 30  # products of two numbers below it, summed over cells that total less than it, stay in int64
 
 LOW_BITS = 40  # of the low limb of a fixed number
@@ -39,9 +41,19 @@ def carry_exact(numbers: Ints) -> None:
         numbers[..., k] &= (1 << 32) - 1
 
 
-def fixed_to_int(number: Ints) -> int:
-    """One fixed number as an integer count of 2**-60."""
-    return (int(number[0]) << LOW_BITS) + int(number[1])
+def whole(numbers: Any) -> Any:
+    """An integer that does not overflow; of an array, an array of them."""
+    return numbers.astype(object) if numbers.ndim else int(numbers)
+
+
+def fixed_to_int(number: Ints) -> Any:
+    """A fixed number as an integer count of 2**-60; of cells side by side, on the last axis, an array of them."""
+    return (whole(number[0]) << LOW_BITS) + whole(number[1])
+
+
+def of_units(units: Any) -> Any:
+    """So many times 2**-60, as a fraction; of cells side by side the units themselves: formulas ask for quotients."""
+    return Fraction(units, UNIT) if isinstance(units, int) else units
 
 
 def exact_to_fraction(number: Ints) -> Fraction:
@@ -52,9 +64,17 @@ def exact_to_fraction(number: Ints) -> Fraction:
     return Fraction(total, 1 << CHUNK_BASE)
 
 
-def to_float(numerator: int | Fraction, denominator: int | Fraction = 1) -> float:
-    """Round a quotient to the nearest float64; 0/0 and x/0 are NaN."""
-    return float(Fraction(numerator) / Fraction(denominator)) if denominator else float("nan")
+@overload
+def to_float(numerator: int | Fraction, denominator: int | Fraction = 1, empty: float = NAN) -> float: ...
+@overload
+def to_float(numerator: NDArray[Any], denominator: NDArray[Any], empty: float = NAN) -> NDArray[np.float64]: ...
+def to_float(numerator: Any, denominator: Any = 1, empty: float = NAN) -> Any:
+    """Round a quotient of exact numbers to the nearest float64, of arrays of them each; 0/0 and x/0 are `empty`."""
+    if isinstance(numerator, np.ndarray):
+        out, some = np.full(numerator.shape, empty), np.asarray(denominator != 0, bool)
+        out[some] = numerator[some] / denominator[some]  # of Python's integers: rounded once, however long they are
+        return out
+    return float(Fraction(numerator) / Fraction(denominator)) if denominator else empty
 
 
 def enclose(low: Fraction, high: Fraction) -> tuple[float, float]:

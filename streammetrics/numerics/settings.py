@@ -81,7 +81,7 @@ class Settings:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings by name, without the operational ones."""
-        return {f.name: getattr(self, f.name) for f in _identity(type(self))}
+        return {f.name: getattr(self, f.name) for f in self._identity()}
 
     @property
     def written(self) -> dict[str, Any]:
@@ -89,10 +89,15 @@ class Settings:
 
         So a later release can add a setting, and what was written before has the same digest; a default is for ever.
         """
-        return {f.name: encode_setting(getattr(self, f.name)) for f in _identity(type(self)) if not _same(self, f)}
+        return {f.name: encode_setting(getattr(self, f.name)) for f in self._identity() if not _same(self, f)}
+
+    @classmethod
+    @functools.cache
+    def _identity(cls) -> list[Any]:
+        return [f for f in fields(cls) if f.init and not f.metadata.get("operational")]  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
-        given = [f"{f.name}={getattr(self, f.name)!r}" for f in _identity(type(self)) if not _same(self, f)]
+        given = [f"{f.name}={getattr(self, f.name)!r}" for f in self._identity() if not _same(self, f)]
         return f"{type(self).__name__}({', '.join(given)})"
 
 
@@ -114,11 +119,6 @@ def _once(cls: type, name: str, value: Any) -> Any:
     """Check a text, a whole number or a flag, once: states of the same settings are made all the time."""
     _, hint, rules = _declared(cls)[name]
     return _check(cls.__name__, name, value, hint, rules)
-
-
-@functools.cache
-def _identity(cls: Any) -> list[Any]:
-    return [f for f in fields(cls) if f.init and not f.metadata.get("operational")]
 
 
 def _same(instance: Any, declared: Any) -> bool:

@@ -445,6 +445,19 @@ class State(Settings):
             made = self.holding(Cells((), key, (), None, None, flats, tallies))
             yield made if all(parts[n].like is None for n, _ in maybe) else made.present()
 
+    @property
+    def stacks(self) -> bool:
+        """Whether `stacked` is of use: formulas that read this state also take the cells side by side."""
+        return False
+
+    def stacked(self) -> Self:
+        """Return this state with its parts as arrays whose last axis is the cells: for formulas that read all at once."""
+        new, held = self.holding(self.cells), self.cells.flats
+        for name, part in self.parts().items():
+            if isinstance(part, Flat):
+                new.__dict__[name] = np.moveaxis(held[name], 0, -1) if name in held else None
+        return new
+
     def under(self, chosen: Ints, axes: int) -> Self:
         """Some front cells, by an index in ascending order, that have one key on the first axes: a state without these."""
         made = self._take_fronts(chosen)

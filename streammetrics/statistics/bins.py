@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..columns.columns import Need, label, score, weight
 from ..errors import StateFormatError
-from ..numerics.exact import LOW_BITS, UNIT, fixed_to_int
+from ..numerics.exact import FRACTION_BITS, LOW_BITS, UNIT, fixed_to_int, of_units, whole
 from ..numerics.settings import setting
 from ..state.declare import Flat
 from ..state.state import State
@@ -78,6 +78,15 @@ class ScoreBins(State, tag="score_bins"):
         return Fraction(sum(self.masses(np.arange(self.n_bins))[1]), self.unit)
 
     @property
+    def stacks(self) -> bool:
+        return True
+
+    def mass(self, label: int, i: int) -> Any:
+        """Rows of one label, or their weight, in a bin; exact."""
+        units = whole(self.rows[label, i]) << FRACTION_BITS
+        return of_units(units if self.excess is None else units + fixed_to_int(self.excess[label, i]))
+
+    @property
     def unit(self) -> int:
         """What a row counts in `masses`: 1, or 2**60 where rows are weighted."""
         return 1 if self.excess is None else UNIT
@@ -93,6 +102,6 @@ class ScoreBins(State, tag="score_bins"):
             ]
         return rows[0], rows[1]
 
-    def predicted(self, i: int) -> Fraction:
+    def predicted(self, i: int) -> Any:
         """The weighted sum of p in a bin; exact over the rounded terms."""
-        return Fraction(fixed_to_int(self.scores[i]), UNIT)
+        return of_units(fixed_to_int(self.scores[i]))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..columns.columns import Need, flag, label, score, weight
-from ..numerics.exact import UNIT, fixed_to_int
+from ..numerics.exact import UNIT, fixed_to_int, whole
 from ..numerics.settings import setting, union
 from ..state.declare import Flat
 from ..state.state import State
@@ -47,6 +47,10 @@ class DecisionCounts(State, tag="decisions"):
     def times(self) -> int:
         return len(self.thresholds)
 
+    @property
+    def stacks(self) -> bool:
+        return True
+
     def needs(self) -> tuple[Need, ...]:
         return label(), score(scale="real") if self.column == "y_score" else flag("y_pred"), weight()
 
@@ -76,10 +80,9 @@ class DecisionCounts(State, tag="decisions"):
     def cells_at(self, threshold: float) -> tuple[int, int, int, int]:
         """TN, FP, FN, TP at a threshold: rows, or weight in units of 2**-60."""
         rows, excess = self.at_threshold(threshold)
-        counts = [int(c) for c in rows.reshape(-1)]
+        counts = [whole(rows[i]) for i in np.ndindex(2, 2)]
         if excess is not None:
-            extra = excess.reshape(4, 2)
-            counts = [c * UNIT + fixed_to_int(e) for c, e in zip(counts, extra, strict=True)]
+            counts = [c * UNIT + fixed_to_int(excess[i]) for c, i in zip(counts, np.ndindex(2, 2), strict=True)]
         tn, fp, fn, tp = counts
         return tn, fp, fn, tp
 

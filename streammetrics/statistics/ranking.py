@@ -15,7 +15,7 @@ from ..columns.columns import COUNT, FLAG, SCORES, Column, Need, grade, score, w
 from ..columns.ids import IdColumn, name, query
 from ..errors import StateFormatError
 from ..numerics import compiled, elementary
-from ..numerics.exact import UNIT, exact_to_fraction, fixed_to_int
+from ..numerics.exact import FRACTION_BITS, UNIT, exact_to_fraction, fixed_to_int, of_units, whole
 from ..numerics.settings import setting, union
 from ..state.declare import CEILING, Flat
 from ..state.state import State
@@ -260,18 +260,23 @@ class RankingSums(State, tag="ranking_sums"):
             "weight": self.weight() + self.weight(empty=True),
         }
 
+    @property
+    def stacks(self) -> bool:
+        return not any(measure in UNBOUNDED for measure, _, _ in map(parts, self.terms))
+
     def weight(self, *, empty: bool = False) -> Fraction:
         """Queries with a relevant document, or those without; or their total weight; exact."""
         i = int(empty)
-        return Fraction(int(self.queries[i])) + (
-            Fraction(fixed_to_int(self.excess[i]), UNIT) if self.excess is not None else 0
-        )
+        units = whole(self.queries[i]) << FRACTION_BITS
+        if self.excess is not None:
+            units += fixed_to_int(self.excess[i])
+        return of_units(units)  # type: ignore[no-any-return]
 
     def total(self, measure: str, k: int | None = None, parameter: float | None = None) -> Fraction:
         """The weighted sum of a measure over queries; exact over the values of the queries."""
         i = self.terms.index(term(measure, k, parameter))
         if measure not in UNBOUNDED:
-            return Fraction(fixed_to_int(self.sums[i]), UNIT)
+            return of_units(fixed_to_int(self.sums[i]))  # type: ignore[no-any-return]
         return exact_to_fraction(self.large[i]) if self.large is not None else Fraction(0)
 
     def square(self, measure: str, k: int | None = None, parameter: float | None = None) -> Fraction | None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..columns.columns import Need, label, score, weight
 from ..errors import StateFormatError
-from ..numerics.exact import UNIT, exact_to_fraction, fixed_to_int
+from ..numerics.exact import FRACTION_BITS, exact_to_fraction, fixed_to_int, of_units, whole
 from ..numerics.settings import setting, union
 from ..state.declare import Flat
 from ..state.state import State
@@ -114,13 +114,17 @@ class ScoreSums(TermSums, tag="score_sums"):
         seen = {"rows": int(self.rows.sum()), "positives": int(self.rows[1]), "weight": self.weight()}
         return seen | {"clipped": int(self.clipped[self.terms.index("log_loss")])} if "log_loss" in self.terms else seen
 
+    @property
+    def stacks(self) -> bool:
+        return "large" not in self.cells.flats
+
     def weight(self, label: int | None = None) -> Fraction:
         """Rows, or total weight, of one label or both; exact."""
         labels = (0, 1) if label is None else (label,)
-        total = Fraction(sum(int(self.rows[i]) for i in labels))
+        units = sum(whole(self.rows[i]) << FRACTION_BITS for i in labels)
         if self.excess is not None:
-            total += Fraction(sum(fixed_to_int(self.excess[i]) for i in labels), UNIT)
-        return total
+            units += sum(fixed_to_int(self.excess[i]) for i in labels)
+        return of_units(units)  # type: ignore[no-any-return]
 
     def support(self) -> Fraction:
         """What the positives weigh."""
@@ -138,6 +142,6 @@ class ScoreSums(TermSums, tag="score_sums"):
         if label is not None:
             if self.large is not None and self.large[i].any():
                 raise ValueError(f"ScoreSums keeps terms of 2**31 and more, here of {term}, for both labels together")
-            return Fraction(fixed_to_int(self.sums[i, label]), UNIT)
-        total = Fraction(fixed_to_int(self.sums[i, 0]) + fixed_to_int(self.sums[i, 1]), UNIT)
+            return of_units(fixed_to_int(self.sums[i, label]))  # type: ignore[no-any-return]
+        total: Fraction = of_units(fixed_to_int(self.sums[i, 0]) + fixed_to_int(self.sums[i, 1]))
         return total if self.large is None else total + exact_to_fraction(self.large[i])
