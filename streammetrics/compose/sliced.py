@@ -199,8 +199,8 @@ class Sliced(Holder):
         places = self._places(states)
         return {_plain(k): how(self._under(states, p)) for k, p in places.items() if k != REST}
 
-    def _cells(self, states: Sequence[State], how: str) -> dict[Any, list[Any]] | None:
-        """Results of all slices at once, by metric; None where slices hold slices."""
+    def _cells(self, states: Sequence[State], how: str, only: str | None = None) -> dict[Any, list[Any]] | None:
+        """Results of all slices at once, by metric, or of one metric; None where slices hold slices."""
         inner = self.inner
         if isinstance(inner, Metric):
             entries = {"": (inner, states[0])}
@@ -212,7 +212,7 @@ class Sliced(Holder):
             return None
         if any(len(s.axes) != 1 for _, s in entries.values()):
             return None
-        return {n: getattr(m, how)(s) for n, (m, s) in entries.items()}
+        return {n: getattr(m, how)(s) for n, (m, s) in entries.items() if only is None or n in ("", only)}
 
     def _all(self, states: Sequence[State], how: str, one: Callable[[Sequence[State]], Any]) -> dict[Any, Any]:
         found = self._cells(states, how)
@@ -385,13 +385,27 @@ class Sliced(Holder):
             many = [k for k, n in rows_of.items() if n >= min_rows]
             return {k: places[k] for k in (many if sort is None else sorted(many, key=lambda k: -rows_of[k]))}
         faults = {}
-        for key, at in places.items():
-            rows = self.inner.records(self._under(states, at))
-            row = next((r for r in rows if r["metric"] == sort), rows[0])
-            if (row["rows"] or 0) >= min_rows:
-                value = badness(known[sort], row["value"]) if sort in known else float(row.get(sort) or 0)
-                faults[key] = math.inf if value != value else -value
+        for key, rows, value in self._graded(states, places, sort, known):
+            if rows >= min_rows:
+                fault = badness(known[sort], value) if sort in known else float(value or 0)
+                faults[key] = math.inf if fault != fault else -fault
         return {k: places[k] for k in sorted(faults, key=faults.__getitem__)}
+
+    def _graded(
+        self, states: Sequence[State], places: Any, sort: str, known: dict[str, Any]
+    ) -> Iterator[tuple[Any, int, Any]]:
+        """Yield each key, its rows, and what it is sorted by: a metric of all keys at once, where that can be."""
+        found = self._cells(states, "of_cells", sort) if sort in known else None
+        if found is None or any(len(p) != 1 for ps in places.values() for p in ps):
+            for key, at in places.items():
+                rows = self.inner.records(self._under(states, at))
+                row = next((r for r in rows if r["metric"] == sort), rows[0])
+                yield key, row["rows"] or 0, row["value"] if sort in known else row.get(sort)
+            return
+        unit = 0 if isinstance(self.inner, Metric) else self.inner._plan.entries[sort].units[0]
+        (values,), seen = found.values(), states[unit].rows_seen.tolist()
+        for key, at in places.items():
+            yield key, seen[int(at[unit][0])], values[int(at[unit][0])]
 
     def select(self, keys: Iterable[Any] | Callable[[Any], bool]) -> Self:
         """Return the slices of these keys, or those for which a function of the key is true; without `other`."""
