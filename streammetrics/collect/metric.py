@@ -64,8 +64,9 @@ class Metric(Settings, Holder, Generic[S, T]):
                 return sm.ScoreSums(terms=("score",))
 
             def of(self, state):
-                p = float(state.total("score") / state.weight())
-                return p / (1 - p)
+                clicks = state.total("score")
+                rest = state.weight() - clicks
+                return float(clicks / rest) if rest else float("nan")
     """
 
     sort = "metric"
