@@ -21,7 +21,6 @@ from ..statistics.groups.rows import (
     ADVICE,
     KINDS,
     SAMPLE,
-    SPILL,
     GroupRows,
     Waiting,
     entries_of,
@@ -30,16 +29,15 @@ from ..statistics.groups.rows import (
     level_of,
 )
 from ..statistics.groups.solve import SHARE, Raw, halves, hashes_of
+from ..statistics.groups.spill import joined, kind_of_rows, written
 from .counter import Counter, _ranked, path_of
 from .index import Index
-from .spill import Spill
 
 __all__ = ["GroupCounter"]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 FIRST, LARGEST = 1 << 8, 1 << 20  # rows of a block: as many as there are before it, within these
-SPILL_ROWS = 1 << 22
 
 
 class Block:
@@ -65,11 +63,6 @@ class Block:
     def rows(self) -> Raw:
         """The rows that are there."""
         return {n: a[: int(self.used[0])] for n, a in self.columns.items()}
-
-
-def kind_of_rows(rows: Mapping[str, Array]) -> tuple[Any, ...]:
-    """What rows must have in common to wait in one block."""
-    return tuple((n, a.dtype.char, a.ndim) for n, a in rows.items())
 
 
 class Kept:
@@ -218,19 +211,8 @@ class GroupCounter(Counter):
             raise MemoryLimitError(
                 f"GroupRows would need {held + size:,} bytes; its memory_limit is {limit:,}: {ADVICE}"
             )
-        self._spill(self.statistic.spill_dir)
-
-    def _spill(self, folder: str) -> None:
-        """Write the rows in memory to disk, by the leading bits of the hash of their group, or change nothing."""
         kept = self.kept
-        mine = kept.spilled[-1] if kept.spilled and kept.spilled[-1].folder == folder else None
-        spill, others = mine or Spill(folder), kept.spilled[:-1] if mine else kept.spilled
-        for raw in joined(kept.raws()):
-            for start in range(0, len(raw["labels"]), SPILL_ROWS):  # in pieces: each is copied in order
-                piece = {name: column[start : start + SPILL_ROWS] for name, column in raw.items()}
-                spill = spill.written(piece, hashes_of(piece["ids"], SPILL))
-        if spill.rows:
-            self.kept = Kept((), kept.settled, (*others, spill))
+        self.kept = Kept((), kept.settled, written(self.statistic.spill_dir, kept.raws(), kept.spilled))
 
     # -- samples ------------------------------------------------------------------------------------------------------
 
@@ -304,14 +286,3 @@ def sampled(raw: Raw, level: int) -> tuple[Raw, int]:
         return raw, 0
     keep = hashes_of(raw["ids"], SAMPLE) >> np.uint64(64 - level) == 0
     return {name: array[keep] for name, array in raw.items()}, len(keep) - int(keep.sum())
-
-
-def joined(raws: tuple[Raw, ...]) -> list[Raw]:
-    """Rows of one kind as one."""
-    alike: dict[tuple[Any, ...], list[Raw]] = {}
-    for raw in raws:
-        alike.setdefault(kind_of_rows(raw), []).append(raw)
-    return [
-        some[0] if len(some) == 1 else {n: np.concatenate([r[n] for r in some]) for n in some[0]}
-        for some in alike.values()
-    ]

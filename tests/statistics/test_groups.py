@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,10 @@ import pytest
 import streammetrics as sm
 from streammetrics.collect.binding import PLAIN
 from streammetrics.collect.feed import Feed, Read
-from streammetrics.count import spill
 from streammetrics.numerics import compiled
 from streammetrics.state import frame
 from streammetrics.state.axes import Axis
-from streammetrics.statistics.groups import closed, scan
+from streammetrics.statistics.groups import closed, scan, spill
 from streammetrics.statistics.groups.closed import GROUP_WEIGHTS, SealedGroups
 from streammetrics.statistics.groups.rows import GroupRows
 from streammetrics.statistics.groups.solve import share_of
@@ -255,6 +255,68 @@ def test_a_disk_that_is_full(short: bool, tmp_path: Path, monkeypatch: pytest.Mo
         assert feed.states[0].close_groups() == fed(table).close_groups()
 
 
+def test_a_disk_that_is_full_in_a_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, limited = log(6000, 14), GroupRows(memory_limit=20_000, spill_dir=str(tmp_path))
+    cuts = np.array_split(np.arange(6000), 40)
+    feeds = [Feed([Read(fed(table, *cuts[a::2], state=limited), PLAIN)]) for a in (0, 1)]
+    halves = [f.states[0] for f in feeds]
+
+    def full(*_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(spill, "put", full)
+        with pytest.raises(sm.MemoryLimitError, match=f"{tmp_path}: No space left on device.*make room"):
+            feeds[0].merge(feeds[1])
+        assert [f.states[0] is s for f, s in zip(feeds, halves, strict=True)] == [True, True]
+    feeds[0].merge(feeds[1])
+    assert feeds[0].nbytes <= 20_000
+    assert feeds[0].states[0].close_groups() == fed(table).close_groups()
+
+
+def test_a_full_disk_is_not_filled_by_trying_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows that were written before the one that did not fit take no space."""
+    table, real = log(3000, 15), spill.put
+    feed = Feed([Read(GroupRows(memory_limit=30_000, spill_dir=str(tmp_path)), PLAIN)])
+    feed.count(some(table, slice(2000)))
+    feed.count(some(table, slice(2000, 2400)))
+    file = feed.states[0].waiting.spilled[0].runs[0].file  # type: ignore[attr-defined]
+    end = os.fstat(file.file.fileno()).st_size
+    monkeypatch.setattr(spill, "ROWS", 100)  # in four pieces
+
+    def full(handle: int, data: Any, at: int) -> int:
+        return real(handle, data[: max(0, end + 3000 - at)], at)
+
+    for _ in range(3):
+        with monkeypatch.context() as patch:
+            patch.setattr(spill, "put", full)
+            with pytest.raises(sm.MemoryLimitError, match="nothing was counted"):
+                feed.count({k: np.concatenate([v, v]) for k, v in some(table, slice(1000, 3000)).items()})
+        assert os.fstat(file.file.fileno()).st_size == end == file.end
+    feed.count(some(table, slice(2400, 3000)))
+    assert feed.states[0].close_groups() == fed(table).close_groups()
+
+
+def test_copies_that_share_a_file(tmp_path: Path) -> None:
+    """Each appends what nobody writes over, from threads of their own."""
+    table = log(9000, 16)
+    one = Feed([Read(GroupRows(memory_limit=2000, spill_dir=str(tmp_path)), PLAIN)])
+    one.count(some(table, slice(300)))
+    one.count(some(table, slice(300, 600)))
+    feeds = [Feed([Read(one.states[0], PLAIN)]) for _ in range(4)]
+    assert len({f.states[0].waiting.spilled[0].runs[0].file for f in feeds}) == 1  # type: ignore[attr-defined]
+
+    def count(a: int) -> None:
+        for begin in range(600 + 200 * a, 9000, 800):
+            feeds[a].count(some(table, slice(begin, begin + 200)))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(count, range(4)))
+    for a, feed in enumerate(feeds):
+        rows = [slice(600), *(slice(begin, begin + 200) for begin in range(600 + 200 * a, 9000, 800))]
+        assert feed.states[0].close_groups() == fed(table, *rows).close_groups()
+
+
 def test_a_short_write_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = spill.put
     monkeypatch.setattr(spill, "put", lambda file, data, at: real(file, data[: max(1, len(data) // 3)], at))
@@ -263,19 +325,25 @@ def test_a_short_write_is_gone_on_with(tmp_path: Path, monkeypatch: pytest.Monke
     assert state.close_groups() == fed(table).close_groups()
 
 
-def test_a_damaged_spill_is_found(tmp_path: Path) -> None:
+def test_a_damaged_spill_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = log(3000, 12)
-    for damage in ("cut", "flip"):
+    for damage in ("cut", "flip", "unreadable"):
         state = fed(
             table, *np.array_split(np.arange(3000), 9), state=GroupRows(memory_limit=9000, spill_dir=str(tmp_path))
         )
         file = state.waiting.spilled[0].runs[0].file.file
         if damage == "cut":
             file.truncate(file.seek(0, 2) - 5)
+        elif damage == "unreadable":
+            monkeypatch.setattr(spill, "fetch", broken)
         else:
             os.pwrite(file.fileno(), bytes([os.pread(file.fileno(), 1, 700)[0] ^ 8]), 700)
-        with pytest.raises(sm.StateFormatError, match="damaged"):
+        with pytest.raises(sm.StateFormatError, match=f"{tmp_path} are damaged.*count the log again"):
             state.close_groups()
+
+
+def broken(*_: Any) -> bytes:
+    raise OSError(5, "Input/output error")
 
 
 PROCESS = """

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,37 +26,20 @@ from .closed import GROUP_WEIGHTS, Groups, SealedGroups, Sums, added, summed
 from .scan import Sorted, fixed_weights, of_entries, scanned
 from .scored import ScoredGroups
 from .solve import SHARE, Raw, halves, hashes_of, in_threads, processors, solve, weights_of, widened
+from .spill import Spill, split, written
 
-__all__ = ["ADVICE", "GROUP_WEIGHTS", "KINDS", "SAMPLE", "GroupRows", "Spilled", "Waiting", "entries_of", "level_of"]
+__all__ = ["ADVICE", "GROUP_WEIGHTS", "KINDS", "SAMPLE", "GroupRows", "Waiting", "entries_of", "level_of"]
 
 Ints = NDArray[np.int64]
 
 KINDS = ("integer", "string", "bytes", "several")  # of ids; for ever: it is in the bytes
 SAVED = 1 << 28  # bytes of rows that are written as they are
 MANY = 1 << 20  # groups whose sums are made at once: of all of a spill they would take gigabytes, too
-SAMPLE, SPILL = 0x53414D504C450001, 0x5350494C4C000001  # salts; for ever
+SAMPLE = 0x53414D504C450001  # a salt; for ever
 ADVICE = (
     'give spill_dir= (rows go to disk), sort the log by group (grouped="sorted"), give n workers a partition=(i, n) '
     "each, or take a sample=True (an estimate)"
 )
-
-
-class Spilled(Protocol):
-    """Rows on disk, by leading bits of the hash of their group."""
-
-    PARTS: ClassVar[int]
-    rows: int
-    positives: int
-    weight: float
-
-    def read(self, p: int) -> list[Raw]:
-        """The rows of a partition."""
-
-    def split(self, raw: Raw, hashes: NDArray[np.uint64]) -> Any:
-        """Return what gives the rows of a partition, of rows in memory."""
-
-    def close(self) -> None:
-        """Give the disk back."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +56,7 @@ class Waiting:
         Rows that were left out, by reason.
     level : int
         Of a sample: how many zeros the hash of a group begins with.
-    spilled : tuple of Spilled
+    spilled : tuple of Spill
         Rows on disk.
     settled : tuple of GroupRows
         Others, that are entries already.
@@ -83,7 +66,7 @@ class Waiting:
     kinds: NDArray[np.uint8]
     dropped: Ints | None = None
     level: int = 0
-    spilled: tuple[Spilled, ...] = ()
+    spilled: tuple[Spill, ...] = ()
     settled: tuple[GroupRows, ...] = ()
 
     @cached_property
@@ -243,10 +226,12 @@ class GroupRows(ScoredGroups, tag="group_rows"):
             self._fits(other)
             check_key_kinds(self, other)
             held = held.joined(other.as_waiting())
-        if held.nbytes > self.memory_limit and self.spill_dir is None:
-            raise MemoryLimitError(
-                f"GroupRows would need {held.nbytes:,} bytes; its memory_limit is {self.memory_limit:,}: {ADVICE}"
-            )
+        if held.nbytes > self.memory_limit:
+            if self.spill_dir is None:
+                raise MemoryLimitError(
+                    f"GroupRows would need {held.nbytes:,} bytes; its memory_limit is {self.memory_limit:,}: {ADVICE}"
+                )
+            held = replace(held, raws=(), spilled=written(self.spill_dir, held.raws, held.spilled))
         return self.awaiting(held)
 
     def subtract(self, other: Self) -> Self:
@@ -320,13 +305,12 @@ class GroupRows(ScoredGroups, tag="group_rows"):
         if not held.spilled:
             yield solve(raws, processors())
             return
-        first = held.spilled[0]
-        split = [first.split(r, hashes_of(r["ids"], SPILL)) for r in raws]
+        here = [split(r) for r in raws]
 
         def one(p: int) -> Groups:
-            return solve([*(part(p) for part in split), *(r for s in held.spilled for r in s.read(p))], workers=1)
+            return solve([*(part(p) for part in here), *(r for s in held.spilled for r in s.read(p))], workers=1)
 
-        yield from in_threads(one, first.PARTS, processors())
+        yield from in_threads(one, Spill.PARTS, processors())
 
     def close_groups(self) -> SealedGroups:
         """Return exact sums over the groups, of each front cell."""

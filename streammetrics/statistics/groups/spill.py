@@ -7,12 +7,14 @@ parent wrote, and writes to a file of its own.
 
 from __future__ import annotations
 
+import itertools
 import os
 import tempfile
 import threading
 import weakref
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -20,14 +22,16 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import MemoryLimitError, StateFormatError
-from ..statistics.groups.solve import partitioned
+from ...errors import MemoryLimitError, StateFormatError
+from .solve import Raw, hashes_of, partitioned
 
-__all__ = ["Run", "Spill", "SpillFile"]
+__all__ = ["Run", "Spill", "SpillFile", "joined", "kind_of_rows", "written"]
 
 Array = NDArray[Any]
+SALT = 0x5350494C4C000001  # for ever
 BITS = 8  # of the hash: 256 partitions
 PIECE = 1 << 26  # bytes written at a time
+ROWS = 1 << 22  # rows that are put in order at a time
 
 
 class SpillFile:
@@ -46,29 +50,29 @@ class SpillFile:
             self.file = tempfile.TemporaryFile(prefix="streammetrics-", dir=folder, buffering=0)  # noqa: SIM115
         self.close = weakref.finalize(self, self.file.close)
 
-    def write(self, pieces: list[Array], end: int) -> list[int]:
-        """Write arrays from a place on; return where each begins. If one cannot be written, the file is as it was."""
-        places = []
-        with self.lock, _refused(self.folder):
+    def write(self, batches: Iterable[Sequence[Array]]) -> list[list[int]]:
+        """Append batches of arrays; return where each begins. If one cannot be written, the file is as it was."""
+        places: list[list[int]] = []
+        with self.lock, _refused(self.folder):  # copies of an object share a file
+            begun = self.end
             try:
-                at = end
-                for piece in pieces:
-                    places.append(at)
-                    at = self._write(bytes_of(piece), at)
+                places.extend([self._append(bytes_of(array)) for array in batch] for batch in batches)
             except BaseException:
-                self.file.truncate(end)
+                self.end = begun
+                with suppress(OSError):  # what is there is written over
+                    self.file.truncate(begun)
                 raise
-            self.end = at
         return places
 
-    def _write(self, data: memoryview, at: int) -> int:
-        done = 0
+    def _append(self, data: memoryview) -> int:
+        at, done = self.end, 0
         while done < len(data):
             wrote = put(self.file.fileno(), data[done : done + PIECE], at + done)
             if wrote <= 0:
                 raise OSError("nothing was written")
             done += wrote
-        return at + done
+        self.end = at + done
+        return at
 
     def read(self, at: int, size: int) -> bytearray:
         """Read some bytes.
@@ -83,14 +87,22 @@ class SpillFile:
         out, done = bytearray(size), 0
         with memoryview(out) as view:
             while done < size:
-                got = fetch(self.file.fileno(), min(size - done, PIECE), at + done)
+                try:
+                    got = fetch(self.file.fileno(), min(size - done, PIECE), at + done)
+                except OSError as error:
+                    raise self.damaged(str(error.strerror or error)) from error
                 if not got:
-                    raise StateFormatError(
-                        f"rows that were spilled to {self.folder} are damaged: the file ends at {at + done:,}"
-                    )
+                    raise self.damaged(f"the file ends at {at + done:,}")
                 view[done : done + len(got)] = got
                 done += len(got)
         return out
+
+    def damaged(self, how: str) -> StateFormatError:
+        """The error for rows that do not come back as they were written."""
+        return StateFormatError(
+            f"rows that were spilled to {self.folder} are damaged: {how}; there is no result without them: look at the "
+            f"disk, or give another spill_dir=, and count the log again"
+        )
 
 
 def bytes_of(array: Array) -> memoryview:
@@ -120,8 +132,8 @@ class _refused:  # noqa: N801 - a context
     def __exit__(self, kind: Any, error: BaseException | None, _: Any) -> None:
         if isinstance(error, OSError):
             raise MemoryLimitError(
-                f"rows cannot be spilled to {self.folder}: {error.strerror or error}; nothing was counted: make room, or "
-                f"give another spill_dir="
+                f"rows cannot be spilled to {self.folder}: {error.strerror or error}; nothing was counted: make room, "
+                f"and give the batch again"
             ) from error
 
 
@@ -148,7 +160,7 @@ class Run(NamedTuple):
     starts: Array
     sums: Array
 
-    def read(self, p: int) -> dict[str, Array]:
+    def read(self, p: int) -> Raw:
         """Return the rows of a partition."""
         first, end, check, out = int(self.starts[p]), int(self.starts[p + 1]), 0, {}
         for name, dtype in self.dtypes.items():
@@ -156,7 +168,7 @@ class Run(NamedTuple):
             check = zlib.crc32(data, check)
             out[name] = np.frombuffer(data, dtype)
         if check != int(self.sums[p]):
-            raise StateFormatError(f"rows that were spilled to {self.file.folder} are damaged: a checksum differs")
+            raise self.file.damaged("a checksum differs")
         return out
 
 
@@ -184,41 +196,41 @@ class Spill:
 
     PARTS: ClassVar[int] = 1 << BITS
 
-    def split(self, raw: Mapping[str, Array], hashes: NDArray[np.uint64]) -> Callable[[int], dict[str, Array]]:
-        """Return what gives the rows of a partition, of rows in memory."""
-        ordered, starts = partitioned(raw, hashes, BITS)
-        return lambda p: {name: column[starts[p] : starts[p + 1]] for name, column in ordered.items()}
-
-    def written(self, raw: Mapping[str, Array], hashes: NDArray[np.uint64]) -> Spill:
-        """Append rows.
+    def written(self, raws: Sequence[Raw]) -> Spill:
+        """Append rows of several kinds.
 
         Raises
         ------
         MemoryLimitError
             The disk does not take them; what was written before is as it was.
         """
-        ordered, starts = partitioned(raw, hashes, BITS)
         last = self.runs[-1] if self.runs else None
         mine = last is not None and last.file.process == os.getpid() and not last.file.file.closed
         file = last.file if last is not None and mine else SpillFile(self.folder)
-        sums = np.zeros(self.PARTS, np.uint32)
-        for p in range(self.PARTS):
-            check = 0
-            for column in ordered.values():
-                check = zlib.crc32(bytes_of(column[starts[p] : starts[p + 1]]), check)
-            sums[p] = check
-        places = dict(zip(ordered, file.write(list(ordered.values()), file.end), strict=True))
-        dtypes = {name: np.dtype((column.dtype, column.shape[1:])) for name, column in ordered.items()}
-        labels, weights = raw["labels"], raw.get("weights")
+        layouts: list[tuple[dict[str, Any], Array, Array]] = []
+
+        def batches() -> Iterator[list[Array]]:
+            for raw in raws:
+                for start in range(0, len(raw["labels"]), ROWS):  # in pieces: each is copied in order
+                    piece = {name: column[start : start + ROWS] for name, column in raw.items()}
+                    ordered, starts = partitioned(piece, hashes_of(piece["ids"], SALT), BITS)
+                    dtypes = {name: np.dtype((c.dtype, c.shape[1:])) for name, c in ordered.items()}
+                    layouts.append((dtypes, starts, _checksums(list(ordered.values()), starts)))
+                    yield list(ordered.values())
+
+        runs = [
+            Run(file, dtypes, dict(zip(dtypes, places, strict=True)), starts, sums)
+            for places, (dtypes, starts, sums) in zip(file.write(batches()), layouts, strict=True)
+        ]
         return replace(
             self,
-            runs=(*self.runs, Run(file, dtypes, places, starts, sums)),
-            rows=self.rows + len(labels),
-            positives=self.positives + int(np.count_nonzero(labels)),
-            weight=self.weight + (float(weights.sum()) if weights is not None else len(labels)),
+            runs=(*self.runs, *runs),
+            rows=self.rows + sum(len(r["labels"]) for r in raws),
+            positives=self.positives + sum(int(np.count_nonzero(r["labels"])) for r in raws),
+            weight=self.weight + sum(float(r["weights"].sum()) if "weights" in r else len(r["labels"]) for r in raws),
         )
 
-    def read(self, p: int) -> list[dict[str, Array]]:
+    def read(self, p: int) -> list[Raw]:
         """Return the rows of a partition, as they were written together."""
         return [run.read(p) for run in self.runs]
 
@@ -226,3 +238,45 @@ class Spill:
         """Give the disk back."""
         for run in self.runs:
             run.file.close()
+
+
+def written(folder: str, raws: Sequence[Raw], before: tuple[Spill, ...]) -> tuple[Spill, ...]:
+    """Write rows to a folder, beside those that are on disk; or raise, and change nothing."""
+    raws = [r for r in joined(raws) if len(r["labels"])]
+    if not raws:
+        return before
+    mine = bool(before) and before[-1].folder == folder
+    return (*before[:-1], before[-1].written(raws)) if mine else (*before, Spill(folder).written(raws))
+
+
+def split(raw: Raw) -> Callable[[int], Raw]:
+    """Return what gives the rows of a partition, of rows in memory."""
+    ordered, starts = partitioned(raw, hashes_of(raw["ids"], SALT), BITS)
+    return lambda p: {name: column[starts[p] : starts[p + 1]] for name, column in ordered.items()}
+
+
+def joined(raws: Sequence[Raw]) -> list[Raw]:
+    """Rows of one kind as one."""
+    alike: dict[tuple[Any, ...], list[Raw]] = {}
+    for raw in raws:
+        alike.setdefault(kind_of_rows(raw), []).append(raw)
+    return [
+        some[0] if len(some) == 1 else {n: np.concatenate([r[n] for r in some]) for n in some[0]}
+        for some in alike.values()
+    ]
+
+
+def kind_of_rows(rows: Mapping[str, Array]) -> tuple[Any, ...]:
+    """What rows must have in common to lie in one block."""
+    return tuple((n, a.dtype.char, a.ndim) for n, a in rows.items())
+
+
+def _checksums(columns: Sequence[Array], starts: Array) -> Array:
+    """The checksum of each partition, over its columns."""
+    sums = np.zeros(len(starts) - 1, np.uint32)
+    for p, (first, end) in enumerate(itertools.pairwise(starts)):
+        check = 0
+        for column in columns:
+            check = zlib.crc32(bytes_of(column[first:end]), check)
+        sums[p] = check
+    return sums
