@@ -16,6 +16,7 @@ from streammetrics.cli.records import Record, overall, tasks_of
 from streammetrics.cli.report import compare, headline, slices
 from streammetrics.cli.score import scored, write_report
 from streammetrics.cli.tasks import TaskSpec, make_collection, read_task_file
+from streammetrics.collect.files import atomic_write
 from streammetrics.io.demo import DemoTruth, write_demo_log
 from streammetrics.io.logs import Log
 from streammetrics.io.search import SearchTruth, write_search_log
@@ -72,7 +73,7 @@ def _logs(root: Path, rows: int) -> DemoTruth:
     """Write the logs that are missing, or whose writing was interrupted; return the truth about the full one."""
     _check_folder(root, rows)
     root.mkdir(parents=True, exist_ok=True)
-    (root / TASKS).write_text(FILE.format(folder=root), encoding="utf-8")  # first: it says whose folder this is
+    _write(root / TASKS, FILE.format(folder=root))  # first: it says whose folder this is
     if not (root / "full" / TRUTH).exists():
         say(f"Writing a week of impressions to {root}/ ...", "dim")
     _log(root / "sampled", rows, RATE)
@@ -99,8 +100,13 @@ def _log(folder: Path, rows: int, rate: float) -> DemoTruth:
     if folder.exists():
         shutil.rmtree(folder)  # an interrupted demo: the truth is written last
     made = write_demo_log(folder, rows, negative_rate=rate, sampled_scale=False)
-    truth.write_text(json.dumps(asdict(made)), encoding="utf-8")
+    _write(truth, json.dumps(asdict(made)))
     return made
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic_write(path) as file:
+        file.write(text.encode())
 
 
 def _read(path: Path, kind: type[T]) -> T:
@@ -236,7 +242,7 @@ def _searches(folder: Path, queries: int) -> SearchTruth:
     if folder.exists():
         shutil.rmtree(folder)  # an interrupted demo: the truth is written last
     made = write_search_log(folder, queries)
-    known.write_text(json.dumps(asdict(made)), encoding="utf-8")
+    _write(known, json.dumps(asdict(made)))
     return made
 
 

@@ -20,12 +20,14 @@ class UsageError(Exception):
 
 def explain(error: Exception) -> str | None:
     """Return the one line for a user's error; None for an error of ours, which is to be seen in full."""
-    if isinstance(error, MemoryLimitError):
+    if isinstance(error, MemoryLimitError) and " slices " in str(error):
         return f"{str(error).partition(';')[0]}; fewer --bits make them smaller, --limit N keeps N of them"
     if isinstance(error, (UsageError, StreamMetricsError)):
         return as_options(str(error)).replace("\n", " ")
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    if isinstance(error, MemoryError):
+        return f"out of memory: {error}".removesuffix(": ")
     return None
 
 

@@ -88,7 +88,10 @@ def write_report(thing: Any, path: str, title: str) -> None:
         page = render(thing, title)
     except ImportError as error:
         raise UsageError(str(error)) from None
-    Path(path).write_text(page, encoding="utf-8")
+    from streammetrics.collect.files import atomic_write
+
+    with atomic_write(path) as file:
+        file.write(page.encode())
 
 
 def read_sets(by: Sequence[str]) -> list[tuple[str, ...]]:
@@ -120,11 +123,13 @@ def _delimiter(given: str | None) -> str | None:
 def check_target(path: str) -> None:
     """Raise where a file cannot be written, before hours go into what it should hold."""
     target = Path(path)
-    folder = target.parent
-    if not folder.is_dir():
-        raise UsageError(f"{path}: there is no folder {folder}")
     if target.is_dir():
         raise UsageError(f"{path}: is a folder; name a file")
+    if target.exists() and not target.is_file():
+        return  # a pipe
+    folder = target.parent if not target.is_symlink() else Path(os.path.realpath(target)).parent
+    if not folder.is_dir():
+        raise UsageError(f"{path}: there is no folder {folder}")
     if not os.access(folder, os.W_OK):
         raise UsageError(f"{path}: no permission to write in {folder}")
 

@@ -299,7 +299,7 @@ def made(about: Any, states: list[State]) -> Any:
         fits(thing, about, states)
         thing.take_states(states)
         return thing
-    except StateFormatError:
+    except (StateFormatError, MemoryError):
         raise
     except Exception as error:
         raise StateFormatError(f"the bytes are inconsistent: {type(error).__name__}: {str(error)[:200]}") from error

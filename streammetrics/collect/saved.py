@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from ..errors import InvalidInputError, StateFormatError
 from ..state import frame
 from ..state.frame import MAX_BYTES, Frame
 from ..state.state import State
+from . import files
 from .collection import MetricCollection
 from .holder import Holder, made
 
@@ -55,22 +55,18 @@ def save(thing: Any, path: str | os.PathLike[str]) -> Path:
     thing : object with `to_bytes`, or state
         What is written.
     path : path
-        Where.
+        Where. A link stays a link, a file keeps its permissions; a killed process leaves the old file, and at most a
+        hidden ".streammetrics-..." beside it.
+
+    Raises
+    ------
+    OSError
+        The system refuses; what was there is there, and nothing else.
     """
-    target = Path(path)
     data = frame.write([thing], {"kind": "state"}) if isinstance(thing, State) else thing.to_bytes()
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return target
+    with files.atomic_write(path) as file:
+        file.write(data)
+    return Path(path)
 
 
 def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
@@ -82,15 +78,9 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
         The file is no state; the message names it.
     """
     try:
-        return from_bytes(Path(path).read_bytes(), max_bytes=max_bytes)
+        return from_bytes(files.read(path), max_bytes=max_bytes)
     except StateFormatError as error:
         raise StateFormatError(f"{os.fspath(path)}: {error}") from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def merge(parts: Iterable[Any], *, metrics: str = "same") -> Any:
@@ -165,7 +155,7 @@ def _opened(part: Any) -> Frame:
     if isinstance(part, BYTES):
         return Frame(part)
     try:
-        return Frame(Path(part).read_bytes())
+        return Frame(files.read(part))
     except StateFormatError as error:
         raise StateFormatError(f"{os.fspath(part)}: {error}") from error
 

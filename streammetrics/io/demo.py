@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from streammetrics.collect.files import atomic_write
 from streammetrics.io.sources import LogError, PathLike
 from streammetrics.io.world import SCHEMA, VARIANTS, Floats, Impressions, World
 
@@ -148,15 +148,10 @@ def _chunks(rows: int) -> Iterator[tuple[tuple[float, float], int]]:
 
 @contextmanager
 def parquet_writer(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
-    """Write under a hidden name until the file is whole, so that an interrupt leaves nothing that looks like a log."""
+    """Write a file whole or not at all, so that an interrupt leaves nothing that looks like a log."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
-            yield writer
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with atomic_write(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        yield writer
 
 
 def _sample(table: pa.Table, rng: np.random.Generator, negative_rate: float, sampled_scale: bool) -> pa.Table:

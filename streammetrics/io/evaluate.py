@@ -180,15 +180,13 @@ def _check_unasked(metrics: MetricCollection, read: set[str]) -> None:
 
 
 class _Job:
-    """The parts that are left, and what went wrong first (in the order of the log)."""
+    """The parts that are left."""
 
     def __init__(self, parts: Sequence[Part], query: str | tuple[str, ...] | None) -> None:
         self.parts = parts
         self.queries = None if query is None else Queries(query)
         self.stopped = False
-        self.done = threading.Event()
-        self._next = self._ended = 0
-        self._failed: tuple[int, BaseException] | None = None
+        self._next = 0
         self._lock = threading.Lock()
 
     def take(self) -> Iterator[tuple[int, Part]]:
@@ -200,45 +198,26 @@ class _Job:
                 return
             yield i, self.parts[i]
 
-    def fail(self, i: int, error: BaseException) -> None:
-        """Remember an error, and let everybody stop."""
-        with self._lock:
-            if self._failed is None or i < self._failed[0]:
-                self._failed = i, error
-        self.stopped = True
-
-    def end(self, workers: int) -> None:
-        """Say that one of so many workers has ended."""
-        with self._lock:
-            self._ended += 1
-            if self._ended == workers:
-                self.done.set()
-
-    def raise_failure(self) -> None:
-        """Raise what went wrong, if anything did."""
-        if self._failed is not None:
-            raise self._failed[1]
-
 
 class _Worker(threading.Thread):
-    """Reads parts and counts them."""
+    """Reads parts and counts them; `error` is what kept it from counting all of them, the last being `part`."""
 
     def __init__(self, job: _Job, metrics: MetricCollection) -> None:
         super().__init__(name="streammetrics", daemon=True)  # must not keep an interrupted process alive
         self.job, self.metrics = job, metrics
-        self.rows = 0
-        self.crew = 1
+        self.rows, self.part = 0, -1
+        self.error: BaseException | None = MemoryError("a thread ended before its work")  # until it is done
 
     def run(self) -> None:
-        at = -1
         try:
             for number, part in self.job.take():
-                at = number
+                self.part = number
                 self._read(number, part)
+            self.error = None
         except BaseException as error:  # noqa: BLE001 - raised again in the calling thread
-            self.job.fail(at, error)
+            self.error = error
         finally:
-            self.job.end(self.crew)
+            self.job.stopped = self.job.stopped or self.error is not None
 
     def _read(self, number: int, part: Part) -> None:
         for rows, file, first_row in self._pieces(number, part):
@@ -278,18 +257,20 @@ def _located(error: InvalidInputError, file: str, row: int) -> InvalidInputError
 
 def _run(job: _Job, workers: Sequence[_Worker], watch: Callable[[Progress], object] | None) -> None:
     """Let the workers work; an interrupt stops them within a batch."""
-    for worker in workers:
-        worker.crew = len(workers)
     try:
         for worker in workers:
             worker.start()
-        while not job.done.wait(WATCH_SECONDS):
-            if watch is not None:
-                watch(Progress(sum(w.rows for w in workers), sum(part.read_bytes for part in job.parts)))
+        for worker in workers:
+            while worker.is_alive():
+                worker.join(WATCH_SECONDS)
+                if watch is not None:
+                    watch(Progress(sum(w.rows for w in workers), sum(part.read_bytes for part in job.parts)))
     except BaseException:
         job.stopped = True
         for worker in workers:
             if worker.ident is not None:
                 worker.join(STOP_SECONDS)
         raise
-    job.raise_failure()
+    for worker in sorted(workers, key=lambda w: w.part):  # what went wrong first, in the order of the log
+        if worker.error is not None:
+            raise worker.error

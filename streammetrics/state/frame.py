@@ -182,7 +182,7 @@ class Frame:
                     self._kind = _kind(self.head, self.size)
                 else:  # anew when another class has been imported, which may be the one that this is of
                     self._kind = _kept_kind(self.head, self.size, registered())
-            except StateFormatError:
+            except (StateFormatError, MemoryError):
                 raise
             except Exception as error:
                 raise StateFormatError(f"the header is inconsistent: {_said(error)}") from error

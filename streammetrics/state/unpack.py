@@ -91,7 +91,7 @@ def unpack(schema: Schema, plains: Sequence[bytes], max_bytes: int = MAX_BYTES) 
     try:
         with np.errstate(over="ignore"):
             return _unpack(schema, plains, max_bytes)
-    except (StateFormatError, IncompatibleStateError):
+    except (StateFormatError, IncompatibleStateError, MemoryError):
         raise
     except Exception as error:
         raise StateFormatError(f"a section is inconsistent: {type(error).__name__}: {str(error)[:200]}") from error

@@ -7,61 +7,19 @@ tests/collect/test_interrupts.py`` takes every place, the short form some of eac
 
 from __future__ import annotations
 
-import dis
+import contextlib
 import functools
-import gc
-import itertools
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-import draws
+import faults
 import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.numerics import compiled
 
-PACKAGE = str(Path(sm.__file__).parent)
-PLACES = draws.tries(16)  # of each call
-ASKED = ("CALL", "RESUME", "JUMP_BACKWARD")  # after these a handler may run
-
-
-@functools.cache
-def asked(code: Any) -> frozenset[int]:
-    """Offsets of the instructions before which a handler may run."""
-    steps = list(dis.get_instructions(code))
-    here = {b.offset for a, b in itertools.pairwise(steps) if a.opname.startswith(ASKED[:2])}
-    return frozenset(here | {s.offset for s in steps if s.opname.startswith(ASKED[2])})
-
-
-class At:
-    """Runs a call, counts the places of the package it passes, and raises at one of them."""
-
-    def __init__(self, stop: int | None, error: type[BaseException]) -> None:
-        self.stop, self.error, self.passed = stop, error, 0
-
-    def __call__(self, frame: Any, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(PACKAGE):
-            return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == "opcode" and frame.f_lasti in asked(frame.f_code):
-            self.passed += 1
-            if self.passed == self.stop:
-                raise self.error
-        return self
-
-    def run(self, call: Callable[[], Any]) -> bool:
-        """Return whether it was interrupted."""
-        before = sys.gettrace()
-        sys.settrace(self)
-        try:
-            call()
-        except self.error:
-            return True
-        finally:
-            sys.settrace(before)
-        return False
+PLACES = 8  # of each call and error
 
 
 def batch(rows: int, seed: int, names: Sequence[str]) -> dict[str, Any]:
@@ -73,9 +31,11 @@ def batch(rows: int, seed: int, names: Sequence[str]) -> dict[str, Any]:
         "group": rng.integers(0, 9, rows),
         "user": np.sort(rng.integers(0, 9, rows)),
         "country": rng.choice(["at", "be", "ch", "dk"], rows),
-        "query": np.sort(rng.integers(0, 9, rows)),
+        "query": (query := np.sort(rng.integers(0, 9, rows))),
+        "language": np.array(["de", "fr", "nl"])[query % 3],
         "day": rng.integers(0, 5, rows),
         "value": rng.integers(0, 30, rows),
+        "class": rng.choice(["u", "v", f"w{seed}"], rows),
     }
     return {name: drawn[name] for name in names}
 
@@ -99,7 +59,22 @@ MADE: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "limited": (lambda: sm.Sliced([sm.AUC(bits=12), sm.LogLoss()], by="group", limit=3), (*TWO, "group")),
     "nested": (lambda: sm.Sliced(sm.Sliced(sm.LogLoss(), by="day", limit=2), by="country"), (*THREE, "country", "day")),
     "distinct": (sm.DistinctCount, ("value",)),
+    "exact": (lambda: sm.AUC(exact=True), THREE),
+    "quantile": (lambda: sm.Quantile(q=0.5), ("value",)),
+    "found classes": (
+        lambda: sm.MetricCollection(sm.Task(sm.ConfusionMatrix(labels="discover"), y_true="class", y_pred="country")),
+        ("class", "country"),
+    ),
+    "slices of groups": (lambda: sm.Sliced(sm.GroupAUC(), by="country"), (*TWO, "group", "country")),
+    "slices of rankings": (lambda: sm.Sliced(sm.NDCG(k=3), by="language"), (*TWO, "query", "language")),
+    "rows left out": (lambda: sm.MetricCollection([sm.AUC(), sm.GroupAUC()], on_invalid="drop"), (*TWO, "group")),
+    "sample": (lambda: sm.GroupAUC(sample=True, sample_rows=20), (*TWO, "group")),
+    "bundle": (
+        lambda: sm.Bundle({"all": sm.AUC(), "sliced": sm.Sliced(sm.LogLoss(), by="country")}),
+        (*TWO, "country"),
+    ),
 }
+ONLY_MERGED = ("bundle",)
 
 
 def batches(name: str) -> list[dict[str, Any]]:
@@ -113,7 +88,8 @@ def batches(name: str) -> list[dict[str, Any]]:
 def fed(name: str, batches: list[dict[str, Any]]) -> Any:
     thing = MADE[name][0]()
     for b in batches:
-        thing.update(**b)
+        for part in thing.values() if isinstance(thing, sm.Bundle) else [thing]:
+            part.update({n: column for n, column in b.items() if n in part.columns})
     return thing
 
 
@@ -124,41 +100,75 @@ CALLS: dict[str, Callable[[Any, str, list[dict[str, Any]]], Callable[[], Any]]] 
 }
 
 
+def cases() -> list[tuple[str, str]]:
+    return [(name, call) for name in MADE for call in CALLS if call == "merge" or name not in ONLY_MERGED]
+
+
+def fresh(name: str, call: str, given: list[dict[str, Any]]) -> Any:
+    """What has seen the first batch: as it was counted, or as it was read."""
+    thing = fed(name, given[:1])
+    return sm.from_bytes(thing.to_bytes()) if call == "merge" else thing
+
+
+def outcomes(name: str, call: str, given: list[dict[str, Any]]) -> tuple[bytes, bytes]:
+    """What is seen before, and after, where nothing fails; by then everything is compiled."""
+    thing = fresh(name, call, given)
+    before = thing.to_bytes()
+    CALLS[call](thing, name, given)()
+    return before, thing.to_bytes()
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize(("name", "call"), cases())
 def test_all_or_nothing(name, call, error):
     given = batches(name)
-    before = fed(name, given[:1]).to_bytes()
-
-    def fresh() -> Any:
-        return sm.from_bytes(before) if call == "merge" else fed(name, given[:1])
-
-    def whole() -> bytes:
-        thing = fresh()
-        CALLS[call](thing, name, given)()
-        return thing.to_bytes()
-
-    after = whole()
-    assert before != after == whole()  # compiled now, and not while it is interrupted
-    count = At(None, error)
-    count.run(CALLS[call](fresh(), name, given))
+    before, after = outcomes(name, call, given)
+    assert before != after == outcomes(name, call, given)[1]
+    count = faults.At(None, error)
+    count.run(CALLS[call](fresh(name, call, given), name, given))
     assert count.passed > 10
-    rng = np.random.default_rng(0)
-    every = np.arange(1, count.passed + 1)
-    gc.collect()
-    gc.disable()  # finalizers would be interrupted, which Python forgets
-    try:
-        for stop in every if len(every) <= PLACES else np.sort(rng.choice(every, PLACES, replace=False)):
-            thing = fresh()
-            made = CALLS[call](thing, name, given)
-            at = At(int(stop), error)
-            interrupted = at.run(made)
-            seen = thing.to_bytes()
-            assert interrupted or seen == after, f"place {stop} of {count.passed}"
-            assert seen in (before, after), f"place {stop} of {count.passed}: torn"
-            if seen == before:
+    for stop in faults.places(count.passed, PLACES):
+        thing = fresh(name, call, given)
+        made = CALLS[call](thing, name, given)
+        interrupted = faults.At(stop, error).run(made)
+        seen = thing.to_bytes()
+        assert interrupted or seen == after, f"place {stop} of {count.passed}"
+        assert seen in (before, after), f"place {stop} of {count.passed}: torn"
+        if seen == before:
+            made()
+            assert thing.to_bytes() == after, f"place {stop} of {count.passed}: does not go on"
+
+
+@pytest.mark.parametrize(("name", "call"), cases())
+def test_a_kernel_that_fails(name, call, monkeypatch):
+    """Of those that prepare: memory may end there. Those that count need none, which tests/kernels makes sure of."""
+    given = batches(name)
+    before, after = outcomes(name, call, given)
+    real, passed, stop = compiled._FIND[0], 0, 0
+
+    def find(kernel: str) -> Callable[..., Any]:
+        found = real(kernel)
+
+        def run(*given: Any) -> Any:
+            nonlocal passed
+            passed += 1
+            if passed == stop:
+                raise MemoryError
+            return found(*given)
+
+        return run
+
+    for stop in range(1, 1000):
+        thing, passed = fresh(name, call, given), 0
+        made = CALLS[call](thing, name, given)
+        with monkeypatch.context() as patch:
+            patch.setattr(compiled, "_FIND", [find])
+            passed = 0
+            with contextlib.suppress(MemoryError):
                 made()
-                assert thing.to_bytes() == after, f"place {stop} of {count.passed}: does not go on"
-    finally:
-        gc.enable()
+        seen = thing.to_bytes()
+        assert seen == (before if passed >= stop else after), f"call {stop}: torn"
+        if passed < stop:
+            break
+        made()
+        assert thing.to_bytes() == after, f"call {stop}: does not go on"

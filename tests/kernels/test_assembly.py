@@ -71,6 +71,14 @@ def test_nothing_would_be_fused_on_aarch64(kernels: list[tuple[str, Any]]) -> No
             assert not FUSED_ARM.findall(assembly), f"{name}{signature}"
 
 
+def test_kernels_ask_for_no_memory(kernels: list[tuple[str, Any]]) -> None:
+    """So they cannot fail, and what they count in several states is counted in all of them."""
+    for name, kernel in kernels:
+        for signature, text in kernel.inspect_llvm().items():
+            found = set(re.findall(r"call[^\n]*@(NRT_(?:MemInfo_)?[aA]lloc\w*|malloc|calloc)\b", text))
+            assert not found, f"{name}{signature}: {found}"
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="reads x86 assembly")
 def test_hot_loops_are_vectorised(kernels: list[tuple[str, Any]]) -> None:
     for name, kernel in kernels:

@@ -1,0 +1,85 @@
+"""Files that are written whole or not at all; what the system refuses names the file."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["atomic_write", "read"]
+
+
+@contextmanager
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Give a file to write to, which takes the place of the one of that name when all of it is on the disk.
+
+    Until then, and for ever if anything fails, the old one is there. A link stays a link: what it leads to is replaced.
+    What is no plain file, such as a pipe, is written to as it is.
+
+    Parameters
+    ----------
+    path : path
+        Where.
+
+    Raises
+    ------
+    OSError
+        The system refuses; the error names the path.
+    """
+    given = Path(path)
+    if given.exists() and not given.is_file():
+        with given.open("wb") as file:
+            yield file
+        return
+    target = Path(os.path.realpath(given))
+    temporary = target.with_name(f".streammetrics-{secrets.token_hex(8)}")  # names of any length leave no room for more
+    try:
+        with _named(path):
+            with open(temporary, "xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            if target.exists():
+                os.chmod(temporary, target.stat().st_mode & 0o777)
+            os.replace(temporary, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+    _sync(target.parent)
+
+
+def read(path: str | os.PathLike[str]) -> bytes:
+    """Read a file.
+
+    Raises
+    ------
+    OSError
+        The system refuses; the error names the path.
+    """
+    with _named(path), open(path, "rb") as file:
+        return file.read()
+
+
+@contextmanager
+def _named(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Let errors of the system name the path: those of reading and writing name nothing, others a name of our own."""
+    try:
+        yield
+    except OSError as error:
+        if not error.errno:
+            raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+
+
+def _sync(folder: Path) -> None:
+    """Bring names to the disk, where the system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
