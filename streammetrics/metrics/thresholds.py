@@ -111,7 +111,7 @@ class MaxFBeta(BestThreshold, tag="max_fbeta"):
     (0.8, 0.25)
     """
 
-    beta: float = setting(default=1.0, above=0.0)
+    beta: float = setting(default=1.0, above=0.0, high=1e100)
 
     formula = "max over thresholds of (1 + beta^2) TP / (beta^2 P + TP + FP)"
 

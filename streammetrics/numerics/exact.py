@@ -8,6 +8,7 @@ form, so equal values are equal arrays.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -52,9 +53,27 @@ def exact_to_fraction(number: Ints) -> Fraction:
     return Fraction(total, 1 << CHUNK_BASE)
 
 
+def floats_of(numbers: Ints) -> NDArray[np.float64]:
+    """Superaccumulators as floats, to a few ulp; infinity beyond the largest."""
+    sign = np.where(numbers[..., -1] < 0, -1, 1)
+    size = numbers * sign[..., None]
+    carry_exact(size)
+    out = np.zeros(sign.shape)
+    with np.errstate(over="ignore", under="ignore"):
+        for k in range(CHUNKS):
+            out += np.ldexp(size[..., k].astype(np.float64), 32 * k - CHUNK_BASE)
+    return out * sign
+
+
 def to_float(numerator: int | Fraction, denominator: int | Fraction = 1) -> float:
-    """Round a quotient to the nearest float64; 0/0 and x/0 are NaN."""
-    return float(Fraction(numerator) / Fraction(denominator)) if denominator else float("nan")
+    """Round a quotient to the nearest float64, infinity beyond the largest; 0/0 and x/0 are NaN."""
+    if not denominator:
+        return float("nan")
+    quotient = Fraction(numerator) / Fraction(denominator)
+    try:
+        return float(quotient)
+    except OverflowError:
+        return math.inf if quotient > 0 else -math.inf
 
 
 def enclose(low: Fraction, high: Fraction) -> tuple[float, float]:

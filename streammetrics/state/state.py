@@ -315,6 +315,12 @@ class State(Settings):
         held = [cells.tallies[n].counts if n in cells.tallies else cells.flats.get(n) for n in self.counted]
         return sum(float(a.sum(dtype=np.float64)) for a in held if a is not None) / self.times
 
+    @property
+    def gone_about(self) -> float:
+        """Rows of all cells that were left out, as a float."""
+        gone = self.cells.flats.get("dropped")
+        return 0.0 if gone is None else float(gone.sum(dtype=np.float64))
+
     @cached_property
     def rows_seen(self) -> Ints:
         """Rows of each front cell that were counted."""

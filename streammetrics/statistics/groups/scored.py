@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from ...columns.columns import label, score, weight
 from ...columns.ids import group
 from ...errors import StateFormatError
-from ...numerics.buckets import exact_bits, score_of
+from ...numerics.buckets import all_scores, exact_bits
 from ...numerics.settings import setting
 from ...state.axes import Axis
 from ...state.declare import Tally
@@ -54,6 +54,7 @@ class ScoredGroups(State):
         return 1 << exact_bits(self.real)
 
     def check(self) -> None:
-        scores = score_of(of_entries(self.cells.tallies["scores"]).keys, self.real)
-        if not (abs(scores) < float("inf")).all() or (not self.real and scores.max(initial=0.0) > 1):
+        super().check()
+        keys = of_entries(self.cells.tallies["scores"]).keys
+        if not all_scores(keys, self.real):
             raise StateFormatError(f"{type(self).__name__}.scores holds a score that is none")
