@@ -89,12 +89,16 @@ def fed(metric: Any, rng: np.random.Generator, weighted: bool) -> Any:
 def originals() -> list[Any]:
     """Objects of every metric at several settings, with weights and without, and of every kind that holds them."""
     rng = np.random.default_rng(0)
-    made = [fed(m, rng, weighted) for m in VARIANTS for weighted in (False, True)]
+    return [fed(m, rng, weighted) for m in VARIANTS for weighted in (False, True)] + holders()
+
+
+def holders() -> list[Any]:
+    """Objects of every kind, and metrics in states that few rows do not lead to."""
     y, s, w = np.array([0, 1, 0, 1, 1]), np.array([0.1, 0.7, 0.2, 0.6, 0.7]), [1, 2, 0.5, 0, 3]
     table = {"y_true": y, "y_score": s, "sample_weight": w, "v": ["a", None, "b", "a", "c"], "n": [1, 2, 3, 1, 2]}
     users = {"group": [1, 2, 1, 2, 1], "sample_weight": w}
     part = sm.group_partition([1, 2, 1, 2, 1], 2) == 0
-    made += [
+    return [
         sm.AUC().update(y, s),
         sm.AUC(limit=2).update(y, s, sample_weight=w),
         sm.AUC(scale="real").update(y, s, sample_weight=w),
@@ -120,7 +124,6 @@ def originals() -> list[Any]:
         sm.Bundle({"a": sm.CTR().update([0, 1]), "b": sm.Sliced(sm.CTR(), by="n").update(table)}),
         sm.NormalizedEntropy().update(y, s).state,
     ]
-    return made
 
 
 def written(thing: Any) -> bytes:
@@ -443,7 +446,13 @@ def judge(thing: Any, honest: Any) -> None:
         thing.whole.facts()
     else:
         with within_a_second("table"):
-            for record in thing.table() if hasattr(thing, "table") else ():
+            try:
+                records = thing.table() if hasattr(thing, "table") else ()
+            except sm.StreamMetricsError as error:
+                if "is not known here" not in str(error):
+                    raise
+                return
+            for record in records:
                 in_order(record["bound_low"], record["value"], record["bound_high"])
             repr(thing)
     merges(thing, honest)
@@ -544,14 +553,14 @@ class Report:
 def attack(count: int, seed: int = 0, things: list[Any] | None = None) -> Report:
     """Read mutants: each is refused with StateFormatError, or what was read is sound; all else is a surprise."""
     rng, report = random.Random(seed), Report()
-    held = [(t, written(t)) for t in (things or originals())]
+    held = [(t, sm.from_bytes(written(t)), written(t)) for t in (things or originals())]
     begin = time.process_time()
     names, shares = list(KINDS), [share for _, share in KINDS.values()]
     with warnings.catch_warnings(), within_memory():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", sm.UndefinedMetricWarning)
         for i in range(count):
-            thing, honest = rng.choice(held)
+            thing, settled, honest = rng.choice(held)
             kind = rng.choices(names, shares)[0]
             with np.errstate(all="ignore"):
                 try:
@@ -565,7 +574,7 @@ def attack(count: int, seed: int = 0, things: list[Any] | None = None) -> Report
                 one(data, thing, kind, report)
             else:
                 with without_kernels():
-                    one(data, sm.from_bytes(honest), kind, report)
+                    one(data, settled, kind, report)
     report.seconds = time.process_time() - begin
     return report
 

@@ -23,6 +23,7 @@ UNIT = 1 << FRACTION_BITS
 CHUNKS = 68  # 32-bit chunks of a superaccumulator: all of float64, and room for 2**62 of its largest numbers
 CHUNK_BASE = 1088  # chunk 0 is worth 2**-1088
 BLOCK = 1 << 16
+WORTH = np.ldexp(1.0, 32 * np.arange(CHUNKS) - CHUNK_BASE - 64)  # of chunks, in units of 2**64
 DIGIT_BITS = 20  # of the digits below: products of two, summed over 2**20 cells, stay in int64
 
 
@@ -53,16 +54,16 @@ def exact_to_fraction(number: Ints) -> Fraction:
     return Fraction(total, 1 << CHUNK_BASE)
 
 
-def floats_of(numbers: Ints) -> NDArray[np.float64]:
-    """Superaccumulators as floats, to a few ulp; infinity beyond the largest."""
-    sign = np.where(numbers[..., -1] < 0, -1, 1)
-    size = numbers * sign[..., None]
-    carry_exact(size)
-    out = np.zeros(sign.shape)
-    with np.errstate(over="ignore", under="ignore"):
-        for k in range(CHUNKS):
-            out += np.ldexp(size[..., k].astype(np.float64), 32 * k - CHUNK_BASE)
-    return out * sign
+def about(numbers: Ints) -> NDArray[np.float64]:
+    """Superaccumulators as floats, to a few ulp, and in no order for ever: for a first look at many of them."""
+    negative = numbers[..., -1] < 0
+    sizes = numbers
+    if negative.any():
+        sizes = np.where(negative[..., None], -numbers, numbers)
+        carry_exact(sizes)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        out = (sizes.astype(np.float64) @ WORTH) * 2.0**64
+    return np.where(negative, -out, out)
 
 
 def to_float(numerator: int | Fraction, denominator: int | Fraction = 1) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import StateFormatError
-from ..numerics.exact import CHUNK_BASE, CHUNKS, LOW_BITS, carry_exact, carry_fixed
+from ..numerics.exact import CHUNK_BASE, CHUNKS, LOW_BITS, about, carry_exact, carry_fixed
 from .declare import LIMIT, Array, Flat
 from .fold import check_room
 
@@ -69,7 +69,7 @@ class Weight:
             high = self.excess[..., 0]
             least = -(np.minimum(self.rows, SURE) << 20)
             return bool((high < least).any() or (high * 2.0**-20 > most).any())
-        return _beyond(-self.excess, Weight(self.rows), 1) or _beyond(self.excess, Weight(self.rows), HEAVIEST)
+        return bool((self.exact()[..., -1] < 0).any()) or _beyond(self.excess, Weight(self.rows), HEAVIEST)
 
     def exact(self) -> Ints:
         """Rows and excess together, as superaccumulators."""
@@ -82,15 +82,16 @@ class Weight:
         none[..., 0] += rows
         return none
 
-    def fall_short(self, sums: Array, most: float = math.inf, least: float = 0.0) -> bool:
-        """Whether some sum of values, each times its weight, is more than `most` times all weight, or below `least`."""
+    def fall_short(self, sums: Array, most: float = math.inf, *, signed: bool = False) -> bool:
+        """Whether some sum of values, each times its weight, is more than `most` times all weight, or else negative."""
         exact = sums.shape[-1] == CHUNKS
-        if not least and (sums[..., -1 if exact else 0] < 0).any():
-            return True
-        if exact:
-            far = _beyond(sums, self, most)
-            return far or (least < 0 and _beyond(_negative(sums), self, -least))
-        return self._fixed_beyond(sums, most)
+        negative = sums[..., -1 if exact else 0] < 0
+        if negative.any():
+            if not signed:
+                return True
+            sums = np.where(negative[..., None], -sums, sums)
+            carry_exact(sums)
+        return _beyond(sums, self, most) if exact else self._fixed_beyond(sums, most)
 
     def _fixed_beyond(self, sums: Array, most: float) -> bool:
         high: Any = np.minimum(self.rows, SURE) << 20
@@ -124,12 +125,6 @@ def weight_of(state: State, name: str) -> Weight:
     return Weight(cells.flats[name], cells.flats.get(beside) if beside is not None else None)
 
 
-def _negative(numbers: Array) -> Array:
-    made: Array = -numbers
-    carry_exact(made)
-    return made
-
-
 def _beyond(sums: Array, weight: Weight, most: float) -> bool:
     """Whether some superaccumulator is more than `most` times its weight."""
     shape = sums.shape[:-1]
@@ -140,6 +135,12 @@ def _beyond(sums: Array, weight: Weight, most: float) -> bool:
     for begin in range(0, len(some), BLOCK):
         which = some[begin : begin + BLOCK]
         block = np.unravel_index(which, shape)
+        if excess is None:  # a first look is enough for nearly all
+            with np.errstate(over="ignore"):
+                which = which[~(about(flat[which]) < most * (1 - 2.0**-20) * rows[block])]
+            block = np.unravel_index(which, shape)
+            if not len(which):
+                continue
         left, scale = _limit(rows[block], None if excess is None else excess[block], most)
         if (flat[which, -1] >= FAR).any() and most < math.inf:
             return True

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..columns.columns import Need, matrix, weight
 from ..columns.numbers import number
 from ..errors import StateFormatError
-from ..numerics.exact import exact_to_fraction, floats_of
+from ..numerics.exact import about, exact_to_fraction
 from ..numerics.settings import setting, union
 from ..state.declare import Flat
 from ..state.totals import weight_of
@@ -80,8 +80,7 @@ class Moments(WeighedRows, tag="moments"):
     def check(self) -> None:
         weight, sums = weight_of(self, "rows")[..., None], self.flat("sums")
         for i, term in enumerate(self.terms):
-            most, least = (LARGEST ** len(term), -(LARGEST ** len(term)) if term not in ("xx", "yy") else 0.0)
-            if weight.fall_short(sums[..., i, :, :], most, least):
+            if weight.fall_short(sums[..., i, :, :], LARGEST ** len(term), signed=term not in ("xx", "yy")):
                 raise StateFormatError(f"Moments.sums holds a sum of {term} that rows of this weight cannot have")
         some = np.flatnonzero(sums.any(axis=(1, 2, 3)))
         for cell in some[self._doubtful(some)].tolist():
@@ -91,8 +90,8 @@ class Moments(WeighedRows, tag="moments"):
 
     def _doubtful(self, cells: Ints) -> NDArray[np.bool_]:
         """Of which cells float64 cannot tell that squares are as large as their sums ask for."""
-        weight = floats_of(weight_of(self, "rows")[cells,].exact())[:, None]
-        held = {t: floats_of(self.flat("sums")[cells, i]) for i, t in enumerate(self.terms)}
+        weight = about(weight_of(self, "rows")[cells,].exact())[:, None]
+        held = {t: about(self.flat("sums")[cells, i]) for i, t in enumerate(self.terms)}
         sure = np.ones((len(cells), self.outputs), bool)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             spread = {t: held[t + t] * weight - held[t] ** 2 for t in "xy" if {t, t + t} <= held.keys()}
