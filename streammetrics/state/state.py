@@ -128,7 +128,7 @@ class State(Settings):
         excess = self.cells.flats.get("excess")
         held = [e.excess for e in self.cells.tallies.values()]
         held += [excess] if excess is not None and excess.shape[-1] == 2 else []
-        return sum(float(np.abs(x[..., 0]).sum(dtype=np.float64)) * 2.0**-20 for x in held if x is not None)
+        return sum(_size(x[..., 0]) * 2.0**-20 for x in held if x is not None)
 
     @property
     def times(self) -> int:
@@ -575,6 +575,12 @@ class State(Settings):
     def copy(self) -> Self:
         """Return itself: a state never changes."""
         return self
+
+
+def _size(numbers: Ints) -> float:
+    """The sum of absolute values, without an array of them."""
+    above = float(numbers.sum(dtype=np.float64, where=numbers > 0, initial=0.0))
+    return above - float(numbers.sum(dtype=np.float64, where=numbers < 0, initial=0.0))
 
 
 def _ranked(keys: Ints, columns: slice, count: int) -> tuple[Ints | None, Ints]:

@@ -29,7 +29,7 @@ HEAVIEST = 1 << 31
 """No row weighs so much."""
 ONE = CHUNK_BASE // 32  # the chunk of a superaccumulator that counts ones
 SURE = 1 << 42  # rows beyond are as good as so many: a fixed sum stays below
-BLOCK = 1 << 12  # superaccumulators that are worked on at a time
+BLOCK = 1 << 9  # superaccumulators that are worked on at a time
 FAR = 1 << 32  # of a last chunk: beyond what any limit comes to
 
 
@@ -59,6 +59,12 @@ class Weight:
         total = self.excess.sum(axis=axis - 1)
         (carry_fixed if total.shape[-1] == 2 else carry_exact)(total)
         return Weight(self.rows.sum(axis=axis), total)
+
+    def same(self, other: Weight) -> bool:
+        """Whether rows and excess are those of another, which may have fewer axes."""
+        if self.excess is None or other.excess is None:
+            return bool((self.rows == other.rows).all())
+        return bool((self.rows == other.rows).all() and (self.excess == other.excess).all())
 
     def wrong(self) -> bool:
         """Whether rows would weigh less than nothing, or more than rows can."""
@@ -205,26 +211,25 @@ def _alike(state: State, name: str) -> bool:
         seen = Weight(rows, excess).sum(-1)
     else:
         seen = _by_share(state, name)
-    same = seen.rows[:, 1:] == seen.rows[:, :1]
-    if seen.excess is not None:
-        same = same & (seen.excess[:, 1:] == seen.excess[:, :1]).all(axis=-1)
-    return bool(same.all())
+    return seen[..., 1:].same(seen[..., :1])
 
 
 def _by_share(state: State, name: str) -> Weight:
     """The rows of a tally, of each cell, by what they are counted for: as many places as another has."""
     e, times, cells = state.cells.tallies[name], state.times, len(state.cells)
     part: Any = state.parts()[name]
+    if cells * times > len(e) or e.wide:  # some have seen none; of wide ones no statistic has several
+        return Weight(np.array([[0, int(not e.wide)]]))
     share = part.count(state) // times
-    at = e.cells * times + e.places.astype(np.int64) // share
-    used, to = np.unique(at, return_inverse=True)
-    rows = np.zeros(len(used), np.int64)
-    np.add.at(rows, to, e.mass)
-    excess = None
-    if e.excess is not None:
-        excess = np.zeros((len(used), 2), np.int64)
-        np.add.at(excess, to, e.excess)
-        carry_fixed(excess)
-    if len(used) != cells * times:  # some have seen none; of few entries this is told without room for all
+    firsts = (np.arange(cells, dtype=np.uint64) << np.uint64(e.shift))[:, None] + np.arange(
+        times, dtype=np.uint64
+    ) * np.uint64(share)
+    begins = np.searchsorted(e.codes, firsts.reshape(-1))
+    if (np.diff(begins, append=len(e)) == 0).any():
         return Weight(np.array([[0, 1]]))
-    return Weight(rows.reshape(cells, times), None if excess is None else excess.reshape(cells, times, 2))
+    rows = np.add.reduceat(e.counts, begins, dtype=np.int64).reshape(cells, times)
+    if e.excess is None:
+        return Weight(rows)
+    excess = np.add.reduceat(e.excess, begins).reshape(cells, times, 2)
+    carry_fixed(excess)
+    return Weight(rows, excess)

@@ -61,12 +61,12 @@ class DecisionCounts(State, tag="decisions"):
 
     def check(self) -> None:
         weight = weight_of(self, "counts")
-        labels, above = weight.sum(-1).mass(), weight[..., 1]
-        if (labels[..., 1:, :, :] != labels[..., :1, :, :]).any():
+        labels, above = weight.sum(-1), weight[..., 1]
+        if not labels[..., 1:, :].same(labels[..., :1, :]):
             raise StateFormatError(f"{type(self).__name__} has not seen the same labels at every threshold")
         higher = above[..., 1:, :]
-        fewer = above.rows[..., 1:, :] > above.rows[..., :-1, :]
-        if fewer.any() or above[..., :-1, :].fall_short(higher.mass(), 1):
+        more = (higher.rows > above.rows[..., :-1, :]).any()
+        if more or (weight.excess is not None and above[..., :-1, :].fall_short(higher.mass(), 1)):
             raise StateFormatError(f"{type(self).__name__} has more positive decisions at a higher threshold")
 
     def facts(self) -> dict[str, Any]:

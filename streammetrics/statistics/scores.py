@@ -34,6 +34,8 @@ U4, U8, I8 = np.uint32, np.uint64, np.int64
 EXACT = 1 << 16
 """Rows that a cell keeps exactly, by default, from 16 bits on."""
 
+BLOCK = 1 << 16  # entries that are checked at a time
+
 FEW = 1 << 31  # rows, of which the pairs fit an int64
 
 
@@ -217,7 +219,8 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         name = type(self).__name__
         if any(negative_weight(e) for e in (exact, rows)):
             raise StateFormatError(f"{name}.excess makes a weight negative")
-        if not all_scores(_keys(exact, self.real), self.real):
+        blocks = (exact.where(slice(i, i + BLOCK)) for i in range(0, len(exact), BLOCK))
+        if not all(all_scores(_keys(e, self.real), self.real) for e in blocks):
             raise StateFormatError(f"{name}.exact holds a score that is not of scale {self.scale}")
 
     # -- read from a state of one cell --------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from .scan import of_entries
 
 __all__ = ["ScoredGroups"]
 
+BLOCK = 1 << 16
+
 
 class ScoredGroups(State):
     """The scores of open groups.
@@ -55,6 +57,7 @@ class ScoredGroups(State):
 
     def check(self) -> None:
         super().check()
-        keys = of_entries(self.cells.tallies["scores"]).keys
-        if not all_scores(keys, self.real):
+        held = self.cells.tallies["scores"]
+        blocks = (held.where(slice(i, i + BLOCK)) for i in range(0, len(held), BLOCK))
+        if not all(all_scores(of_entries(e).keys, self.real) for e in blocks):
             raise StateFormatError(f"{type(self).__name__}.scores holds a score that is none")
