@@ -40,6 +40,23 @@ class Binding:
     corrects: str | None = None
     scale: str = "probability"
 
+    def __post_init__(self) -> None:
+        names = [self.where, *(n for _, c in self.columns for n in (c if isinstance(c, tuple) else (c,)))]
+        if not all(n is None or isinstance(n, str) for n in names):
+            raise TypeError(f"a task takes names of columns, not {names!r}")
+        if (self.negative_rate is None) != (self.corrects is None):
+            raise ValueError('a task takes negative_rate= and corrects="score", "rows" or "both" together')
+        if self.corrects not in (None, "score", "rows", "both"):
+            raise ValueError(f'corrects must be "score", "rows" or "both", not {self.corrects!r}')
+        if self.negative_rate is not None and not 0 < self.negative_rate <= 1:
+            raise ValueError(f"negative_rate is the share of negatives kept, in (0, 1], not {self.negative_rate!r}")
+        if self.labels is not None and (len(self.labels) != 2 or self.labels[0] == self.labels[1]):
+            raise ValueError(f"labels must be (negative, positive), two different values, not {self.labels!r}")
+        if self.labels is not None and self.pos_label is not None:
+            raise ValueError("a task takes labels=(negative, positive) or pos_label=, not both")
+        if self.scale not in ("probability", "logit"):
+            raise ValueError(f'scale must be "probability" or "logit", not {self.scale!r}')
+
     def column(self, role: str) -> Any:
         """The column that plays a role; a tuple of them where a key has several."""
         return self.bound.get(role, role)

@@ -108,8 +108,8 @@ class MetricCollection(Holder):
             about = item["thing"]
             thing = kinds[about["kind"]](about, [states[u] for u in units])
             named.append((item["name"], thing, Binding.of(item.get("task", {}))))
-        if len({n for n, _, _ in named}) != len(named):
-            raise ValueError("two metrics have one name")
+        if len({n for n, _, _ in named}) != len(named) or not all(isinstance(n, str) for n, _, _ in named):
+            raise ValueError("two metrics have one name, or one has none")
         return cls._of(Plan(named))
 
     def differences(self, other: Any) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, Self, TypeVar, 
 
 import numpy as np
 
-from ..errors import StreamMetricsError, UndefinedMetricWarning
+from ..errors import StateFormatError, StreamMetricsError, UndefinedMetricWarning
 from ..numerics.settings import Settings, decode_setting, encode_setting, setting, union, unlike
 from ..state.state import State
 from .binding import PLAIN
@@ -371,5 +371,7 @@ def _unknown(tag: str) -> StreamMetricsError:
 
 def make_metric(tag: str, settings: dict[str, Any], state: State) -> Metric[Any, Any]:
     """Make the metric that a header describes; `state` is of the kind that it reads."""
+    if not isinstance(tag, str):
+        raise StateFormatError("the tag of a metric is no text")
     known, decoded = METRICS.get(tag), {k: decode_setting(v) for k, v in settings.items()}
     return OpaqueMetric(tag, decoded, state) if known is None else known(**decoded)

@@ -70,16 +70,6 @@ class Task:
     ) -> None:
         roles: dict[str, Any] = {"y_true": y_true, "y_score": y_score, "y_pred": y_pred, **others}
         roles |= {"value": value, "sample_weight": sample_weight, "group": group, "query": query}
-        if (negative_rate is None) != (corrects is None):
-            raise ValueError('a task takes negative_rate= and corrects="score", "rows" or "both" together')
-        if corrects not in (None, "score", "rows", "both"):
-            raise ValueError(f'corrects must be "score", "rows" or "both", not {corrects!r}')
-        if negative_rate is not None and not 0 < negative_rate <= 1:
-            raise ValueError(f"negative_rate is the share of negatives kept, in (0, 1], not {negative_rate!r}")
-        if labels is not None and (len(labels) != 2 or labels[0] == labels[1]):
-            raise ValueError(f"labels must be (negative, positive), two different values, not {labels!r}")
-        if labels is not None and pos_label is not None:
-            raise ValueError("a task takes labels=(negative, positive) or pos_label=, not both")
         self.others, self.metrics = tuple(others), metrics
         self.binding = Binding(
             columns=tuple(sorted((r, c) for r, c in roles.items() if c is not None)),

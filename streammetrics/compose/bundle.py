@@ -138,7 +138,7 @@ class Bundle(Mapping[str, Any], Holder):
     @classmethod
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
         names, heads = header["names"], header["things"]
-        if len(set(names)) != len(names):
+        if len(set(names)) != len(names) or not all(isinstance(n, str) for n in names):
             raise ValueError("a bundle holds each thing under a name of its own")
         things, rest = {}, list(states)
         for name, head in zip(names, heads, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,8 @@ class GroupedMetric(Metric[GroupSums, float]):
 
     def of(self, state: GroupSums) -> float:
         counts, values = self.values(state)
-        return to_float(exact_sum(counts * values), exact_sum(counts))
+        far = scale_of(values)
+        return to_float(exact_sum(counts * (values / far)) * Fraction(far), exact_sum(counts))
 
     def reason_of(self, state: GroupSums) -> str | None:
         if not state.facts()["rows"]:
@@ -62,12 +64,19 @@ class GroupedMetric(Metric[GroupSums, float]):
         if n < 2 or not total:
             return Interval(NAN, NAN, confidence, "fewer than two groups have a value")
         value = self.of(state)
-        error = math.sqrt(float(exact_sum(np.square(counts * (values - value)))) * n / (n - 1)) / total
+        far = scale_of(values)
+        apart = counts * (values / far - value / far)
+        error = math.sqrt(float(exact_sum(np.square(apart))) * n / (n - 1)) / total * far
         reach = quantile((1 + confidence) / 2) * error
         return Interval(max(0.0, value - reach), value + reach, confidence)
 
     def details(self, state: GroupSums) -> dict[str, Any]:
         return {"used": len(self.values(state)[0]), "memory": state.nbytes}
+
+
+def scale_of(values: Floats) -> float:
+    """A power of two beside which products of values are no problem: losses of logits may be as large as float64 goes."""
+    return 2.0 ** max(0, math.frexp(float(values.max(initial=0.0)))[1] - 400)
 
 
 class GroupLogLoss(GroupedMetric, tag="group_log_loss"):
@@ -123,7 +132,9 @@ class GroupLogLoss(GroupedMetric, tag="group_log_loss"):
         both = weights.sum(axis=1)
         held = both > 0
         counts = {"uniform": np.ones(len(both)), "impressions": both, "positives": weights[:, 1]}[self.group_weight]
-        return counts[held], state.totals("log_loss")[held] / both[held]
+        with np.errstate(over="ignore"):
+            means = state.totals("log_loss")[held] / both[held]
+        return counts[held], np.minimum(means, np.finfo(np.float64).max)
 
 
 class GroupCalibrationError(GroupedMetric, tag="group_calibration_error"):

@@ -90,7 +90,7 @@ class FBeta(DecisionRatio, tag="fbeta"):
     0.5
     """
 
-    beta: float = setting(default=1.0, above=0.0)
+    beta: float = setting(default=1.0, above=0.0, high=1e100)
 
     formula = "(1 + b^2) TP / ((1 + b^2) TP + b^2 FN + FP)"
 

@@ -79,11 +79,13 @@ def _occupied(state: ScoresByLabel) -> NDArray[np.int64]:
 def _edges(state: ScoresByLabel) -> Cuts:
     """Counts at the edges of the occupied cells, infinity first."""
     cells = _occupied(state)
-    above = []
+    above, totals = [], []
     for mass in (state.positives, state.negatives):
-        down = Mass(mass.digits[:, cells])
-        above.append(np.r_[0.0, down.before().floats() + down.floats()])
-    return Cuts(above[0], above[1], float(state.positives.total()), float(state.negatives.total()))
+        down, total = Mass(mass.digits[:, cells]), float(mass.total())
+        upto = np.r_[0.0, down.before().floats() + down.floats()]  # which are rounded twice, and the total once
+        above.append(np.minimum(upto, total))
+        totals.append(total)
+    return Cuts(*above, *totals)
 
 
 class MaxFBeta(BestThreshold, tag="max_fbeta"):
@@ -111,7 +113,7 @@ class MaxFBeta(BestThreshold, tag="max_fbeta"):
     (0.8, 0.25)
     """
 
-    beta: float = setting(default=1.0, above=0.0)
+    beta: float = setting(default=1.0, above=0.0, high=1e100)
 
     formula = "max over thresholds of (1 + beta^2) TP / (beta^2 P + TP + FP)"
 

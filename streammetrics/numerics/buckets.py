@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["bucket_of", "buckets", "coarser", "ends", "exact_bits", "first_of", "key_of", "score_of"]
+__all__ = ["all_scores", "bucket_of", "buckets", "coarser", "ends", "exact_bits", "first_of", "key_of", "score_of"]
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -45,6 +45,16 @@ def score_of(keys: Words, real: bool) -> Floats:
     """Return the score of each key."""
     words = np.where(keys >> U8(63), keys & ~TOP, ~keys) if real else keys
     return np.ascontiguousarray(words, U8).view(np.float64)
+
+
+def all_scores(keys: Words, real: bool) -> bool:
+    """Whether all keys are those of scores: finite, within [0, 1] if they are probabilities, and -0.0 is 0.0."""
+    if not len(keys):
+        return True
+    if not real:
+        return bool(keys.max() <= key_of(np.ones(1), False)[0])
+    low, high = key_of(np.array([-np.finfo(np.float64).max, np.finfo(np.float64).max]), True)
+    return bool(keys.min() >= low and keys.max() <= high and not (keys == TOP - U8(1)).any())
 
 
 # -- buckets ---------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ form, so equal values are equal arrays.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any, overload
 
@@ -24,6 +25,7 @@ UNIT = 1 << FRACTION_BITS
 CHUNKS = 68  # 32-bit chunks of a superaccumulator: all of float64, and room for 2**62 of its largest numbers
 CHUNK_BASE = 1088  # chunk 0 is worth 2**-1088
 BLOCK = 1 << 16
+WORTH = np.ldexp(1.0, 32 * np.arange(CHUNKS) - CHUNK_BASE - 64)  # of chunks, in units of 2**64
 DIGIT_BITS = 20  # of the digits below: products of two, summed over 2**20 cells, stay in int64
 
 
@@ -64,17 +66,38 @@ def exact_to_fraction(number: Ints) -> Fraction:
     return Fraction(total, 1 << CHUNK_BASE)
 
 
+def about(numbers: Ints) -> NDArray[np.float64]:
+    """Superaccumulators as floats, to a few ulp, and in no order for ever: for a first look at many of them."""
+    negative = numbers[..., -1] < 0
+    sizes = numbers
+    if negative.any():
+        sizes = np.where(negative[..., None], -numbers, numbers)
+        carry_exact(sizes)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        out = (sizes.astype(np.float64) @ WORTH) * 2.0**64
+    return np.where(negative, -out, out)
+
+
 @overload
 def to_float(numerator: int | Fraction, denominator: int | Fraction = 1, empty: float = NAN) -> float: ...
 @overload
 def to_float(numerator: NDArray[Any], denominator: NDArray[Any], empty: float = NAN) -> NDArray[np.float64]: ...
 def to_float(numerator: Any, denominator: Any = 1, empty: float = NAN) -> Any:
-    """Round a quotient of exact numbers to the nearest float64, of arrays of them each; 0/0 and x/0 are `empty`."""
+    """Round a quotient of exact numbers to the nearest float64, of arrays of them each; 0/0 and x/0 are `empty`.
+
+    Beyond the largest float64 it is infinite.
+    """
     if isinstance(numerator, np.ndarray):
         out, some = np.full(numerator.shape, empty), np.asarray(denominator != 0, bool)
         out[some] = numerator[some] / denominator[some]  # of Python's integers: rounded once, however long they are
         return out
-    return float(Fraction(numerator) / Fraction(denominator)) if denominator else empty
+    if not denominator:
+        return empty
+    quotient = Fraction(numerator) / Fraction(denominator)
+    try:
+        return float(quotient)
+    except OverflowError:
+        return math.inf if quotient > 0 else -math.inf
 
 
 def enclose(low: Fraction, high: Fraction) -> tuple[float, float]:

@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 
 WORDS = CHUNKS + 1
 ALL = np.uint32(0xFFFFFFFF)
-BLOCK = 1 << 12  # numbers: what is worked in stays small
+BLOCK = 1 << 10  # numbers: what is worked in stays small
 
 
 def pack_exact(numbers: Array) -> tuple[Array, Array, Array]:

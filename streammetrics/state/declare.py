@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .state import State
     from .tally import Entries
 
-__all__ = ["CEILING", "FORMS", "Array", "Flat", "Form", "Part", "Tally", "carry", "identity"]
+__all__ = ["CEILING", "FORMS", "LIMIT", "Array", "Flat", "Form", "Part", "Tally", "carry", "identity"]
 
 Array = NDArray[Any]
 FormName = Literal["count", "signed", "flag", "fixed", "exact", "square", "low", "high", "register", "once"]
@@ -113,6 +113,8 @@ class Flat(Part):
     like : str, optional
         An optional part that is absent while it is what this part, of counts or sums, would make it: of weights that are
         all 1 the sum of w^2 is rows, and that of w^2 x the sum of x.
+    beside : str, optional
+        The part that counts rows, of which this is the sum of w - 1: both say what they weigh.
     """
 
     shape: tuple[int | str, ...]
@@ -120,6 +122,7 @@ class Flat(Part):
     optional: bool
     front: bool
     like: str | None
+    beside: str | None
 
     def __init__(
         self,
@@ -128,9 +131,11 @@ class Flat(Part):
         optional: bool = False,
         front: bool = False,
         like: str | None = None,
+        beside: str | None = None,
     ) -> None:
+        absent = optional or like is not None or beside is not None
         for name, value in (
-            ("shape", shape), ("form", form), ("optional", optional or like is not None), ("front", front), ("like", like),
+            ("shape", shape), ("form", form), ("optional", absent), ("front", front), ("like", like), ("beside", beside),
         ):  # fmt: skip
             object.__setattr__(self, name, value)
 

@@ -22,7 +22,7 @@ from .tally import Entries
 if TYPE_CHECKING:
     from .state import State
 
-__all__ = ["aligned", "fold", "gathered", "regroup"]
+__all__ = ["aligned", "check_room", "fold", "gathered", "regroup"]
 
 Ints = NDArray[np.int64]
 MANY = 1 << 22
@@ -43,12 +43,25 @@ def fold(states: Sequence[S], *, sign: int = 1) -> S:
     """
     states = states[0].alike(states)
     first = states[0]
-    if sign > 0 and sum(s.rows_about for s in states) >= LIMIT:
-        raise CounterOverflowError(f"{type(first).__name__} would pass 2**62 rows; start a new state")
-    if sign > 0 and sum(s.weight_beside for s in states) >= 2.0**42:
-        raise CounterOverflowError(f"{type(first).__name__} would pass a total weight of 2**42; scale the weights down")
+    if sign > 0:
+        check_room(first, sum(s.rows_about + s.gone_about for s in states), sum(s.weight_beside for s in states))
     words, keys = _common_words(states)
     return _folded(states, keys, first.cells.axes, words, sign=sign, ordered=True)
+
+
+def check_room(state: State, rows: float, beside: float) -> None:
+    """Raise unless so many rows, whose weight is so far from their number, can be counted.
+
+    Raises
+    ------
+    CounterOverflowError
+        There would be 2**62 rows; or with weights a total weight of 2**42.
+    """
+    name = type(state).__name__
+    if rows >= LIMIT:
+        raise CounterOverflowError(f"{name} would pass 2**62 rows; start a new state")
+    if beside and rows + beside >= 2.0**42:
+        raise CounterOverflowError(f"{name} would pass a total weight of 2**42; scale the weights down")
 
 
 def regroup(state: S, keys: Ints, axes: tuple[Axis, ...], words: tuple[Vocabulary, ...]) -> S:

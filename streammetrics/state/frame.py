@@ -33,7 +33,9 @@ __all__ = ["MAGIC", "MAX_BYTES", "VERSION", "Frame", "Kind", "digest", "merge_fr
 MAGIC, VERSION = b"SMET", 2
 PREFIX, ROW, CHECK = struct.Struct("<4sHHII"), struct.Struct("<QQ32s"), struct.Struct("<I")
 MAX_HEADER = 1 << 22
-KEPT = 1 << 16  # headers up to here are parsed once for all frames of a kind
+KEPT = 1 << 14  # headers up to here are parsed once for all frames of a kind
+HEADER_ROOM = 64  # times as many bytes a header takes when it is read, at most
+SMALL = 1 << 16  # bytes of a section that are inflated without a look at how it begins
 BATCH = 1 << 23  # bytes of sections that are read together
 PAGES = 1 << 16  # from here on there is nothing to look for but frequencies
 WORDS = (
@@ -108,7 +110,7 @@ def _kind(head: bytes, size: int) -> Kind:
     return Kind(text)
 
 
-@lru_cache(256)
+@lru_cache(64)
 def _kept_kind(head: bytes, size: int, known: int) -> Kind:
     return _kind(head, size)
 
@@ -138,6 +140,8 @@ class Frame:
         self.limit = max_bytes
         self._kind: Kind | None = None
         length, packed_length = self._prefix()
+        if HEADER_ROOM * length > max_bytes:
+            raise StateFormatError(f"the header takes {HEADER_ROOM * length:,} bytes, more than max_bytes allows")
         at = PREFIX.size + packed_length
         self.head, self.size = bytes(self.data[PREFIX.size : at]), length
         sections = len(self.kind.sections)
@@ -201,10 +205,15 @@ class Frame:
         said: bytes = self.table[i][2]
         return said.hex()
 
-    def plain(self, i: int) -> bytes:
-        """A section, inflated and checked against its digest."""
+    def plain(self, i: int, limit: int | None = None) -> bytes:
+        """A section, inflated and checked against its digest; what it would become is bounded first."""
         size, _, said = self.table[i]
         begin, end = self.bodies[i]
+        if size > SMALL:
+            lead = zlib.decompressobj(-15).decompress(self.data[begin:end], SMALL)
+            need = size + weight(self.kind.sections[i], lead)
+            if need > (self.limit if limit is None else limit):
+                raise StateFormatError(f"reading the content takes {need:,} bytes, more than max_bytes allows")
         unpacker = zlib.decompressobj(-15)
         try:
             plain = unpacker.decompress(self.data[begin:end], size + 1)
@@ -218,13 +227,18 @@ class Frame:
             raise StateFormatError("the digest is wrong: the content is not what was written")
         return plain
 
-    def state(self, i: int = 0) -> State:
+    def state(self, i: int = 0, limit: int | None = None) -> State:
         """One of the states."""
-        return unpack(self.kind.sections[i], [self.plain(i)], self.limit)[0]
+        limit = self.limit if limit is None else limit
+        return unpack(self.kind.sections[i], [self.plain(i, limit)], limit)[0]
 
     def states(self) -> list[State]:
-        """All states."""
-        return [self.state(i) for i in range(len(self.table))]
+        """All states, which take no more than the limit together."""
+        made, room = [], self.limit
+        for i in range(len(self.table)):
+            made.append(self.state(i, room))
+            room -= made[-1].nbytes
+        return made
 
 
 def registered() -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,9 @@ from .numbers import Numbers, Pieces
 from .schema import Schema
 from .section import LEAD, LIMB, NAMES, Layout, need, noise, sparse
 
-__all__ = ["Lead", "layout_of", "weight"]
+__all__ = ["Lead", "layout_of", "taken", "weight"]
 
+WORD = 128  # bytes of memory that the object of a word takes
 TEXTS = np.array([False, *KINDS.values()])
 
 Ints = NDArray[np.int64]
@@ -30,17 +31,29 @@ def layout_of(schema: Schema) -> Layout:
     return made
 
 
-def weight(schema: Schema, plain: bytes) -> int:
-    """About how many bytes a section takes when it is read; what its lead says is not checked yet."""
+def weight(schema: Schema, begin: bytes) -> int:
+    """The most memory that reading a section takes, beside its bytes, from how it begins; which is not checked yet."""
     layout = layout_of(schema)
-    at = {n: i for i, n in enumerate(layout.lead_names)}
-    if len(plain) < LEAD.itemsize * len(at):
-        return len(plain)
-    said: list[int] = np.frombuffer(plain, LEAD, len(at)).tolist()
-    fronts = said[0]
-    cells = said[1] if layout.inner else fronts
-    flats = sum((fronts if layout.fronts(f) else cells) * _width(layout, f.name, f.limbs) for f in layout.flats)
-    return len(plain) + 8 * (flats + len(layout.columns) * fronts)
+    names = layout.lead_names
+    if len(begin) < LEAD.itemsize * len(names):
+        return 0  # it is cut off
+    return taken(layout, dict(zip(names, np.frombuffer(begin, LEAD, len(names)).tolist(), strict=True)))
+
+
+def taken(layout: Layout, said: Mapping[str, int]) -> int:
+    """The most memory that reading takes, beside the bytes of sections: twice what stays, in numbers without end."""
+    fronts = said["fronts"]
+    cells = said["cells"] if layout.inner else fronts
+    size = 8 * fronts * len(layout.columns) + (32 * cells if layout.inner else 0)
+    for flat in layout.flats:
+        rows = fronts if layout.fronts(flat) else cells
+        size += flat.dtype.itemsize * rows * _width(layout, flat.name, flat.limbs)
+    for tally in layout.tallies:
+        wide, weighted = layout.places[tally.name][2], said[f"excess {tally.name}"] > 0
+        size += said[f"entries {tally.name}"] * (16 + 4 * wide + 16 * weighted)
+    for i in range(len(layout.columns)):
+        size += WORD * said[f"words {i}"] + said[f"letters {i}"]
+    return 2 * size
 
 
 def _width(layout: Layout, name: str, limbs: int) -> int:
@@ -98,20 +111,12 @@ class Lead:
 
     def _bound(self, max_bytes: int) -> None:
         """Refuse what would take too much memory; in whole numbers of Python, which do not overflow."""
-        size = 8 * self.total * len(self.layout.columns) + 32 * self.behind
-        for flat in self.layout.flats:
-            size += 8 * self.of(flat)[1] * _width(self.layout, flat.name, flat.limbs)
-        for tally in self.layout.tallies:
-            n = int(self.said[f"entries {tally.name}"].sum())
-            weighted = bool(self.said[f"excess {tally.name}"].any())
-            _, shift, wide = self.layout.places[tally.name]
-            size += n * (16 + 4 * wide + 16 * weighted)
+        size = taken(self.layout, {n: int(v.sum()) for n, v in self.said.items()}) + sum(map(len, self.plains))
+        for _, shift, wide in self.layout.places.values():
             room = 1 << (32 - max(shift - 64, 0) if wide else 64 - shift)
             need(self.behind <= room, "there are more cells than codes")
-        for i in range(len(self.layout.columns)):
-            size += 16 * int(self.said[f"words {i}"].sum())
         if size > max_bytes:
-            raise StateFormatError(f"the content takes {size:,} bytes, more than max_bytes allows")
+            raise StateFormatError(f"reading the content takes {size:,} bytes, more than max_bytes allows")
 
     def _place(self, size: int, said: dict[str, Any]) -> None:
         """Find where everything lies, and that it fills the sections."""

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from ..errors import StateFormatError
 
-__all__ = ["Numbers", "Pieces", "per_section", "ranges", "running", "tiers", "unzigzag", "zigzag"]
+__all__ = ["BLOCK", "Numbers", "Pieces", "per_section", "ranges", "running", "tiers", "unzigzag", "zigzag"]
 
 Ints = NDArray[np.int64]
 Array = NDArray[Any]
 
+BLOCK = 1 << 16
 FIRST, SECOND = 255, 65535
 LEAST = FIRST + SECOND  # of the third tier
 
@@ -60,12 +61,13 @@ def ranges(starts: Ints, lengths: Ints) -> Ints:
     return out
 
 
-def running(steps: Array, counts: Ints) -> Array:
-    """Sums of what came before within the section, and this."""
-    run = np.cumsum(steps, dtype=steps.dtype)
+def running(steps: Array, counts: Ints, out: Array | None = None) -> Array:
+    """Sums of what came before within the section, and this; `out` may be the steps."""
+    begins = (np.cumsum(counts) - counts)[counts > 0]
+    firsts = steps[begins]
+    run: Array = np.cumsum(steps, dtype=steps.dtype, out=out)
     if len(counts) > 1 and len(run):
-        begins = (np.cumsum(counts) - counts)[counts > 0]
-        before = run[begins] - steps[begins]
+        before = run[begins] - firsts
         run -= np.repeat(before, counts[counts > 0])
     return run
 
@@ -105,6 +107,10 @@ class Pieces:
         pieces: Iterable[bytes] = map(getitem, self.plains, cuts)  # type: ignore[arg-type]
         return np.frombuffer(b"".join(pieces), dtype)
 
+    def ahead(self, length: int) -> Array:
+        """So many bytes of one section, which are not cut off yet."""
+        return np.frombuffer(self.plains[0], np.uint8, length, self.at)
+
     def done(self, ends: Any) -> bool:
         """Whether all was cut off."""
         return bool(self.at == ends) if self.one else np.array_equal(self.at, ends)
@@ -126,13 +132,21 @@ class Numbers:
         self.second = Pieces(plains, at + small)
         self.third = Pieces(plains, at + small + 2 * two)
         self.ends = (at + small, at + small + 2 * two, at + small + 2 * two + 8 * three)
+        self.deep = bool(np.any(three))
         self.bare = len(plains) == 1 and plains[0].find(b"\xff", at, at + small) < 0
 
     def next(self, lengths: Ints) -> Array:
         """The next so many numbers of every section, in the narrowest type that is at hand."""
+        n = int(lengths[0])
+        if self.bare or not self.first.one or n <= BLOCK or not (self.first.ahead(n) == FIRST).any():
+            return self.first.cut(lengths) if self.bare else self._next(lengths)
+        out = np.empty(n, np.uint64 if self.deep else np.uint32)  # block by block: what is worked in stays small
+        for i in range(0, n, BLOCK):
+            out[i : i + BLOCK] = self._next(np.array([min(BLOCK, n - i)]))
+        return out
+
+    def _next(self, lengths: Ints) -> Array:
         first = self.first.cut(lengths)
-        if self.bare:
-            return first
         large = np.flatnonzero(first == FIRST)
         if not len(large):
             return first

@@ -66,15 +66,14 @@ def _numbers(lead: Lead, flat: Flat, stored: Ints) -> Array:
         values = said.astype(np.int64)
     if not flat.limbs:
         return values
-    low = limbs(lead, stored)
+    low = limbs(lead.rest.cut(LIMB * stored))
     if form == "square":
         need(not (values > CEILING).any() and not (low[values == CEILING]).any(), f"{name} is out of range")
     return np.stack([values, low], axis=1)
 
 
-def limbs(lead: Lead, counts: Ints) -> Ints:
+def limbs(raw: Array) -> Ints:
     """Second limbs, below 2**40."""
-    raw = lead.rest.cut(LIMB * counts)
     out = np.zeros((len(raw) // LIMB, 8), np.uint8)
     out[:, :LIMB] = raw.reshape(-1, LIMB)
     return out.view("<i8").ravel().astype(np.int64, copy=False)
@@ -84,7 +83,8 @@ def _spread(flat: Flat, numbers: Array, at: Array | None, counts: tuple[Ints, In
     """Put numbers where they belong; whether a section is written in full follows from what it says."""
     stored, places = counts
     blank = _blank(flat, numbers)
-    said = per_section(np.flatnonzero(~blank), stored)
+    alone = len(stored) == 1  # an index of all that is said would be larger than flags are
+    said = np.array([len(blank) - np.count_nonzero(blank)]) if alone else per_section(np.flatnonzero(~blank), stored)
     few = places > 0
     none = stored != whole  # written as places, of which there may be none
     if (few & (said != stored)).any() or (~none & sparse(said, whole)).any():

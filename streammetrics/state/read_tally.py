@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from .declare import LIMIT, Tally
 from .lead import Lead
-from .numbers import running, unzigzag
+from .numbers import BLOCK, running, unzigzag
 from .read_flat import limbs
-from .section import need, noise
+from .section import LIMB, need, noise
 from .state import State
 from .tally import Entries, code_type, count_type
 
@@ -52,10 +52,12 @@ def _narrow(lead: Lead, tally: Tally, each: Ints) -> Entries:
     reach = np.add.reduceat(gaps.astype(np.float64) if large else gaps, starts, dtype=np.float64 if large else np.int64)
     need(int((reach + each[held]).max()) <= places, f"{tally.name} holds a place that is not there")
     codes: Array = gaps.astype(wide, copy=gaps.dtype == np.uint8)  # a piece of the section, or made just now
+    del gaps
     codes += wide(1)
     np.cumsum(codes, out=codes)  # modulo 2**32 or 2**64, which the next step makes good
     before = np.append(wide(0), codes[starts[1:] - 1])
-    codes += np.repeat((held.astype(wide) << wide(shift)) - before - wide(1), each[held])
+    first = (held.astype(wide) << wide(shift)) - before - wide(1)
+    codes += first[0] if len(held) == 1 else np.repeat(first, each[held])
     return Entries(shift, codes, _counts(lead.next(entries)))
 
 
@@ -71,10 +73,13 @@ def _wide(lead: Lead, tally: Tally, each: Ints, n: int) -> Entries:
     entries = lead.said[f"entries {name}"]
     zeros, width = lead.said[f"zeros {name}"], lead.said[f"width {name}"]
     said = lead.next(entries)
-    gaps = _gaps(lead, entries, width, zeros)
-    keys = running(gaps, each)
-    last = (said & said.dtype.type(1)).astype(np.uint64)
-    wrong = (keys[1:] < keys[:-1]) | ((gaps[1:] == 0) & (last[1:] <= last[:-1]))
+    last = (said & said.dtype.type(1)).astype(np.uint8)
+    counts = _counts(said >> said.dtype.type(1))
+    del said
+    keys = _gaps(lead, entries, width, zeros)
+    wrong = (keys[1:] == 0) & (last[1:] <= last[:-1])
+    running(keys, each, out=keys)
+    wrong |= keys[1:] < keys[:-1]
     if len(each) > 1:
         begins = (np.cumsum(each) - each)[each > 0]
         wrong[begins[1:] - 1] = False
@@ -83,7 +88,7 @@ def _wide(lead: Lead, tally: Tally, each: Ints, n: int) -> Entries:
     if lead.many == 1:
         shifts: Any = np.uint64(zeros[0])
         union, room = int(np.bitwise_or.reduce(keys)), int(keys.max()) <= end >> int(shifts)
-        bare = union & 1 or (not union and not zeros[0])
+        bare: Any = union & 1 or (not union and not zeros[0])
     else:
         need(not (zeros[entries == 0].any() or width[entries == 0].any()), "the lead is out of range")
         shifts = np.repeat(zeros, entries).astype(np.uint64)
@@ -97,10 +102,11 @@ def _wide(lead: Lead, tally: Tally, each: Ints, n: int) -> Entries:
     top = max(shift - 64, 0)
     need(len(each) << top < 1 << 32, "there are more cells than codes")
     high = np.repeat(np.arange(len(each), dtype=np.uint32), each) << np.uint32(top)
-    if top:
-        high |= (keys >> np.uint64(63)).astype(np.uint32)
-    counts = _counts(said >> said.dtype.type(1))
-    return Entries(shift, keys << np.uint64(1) | last, counts, None, high)
+    for i in range(0, n if top else 0, BLOCK):
+        high[i : i + BLOCK] |= (keys[i : i + BLOCK] >> np.uint64(63)).astype(np.uint32)
+    keys <<= np.uint64(1)
+    keys |= last
+    return Entries(shift, keys, counts, None, high)
 
 
 def _no_zeros(keys: Array, entries: Ints, zeros: Ints) -> bool:
@@ -134,17 +140,20 @@ def _gaps(lead: Lead, entries: Ints, width: Ints, zeros: Ints) -> Array:
 def _excess(lead: Lead, tally: Tally, made: Entries, there: Ints) -> Entries:
     entries = lead.said[f"entries {tally.name}"]
     counts = entries * there
-    high, low = unzigzag(lead.next(counts)), limbs(lead, counts)
-    held = np.repeat(there > 0, entries)
     excess = np.zeros((len(made), 2), np.int64)
-    excess[held, 0], excess[held, 1] = high, low
-    some = np.flatnonzero(excess.any(axis=1))
+    held: Any = range(len(made)) if there.all() else np.flatnonzero(np.repeat(there > 0, entries))
+    high, low = lead.next(counts), lead.rest.cut(LIMB * counts)
+    for i in range(0, len(held), BLOCK):  # what is worked in stays small
+        some: Any = held[i : i + BLOCK]
+        at = slice(some.start, some.stop) if isinstance(some, range) else some
+        excess[at, 0], excess[at, 1] = unzigzag(high[i : i + BLOCK]), limbs(low[LIMB * i : LIMB * (i + BLOCK)])
     marks = np.concatenate([[0], np.cumsum(entries)])
-    said = np.diff(np.searchsorted(some, marks)) > 0
+    said = np.logical_or.reduceat(np.append(excess.any(axis=1), False), marks[:-1]) & (entries > 0)
     need(not (there.astype(bool) & ~said).any(), f"{tally.name} has an excess that is all zero, and should be absent")
-    bounds = -(np.minimum(made.mass, 1 << 41) << 20)
-    total = float(np.abs(excess[:, 0]).sum(dtype=np.float64))
-    need((excess[:, 0] >= bounds).all() and total < LIMIT, f"{tally.name} has a weight out of range")
+    for i in range(0, len(made), BLOCK):
+        rows, top = made.counts[i : i + BLOCK].astype(np.int64), excess[i : i + BLOCK, 0]
+        good = (top >= -(np.minimum(rows, 1 << 41) << 20)) & (top * 2.0**-20 <= rows * float(1 << 31))
+        need(good.all(), f"{tally.name} has a weight out of range")
     return Entries(made.shift, made.codes, made.counts, excess, made.high)
 
 

@@ -128,7 +128,7 @@ class State(Settings):
         excess = self.cells.flats.get("excess")
         held = [e.excess for e in self.cells.tallies.values()]
         held += [excess] if excess is not None and excess.shape[-1] == 2 else []
-        return sum(float(np.abs(x[..., 0]).sum(dtype=np.float64)) * 2.0**-20 for x in held if x is not None)
+        return sum(_size(x[..., 0]) * 2.0**-20 for x in held if x is not None)
 
     @property
     def times(self) -> int:
@@ -314,6 +314,12 @@ class State(Settings):
         cells = self.cells
         held = [cells.tallies[n].counts if n in cells.tallies else cells.flats.get(n) for n in self.counted]
         return sum(float(a.sum(dtype=np.float64)) for a in held if a is not None) / self.times
+
+    @property
+    def gone_about(self) -> float:
+        """Rows of all cells that were left out, as a float."""
+        gone = self.cells.flats.get("dropped")
+        return 0.0 if gone is None else float(gone.sum(dtype=np.float64))
 
     @cached_property
     def rows_seen(self) -> Ints:
@@ -582,6 +588,12 @@ class State(Settings):
     def copy(self) -> Self:
         """Return itself: a state never changes."""
         return self
+
+
+def _size(numbers: Ints) -> float:
+    """The sum of absolute values, without an array of them."""
+    above = float(numbers.sum(dtype=np.float64, where=numbers > 0, initial=0.0))
+    return above - float(numbers.sum(dtype=np.float64, where=numbers < 0, initial=0.0))
 
 
 def _ranked(keys: Ints, columns: slice, count: int) -> tuple[Ints | None, Ints]:

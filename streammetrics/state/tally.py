@@ -126,8 +126,8 @@ class Entries:
         np.cumsum(np.bincount(self.cells, minlength=cells), out=out[1:])
         return out
 
-    def where(self, kept: Array) -> Entries:
-        """Return some entries, by a mask or by their index."""
+    def where(self, kept: Array | slice) -> Entries:
+        """Return some entries, by a mask, their index, or a slice."""
         rest = (None if a is None else a[kept] for a in (self.excess, self.high))
         return Entries(self.shift, self.codes[kept], self.counts[kept], *rest)
 

@@ -23,6 +23,7 @@ from .read_tally import read_folds, read_tally
 from .schema import Schema
 from .section import need
 from .state import State
+from .totals import check_totals
 
 __all__ = ["MAX_BYTES", "Sections", "unpack", "unpack_together"]
 
@@ -148,6 +149,7 @@ def _check(made: State, lead: Lead) -> None:
     try:
         rows = made.rows_behind
         need((made.seen > 0).all() and (made.cells.inner is None or (rows > 0).all()), "a cell has no rows")
+        check_totals(made)
         made.check()
     except CounterOverflowError as error:
         raise StateFormatError(str(error)) from error

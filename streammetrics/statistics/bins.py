@@ -15,6 +15,7 @@ from ..numerics.exact import FRACTION_BITS, LOW_BITS, UNIT, fixed_to_int, of_uni
 from ..numerics.settings import setting
 from ..state.declare import Flat
 from ..state.state import State
+from ..state.totals import weight_of
 from .step import NOTHING, Like, Step
 
 __all__ = ["ScoreBins"]
@@ -42,7 +43,7 @@ class ScoreBins(State, tag="score_bins"):
     sums: bool = setting(default=True)
 
     rows = Flat(2, "n_bins")
-    excess = Flat(2, "n_bins", form="fixed", optional=True)
+    excess = Flat(2, "n_bins", form="fixed", beside="rows")
     scores = Flat("summed", form="fixed")
 
     @property
@@ -60,10 +61,9 @@ class ScoreBins(State, tag="score_bins"):
         return [Step("bins:count", "y_true", "y_score", "sample_weight", "at", *how, *into, checks=True)]
 
     def check(self) -> None:
-        if (self.flat("scores")[..., 0] < 0).any():
-            raise StateFormatError("ScoreBins.scores holds a negative sum of scores that are not negative")
-        if ((self.flat("excess")[..., 0] >> 20) + self.flat("rows") < 0).any():
-            raise StateFormatError("ScoreBins.excess makes a weight negative")
+        scores = self.flat("scores")
+        if self.sums and weight_of(self, "rows").sum(-2).fall_short(scores, 1):
+            raise StateFormatError(f"{type(self).__name__}.scores holds a sum that rows of this weight cannot have")
 
     def facts(self) -> dict[str, Any]:
         extra = 0 if self.excess is None else sum(fixed_to_int(e) for e in self.excess.reshape(-1, 2))

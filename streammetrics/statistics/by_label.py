@@ -54,7 +54,7 @@ class ByLabel(KnownClasses):
         super().__init_subclass__(tag=tag, **keywords)
         for name, part in cls.declared.items():
             if isinstance(part, Flat) and not part.front:
-                how: Any = {"form": part.form, "optional": part.optional, "like": part.like}
+                how: Any = {"form": part.form, "optional": part.optional, "like": part.like, "beside": part.beside}
                 wide = Flat("width", *part.shape, **how)
                 wide.__set_name__(cls, name)
                 setattr(cls, name, wide)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from ..columns.classes import class_of
 from ..columns.columns import Need, matrix, score, weight
-from ..errors import StateFormatError
 from ..numerics.exact import UNIT, fixed_to_int
 from ..numerics.settings import setting
 from ..state.declare import Flat
@@ -77,10 +76,6 @@ class PairCounts(State):
         """The classes in the order of the matrix."""
         raise NotImplementedError
 
-    def check(self) -> None:
-        if "excess" in self.cells.flats and ((self.flat("excess")[..., 0] >> 20) + self.flat("counts") < 0).any():
-            raise StateFormatError(f"{type(self).__name__}.excess makes a weight negative")
-
     @property
     def unit(self) -> int:
         """What a row of weight 1 counts."""
@@ -132,7 +127,7 @@ class ClassCounts(KnownClasses, PairCounts, tag="class_counts"):
     column: str = setting(default="y_score", choices=("y_score", "y_pred"))
 
     counts = Flat("width", "width")
-    excess = Flat("width", "width", form="fixed", optional=True)
+    excess = Flat("width", "width", form="fixed", beside="counts")
 
     def needs(self) -> tuple[Need, ...]:
         scores = matrix(score(scale="real"), self.width, "; predicted classes are y_pred, which threshold=None reads")

@@ -61,6 +61,9 @@ class DistinctKeys(State, tag="distinct"):
     def check(self) -> None:
         if int(self.flat("registers").max(initial=0)) > 65 - self.precision:
             raise StateFormatError("DistinctKeys.registers holds a run that no hash has")
+        used, rows = (self.flat("registers") > 0).sum(axis=1), self.flat("rows")
+        if ((used > rows) | ((used == 0) & (rows > 0))).any():
+            raise StateFormatError("DistinctKeys.registers holds more keys than rows, or none of them")
 
     def facts(self) -> dict[str, Any]:
         return {"rows": int(self.rows)}

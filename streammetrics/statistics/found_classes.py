@@ -39,7 +39,7 @@ class FoundPairs(PairCounts, tag="found_pairs"):
     max_labels: int = setting(default=1000, low=2, high=1 << 15, operational=True)
 
     counts = Flat()
-    excess = Flat(form="fixed", optional=True)
+    excess = Flat(form="fixed", beside="counts")
 
     behind = Axis(ROLES, "class")
 

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..columns.columns import Need, flag, label, score, weight
+from ..errors import StateFormatError
 from ..numerics.exact import UNIT, fixed_to_int, whole
 from ..numerics.settings import setting, union
 from ..state.declare import Flat
 from ..state.state import State
+from ..state.totals import weight_of
 from .step import NOTHING, Like, Step
 
 __all__ = ["DecisionCounts", "rounded"]
@@ -39,7 +41,7 @@ class DecisionCounts(State, tag="decisions"):
     column: str = setting(default="y_score", choices=("y_score", "y_pred"))
 
     counts = Flat("thresholds", 2, 2)
-    excess = Flat("thresholds", 2, 2, form="fixed", optional=True)
+    excess = Flat("thresholds", 2, 2, form="fixed", beside="counts")
 
     counted = ("counts",)
 
@@ -60,6 +62,16 @@ class DecisionCounts(State, tag="decisions"):
         cuts = rounded(self.thresholds, like.source(self.column), dtype)
         into = own.counts, own.excess if like.weighted else NOTHING
         return [Step("decisions:count", "y_true", self.column, "sample_weight", "at", cuts, *into, checks=scores)]
+
+    def check(self) -> None:
+        weight = weight_of(self, "counts")
+        labels, above = weight.sum(-1), weight[..., 1]
+        if not labels[..., 1:, :].same(labels[..., :1, :]):
+            raise StateFormatError(f"{type(self).__name__} has not seen the same labels at every threshold")
+        higher = above[..., 1:, :]
+        more = (higher.rows > above.rows[..., :-1, :]).any()
+        if more or (weight.excess is not None and above[..., :-1, :].fall_short(higher.mass(), 1)):
+            raise StateFormatError(f"{type(self).__name__} has more positive decisions at a higher threshold")
 
     def facts(self) -> dict[str, Any]:
         tn, fp, fn, tp = self.cells_at(self.thresholds[0])

@@ -6,17 +6,24 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..columns.columns import Need, matrix, weight
 from ..columns.numbers import number
-from ..numerics.exact import exact_to_fraction
+from ..errors import StateFormatError
+from ..numerics.exact import about, exact_to_fraction
 from ..numerics.settings import setting, union
 from ..state.declare import Flat
+from ..state.totals import weight_of
 from .step import Like, Step
 from .weighed import WeighedRows, check_columns
 
 __all__ = ["Moments"]
 
+Ints = NDArray[np.int64]
+
+LARGEST = 2.0**416  # more than a number that is taken
+CLOSE = 2.0**-30  # relatively: what float64 can tell
 TERMS: Mapping[str, tuple[int, int]] = {"x": (0, -1), "y": (1, -1), "xx": (0, 0), "xy": (0, 1), "yy": (1, 1)}
 """The columns whose product a term is; -1 for none."""
 
@@ -69,6 +76,41 @@ class Moments(WeighedRows, tag="moments"):
         left, right = (np.array([TERMS[t][i] for t in self.terms], np.int64) for i in range(2))
         into = *self.counts(like), type(self).sums
         return [Step("row_sums:sum_products", x, y, "sample_weight", "at", self.outputs, left, right, *into)]
+
+    def check(self) -> None:
+        weight, sums = weight_of(self, "rows")[..., None], self.flat("sums")
+        for i, term in enumerate(self.terms):
+            if weight.fall_short(sums[..., i, :, :], LARGEST ** len(term), signed=term not in ("xx", "yy")):
+                raise StateFormatError(f"Moments.sums holds a sum of {term} that rows of this weight cannot have")
+        some = np.flatnonzero(sums.any(axis=(1, 2, 3)))
+        for cell in some[self._doubtful(some)].tolist():
+            one = self.cell(cell) if self.axes else self
+            if any(one._contradicts(i) for i in range(self.outputs)):
+                raise StateFormatError("Moments.sums holds squares that are less than those of the means")
+
+    def _doubtful(self, cells: Ints) -> NDArray[np.bool_]:
+        """Of which cells float64 cannot tell that squares are as large as their sums ask for."""
+        weight = about(weight_of(self, "rows")[cells,].exact())[:, None]
+        held = {t: about(self.flat("sums")[cells, i]) for i, t in enumerate(self.terms)}
+        sure = np.ones((len(cells), self.outputs), bool)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            spread = {t: held[t + t] * weight - held[t] ** 2 for t in "xy" if {t, t + t} <= held.keys()}
+            for t, s in spread.items():
+                sure &= s > CLOSE * held[t] ** 2
+            if len(spread) == 2 and "xy" in held:
+                product = held["x"] * held["y"]
+                both = held["xy"] * weight - product
+                sure &= both**2 + CLOSE * product**2 < (1 - CLOSE) * spread["x"] * spread["y"]
+        return np.asarray(~sure.all(axis=1))
+
+    def _contradicts(self, output: int) -> bool:
+        """Whether a variance is negative, or a correlation beyond 1."""
+        spread = {t: self.covariance(t, t, output) for t in "xy" if {t, t + t} <= {*self.terms}}
+        if min(spread.values(), default=Fraction(0)) < 0:
+            return True
+        if len(spread) < 2 or "xy" not in self.terms:
+            return False
+        return self.covariance("x", "y", output) ** 2 > spread["x"] * spread["y"]
 
     def total(self, term: str, output: int = 0) -> Fraction:
         """The weighted sum of one term of one output; exact."""

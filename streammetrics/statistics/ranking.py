@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -19,6 +20,7 @@ from ..numerics.exact import FRACTION_BITS, UNIT, exact_to_fraction, fixed_to_in
 from ..numerics.settings import setting, union
 from ..state.declare import CEILING, Flat
 from ..state.state import State
+from ..state.totals import all_within, weight_of
 from .step import NOTHING, Like, Step
 
 __all__ = ["RankingSums", "term"]
@@ -32,6 +34,7 @@ MEASURES = (
 )  # fmt: skip
 UNBOUNDED = ("cg", "dcg", "cg_exp", "dcg_exp", "hits", "relevant")  # summed exactly, in superaccumulators
 POWERS = ("cg_exp", "dcg_exp", "ndcg_exp", "err")  # they read 2^grade
+GRADED = ("ndcg", "ndcg_exp", "err")  # they read grades, not relevance
 DISCOUNTED = ("dcg", "ndcg", "dcg_exp", "ndcg_exp")
 ALL = 1 << 40  # the cut-off of a measure without one
 LONGEST = 1 << 24  # documents of a query
@@ -83,7 +86,7 @@ class RankingSums(State, tag="ranking_sums"):
 
     rows = Flat(2, 2)
     queries = Flat(2)
-    excess = Flat(2, form="fixed", optional=True)
+    excess = Flat(2, form="fixed", beside="queries")
     sums = Flat("terms", form="fixed")
     large = Flat("terms", form="exact", optional=True)
     squares = Flat("terms", form="square")
@@ -247,8 +250,30 @@ class RankingSums(State, tag="ranking_sums"):
         return np.repeat(np.arange(len(starts)), np.diff(starts, append=n))
 
     def check(self) -> None:
-        if (self.flat("sums")[..., 0] < 0).any():
-            raise StateFormatError("RankingSums.sums holds a negative sum of measures that are not negative")
+        weight, held = weight_of(self, "queries"), self.cells.flats
+        some, both = weight[..., 0], weight.sum(-1)
+        for i, (measure, _, _) in enumerate(map(parts, self.terms)):
+            unbounded = measure in UNBOUNDED
+            graded = (
+                self.relevance_level is not None and measure in GRADED
+            )  # then a query without may be worth something
+            wrong = (both if graded else some).fall_short(held["sums"][..., i, :], 0 if unbounded else 1 + 2.0**-40)
+            if "large" in held:
+                wrong |= both.fall_short(held["large"][..., i, :], math.inf if unbounded else 0)
+            if wrong:
+                raise StateFormatError(f"RankingSums holds a sum of {measure} that these queries cannot have")
+        if "large_squares" in held and (held["large_squares"][..., -1] < 0).any():
+            raise StateFormatError("RankingSums.large_squares holds a negative sum of squares")
+        self._check_hits()
+
+    def _check_hits(self) -> None:
+        """Raise if more relevant documents were found than there are."""
+        large, relevant = self.cells.flats.get("large"), term("relevant")
+        if large is None or relevant not in self.terms:
+            return
+        for i, (measure, _, _) in enumerate(map(parts, self.terms)):
+            if measure == "hits" and not all_within(large[:, i], large[:, self.terms.index(relevant)]):
+                raise StateFormatError("RankingSums found more relevant documents than there are")
 
     def facts(self) -> dict[str, Any]:
         return {

@@ -14,6 +14,7 @@ from ..errors import StateFormatError
 from ..numerics.exact import exact_to_fraction
 from ..numerics.settings import setting, union
 from ..state.declare import Flat
+from ..state.totals import weight_of
 from .step import Like, Step
 from .weighed import WeighedRows
 
@@ -22,6 +23,7 @@ __all__ = ["RegressionSums"]
 PLAIN = ("absolute", "squared", "target", "nonzero", "relative", "guarded", "symmetric", "log_squared")
 WITH_PARAMETER = ("pinball", "huber", "tweedie")
 TERMS = PLAIN + WITH_PARAMETER
+LARGEST = 2.0**992  # more than a term of any numbers can be
 DOMAINS: dict[str, tuple[dict[str, float], dict[str, float]]] = {
     "real": ({}, {}),
     "log1p": ({"above": -1.0}, {"above": -1.0}),
@@ -89,8 +91,14 @@ class RegressionSums(WeighedRows, tag="regression_sums"):
         return [Step("row_sums:sum_losses", "y_true", "y_pred", "sample_weight", "at", *how, *into)]
 
     def check(self) -> None:
-        if (self.flat("sums")[..., -1] < 0).any():
-            raise StateFormatError("RegressionSums.sums holds a negative sum of terms that are not negative")
+        weight, sums = weight_of(self, "rows")[..., None], self.flat("sums")
+        for i, (name, _) in enumerate(map(parsed, self.terms)):
+            if weight.fall_short(sums[..., i, :, :], 1 if name == "nonzero" else LARGEST):
+                raise StateFormatError(
+                    f"RegressionSums.sums holds a sum of {name} that rows of this weight cannot have"
+                )
+        if (self.flat("skipped") > self.flat("rows")[..., None, None]).any():
+            raise StateFormatError("RegressionSums.skipped counts more rows than there are")
 
     def facts(self) -> dict[str, Any]:
         seen = super().facts()

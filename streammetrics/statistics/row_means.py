@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from ..numerics.compiled import kernel
 from ..numerics.exact import exact_to_fraction
 from ..numerics.settings import setting, union
 from ..state.declare import Flat
+from ..state.totals import weight_of
 from .known_classes import KnownClasses
 from .labels import rounded
 from .step import NOTHING, Like, Step
@@ -70,8 +72,16 @@ class RowMeans(WeighedRows):
         return [Step("row_sums:sum_values", "values", "sample_weight", "at", len(self.terms), *into)]
 
     def check(self) -> None:
+        name, weight, sums = type(self).__name__, weight_of(self, "rows"), self.flat("sums")
+        for i, term in enumerate(self.terms):
+            if weight.fall_short(sums[..., i, :], self.most_of(term)):
+                raise StateFormatError(f"{name}.sums holds a sum of {term} that rows of this weight cannot have")
         if (self.flat("squares")[..., -1] < 0).any():
-            raise StateFormatError(f"{type(self).__name__}.squares holds a negative sum of squares")
+            raise StateFormatError(f"{name}.squares holds a negative sum of squares")
+
+    def most_of(self, term: str) -> float:
+        """What a term of a row can be at most."""
+        return 1
 
     def total(self, term: str) -> Fraction:
         """The weighted sum of a term; exact over the terms of the rows."""
@@ -116,6 +126,9 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
     def needs(self) -> tuple[Need, ...]:
         return class_of(self.known), class_scores(self.width, self.scale), weight()
 
+    def most_of(self, term: str) -> float:
+        return {"log_loss": math.inf, "brier": 2 + 2.0**-10}.get(term, 1)
+
     def values_of(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
         y, s = columns["y_true"], columns["y_score"]
         named = [t.partition("@") for t in self.terms]
@@ -152,6 +165,9 @@ class LabelRows(RowMeans, tag="label_rows"):
     def needs(self) -> tuple[Need, ...]:
         scores = score(scale="real") if self.column == "y_score" else flag("y_pred")
         return matrix(label(), self.num_labels), matrix(scores, self.num_labels), weight()
+
+    def most_of(self, term: str) -> float:
+        return self.num_labels if term == "coverage" else 1
 
     def values_of(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
         y, given = columns["y_true"].values, columns[self.column]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..columns.columns import Need, label, score, weight
 from ..errors import InvalidInputError, StateFormatError
 from ..numerics import compiled
-from ..numerics.buckets import bucket_of, buckets, coarser, ends, exact_bits, first_of, key_of, score_of
+from ..numerics.buckets import all_scores, bucket_of, buckets, coarser, ends, exact_bits, first_of, score_of
 from ..numerics.exact import UNIT, Mass, carry_fixed
 from ..numerics.settings import setting
 from ..state.declare import Array, Flat, Tally
@@ -33,6 +33,8 @@ U4, U8, I8 = np.uint32, np.uint64, np.int64
 
 EXACT = 1 << 16
 """Rows that a cell keeps exactly, by default, from 16 bits on."""
+
+BLOCK = 1 << 16  # entries that are checked at a time
 
 FEW = 1 << 31  # rows, of which the pairs fit an int64
 
@@ -217,12 +219,8 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         name = type(self).__name__
         if any(negative_weight(e) for e in (exact, rows)):
             raise StateFormatError(f"{name}.excess makes a weight negative")
-        if not len(exact):
-            return
-        keys = _keys(exact, self.real)
-        scores = score_of(keys, self.real)
-        good = np.isfinite(scores) if self.real else keys <= key_of(np.ones(1), False)[0]
-        if not good.all() or not np.array_equal(key_of(scores, self.real), keys):  # -0.0 is no place of its own
+        blocks = (exact.where(slice(i, i + BLOCK)) for i in range(0, len(exact), BLOCK))
+        if not all(all_scores(_keys(e, self.real), self.real) for e in blocks):
             raise StateFormatError(f"{name}.exact holds a score that is not of scale {self.scale}")
 
     # -- read from a state of one cell --------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
@@ -15,11 +16,13 @@ from ..numerics.exact import FRACTION_BITS, exact_to_fraction, fixed_to_int, of_
 from ..numerics.settings import setting, union
 from ..state.declare import Flat
 from ..state.state import State
+from ..state.totals import weight_of
 from .step import NO_WEIGHTS, NOTHING, Like, Step
 
 __all__ = ["ScoreSums", "TermSums"]
 
 TERMS = ("score", "log_loss", "brier")
+MOST_LOSS = 1024  # of a probability: -log of the least float64 is 745
 SMALLEST_EPS = 2.0**-52  # with which no square of a loss passes 2**11
 
 
@@ -51,7 +54,7 @@ class TermSums(State):
     eps: float | None = setting(default=None, low=0.0, high=0.25)
 
     rows = Flat(2)
-    excess = Flat(2, form="fixed", optional=True)
+    excess = Flat(2, form="fixed", beside="rows")
     sums = Flat("terms", 2, form="fixed")
     large = Flat("terms", form="exact", optional=True)
     squares = Flat("terms", form="square")
@@ -103,8 +106,24 @@ class TermSums(State):
         return 2.0**-23 if source in ("float32", "float16", "bfloat16") else 2.0**-52
 
     def check(self) -> None:
-        if (self.flat("sums")[..., 0] < 0).any():
-            raise StateFormatError(f"{type(self).__name__}.sums holds a negative sum of terms that are not negative")
+        name, weight, sums = type(self).__name__, weight_of(self, "rows"), self.flat("sums")
+        for i, term in enumerate(self.terms):
+            if weight.fall_short(sums[..., i, :, :], self._most(term)):
+                raise StateFormatError(f"{name}.sums holds a sum of {term} that rows of this weight cannot have")
+        large = self.cells.flats.get("large")
+        for i, term in enumerate(self.terms):
+            if large is not None and weight.sum(-1).fall_short(
+                large[..., i, :], self._most(term) if term == "log_loss" else 0
+            ):
+                raise StateFormatError(f"{name}.large holds a sum of {term} that rows of this weight cannot have")
+        if (self.flat("clipped") > self.flat("rows").sum(axis=-1)[..., None]).any():
+            raise StateFormatError(f"{name}.clipped counts more rows than there are")
+
+    def _most(self, term: str) -> float:
+        """What a term of a row can be at most."""
+        if term != "log_loss":
+            return 1
+        return MOST_LOSS if self.scale == "probability" else sys.float_info.max
 
 
 class ScoreSums(TermSums, tag="score_sums"):

@@ -19,7 +19,7 @@ class WeighedRows(State):
     """Rows, and the sum of w - 1 without rounding: with means of 1e8 a spread of 1 asks for all digits of the weights."""
 
     rows = Flat()
-    excess = Flat(form="exact", optional=True)
+    excess = Flat(form="exact", beside="rows")
 
     def counts(self, like: Like) -> tuple[Any, Any]:
         """Rows and excess as the kernels take them."""

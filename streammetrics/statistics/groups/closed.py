@@ -18,10 +18,13 @@ from ...numerics.exact import CHUNK_BASE, CHUNKS, carry_exact, exact_to_fraction
 from ...numerics.settings import setting
 from ...state.declare import Flat
 from ...state.state import State
+from ...state.totals import Weight, all_within
 
 __all__ = ["GROUP_WEIGHTS", "ClosedSums", "Groups", "SealedGroups", "exact_sum", "summed"]
 
 GROUP_WEIGHTS = ("impressions", "uniform", "positives", "pairs")
+UNIFORM = GROUP_WEIGHTS.index("uniform")
+HEAVIEST = 2.0**192  # of a group, by pairs: 2**62 rows of either class, each of a weight below 2**31
 MOMENTS = ("squares", "products", "weights", "lone")
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -71,6 +74,22 @@ class ClosedSums(State):
     lone = Flat(4, form="exact", front=True)
     moments = Flat(4, 4, form="exact", front=True)
 
+    def check(self) -> None:
+        super().check()
+        groups, rows = self.flat("groups"), self.flat("rows")
+        sums, weights, lone, moments = (self.flat(n) for n in ("sums", "weights", "lone", "moments"))
+        both, one = (Weight(groups[:, i, None]) for i in (0, 1))
+        squares, products, square_weights, square_lone = (moments[:, i] for i in range(4))
+        good = (groups.sum(axis=1) <= rows.sum(axis=1)).all()
+        good &= not (both.fall_short(weights, HEAVIEST) or one.fall_short(lone, HEAVIEST))
+        good &= not (both.fall_short(square_weights, HEAVIEST**2) or one.fall_short(square_lone, HEAVIEST**2))
+        good &= all_within(sums, weights) and all_within(squares, products) and all_within(products, square_weights)
+        for i, counted in ((0, (weights, square_weights)), (1, (lone, square_lone))):
+            ones = Weight(groups[:, i])
+            good &= all(np.array_equal(c[:, UNIFORM], ones.exact()) for c in counted)
+        if not good:
+            raise StateFormatError(f"{type(self).__name__} holds sums that no groups have")
+
     def total(self, name: str, by: str) -> Fraction:
         """One of the sums."""
         return exact_to_fraction(getattr(self, name)[GROUP_WEIGHTS.index(by)])
@@ -119,10 +138,6 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
             part = int(np.flatnonzero(twice)[0])
             raise IncompatibleStateError(f"partition {part} of {self.partitions} is sealed on both sides")
         return states
-
-    def check(self) -> None:
-        if (self.flat("sealed") > 1).any():
-            raise StateFormatError("SealedGroups.sealed counts a partition twice")
 
     def close_groups(self) -> SealedGroups:
         """Return itself: it is closed."""

@@ -19,7 +19,7 @@ from ...numerics.settings import setting
 from ...state.axes import Axis, Vocabulary
 from ...state.cells import Cells
 from ...state.declare import Flat
-from ...state.fold import fold
+from ...state.fold import check_room, fold
 from ...state.state import State
 from ...state.tally import Entries, canonical
 from .closed import GROUP_WEIGHTS, Groups, SealedGroups, Sums, added, summed
@@ -34,6 +34,7 @@ Ints = NDArray[np.int64]
 
 KINDS = ("integer", "string", "bytes", "several")  # of ids; for ever: it is in the bytes
 SAVED = 1 << 28  # bytes of rows that are written as they are
+SPREAD_ROWS = 1 << 22  # rows that entries may become, whatever these are
 MANY = 1 << 20  # groups whose sums are made at once: of all of a spill they would take gigabytes, too
 SAMPLE = 0x53414D504C450001  # a salt; for ever
 ADVICE = (
@@ -226,6 +227,7 @@ class GroupRows(ScoredGroups, tag="group_rows"):
             self._fits(other)
             check_key_kinds(self, other)
             held = held.joined(other.as_waiting())
+        check_room(self, held.rows, sum(s.weight_beside for s in held.settled))
         if held.nbytes > self.memory_limit:
             if self.spill_dir is None:
                 raise MemoryLimitError(
@@ -297,7 +299,7 @@ class GroupRows(ScoredGroups, tag="group_rows"):
     def _solved(self) -> Iterator[Groups]:
         """Yield the groups, those of a spill by partition; rows are sorted in as many threads as there are processors."""
         held = self.waiting
-        if held is None or any(s.cells.tallies["scores"].excess is not None for s in held.settled):
+        if held is None or not all(s.spreads() for s in held.settled):
             self._lone()
             yield scanned(of_entries(self.cells.tallies["scores"]), len(self.cells))
             return
@@ -311,6 +313,11 @@ class GroupRows(ScoredGroups, tag="group_rows"):
             return solve([*(part(p) for part in here), *(r for s in held.spilled for r in s.read(p))], workers=1)
 
         yield from in_threads(one, Spill.PARTS, processors())
+
+    def spreads(self) -> bool:
+        """Whether entries may be made rows again: without weights, and if these are not many more than entries."""
+        entries = self.cells.tallies["scores"]
+        return entries.excess is None and int(entries.mass.sum()) <= max(SPREAD_ROWS, 4 * len(entries))
 
     def close_groups(self) -> SealedGroups:
         """Return exact sums over the groups, of each front cell."""

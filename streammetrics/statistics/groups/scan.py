@@ -16,6 +16,7 @@ __all__ = ["Sorted", "fixed_weights", "of_entries", "scanned"]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
+FEW = 1 << 31  # rows, of which the pairs fit an int64
 DIGIT, MASK = 26, (1 << 26) - 1
 
 
@@ -65,15 +66,36 @@ def of_entries(entries: Entries) -> Sorted:
 
 def scanned(rows: Sorted, count: int) -> Groups:
     """Return what each of `count` groups holds and wins."""
+    if not count:
+        return Groups.none()
     if not compiled.loaded():  # by whoever counts; not to be loaded for a merge
-        return _scanned(rows) if count else Groups.none()
-    out = Groups.none(count)
-    first = rows.numbers, rows.keys, rows.labels
-    if rows.weights is None:
-        compiled.kernel("group_rows:scan_counted")(*first, rows.counts, *out)
+        out = _scanned(rows)
     else:
-        compiled.kernel("group_rows:scan_weighted")(*first, *rows.weights, *out)
+        out = Groups.none(count)
+        first = rows.numbers, rows.keys, rows.labels
+        if rows.weights is None:
+            compiled.kernel("group_rows:scan_counted")(*first, rows.counts, *out)
+        else:
+            compiled.kernel("group_rows:scan_weighted")(*first, *rows.weights, *out)
+    if rows.weights is None and int(rows.counts.sum(dtype=np.int64)) >= FEW:
+        for group in np.flatnonzero(out.negatives + out.positives >= FEW).tolist():
+            out.wins[group] = _wins(rows, *np.searchsorted(rows.numbers, [group, group + 1]).tolist())
     return out
+
+
+def _wins(rows: Sorted, first: int, end: int) -> float:
+    """Pairs won in a group of so many rows that they outgrow an int64."""
+    below = tied = twice = 0
+    key = None
+    part = slice(first, end)
+    for k, label, m in zip(*(c[part].tolist() for c in (rows.keys, rows.labels, rows.counts)), strict=True):
+        tied = tied if k == key else 0
+        key = k
+        if label:
+            twice += m * (2 * below - tied)
+        else:
+            below, tied = below + m, tied + m
+    return twice / 2
 
 
 # -- in numpy --------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from ...columns.columns import label, score, weight
 from ...columns.ids import group
 from ...errors import StateFormatError
-from ...numerics.buckets import exact_bits, score_of
+from ...numerics.buckets import all_scores, exact_bits
 from ...numerics.settings import setting
 from ...state.axes import Axis
 from ...state.declare import Tally
@@ -15,6 +15,8 @@ from ...state.state import State
 from .scan import of_entries
 
 __all__ = ["ScoredGroups"]
+
+BLOCK = 1 << 16
 
 
 class ScoredGroups(State):
@@ -54,6 +56,8 @@ class ScoredGroups(State):
         return 1 << exact_bits(self.real)
 
     def check(self) -> None:
-        scores = score_of(of_entries(self.cells.tallies["scores"]).keys, self.real)
-        if not (abs(scores) < float("inf")).all() or (not self.real and scores.max(initial=0.0) > 1):
+        super().check()
+        held = self.cells.tallies["scores"]
+        blocks = (held.where(slice(i, i + BLOCK)) for i in range(0, len(held), BLOCK))
+        if not all(all_scores(of_entries(e).keys, self.real) for e in blocks):
             raise StateFormatError(f"{type(self).__name__}.scores holds a score that is none")

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ...columns.columns import Need
 from ...columns.ids import group
-from ...errors import MemoryLimitError, StateFormatError
-from ...numerics.exact import carry_fixed, exact_to_fraction
+from ...errors import MemoryLimitError
+from ...numerics.exact import carry_fixed, exact_to_fraction, to_float
 from ...numerics.settings import setting
 from ...state.axes import Axis
 from ...state.declare import Array, Flat
@@ -72,11 +72,6 @@ class GroupSums(TermSums, tag="group_sums"):
             )
         return made
 
-    def check(self) -> None:
-        super().check()
-        if ((self.flat("excess")[..., 0] >> 20) + self.flat("rows") < 0).any():
-            raise StateFormatError("GroupSums.excess makes a weight negative")
-
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def facts(self) -> dict[str, Any]:
@@ -95,7 +90,7 @@ class GroupSums(TermSums, tag="group_sums"):
         if self.large is not None:
             for k in np.flatnonzero(self.large[:, i].any(axis=-1)).tolist():
                 small = Fraction((int(both[k, 0]) << 40) + int(both[k, 1]), 1 << 60)
-                found[k] = float(exact_to_fraction(self.large[k, i]) + small)
+                found[k] = to_float(exact_to_fraction(self.large[k, i]) + small)
         return found
 
 
