@@ -48,10 +48,11 @@ def counting() -> Any:
 
 
 class Read(NamedTuple):
-    """A state, and the columns it is counted from."""
+    """A state, the columns it is counted from, and whether of the scores only the order matters."""
 
     state: State
     binding: Binding
+    ranks: bool = False
 
 
 class Draft(NamedTuple):
@@ -301,7 +302,7 @@ class Feed:
         flats: list[Any] = []
         bound: list[dict[str, int]] = []
         for read, needs, counter in zip(self.reads, self._needs, held.counters, strict=True):
-            state, binding = read
+            state, binding, _ = read
             if counter.weighed and binding.column("sample_weight") not in like:
                 return None  # rows without weights are rows of weight 1
             if binding.where or binding.corrects or state.together or not _plain(state):

@@ -78,6 +78,9 @@ class Metric(Settings, Holder, Generic[S, T]):
     example: ClassVar[dict[str, Any]] = {}
     """Values for settings that have no default: what catalogue, warm-up and laws try the metric with."""
 
+    ranks: ClassVar[bool] = False
+    """Whether only the order of the scores matters: then it reads them as they were given, whatever a task corrects."""
+
     on_invalid: str = setting(default="raise", choices=("raise", "drop"), operational=True)
 
     def __init_subclass__(cls, tag: str = "", **keywords: Any) -> None:
@@ -133,7 +136,7 @@ class Metric(Settings, Holder, Generic[S, T]):
     # -- what every metric does ---------------------------------------------------------------------------------------
 
     def reads(self) -> tuple[Read, ...]:
-        return (Read(self.make_state(), PLAIN),)
+        return (Read(self.make_state(), PLAIN, self.ranks),)
 
     positional: ClassVar[tuple[str, ...] | None] = None
     """The roles of the first two columns of `update`, if not the first two that must be there."""

