@@ -347,6 +347,9 @@ class Feed:
                 continue
             like = counter.like({role: typed[i] for role, i in mine.items() if role not in ("at", "front", "ones")})
             steps += [(step, dict(mine), counter) for step in counter.statistic.steps(like)]
+            if reads is not None and like.weighted and counter.statistic.fixed_weights:
+                step = Step("checks:note_rounding", "sample_weight", "front", State.rounded)
+                steps.append((step, {"sample_weight": mine["sample_weight"]}, counter))
         if reads is not None:
             steps.sort(key=lambda s: not s[0].checks)
         made = [] if reads is None else self._checks(held, steps, reads, bound)
@@ -479,6 +482,7 @@ class Feed:
                     ndims.append(1)
             bound.append(mine)
             extra += self._left_out(counter, rows, front)
+            extra += self._rounded(counter, rows, fronts)
         key = tuple((t, d) for t, d in zip(typed, ndims, strict=True)), tuple(map(tuple, (m.items() for m in bound)))
         draft = held.drafts.get(key)
         if draft is None:
@@ -535,6 +539,18 @@ class Feed:
             return index.locate(counter.inner, lambda step: numbers[counter.inner.index(step) - first], made)
         ids = rows.columns[axis.names[0]].values
         return index.locate(counter.inner, lambda _: ids, made)
+
+    def _rounded(self, counter: Counter, rows: Rows, fronts: Ints) -> list[Callable[[], Any]]:
+        """The call that notes weights with bits that their sums do not have."""
+        column = rows.columns.get("sample_weight")
+        if column is None or not len(column.values) or not counter.statistic.fixed_weights:
+            return []
+        at = fronts
+        if len(at) and len(at) != len(column.values):  # one weight for each block of rows
+            keys = rows.columns[counter.statistic.together or ""]
+            assert isinstance(keys, IdColumn)
+            at = np.ascontiguousarray(at[keys.starts])
+        return [_compiled("checks:note_rounding", column.values, at, counter.held(State.rounded)[0])]
 
     def _left_out(self, counter: Counter, rows: Rows, front: Ints) -> list[Callable[[], Any]]:
         """The calls that note the rows that are not counted, by the reason."""

@@ -104,8 +104,8 @@ class Metric(Settings, Holder, Generic[S, T]):
 
     def bounds_of(self, state: S) -> tuple[T, T]:
         """Return certified limits of the value, from a state. Equal limits: the value is exact, rounded once."""
-        value = self.of(state)
-        return value, value
+        value, slip = self.of(state), state.slip
+        return (spread(value, -8 * slip), spread(value, 8 * slip)) if slip else (value, value)
 
     def interval_of(self, state: S, confidence: float) -> Interval:
         """Return the statistical interval of the value, from a state."""
@@ -305,6 +305,16 @@ def record(metric: Metric[Any, Any], state: State, value: Any, limits: Any) -> d
         "reason": metric.reason_of(state),
         "dropped": dropped_of(state),
     }
+
+
+def spread(value: Any, slip: Fraction) -> Any:
+    """Return a value that is larger by a share, rounded outward; of arrays and tuples each number."""
+    if isinstance(value, tuple):
+        return type(value)(*(spread(v, slip) for v in value))
+    with np.errstate(invalid="ignore"):
+        made = np.asarray(value, np.float64)
+        made = np.nextafter(made + np.abs(made) * float(slip), math.copysign(math.inf, slip))
+    return made if isinstance(value, np.ndarray) else float(made)
 
 
 def _equal(low: Any, high: Any) -> bool:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from ..numerics import elementary
-from ..numerics.exact import to_float
+from ..numerics.exact import UNIT, Limits, to_float
 from ..numerics.settings import setting
 from ..statistics.row_means import ClassRows
 from ..statistics.sums import ScoreSums
@@ -44,6 +44,11 @@ class SummedMetric(Several[ScoreSums]):
     @property
     def name(self) -> str:
         return self.suffixed(self.tag)
+
+    def slack(self, state: ScoreSums, found: Limits, slip: Fraction) -> Fraction:
+        most = max(abs(found.low), abs(found.high))
+        terms = [t for t in (state.total(name) for name in self.terms) if t]  # each w x was rounded to 2**-60, too
+        return 8 * most * (slip + sum((Fraction(int(state.rows.sum()), UNIT) / t for t in terms), Fraction(0)))
 
     def reason_of_binary(self, state: ScoreSums) -> str | None:
         return None if state.weight() else "no rows" if not state.rows.any() else "the weights are all zero"
@@ -104,8 +109,8 @@ class LogLoss(RowLoss, tag="log_loss"):
     terms = ("log_loss",)
     formula = "-(1/W) sum w log(p if y else 1 - p)"
 
-    def of_binary(self, state: ScoreSums) -> float:
-        return to_float(state.total("log_loss"), state.weight())
+    def limits_binary(self, state: ScoreSums) -> Limits | None:
+        return Limits.exactly(state.total("log_loss"), state.weight())
 
 
 class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
@@ -190,8 +195,8 @@ class BrierScore(RowLoss, tag="brier_score"):
     terms = ("brier",)
     formula = "(1/W) sum w (p - y)^2"
 
-    def of_binary(self, state: ScoreSums) -> float:
-        return to_float(state.total("brier"), state.weight())
+    def limits_binary(self, state: ScoreSums) -> Limits | None:
+        return Limits.exactly(state.total("brier"), state.weight())
 
 
 class Calibration(SummedMetric, tag="calibration"):
@@ -227,9 +232,9 @@ class Calibration(SummedMetric, tag="calibration"):
     def name(self) -> str:
         return self.suffixed("copc" if self.inverse else "calibration")
 
-    def of_binary(self, state: ScoreSums) -> float:
+    def limits_binary(self, state: ScoreSums) -> Limits | None:
         predicted, observed = state.total("score"), state.weight(1)
-        return to_float(observed, predicted) if self.inverse else to_float(predicted, observed)
+        return Limits.exactly(observed, predicted) if self.inverse else Limits.exactly(predicted, observed)
 
     def reason_of_binary(self, state: ScoreSums) -> str | None:
         missing = "the predictions are all zero" if self.inverse else "no positives"
@@ -260,8 +265,10 @@ class CTR(SummedMetric, tag="ctr"):
     formula = "sum w y / sum w"
     bound = "exact: counts, rounded once"
 
-    def of_binary(self, state: ScoreSums) -> float:
-        return to_float(state.weight(1), state.weight())
+    within = (0, 1)
+
+    def limits_binary(self, state: ScoreSums) -> Limits | None:
+        return Limits.exactly(state.weight(1), state.weight())
 
 
 class PredictedCTR(SummedMetric, tag="predicted_ctr"):
@@ -288,5 +295,5 @@ class PredictedCTR(SummedMetric, tag="predicted_ctr"):
     terms = ("score",)
     formula = "sum w p / sum w"
 
-    def of_binary(self, state: ScoreSums) -> float:
-        return to_float(state.total("score"), state.weight())
+    def limits_binary(self, state: ScoreSums) -> Limits | None:
+        return Limits.exactly(state.total("score"), state.weight())
