@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ..columns.columns import SCORES, Label, Need, Score
+from ..state.state import State
 
 __all__ = ["PLAIN", "Binding"]
 
@@ -30,6 +31,9 @@ class Binding:
         What is brought back to the full log: p' = p / (p + (1 - p) / r), or the weight of negatives, 1 / r.
     scale : {"probability", "logit"}
         What the scores are, for the correction.
+    ranks : bool
+        Whether scores are counted as they were given, because only their order matters; then what is read from them is
+        corrected.
     """
 
     columns: tuple[tuple[str, Any], ...] = ()
@@ -39,6 +43,7 @@ class Binding:
     negative_rate: float | None = None
     corrects: str | None = None
     scale: str = "probability"
+    ranks: bool = False
 
     def __post_init__(self) -> None:
         names = [self.where, *(n for _, c in self.columns for n in (c if isinstance(c, tuple) else (c,)))]
@@ -66,6 +71,17 @@ class Binding:
         """The roles that were given a column by name, and the column."""
         return dict(self.columns)
 
+    @property
+    def corrects_scores(self) -> bool:
+        """Whether scores are brought back to the full log."""
+        return self.corrects in ("score", "both")
+
+    def read(self, state: State) -> State:
+        """Return a state as what it was counted from is to be read: thresholds corrected, where scores were not."""
+        if not self.ranks or self.negative_rate is None:
+            return state
+        return state.corrected(self.negative_rate, self.scale)
+
     def header(self) -> dict[str, Any]:
         """Describe the binding as plain data."""
         given = {k: getattr(self, k) for k in ("where", "labels", "pos_label", "negative_rate", "corrects")}
@@ -88,7 +104,7 @@ class Binding:
         """Return a need as this binding reads it: its labels, and its scale where scores are corrected."""
         if isinstance(need.kind, Label) and need.role == "y_true" and (self.labels or self.pos_label is not None):
             return replace(need, kind=Label(self.labels, self.pos_label))
-        if isinstance(need.kind, Score) and self.corrects in ("score", "both"):
+        if isinstance(need.kind, Score) and self.corrects_scores:
             return replace(need, kind=SCORES[self.scale])
         return need
 

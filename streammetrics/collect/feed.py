@@ -48,10 +48,11 @@ def counting() -> Any:
 
 
 class Read(NamedTuple):
-    """A state, and the columns it is counted from."""
+    """A state, the columns it is counted from, and whether of the scores only the order matters."""
 
     state: State
     binding: Binding
+    ranks: bool = False
 
 
 class Draft(NamedTuple):
@@ -357,6 +358,9 @@ class Feed:
                 continue
             like = counter.like({role: typed[i] for role, i in mine.items() if role not in ("at", "front", "ones")})
             steps += [(step, dict(mine), counter) for step in counter.statistic.steps(like)]
+            if reads is not None and like.weighted and counter.statistic.fixed_weights:
+                step = Step("checks:note_rounding", "sample_weight", "front", State.rounded)
+                steps.append((step, {"sample_weight": mine["sample_weight"]}, counter))
         if reads is not None:
             steps.sort(key=lambda s: not s[0].checks)
         made = [] if reads is None else self._checks(held, steps, reads, bound)
@@ -493,6 +497,7 @@ class Feed:
                     ndims.append(1)
             bound.append(mine)
             extra += self._left_out(counter, rows, front)
+            extra += self._rounded(counter, rows, fronts)
         key = tuple((t, d) for t, d in zip(typed, ndims, strict=True)), tuple(map(tuple, (m.items() for m in bound)))
         draft = held.drafts.get(key)
         if draft is None:
@@ -549,6 +554,18 @@ class Feed:
             return index.locate(counter.inner, lambda step: numbers[counter.inner.index(step) - first], made)
         ids = rows.columns[axis.names[0]].values
         return index.locate(counter.inner, lambda _: ids, made)
+
+    def _rounded(self, counter: Counter, rows: Rows, fronts: Ints) -> list[Callable[[], Any]]:
+        """The call that notes weights with bits that their sums do not have."""
+        column = rows.columns.get("sample_weight")
+        if column is None or not len(column.values) or not counter.statistic.fixed_weights:
+            return []
+        at = fronts
+        if len(at) and len(at) != len(column.values):  # one weight for each block of rows
+            keys = rows.columns[counter.statistic.together or ""]
+            assert isinstance(keys, IdColumn)
+            at = np.ascontiguousarray(at[keys.starts])
+        return [_compiled("checks:note_rounding", column.values, at, counter.held(State.rounded)[0])]
 
     def _left_out(self, counter: Counter, rows: Rows, front: Ints) -> list[Callable[[], Any]]:
         """The calls that note the rows that are not counted, by the reason."""
@@ -609,7 +626,7 @@ def _absorbs(state: State) -> bool:
 
 def _drafts(read: Read) -> bool:
     """Whether plain columns may be counted as they come: every row, in one cell, by kernels alone."""
-    state, binding = read
+    state, binding, _ = read
     lone = not state.axes and state.behind is None and state.spread <= 1
     as_is = type(state).derive is State.derive and type(state).admit_rows is State.admit_rows
     return lone and as_is and not (_absorbs(state) or state.together or binding.where or binding.corrects)

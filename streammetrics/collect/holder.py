@@ -110,7 +110,7 @@ class Holder:
     def columns(self) -> dict[str, bool]:
         """The columns that `update` reads, and whether each must be there."""
         found: dict[str, bool] = {}
-        for state, binding in self.reads():
+        for state, binding, _ in self.reads():
             for need in state.needs():
                 name = binding.column(need.role)
                 must = not need.optional or need.role in binding.bound
@@ -118,7 +118,7 @@ class Holder:
                     found[one] = found.get(one, False) or must
             if binding.where is not None:
                 found[binding.where] = True
-        for state, _ in self.reads():
+        for state, *_ in self.reads():
             found |= {name: True for axis in state.axes for name in axis.names}
         return found
 

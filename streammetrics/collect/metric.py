@@ -79,6 +79,9 @@ class Metric(Settings, Holder, Generic[S, T]):
     example: ClassVar[dict[str, Any]] = {}
     """Values for settings that have no default: what catalogue, warm-up and laws try the metric with."""
 
+    ranks: ClassVar[bool] = False
+    """Whether only the order of the scores matters: then it reads them as they were given, whatever a task corrects."""
+
     on_invalid: str = setting(default="raise", choices=("raise", "drop"), operational=True)
 
     def __init_subclass__(cls, tag: str = "", **keywords: Any) -> None:
@@ -102,8 +105,8 @@ class Metric(Settings, Holder, Generic[S, T]):
 
     def bounds_of(self, state: S) -> tuple[T, T]:
         """Return certified limits of the value, from a state. Equal limits: the value is exact, rounded once."""
-        value = self.of(state)
-        return value, value
+        value, slip = self.of(state), state.slip
+        return (spread(value, -8 * slip), spread(value, 8 * slip)) if slip else (value, value)
 
     def interval_of(self, state: S, confidence: float) -> Interval:
         """Return the statistical interval of the value, from a state."""
@@ -119,19 +122,22 @@ class Metric(Settings, Holder, Generic[S, T]):
 
     @property
     def certain(self) -> bool:
-        """Whether the limits are the value, whatever was seen."""
+        """Whether the limits are the value, if no weight was rounded."""
         return type(self).bounds_of is Metric.bounds_of
+
+    def of_stacked(self, state: S) -> Any:
+        """Compute the values of cells side by side."""
+        return self.of(state)
 
     def of_cells(self, state: S) -> list[T]:
         """Compute the value of every front cell."""
         if self.stacks and state.stacks:
-            values: Any = self.of(state.stacked())
-            return values.tolist()  # type: ignore[no-any-return]
+            return self.of_stacked(state.stacked()).tolist()  # type: ignore[no-any-return]
         return [self.of(cell) for cell in state.each_cell()]
 
     def limits_of_cells(self, state: S) -> list[tuple[T, T]]:
         """Return the certified limits of the value of every front cell."""
-        if self.certain:
+        if self.certain and "rounded" not in state.cells.flats:
             return [(value, value) for value in self.of_cells(state)]
         return [self.bounds_of(cell) for cell in state.each_cell()]
 
@@ -147,7 +153,7 @@ class Metric(Settings, Holder, Generic[S, T]):
     # -- what every metric does ---------------------------------------------------------------------------------------
 
     def reads(self) -> tuple[Read, ...]:
-        return (Read(self.make_state(), PLAIN),)
+        return (Read(self.make_state(), PLAIN, self.ranks),)
 
     positional: ClassVar[tuple[str, ...] | None] = None
     """The roles of the first two columns of `update`, if not the first two that must be there."""
@@ -316,6 +322,16 @@ def record(metric: Metric[Any, Any], state: State, value: Any, limits: Any) -> d
         "reason": metric.reason_of(state),
         "dropped": dropped_of(state),
     }
+
+
+def spread(value: Any, slip: Fraction) -> Any:
+    """Return a value that is larger by a share, rounded outward; of arrays and tuples each number."""
+    if isinstance(value, tuple):
+        return type(value)(*(spread(v, slip) for v in value))
+    with np.errstate(invalid="ignore"):
+        made = np.asarray(value, np.float64)
+        made = np.nextafter(made + np.abs(made) * float(slip), math.copysign(math.inf, slip))
+    return made if isinstance(value, np.ndarray) else float(made)
 
 
 def _equal(low: Any, high: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ..numerics.canonical import canonical_json
@@ -46,7 +47,7 @@ class Plan:
         for i, unit in enumerate(self.units):
             same = unit.binding == wanted.binding and [unit.binding.need(n) for n in unit.state.needs()] == needs
             if same and (wide := unit.state.widen(wanted.state)) is not None:
-                self.units[i] = Read(wide, unit.binding)
+                self.units[i] = unit._replace(state=wide)
                 return i
         self.units.append(wanted)
         return len(self.units) - 1
@@ -60,11 +61,11 @@ class Plan:
     def of(self, entry: Entry, states: Sequence[State]) -> list[State]:
         """Return the states of an entry among those of all units, narrowed to what it asks for."""
         wanted = [read.state for read in entry.thing.reads()]
-        return [states[u].narrow(w) for u, w in zip(entry.units, wanted, strict=True)]
+        return [s.narrow(w) for s, w in zip(self.wide(entry, states), wanted, strict=True)]
 
     def wide(self, entry: Entry, states: Sequence[State]) -> list[State]:
         """Return the states of an entry with all that others ask of them: what values are read from."""
-        return [states[u] for u in entry.units]
+        return [self.units[u].binding.read(states[u]) for u in entry.units]
 
     def named(self) -> list[tuple[str, Any, Binding]]:
         """Return what a plan is made of."""
@@ -116,6 +117,6 @@ def _bound(thing: Holder, read: Read, binding: Binding) -> Read:
     if read.binding != PLAIN:
         raise TypeError(f"a task inside a task: say in one how {thing!r} is bound to columns")
     given = getattr(thing, "scale", None)
-    if binding.corrects in ("score", "both") and given not in (None, binding.scale):
+    if binding.corrects_scores and given not in (None, binding.scale):
         raise ValueError(f"{thing.name} has scale={given!r}, its task scale={binding.scale!r}")  # type: ignore[attr-defined]
-    return Read(read.state, binding)
+    return read._replace(binding=replace(binding, ranks=read.ranks and binding.corrects_scores))

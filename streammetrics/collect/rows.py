@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..columns.columns import FLAG, Batch, Column, Mask, Need
 from ..errors import InvalidInputError
-from ..numerics import elementary
+from ..numerics.sampling import undone
 from .binding import Binding
 
 __all__ = ["Rows", "prepare"]
@@ -138,17 +138,12 @@ def _complement(index: NDArray[np.int64], n: int) -> NDArray[np.int64]:
 
 
 def _correct(columns: dict[str, Column], binding: Binding) -> dict[str, Column]:
-    """Undo negative down-sampling, in operations that round alike everywhere."""
+    """Undo negative down-sampling; scores that are ranked stay as they are."""
     rate, out = binding.negative_rate, dict(columns)
     assert rate is not None
-    if binding.corrects in ("score", "both") and "y_score" in out:
+    if binding.corrects_scores and not binding.ranks and "y_score" in out:
         given = out["y_score"]
-        p = given.values.astype(np.float64)
-        with np.errstate(invalid="ignore"):
-            corrected = p + float(elementary.log(rate)) if binding.scale == "logit" else p / (p + (1.0 - p) / rate)
-        out["y_score"] = Column(
-            np.where(p == 0, 0.0, corrected) if binding.scale != "logit" else corrected, given.source
-        )
+        out["y_score"] = Column(undone(given.values, rate, binding.scale), given.source)
     if binding.corrects in ("rows", "both"):
         weights = out["sample_weight"].values if "sample_weight" in out else 1.0
         corrected = np.where(out["y_true"].values == 1, weights, weights / rate)

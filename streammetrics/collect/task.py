@@ -35,6 +35,7 @@ class Task:
         The share of negatives kept in a down-sampled log, in (0, 1].
     corrects : {"score", "rows", "both"}, optional
         What to bring back to the full log. `score`: p' = p / (p + (1 - p) / r), for a model trained on down-sampled rows.
+        Metrics of the order of scores (AUC, curves, GroupAUC) count scores as given; their thresholds are corrected.
         `rows`: negatives weigh 1 / r, for a log that was down-sampled.
     scale : {"probability", "logit"}
         What the scores are, for the correction; metrics have their own `scale`.
@@ -89,7 +90,7 @@ class Task:
 
 def fitting(metric: Holder, binding: Binding) -> Holder:
     """Return the metric, or raise where the binding makes no sense for it."""
-    for state, _ in metric.reads() if binding.corrects is not None else ():
+    for state, *_ in metric.reads() if binding.corrects is not None else ():
         if not all(isinstance(need.kind, Label) for need in state.needs() if need.role == "y_true"):
             raise ValueError(f"{metric!r}: negative_rate= undoes the sampling of rows of one 0/1 label")
     return metric
@@ -121,7 +122,7 @@ def flatten(metrics: Any, binding: Binding = PLAIN, prefix: str = "") -> Iterato
 
 def _check_roles(roles: Iterable[str], found: list[tuple[str, Any, Binding]]) -> None:
     """Raise for a role that no metric of a task reads."""
-    known = dict.fromkeys(n.role for _, thing, _ in found for state, _ in thing.reads() for n in state.needs())
+    known = dict.fromkeys(n.role for _, thing, _ in found for state, *_ in thing.reads() for n in state.needs())
     for role in roles:
         if role not in known:
             raise TypeError(f"Task: no metric reads {role!r}; they read {', '.join(known)}")

@@ -119,7 +119,7 @@ class Sliced(Holder):
 
     @cached_property
     def _reads(self) -> tuple[Read, ...]:
-        return tuple(Read(r.state.empty((self.axis, *r.state.axes)), r.binding) for r in self.inner.reads())
+        return tuple(r._replace(state=r.state.empty((self.axis, *r.state.axes))) for r in self.inner.reads())
 
     def blank(self) -> Self:
         return self._like()

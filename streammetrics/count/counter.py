@@ -371,7 +371,7 @@ class Counter:
             return []
         into: dict[str, Any] = {}
         for name, part in parts.items():
-            if isinstance(part, Flat) and name != "dropped":
+            if isinstance(part, Flat) and name not in ("dropped", "rounded"):
                 if name not in self.flats and part.optional:
                     into[name] = self._made(part, max(self.index.count(self.inner), 1))
                 else:

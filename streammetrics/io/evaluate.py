@@ -149,7 +149,7 @@ def _counted(metrics: MetricCollection, sets: Sequence[tuple[str, ...]], limit: 
 
 def _ids(metrics: MetricCollection) -> list[str]:
     """Return the columns of groups and queries, which are read as keys of slices are."""
-    found = [b.column(n.role) for state, b in metrics.reads() for n in state.needs() if isinstance(n.kind, Ids)]
+    found = [b.column(n.role) for state, b, _ in metrics.reads() for n in state.needs() if isinstance(n.kind, Ids)]
     return [name for column in found for name in (column if isinstance(column, tuple) else (column,))]
 
 
@@ -169,7 +169,7 @@ def _count_joined(pieces: list[Piece], total: MetricCollection) -> None:
 
 def _check_unasked(metrics: MetricCollection, read: set[str]) -> None:
     """Raise where a column that is read for something else would weigh the rows of a task that names no weights."""
-    for state, binding in metrics.reads():
+    for state, binding, _ in metrics.reads():
         for need in state.needs():
             if need.optional and need.role not in binding.bound and need.role in read:
                 raise InvalidInputError(

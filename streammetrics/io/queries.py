@@ -22,7 +22,7 @@ __all__ = ["Piece", "Queries", "query_column", "together"]
 def query_column(metrics: MetricCollection) -> str | tuple[str, ...] | None:
     """Return the column whose equal rows must come together; None if no metric asks for that."""
     asked = [read for read in metrics.reads() if read.state.together is not None]
-    names = list(dict.fromkeys(binding.column(state.together or "") for state, binding in asked))
+    names = list(dict.fromkeys(binding.column(state.together or "") for state, binding, _ in asked))
     if len(names) > 1:
         raise InvalidInputError(f"one pass keeps the rows of one column together, not of {names[0]!r} and {names[1]!r}")
     return names[0] if names else None

@@ -13,6 +13,7 @@ f8, i4, i8 = np.float64, np.int32, np.int64
 
 LONG = 512
 SMALLEST, LARGEST = 2.0**-36, 2.0**31  # weights other than 0
+WHOLE, UNIT = 2.0**-8, 2.0**60  # weights from there on have no bits below 2**-60
 MOST = 2.0**42  # total weight of a fixed-point sum
 SIZE_MASK = i8(0x7FFFFFFFFFFFFFFF)
 
@@ -78,6 +79,26 @@ def weights(w: Any, mass: Any) -> Any:
 def weighted_pairs(y: Any, s: Any, w: Any, mass: Any) -> Any:
     """Find a bad label, probability or weight; or keep the total."""
     return i8(bad_pair(y, s) or bad_weights(mass, w))
+
+
+@kernel(out=("rounded",))
+def note_rounding(w: Any, at: Any, rounded: Any) -> Any:
+    """Note whether a weight is no multiple of 2**-60, for its front cell (`at` is empty for a lone state).
+
+    From 2**-8 on all are: few blocks are looked at twice.
+    """
+    lone = at.shape[0] == 0
+    if lone and rounded[0]:
+        return 0
+    for a in range(0, w.shape[0], LONG):
+        ww, small = w[a : a + LONG], i4(0)
+        for j in range(ww.shape[0]):
+            small |= i4(ww[j] < WHOLE) & i4(ww[j] > 0.0)
+        for j in range(ww.shape[0] if small else 0):
+            scaled = ww[j] * UNIT
+            if ww[j] < WHOLE and f8(i8(scaled)) != scaled:
+                rounded[0 if lone else at[a + j]] = 1
+    return 0
 
 
 @kernel(out=())

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics.exact import LOW_BITS, UNIT, to_float
+from ..numerics.exact import LOW_BITS, UNIT, Limits, to_float
 from ..numerics.settings import setting
 from ..statistics.by_label import ByLabel
 from ..statistics.classes import Margins, PairCounts
-from .decisions import DecisionMetric, WholeMatrix
+from .decisions import DecisionMetric, WholeMatrix, instead
 
 __all__ = ["Accuracy", "BalancedAccuracy", "CohenKappa", "ConfusionMatrix", "ErrorRate", "MatthewsCorrcoef"]
 
 NAN = float("nan")
+FEW = 16  # classes, of which quotients have a common denominator of some length
 EXTRA = 128  # bits behind the point: a sum of quotients of many classes, whose common denominator would be huge
 
 
@@ -95,9 +96,9 @@ class Agreement(WholeMatrix):
 
     zero_division: float = setting(default=NAN, choices=(NAN, 0.0, 1.0))
 
-    def over(self, numerator: int, denominator: int) -> float:
-        """Return the quotient, rounded once."""
-        return to_float(numerator, denominator, self.zero_division)
+    def over(self, numerator: int, denominator: int) -> Limits | None:
+        """Return the quotient."""
+        return Limits.exactly(numerator, denominator) or instead(self.zero_division)
 
 
 def _crossed(margins: Margins) -> int:
@@ -105,7 +106,28 @@ def _crossed(margins: Margins) -> int:
     return sum(t * p for t, p in zip(margins.true, margins.predicted, strict=True))
 
 
-class Accuracy(Agreement, tag="accuracy"):
+def _less(products: int, divisor: Fraction, found: Limits, slip: Fraction) -> Fraction:
+    """How far a difference of products of weights, of this sum, over a divisor is off, if each weight is by `slip`."""
+    return slip * (4 * products / divisor + 8 * max(abs(found.low), abs(found.high)))
+
+
+class Share(Agreement):
+    """A share of all decisions."""
+
+    stacks = True
+
+    def share_of(self, margins: Margins) -> tuple[Any, Any]:
+        """Return what is counted, and all; of cells side by side, arrays."""
+        raise NotImplementedError
+
+    def of_stacked(self, state: Any) -> Any:
+        return to_float(*self.share_of(self._margins(state)), self.zero_division)
+
+    def limits_of_margins(self, margins: Margins) -> Limits | None:
+        return self.over(*self.share_of(margins))
+
+
+class Accuracy(Share, tag="accuracy"):
     """Accuracy: the share of decisions that are right, (TP + TN) / all; of classes the share predicted rightly.
 
     Parameters
@@ -128,14 +150,13 @@ class Accuracy(Agreement, tag="accuracy"):
     0.5
     """
 
-    stacks = True
     formula = "(TP + TN) / all"
 
-    def of_margins(self, margins: Margins) -> float:
-        return self.over(sum(margins.right), margins.total)
+    def share_of(self, margins: Margins) -> tuple[Any, Any]:
+        return sum(margins.right), margins.total
 
 
-class ErrorRate(Agreement, tag="error_rate"):
+class ErrorRate(Share, tag="error_rate"):
     """Error rate: the share of decisions that are wrong, (FP + FN) / all.
 
     Parameters
@@ -155,11 +176,10 @@ class ErrorRate(Agreement, tag="error_rate"):
     """
 
     best = "low"
-    stacks = True
     formula = "(FP + FN) / all"
 
-    def of_margins(self, margins: Margins) -> float:
-        return self.over(margins.total - sum(margins.right), margins.total)
+    def share_of(self, margins: Margins) -> tuple[Any, Any]:
+        return margins.total - sum(margins.right), margins.total
 
 
 class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
@@ -184,9 +204,15 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
 
     formula = "(TP / (TP + FN) + TN / (TN + FP)) / 2"
 
-    def of_margins(self, margins: Margins) -> float:
-        recalls = [(right << EXTRA) // true for right, true in zip(margins.right, margins.true, strict=True) if true]
-        return to_float(sum(recalls), len(recalls) << EXTRA)
+    def limits_of_margins(self, margins: Margins) -> Limits | None:
+        known = [(right, true) for right, true in zip(margins.right, margins.true, strict=True) if true]
+        if len(known) <= FEW:
+            return Limits.exactly(sum((Fraction(*pair) for pair in known), Fraction(0)), len(known))
+        whole = len(known) << EXTRA
+        low = sum((right << EXTRA) // true for right, true in known)
+        return Limits(
+            Fraction(low, whole), Fraction(2 * low + len(known), 2 * whole), Fraction(low + len(known), whole)
+        )
 
 
 class MatthewsCorrcoef(Agreement, tag="matthews_corrcoef"):
@@ -213,15 +239,22 @@ class MatthewsCorrcoef(Agreement, tag="matthews_corrcoef"):
 
     formula = "(TP TN - FP FN) / sqrt((TP + FP)(TP + FN)(TN + FP)(TN + FN))"
 
-    def of_margins(self, margins: Margins) -> float:
-        total, crossed = margins.total, _crossed(margins)
-        covariance = total * sum(margins.right) - crossed
-        square = (total * total - sum(p * p for p in margins.predicted)) * (
-            total * total - sum(t * t for t in margins.true)
-        )
-        if not square:
-            return self.zero_division
-        return math.copysign(math.sqrt(Fraction(covariance * covariance, square)), covariance) if covariance else 0.0
+    within = (-1, 1)
+
+    def limits_of_margins(self, margins: Margins) -> Limits | None:
+        covariance = margins.total * sum(margins.right) - _crossed(margins)
+        if not (square := self._square(margins)):
+            return instead(self.zero_division)
+        found = Limits.root(Fraction(covariance * covariance, square))
+        return -found if covariance < 0 else found
+
+    def _square(self, margins: Margins) -> int:
+        whole = margins.total**2
+        return (whole - sum(p * p for p in margins.predicted)) * (whole - sum(t * t for t in margins.true))
+
+    def slack_of_margins(self, margins: Margins, found: Limits, slip: Fraction) -> Fraction:
+        products = margins.total * sum(margins.right) + _crossed(margins)
+        return _less(products, Fraction(math.isqrt(self._square(margins)) or 1), found, slip)
 
     def reason_of_margins(self, margins: Margins) -> str:
         return "one class, or one decision"
@@ -252,6 +285,12 @@ class CohenKappa(Agreement, tag="cohen_kappa"):
 
     formula = "2 (TP TN - FP FN) / ((TP + FP)(FP + TN) + (TP + FN)(FN + TN))"
 
-    def of_margins(self, margins: Margins) -> float:
+    within = (None, 1)
+
+    def limits_of_margins(self, margins: Margins) -> Limits | None:
         total, crossed = margins.total, _crossed(margins)
         return self.over(total * sum(margins.right) - crossed, total * total - crossed)
+
+    def slack_of_margins(self, margins: Margins, found: Limits, slip: Fraction) -> Fraction:
+        total, crossed = margins.total, _crossed(margins)
+        return _less(total * sum(margins.right) + crossed, Fraction(total * total - crossed or 1), found, slip)

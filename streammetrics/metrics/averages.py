@@ -9,20 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from ..collect.metric import Interval, ScoredLabels
 from ..columns.classes import check_labels, plain
-from ..numerics.exact import enclose
+from ..numerics.exact import Limits, to_float
 from ..numerics.settings import setting
 from ..state.state import State
 from ..statistics.by_label import ByLabel, by_label
 from ..statistics.classes import PairCounts
-from .outputs import average
 
-__all__ = ["AVERAGES", "OfClasses", "Several", "averaged"]
+__all__ = ["AVERAGES", "OfClasses", "Several"]
 
 S = TypeVar("S", bound=State)
 T = TypeVar("T")
@@ -71,14 +70,45 @@ class Several(OfClasses[S, Any]):
 
     # -- two classes --------------------------------------------------------------------------------------------------
 
+    within: ClassVar[tuple[int | None, int | None]] = (0, None)
+    """How far the value can go."""
+
+    def quotient_of(self, state: Any) -> tuple[Any, Any] | None:
+        """Return numerator and denominator of a value for two classes that is one; of cells side by side, arrays."""
+        return None
+
+    def of_stacked(self, state: Any) -> Any:
+        quotient = self.quotient_of(state)
+        return self.of_binary(state) if quotient is None else to_float(*quotient)
+
+    def limits_binary(self, state: Any) -> Limits | None:
+        """Return the value for two classes and its certified limits, before anything is rounded; None if undefined."""
+        quotient = self.quotient_of(state)
+        if quotient is not None:
+            return Limits.exactly(*quotient)
+        value = self.of_binary(state)
+        return Limits.exactly(Fraction(value)) if math.isfinite(value) else None
+
     def of_binary(self, state: Any) -> float:
         """Compute the value for two classes."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it computes")
+        found = self.limits_binary(state)
+        return NAN if found is None else found.rounded()
+
+    def slack(self, state: Any, found: Limits, slip: Fraction) -> Fraction:
+        """Return how much wider the limits are if each weight is off by `slip`, relatively: as a quotient is."""
+        return 8 * slip * max(abs(found.low), abs(found.high))
+
+    def _certified(self, state: Any, slip: Fraction) -> Limits | None:
+        """Return the limits for two classes, those of weights included."""
+        found = self.limits_binary(state)
+        if found is None or not slip:
+            return found
+        return found.widened(self.slack(state, found, slip), *self.within)
 
     def bounds_of_binary(self, state: Any) -> tuple[float, float]:
         """Return certified limits of the value for two classes."""
-        value = self.of_binary(state)
-        return value, value
+        found = self._certified(state, state.slip)
+        return (NAN, NAN) if found is None else found.outward()
 
     def reason_of_binary(self, state: Any) -> str | None:
         """Say why the value for two classes is undefined."""
@@ -90,7 +120,7 @@ class Several(OfClasses[S, Any]):
 
     @property
     def certain(self) -> bool:
-        return type(self).bounds_of_binary is Several.bounds_of_binary
+        return self.stacks
 
     # -- each of several, and their average ---------------------------------------------------------------------------
 
@@ -100,27 +130,36 @@ class Several(OfClasses[S, Any]):
         if self.average == "micro":
             return self.of_binary(state.pooled())
         parts = state.each()
-        values = [self.of_binary(part) for part in parts]
-        return np.array(values) if self.average is None else averaged(values, self._weights(parts))
+        if self.average is None:
+            return np.array([self.of_binary(part) for part in parts])
+        found = self._averaged(state, parts, Fraction(0))
+        return NAN if found is None else found.rounded()
 
-    def _weights(self, parts: Sequence[Any]) -> list[Fraction] | None:
-        """What each value counts in the average; None for one."""
-        return [Fraction(part.support()) for part in parts] if self.average == "weighted" else None
+    def _averaged(self, state: Any, parts: Sequence[Any], slip: Fraction) -> Limits | None:
+        """Return the mean of the values that are defined, each as it is before rounding; None if none is."""
+        all_of = [self._certified(part, slip) for part in parts]
+        weights = [Fraction(part.support()) if self.average == "weighted" else Fraction(1) for part in parts]
+        known = [(v, w) for v, w in zip(all_of, weights, strict=True) if v is not None and w]
+        if not known:
+            return None
+        total = sum(w for _, w in known)
+        made = Limits(*(sum((v[i] * w for v, w in known), Fraction(0)) / total for i in range(3)))
+        if not slip or self.average != "weighted":
+            return made
+        return made.widened(4 * slip * max(abs(x) for v, _ in known for x in v), *self.within)
 
     def bounds_of(self, state: Any) -> tuple[Any, Any]:
         if not _is_several(state):
             return self.bounds_of_binary(state)
         if self.average == "micro":
-            return self.bounds_of_binary(state.pooled())
-        parts = state.each()
-        lows, highs = zip(*map(self.bounds_of_binary, parts), strict=True) if parts else ((), ())
-        if self.average is None:
-            return np.array(lows), np.array(highs)
-        value = self.of(state)
-        if lows == highs or value != value:
-            return value, value
-        low, high = (_exactly(side, self._weights(parts)) for side in (lows, highs))
-        return enclose(low, high)
+            found = self._certified(state.pooled(), state.slip)
+        elif self.average is not None:
+            found = self._averaged(state, state.each(), state.slip)
+        else:
+            each = [self._certified(part, state.slip) for part in state.each()]
+            pairs = [(NAN, NAN) if e is None else e.outward() for e in each]
+            return np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])
+        return (NAN, NAN) if found is None else found.outward()
 
     def reason_of(self, state: Any) -> str | None:
         if not _is_several(state):
@@ -154,17 +193,3 @@ class Several(OfClasses[S, Any]):
 
 def _is_several(state: Any) -> bool:
     return isinstance(state, (ByLabel, PairCounts))
-
-
-def _exactly(values: Sequence[float], weights: Sequence[Fraction] | None) -> Fraction:
-    """Return the mean of the values that are defined, as a fraction."""
-    pairs = [(Fraction(v), w) for v, w in zip(values, weights or [Fraction(1)] * len(values), strict=True) if v == v]
-    return sum((v * w for v, w in pairs), Fraction(0)) / sum(w for _, w in pairs)
-
-
-def averaged(values: Sequence[float], weights: Sequence[Fraction] | None = None) -> float:
-    """Return the mean of the values that are defined; NaN if none is, or none has weight."""
-    if weights is None:
-        return average(list(values))
-    known = [(v, float(w)) for v, w in zip(values, weights, strict=True) if v == v and w]
-    return math.fsum(v * w for v, w in known) / math.fsum(w for _, w in known) if known else NAN

@@ -7,7 +7,6 @@ histogram that AUC reads; the sum of p in a bucket lies between its ends times i
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..collect.metric import ScoredLabels, T
 from ..numerics import elementary
-from ..numerics.exact import UNIT, Ints, Mass, enclose, to_float
+from ..numerics.exact import UNIT, Ints, Limits, Mass, enclose, to_float
 from ..numerics.settings import setting
 from ..statistics.bins import ScoreBins
 from ..statistics.by_label import TopBins
@@ -233,35 +232,25 @@ class CalibrationError(Several[Binned], BinnedMetric[Any]):
     def reason_of_binary(self, state: Binned) -> str | None:
         return BinnedMetric.reason_of(self, state)
 
-    @property
-    def certain(self) -> bool:
-        return self.strategy == "uniform"
-
-    def of_binary(self, state: Binned) -> float:
-        bins = self._filled(state)
-        return self._value([b.gap() for b in bins], bins)[1] if bins else NAN
-
-    def bounds_of_binary(self, state: Binned) -> tuple[float, float]:
+    def limits_binary(self, state: Binned) -> Limits | None:
         bins = self._filled(state)
         if not bins:
-            return NAN, NAN
+            return None
+        found = self._value([b.gap() for b in bins], bins)
         if all(b.low == b.high for b in bins):
-            value = self.of_binary(state)
-            return value, value
+            return found
         least, most = zip(*(b.gaps() for b in bins), strict=True)
-        return self._value(least, bins)[0], self._value(most, bins)[2]
+        return Limits(self._value(least, bins).low, found.value, self._value(most, bins).high)
+
+    def slack(self, state: Binned, found: Limits, slip: Fraction) -> Fraction:
+        return 8 * slip  # of a difference of sums, to which each row brings w p as a multiple of 2**-60
 
     def _filled(self, state: Binned) -> list[Bin]:
         return [b for b in self.bins(state)[0] if b.weight]
 
-    def _value(self, gaps: Sequence[Fraction], bins: Sequence[Bin]) -> tuple[float, float, float]:
-        """Return the value for gaps, rounded down, to nearest, and up."""
+    def _value(self, gaps: Sequence[Fraction], bins: Sequence[Bin]) -> Limits:
+        """Return the value for gaps."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it makes of gaps")
-
-
-def _three(value: Fraction) -> tuple[float, float, float]:
-    low, high = enclose(value, value)
-    return low, float(value), high
 
 
 class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error"):
@@ -313,19 +302,16 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
     def stacks(self) -> bool:  # type: ignore[override]
         return self.strategy == "uniform" and self.norm == "l1"
 
-    def of_binary(self, state: Binned) -> float:
-        if not self.stacks:
-            return super().of_binary(state)
-        bins = self.bins(state)[0]
+    def of_stacked(self, state: Binned) -> Any:
+        bins: Any = self.bins(state)[0]
         return to_float(sum(b.gap() for b in bins), sum(b.weight for b in bins))
 
-    def _value(self, gaps: Sequence[Fraction], bins: Sequence[Bin]) -> tuple[float, float, float]:
+    def _value(self, gaps: Sequence[Fraction], bins: Sequence[Bin]) -> Limits:
         total = sum((b.weight for b in bins), Fraction(0))
         if self.norm == "l1":
-            return _three(sum(gaps, Fraction(0)) / total)
-        square = sum((g * g / b.weight for g, b in zip(gaps, bins, strict=True)), Fraction(0)) / total
-        low, value, high = (math.sqrt(v) for v in _three(square))
-        return max(0.0, math.nextafter(low, -1.0)), value, math.nextafter(high, 2.0)
+            value = sum(gaps, Fraction(0)) / total
+            return Limits(value, value, value)
+        return Limits.root(sum((g * g / b.weight for g, b in zip(gaps, bins, strict=True)), Fraction(0)) / total)
 
 
 class MaximumCalibrationError(CalibrationError, tag="maximum_calibration_error"):
@@ -352,8 +338,9 @@ class MaximumCalibrationError(CalibrationError, tag="maximum_calibration_error")
 
     formula = "max over bins of |mean p - share of positives|"
 
-    def _value(self, gaps: Sequence[Fraction], bins: Sequence[Bin]) -> tuple[float, float, float]:
-        return _three(max(g / b.weight for g, b in zip(gaps, bins, strict=True)))
+    def _value(self, gaps: Sequence[Fraction], bins: Sequence[Bin]) -> Limits:
+        value = max(g / b.weight for g, b in zip(gaps, bins, strict=True))
+        return Limits(value, value, value)
 
 
 class CalibrationCurve(BinnedMetric[Reliability], tag="calibration_curve"):

@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics.exact import Mass
+from ..collect.metric import Metric
+from ..numerics.exact import Mass, ratios
 from ..numerics.settings import setting
 from ..statistics.scores import ScoresByLabel
 from .scores import RankingMetric
+from .thresholds import occupied
 
 __all__ = ["GainCurve", "GainPoints", "PRCurve", "PRPoints", "ROCCurve", "ROCPoints"]
 
@@ -74,22 +76,28 @@ class GainPoints(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """What lies at and above each occupied cell of scores, from the highest down."""
+    """What lies at and above each occupied cell of scores, from the highest down; each quotient of it rounded once."""
 
-    tp: Floats
-    fp: Floats
+    tp: Mass
+    fp: Mass
     cells: NDArray[np.int64]
-    P: float
-    N: float
 
     @classmethod
     def of(cls, state: ScoresByLabel) -> Steps:
         """Read a state."""
-        a, c = (Mass(m.digits[:, ::-1]) for m in (state.positives, state.negatives))
-        held = np.flatnonzero(a.digits.any(axis=0) | c.digits.any(axis=0))
-        tp, fp = (m.before().floats()[held] + m.floats()[held] for m in (a, c))
-        cells = a.digits.shape[1] - 1 - held
-        return cls(tp, fp, cells, float(a.total()), float(c.total()))
+        cells = occupied(state)
+        tp, fp = (Mass(m.digits[:, cells]).through() for m in (state.positives, state.negatives))
+        return cls(tp, fp, cells)
+
+    def shares(self) -> tuple[Floats, Floats]:
+        """True and false positive rates."""
+        tpr, fpr = (ratios(m, m[-1:]) if len(self.cells) else np.zeros(0) for m in (self.tp, self.fp))
+        return tpr, fpr
+
+
+def from_none(shares: Floats) -> Floats:
+    """Shares of a whole, and before them that of no row; NaN if there is no whole."""
+    return np.concatenate([[0.0 if len(shares) and shares[-1] == 1 else NAN], shares])
 
 
 class Curve(RankingMetric[Any]):
@@ -101,11 +109,13 @@ class Curve(RankingMetric[Any]):
     cost = "that of AUC; some ms to compute"
     bound = "points exact; between them inside the rectangle that two span"
 
+    def bounds_of(self, state: ScoresByLabel) -> tuple[Any, Any]:
+        return Metric.bounds_of(self, state)
+
     def details(self, state: ScoresByLabel) -> dict[str, Any]:
-        steps = Steps.of(state)
-        if state.is_exact or not steps.P or not steps.N:
+        if state.is_exact or RankingMetric.reason_of(self, state) is not None:
             return {"gap": 0.0}
-        a, c = (np.diff(v, prepend=0.0) for v in (steps.tp / steps.P, steps.fp / steps.N))
+        a, c = (np.diff(v, prepend=0.0) for v in Steps.of(state).shares())
         return {"gap": float(np.minimum(a, c).max(initial=0.0))}
 
 
@@ -141,8 +151,7 @@ class ROCCurve(Curve, tag="roc_curve"):
 
     def of(self, state: ScoresByLabel) -> ROCPoints:
         steps = Steps.of(state)
-        fpr, tpr = (np.r_[0.0, v] / (total or NAN)
-                    for v, total in ((steps.fp, steps.N), (steps.tp, steps.P)))  # fmt: skip
+        tpr, fpr = map(from_none, steps.shares())
         thresholds = np.r_[np.inf, state.thresholds(steps.cells)]
         keep = corners(fpr, tpr, self.tolerance)
         return ROCPoints(fpr[keep], tpr[keep], thresholds[keep])
@@ -177,9 +186,8 @@ class PRCurve(Curve, tag="pr_curve"):
 
     def of(self, state: ScoresByLabel) -> PRPoints:
         steps = Steps.of(state)
-        recall = steps.tp / steps.P if steps.P else np.full(len(steps.tp), NAN)
-        above = steps.tp + steps.fp
-        precision = np.divide(steps.tp, above, out=np.full(len(above), NAN), where=above > 0)
+        recall, _ = steps.shares()
+        precision = ratios(steps.tp, steps.tp.plus(steps.fp))
         keep = corners(np.r_[0.0, recall], np.r_[1.0, precision], self.tolerance)
         keep = keep[keep > 0][::-1] - 1
         thresholds = state.thresholds(steps.cells)[keep]
@@ -215,9 +223,8 @@ class GainCurve(Curve, tag="gain_curve"):
 
     def of(self, state: ScoresByLabel) -> GainPoints:
         steps = Steps.of(state)
-        whole = steps.P + steps.N
-        fraction = np.r_[0.0, steps.tp + steps.fp] / (whole or NAN)
-        gain = np.r_[0.0, steps.tp] / (steps.P or NAN)
+        above, (found, _) = steps.tp.plus(steps.fp), steps.shares()
+        fraction, gain = from_none(ratios(above, above[-1:]) if len(steps.cells) else found), from_none(found)
         keep = corners(fraction, gain, self.tolerance)
         thresholds = np.r_[np.inf, state.thresholds(steps.cells)]
         return GainPoints(fraction[keep], gain[keep], thresholds[keep])

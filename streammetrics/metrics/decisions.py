@@ -9,7 +9,7 @@ import math
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from ..numerics.exact import to_float
+from ..numerics.exact import Limits, to_float
 from ..numerics.settings import setting
 from ..state.state import State
 from ..statistics.classes import ClassCounts, Margins, PairCounts, Table
@@ -17,7 +17,7 @@ from ..statistics.found_classes import FoundPairs
 from ..statistics.labels import DecisionCounts
 from .averages import OfClasses, Several, T
 
-__all__ = ["HARD", "DecisionMetric", "DecisionRatio", "WholeMatrix"]
+__all__ = ["HARD", "DecisionMetric", "DecisionRatio", "WholeMatrix", "instead"]
 
 NAN = float("nan")
 HARD = 0.5  # hard predictions, 0 or 1, are read as scores at this threshold
@@ -96,14 +96,27 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
         return self.suffixed(super().name)
 
 
+def instead(value: float) -> Limits | None:
+    """The value of 0/0; None for NaN."""
+    return None if math.isnan(value) else Limits.exactly(Fraction(value))
+
+
 class DecisionRatio(AveragedDecision):
     """A quotient of the cells of one class against the rest."""
 
     stacks = True
     zero_division: float = setting(default=NAN, choices=(NAN, 0.0, 1.0))
 
-    def of_binary(self, state: DecisionCounts | Table) -> float:
-        return to_float(*self.quotient(*state.cells_at(self._cut)), self.zero_division)
+    within: ClassVar[tuple[int | None, int | None]] = (0, 1)
+
+    def quotient_of(self, state: DecisionCounts | Table) -> tuple[Any, Any]:
+        return self.quotient(*state.cells_at(self._cut))
+
+    def of_stacked(self, state: Any) -> Any:
+        return to_float(*self.quotient_of(state), self.zero_division)
+
+    def limits_binary(self, state: DecisionCounts | Table) -> Limits | None:
+        return super().limits_binary(state) or instead(self.zero_division)
 
     def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int | Fraction, int | Fraction]:
         """Numerator and denominator of the value."""
@@ -125,19 +138,25 @@ class WholeMatrix(AveragedDecision):
                 f"a class such as Recall"
             )
 
-    def of_margins(self, margins: Margins) -> float:
-        """Compute the value from the margins of a confusion matrix."""
+    within: ClassVar[tuple[int | None, int | None]] = (0, 1)
+
+    def limits_of_margins(self, margins: Margins) -> Limits | None:
+        """Return the value that the margins of a confusion matrix make, before rounding; None if it is undefined."""
         raise NotImplementedError
+
+    def slack_of_margins(self, margins: Margins, found: Limits, slip: Fraction) -> Fraction:
+        """Return how much wider the limits are if each weight is off by `slip`, relatively."""
+        return 8 * slip * max(abs(found.low), abs(found.high))
 
     def reason_of_margins(self, margins: Margins) -> str:
         """Say why it is undefined."""
         return "0/0: no such rows"
 
     def of(self, state: Any) -> Any:
-        return self.of_margins(state.margins()) if isinstance(state, PairCounts) else super().of(state)
+        return self.of_binary(state) if isinstance(state, PairCounts) else super().of(state)
 
     def bounds_of(self, state: Any) -> tuple[Any, Any]:
-        return (self.of(state), self.of(state)) if isinstance(state, PairCounts) else super().bounds_of(state)
+        return self.bounds_of_binary(state) if isinstance(state, PairCounts) else super().bounds_of(state)
 
     def reason_of(self, state: Any) -> str | None:
         return self._why(state, state.margins()) if isinstance(state, PairCounts) else super().reason_of(state)
@@ -145,13 +164,19 @@ class WholeMatrix(AveragedDecision):
     def details(self, state: Any) -> dict[str, Any]:
         return {} if isinstance(state, PairCounts) else super().details(state)
 
-    def of_binary(self, state: Any) -> float:
-        return self.of_margins(Table(*state.cells_at(self._cut)).margins())
+    def _margins(self, state: Any) -> Margins:
+        return state.margins() if isinstance(state, PairCounts) else Table(*state.cells_at(self._cut)).margins()
+
+    def limits_binary(self, state: Any) -> Limits | None:
+        return self.limits_of_margins(self._margins(state))
+
+    def slack(self, state: Any, found: Limits, slip: Fraction) -> Fraction:
+        return self.slack_of_margins(self._margins(state), found, slip)
 
     def reason_of_binary(self, state: Any) -> str | None:
-        return self._why(state, Table(*state.cells_at(self._cut)).margins())
+        return self._why(state, self._margins(state))
 
     def _why(self, state: Any, margins: Margins) -> str | None:
         if not state.facts()["rows"]:
             return "no rows"
-        return self.reason_of_margins(margins) if math.isnan(self.of_margins(margins)) else None
+        return self.reason_of_margins(margins) if self.limits_of_margins(margins) is None else None

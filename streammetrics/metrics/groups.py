@@ -89,6 +89,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
     memory_limit: int = setting(default=1 << 32, low=0, operational=True)
     spill_dir: str | None = setting(default=None, operational=True)
 
+    ranks = True
     best = "high"
     formula = "sum over groups of w_g AUC_g / sum of w_g"
     cost = "13 to 33 bytes a row, on disk with spill_dir=; some 20 ns a row"

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..numerics import elementary
-from ..numerics.exact import to_float
+from ..numerics.exact import UNIT, Limits, to_float
 from ..numerics.settings import setting
 from ..statistics.row_means import ClassRows
 from ..statistics.sums import ScoreSums
@@ -47,6 +47,11 @@ class SummedMetric(Several[ScoreSums]):
     @property
     def name(self) -> str:
         return self.suffixed(self.tag)
+
+    def slack(self, state: ScoreSums, found: Limits, slip: Fraction) -> Fraction:
+        most = max(abs(found.low), abs(found.high))
+        terms = [t for t in (state.total(name) for name in self.terms) if t]  # each w x was rounded to 2**-60, too
+        return 8 * most * (slip + sum((Fraction(int(state.rows.sum()), UNIT) / t for t in terms), Fraction(0)))
 
     def reason_of_binary(self, state: ScoreSums) -> str | None:
         return None if state.weight() else "no rows" if not state.rows.any() else "the weights are all zero"
@@ -107,8 +112,8 @@ class LogLoss(RowLoss, tag="log_loss"):
     terms = ("log_loss",)
     formula = "-(1/W) sum w log(p if y else 1 - p)"
 
-    def of_binary(self, state: ScoreSums) -> float:
-        return to_float(state.total("log_loss"), state.weight())
+    def quotient_of(self, state: ScoreSums) -> tuple[Any, Any]:
+        return state.total("log_loss"), state.weight()
 
 
 class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
@@ -169,8 +174,9 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
 
 def _entropy(b: Any, rest: Any) -> Any:
     """The entropy of rates and what is left of 1; NaN where one of both is 0."""
-    entropy = -(b * elementary.log(b) + rest * elementary.log(rest))
-    return np.where((b > 0) & (rest > 0), entropy, float("nan"))
+    some = (b > 0) & (rest > 0)
+    b, rest = np.where(some, b, 0.5), np.where(some, rest, 0.5)  # the logarithm takes neither 0 nor NaN
+    return np.where(some, -(b * elementary.log(b) + rest * elementary.log(rest)), float("nan"))
 
 
 class BrierScore(RowLoss, tag="brier_score"):
@@ -199,8 +205,8 @@ class BrierScore(RowLoss, tag="brier_score"):
     terms = ("brier",)
     formula = "(1/W) sum w (p - y)^2"
 
-    def of_binary(self, state: ScoreSums) -> float:
-        return to_float(state.total("brier"), state.weight())
+    def quotient_of(self, state: ScoreSums) -> tuple[Any, Any]:
+        return state.total("brier"), state.weight()
 
 
 class Calibration(SummedMetric, tag="calibration"):
@@ -236,9 +242,9 @@ class Calibration(SummedMetric, tag="calibration"):
     def name(self) -> str:
         return self.suffixed("copc" if self.inverse else "calibration")
 
-    def of_binary(self, state: ScoreSums) -> float:
+    def quotient_of(self, state: ScoreSums) -> tuple[Any, Any]:
         predicted, observed = state.total("score"), state.weight(1)
-        return to_float(observed, predicted) if self.inverse else to_float(predicted, observed)
+        return (observed, predicted) if self.inverse else (predicted, observed)
 
     def reason_of_binary(self, state: ScoreSums) -> str | None:
         missing = "the predictions are all zero" if self.inverse else "no positives"
@@ -269,8 +275,10 @@ class CTR(SummedMetric, tag="ctr"):
     formula = "sum w y / sum w"
     bound = "exact: counts, rounded once"
 
-    def of_binary(self, state: ScoreSums) -> float:
-        return to_float(state.weight(1), state.weight())
+    within = (0, 1)
+
+    def quotient_of(self, state: ScoreSums) -> tuple[Any, Any]:
+        return state.weight(1), state.weight()
 
 
 class PredictedCTR(SummedMetric, tag="predicted_ctr"):
@@ -297,5 +305,5 @@ class PredictedCTR(SummedMetric, tag="predicted_ctr"):
     terms = ("score",)
     formula = "sum w p / sum w"
 
-    def of_binary(self, state: ScoreSums) -> float:
-        return to_float(state.total("score"), state.weight())
+    def quotient_of(self, state: ScoreSums) -> tuple[Any, Any]:
+        return state.total("score"), state.weight()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ..collect.metric import ScoredLabels
-from ..numerics.exact import to_float
+from ..numerics.exact import Limits, to_float
 from ..numerics.settings import setting
 from ..statistics.classes import Margins
 from ..statistics.row_means import LabelRows
@@ -224,5 +224,5 @@ class HammingLoss(WholeMatrix, tag="hamming_loss"):
     best = "low"
     formula = "wrong decisions / (rows x labels)"
 
-    def of_margins(self, margins: Margins) -> float:
-        return to_float(margins.total - sum(margins.right), margins.total)
+    def limits_of_margins(self, margins: Margins) -> Limits | None:
+        return Limits.exactly(margins.total - sum(margins.right), margins.total)

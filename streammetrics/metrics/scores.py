@@ -15,9 +15,9 @@ import numpy as np
 
 from ..collect.metric import Interval, ScoredLabels
 from ..numerics import elementary
-from ..numerics.exact import Mass, enclose, to_float
+from ..numerics.exact import Limits, Mass
 from ..numerics.settings import setting
-from ..statistics.score_readouts import Bounded, areas, average_precisions, gaps
+from ..statistics.score_readouts import Bounded, area, areas, average_precision, average_precisions, gap, gaps
 from ..statistics.scores import ScoreHistogram, ScoresByLabel
 from .averages import Several
 
@@ -25,7 +25,6 @@ __all__ = ["AUC", "KS", "AveragePrecision", "Gini"]
 
 T = TypeVar("T")
 NAN = float("nan")
-ROUNDING = 2.0**-45  # more than the float64 steps of a bound can lose, relatively
 
 
 class RankingMetric(ScoredLabels[ScoresByLabel, T]):
@@ -37,6 +36,7 @@ class RankingMetric(ScoredLabels[ScoresByLabel, T]):
     exact: bool = setting(default=False)
     memory_limit: int = setting(default=1 << 32, low=0, operational=True)
 
+    ranks = True
     best: ClassVar[str | None] = "high"
     cost = "1 MiB a label at 16 bits; about 1 ns a row, 4 of each of several labels; 1 ms to compute"
 
@@ -50,6 +50,27 @@ class RankingMetric(ScoredLabels[ScoresByLabel, T]):
             return ScoreHistogram(scale=self.scale, bits=None, memory_limit=self.memory_limit)
         bits = self.bits if self.bits is not None else (16 if self.scale == "probability" else 18)
         return ScoreHistogram(scale=self.scale, bits=bits, limit=self.limit)
+
+    within: ClassVar[tuple[int | None, int | None]] = (0, 1)
+
+    def limits_binary(self, state: ScoresByLabel) -> Limits | None:
+        """Return the value and its certified limits, before anything is rounded; None if undefined."""
+        raise NotImplementedError
+
+    def slack(self, state: ScoresByLabel, found: Limits, slip: Fraction) -> Fraction:
+        """Return how much wider the limits are if each weight is off by `slip`, relatively."""
+        return 8 * slip
+
+    def of(self, state: ScoresByLabel) -> Any:
+        found = self.limits_binary(state)
+        return NAN if found is None else found.rounded()
+
+    def bounds_of(self, state: ScoresByLabel) -> tuple[Any, Any]:
+        found = self.limits_binary(state)
+        if found is None:
+            return NAN, NAN
+        slip = state.slip
+        return (found.widened(self.slack(state, found, slip), *self.within) if slip else found).outward()
 
     def reason_of(self, state: ScoresByLabel) -> str | None:
         negatives, positives = state.negatives.total(), state.positives.total()
@@ -72,6 +93,8 @@ class RankingValue(Several[ScoresByLabel], RankingMetric[Any]):
     @property
     def name(self) -> str:
         return self.suffixed(self.tag)
+
+    within = (0, 1)
 
     def reason_of_binary(self, state: ScoresByLabel) -> str | None:
         return RankingMetric.reason_of(self, state)
@@ -162,27 +185,25 @@ class AUC(RankingValue, tag="auc"):
     def _full(self) -> bool:
         return self.max_fpr is None or self.max_fpr == 1.0
 
-    def of_binary(self, state: ScoresByLabel) -> float:
-        return self._limits(state)[1]
+    def limits_binary(self, state: ScoresByLabel) -> Limits | None:
+        return area(state) if self._full else self._partial(state)
 
-    def bounds_of_binary(self, state: ScoresByLabel) -> tuple[float, float]:
-        low, value, high = self._limits(state)
-        return (value, value) if state.is_exact else (low, high)
+    def slack(self, state: ScoresByLabel, found: Limits, slip: Fraction) -> Fraction:
+        return 8 * slip if self._full else 8 * slip / (self._rate - self._rate**2 / 2)
 
-    def _limits(self, state: ScoresByLabel) -> tuple[float, float, float]:
-        N, P, twice, ties = state.pairs()
-        if not P or not N:
-            return NAN, NAN, NAN
-        if not self._full:
-            return self._partial(state.positives, state.negatives, P, N)
-        low, high = enclose(Fraction(twice - ties, 2 * P * N), Fraction(twice + ties, 2 * P * N))
-        return low, to_float(twice, 2 * P * N), high
+    @property
+    def _rate(self) -> Fraction:
+        return Fraction(self.max_fpr or 1.0)
 
-    def _partial(self, positives: Mass, negatives: Mass, P: int, N: int) -> tuple[float, float, float]:
+    def _partial(self, state: ScoresByLabel) -> Limits | None:
         """Area up to max_fpr; the ROC inside a bucket lies between its two corners."""
+        positives, negatives = state.positives, state.negatives
+        P, N = positives.total(), negatives.total()
+        if not P or not N:
+            return None
         a, c = Mass(positives.digits[:, ::-1]), Mass(negatives.digits[:, ::-1])
         above = a.before()
-        cut = Fraction(self.max_fpr or 1.0) * N
+        cut = self._rate * N
         k = _crossing(c.before(), cut)
         base, ties = c[slice(k)].dot(above[slice(k)]), c[slice(k)].dot(a[slice(k)])
         part = cut - c.before().cell(k)  # negatives of the bucket that max_fpr cuts
@@ -190,14 +211,13 @@ class AUC(RankingValue, tag="auc"):
         low = Fraction(base) + part * above.cell(k)
         high = low + ties + part * a.cell(k)
         middle = low + Fraction(ties, 2) + part * share * a.cell(k) / 2
-        rate = Fraction(self.max_fpr or 1.0)
-        chance = rate * rate / 2
+        chance = self._rate**2 / 2
 
-        def standard(area: Fraction) -> Fraction:
-            return (1 + (area / (P * N) - chance) / (rate - chance)) / 2
+        def standard(part: Fraction) -> Fraction:
+            return (1 + (part / (P * N) - chance) / (self._rate - chance)) / 2
 
-        lowest, highest = enclose(standard(low), standard(high))
-        return lowest, float(standard(middle)), highest
+        found = Limits(standard(low), standard(middle), standard(high))
+        return Limits(found.value, found.value, found.value) if state.is_exact else found
 
     def interval_of_binary(self, state: ScoresByLabel, confidence: float) -> Interval:
         """DeLong's interval on the logit scale: right if rows are independent."""
@@ -260,14 +280,14 @@ class Gini(RankingValue, tag="gini"):
     formula = "2 AUC - 1"
     bound = "twice that of AUC"
 
-    def of_binary(self, state: ScoresByLabel) -> float:
-        return 2 * AUC().of_binary(state) - 1
+    within = (-1, 1)
 
-    def bounds_of_binary(self, state: ScoresByLabel) -> tuple[float, float]:
-        low, high = AUC().bounds_of_binary(state)
-        if state.is_exact:
-            return 2 * low - 1, 2 * high - 1
-        return enclose(2 * Fraction(low) - 1, 2 * Fraction(high) - 1) if low == low else (NAN, NAN)
+    def limits_binary(self, state: ScoresByLabel) -> Limits | None:
+        found = area(state)
+        return None if found is None else Limits(*(2 * x - 1 for x in found))
+
+    def slack(self, state: ScoresByLabel, found: Limits, slip: Fraction) -> Fraction:
+        return 16 * slip
 
     def interval_of_binary(self, state: ScoresByLabel, confidence: float) -> Interval:
         found = AUC().interval_of(state, confidence)
@@ -303,34 +323,11 @@ class AveragePrecision(RankingValue, tag="average_precision"):
     bound = "positives first, and below the worst order, inside each bucket"
     all_cells = average_precisions
 
-    def of_binary(self, state: ScoresByLabel) -> float:
-        a, c, TP, FP, P = _descending(state)
-        return math.fsum(a / P * ((TP + a) / (TP + FP + a + c))) if P else NAN
+    def limits_binary(self, state: ScoresByLabel) -> Limits | None:
+        return average_precision(state)
 
     def reason_of_binary(self, state: ScoresByLabel) -> str | None:
         return None if state.positives.total() else "no positives"
-
-    def bounds_of_binary(self, state: ScoresByLabel) -> tuple[float, float]:
-        value = self.of_binary(state)
-        if state.is_exact or value != value:
-            return value, value
-        a, c, TP, FP, P = _descending(state)
-        high = math.fsum(a / P * ((TP + a) / (TP + FP + a)))
-        S = TP + FP + c
-        # rows of weight 1 come in steps, so the integral may start half a step later; a lone positive is known exactly
-        step = 0.0 if state.weighted else 0.5
-        sure = (a == 1) if step else (S == 0)
-        base = np.where(sure, 1.0, S + step)
-        worst = a * ((TP + step) / base) + (FP + c) * elementary.x_minus_log1p(a / base)
-        low = math.fsum(np.where(sure, a * ((TP + a) / (S + a)), worst) / P)
-        return max(0.0, low * (1 - ROUNDING)), min(1.0, high * (1 + ROUNDING))
-
-
-def _descending(state: ScoresByLabel) -> tuple[Any, ...]:
-    """Positives and negatives of the buckets that hold positives, what is above each, and the positives of all."""
-    a, c = (Mass(m.digits[:, ::-1]) for m in (state.positives, state.negatives))
-    held = a.digits.any(axis=0)
-    return (*(m.floats()[held] for m in (a, c, a.before(), c.before())), np.float64(a.total()))
 
 
 class KS(RankingValue, tag="ks"):
@@ -359,21 +356,8 @@ class KS(RankingValue, tag="ks"):
     bound = "from the edges of a bucket to its corners"
     all_cells = gaps
 
-    def of_binary(self, state: ScoresByLabel) -> float:
-        return self._limits(state)[0]
+    def limits_binary(self, state: ScoresByLabel) -> Limits | None:
+        return gap(state)
 
-    def bounds_of_binary(self, state: ScoresByLabel) -> tuple[float, float]:
-        value, high = self._limits(state)
-        if state.is_exact or value != value:
-            return value, value
-        return max(0.0, value - ROUNDING), min(1.0, high + ROUNDING)
-
-    def _limits(self, state: ScoresByLabel) -> tuple[float, float]:
-        pos, neg = state.positives, state.negatives
-        P, N = float(pos.total()), float(neg.total())
-        if not P or not N:
-            return NAN, NAN
-        a, c = pos.floats() / P, neg.floats() / N
-        below = pos.before().floats() / P - neg.before().floats() / N
-        edges = np.abs(below).max()
-        return float(edges), float(max(edges, np.abs(below + a).max(), np.abs(below - c).max()))
+    def slack(self, state: ScoresByLabel, found: Limits, slip: Fraction) -> Fraction:
+        return 8 * slip

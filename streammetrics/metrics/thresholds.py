@@ -6,13 +6,14 @@ All read the rows by score. The value is that of a threshold which exists: the s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics.exact import Mass, enclose
+from ..numerics.exact import Limits, Mass, to_float
 from ..numerics.settings import setting
 from ..statistics.scores import ScoresByLabel
 from .scores import RankingMetric
@@ -21,40 +22,44 @@ __all__ = ["Lift", "MaxFBeta", "PrecisionAtRecall", "RecallAtPrecision", "Sensit
 
 Floats = NDArray[np.float64]
 NAN = float("nan")
-ROUNDING = 2.0**-50  # more than the few float64 steps of a ratio can lose, relatively
+NEAR = 2.0**-47  # more than the few float64 steps of a ratio can lose
 
 
-class Cuts(NamedTuple):
-    """Counts above every threshold, from infinity down to the smallest score."""
+class Cut(NamedTuple):
+    """What is above a threshold, or above each of many: integers, or floats near them."""
 
-    tp: Floats
-    fp: Floats
-    P: float
-    N: float
+    tp: Any
+    fp: Any
+    P: Any
+    N: Any
 
 
 class BestThreshold(RankingMetric[float]):
-    """The best value that a threshold reaches."""
+    """The best value that a threshold reaches.
+
+    Floats tell which thresholds may be the best; what these reach is compared as fractions.
+    """
 
     cost = "that of AUC"
     bound = "at least at the edges of buckets; at most with positives first inside each"
 
-    def score(self, cuts: Cuts) -> Floats:
-        """Compute the value at each cut; -1 where a cut does not qualify. It rises with TP and falls with FP."""
+    def rate(self, cut: Cut) -> tuple[Any, Any]:
+        """Return the value at a cut, as numerator and denominator; it rises with TP and falls with FP."""
         raise NotImplementedError
 
-    def of(self, state: ScoresByLabel) -> float:
-        edges = _edges(state)
-        return float(self.score(edges).max()) if self.reason_of(state) is None else NAN
+    def kept(self, cut: Cut) -> tuple[Any, Any, float]:
+        """Return a quotient that has to reach a limit, or to be 0/0, for a cut to qualify; and the limit."""
+        return 0, 0, 0.0
 
-    def bounds_of(self, state: ScoresByLabel) -> tuple[float, float]:
-        value = self.of(state)
-        if state.is_exact or value != value:
-            return value, value
-        edges = _edges(state)
-        corners = Cuts(np.r_[0.0, edges.tp[1:]], np.r_[0.0, edges.fp[:-1]], edges.P, edges.N)
-        high = max(value, float(self.score(corners).max()))
-        return value * (1 - ROUNDING), min(1.0, high * (1 + ROUNDING))
+    def limits_binary(self, state: ScoresByLabel) -> Limits | None:
+        if self.reason_of(state) is not None:
+            return None
+        low, _ = self._best(state, False, -4 * state.slip)
+        high = low
+        if not state.is_exact or state.slip:
+            high, _ = self._best(state, not state.is_exact, 4 * state.slip)
+        value, _ = self._best(state, False, Fraction(0)) if state.slip else (low, 0)
+        return Limits(low, value, max(high, value))
 
     def threshold(self) -> float:
         """Return the threshold that reaches the value: of several the highest; infinity if it selects nothing."""
@@ -64,28 +69,57 @@ class BestThreshold(RankingMetric[float]):
         """Return the threshold, from a state."""
         if self.reason_of(state) is not None:
             return NAN
-        best = int(self.score(_edges(state)).argmax())
-        return float(state.thresholds(_occupied(state)[best - 1 : best])[0]) if best else float("inf")
+        _, best = self._best(state, False, Fraction(0))
+        return float(state.thresholds(occupied(state)[best - 1 : best])[0]) if best else float("inf")
 
     def details(self, state: ScoresByLabel) -> dict[str, Any]:
         return {"threshold": self.threshold_of(state)}
 
+    def _best(self, state: ScoresByLabel, corners: bool, slip: Fraction) -> tuple[Fraction, int]:
+        """Return the best value, and the first cut from infinity down that reaches it.
 
-def _occupied(state: ScoresByLabel) -> NDArray[np.int64]:
+        Those at the edges of buckets; or at their corners, positives first. `slip` is what the limit may be missed by.
+        """
+        cells = occupied(state)
+        a, c = (Mass(m.digits[:, cells]) for m in (state.positives, state.negatives))
+        tp, fp = a.through(), c.before() if corners else c.through()
+        P, N = a.total(), c.total()
+        rough = Cut(np.r_[0.0, tp.floats()], np.r_[0.0, fp.floats()], float(P), float(N))
+
+        def cut(i: int) -> Cut:
+            return Cut(tp.cell(i - 1), fp.cell(i - 1), P, N) if i else Cut(0, 0, P, N)
+
+        value, good = self._rough(rough, lambda i: self._qualifies(cut(i), slip), NEAR + 2 * abs(float(slip)))
+        first, best = 0, Fraction(-1)
+        near = np.flatnonzero(good & (value >= value[good].max(initial=-1.0) * (1 - NEAR)))
+        seen: dict[tuple[Any, Any], Fraction] = {}
+        for i in near.tolist():
+            top, whole = self.rate(cut(i))
+            here = seen.setdefault((top, whole), Fraction(top) / whole)
+            if here > best:
+                first, best = i, here
+        return best, first
+
+    def _rough(self, cuts: Cut, qualifies: Callable[[int], bool], margin: float) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return about the value at each cut, and whether it qualifies: where floats cannot tell, as integers say."""
+        top, whole = (np.broadcast_to(x, cuts.tp.shape) for x in self.rate(cuts))
+        value = np.divide(top, whole, out=np.full(len(top), -1.0), where=whole > 0)
+        part, of, least = self.kept(cuts)
+        part, of = (np.broadcast_to(np.asarray(x, np.float64), cuts.tp.shape) for x in (part, of))
+        share = np.divide(part, of, out=np.full(len(part), np.inf), where=of > 0)
+        good = (whole > 0) & (share >= least)
+        for i in np.flatnonzero((whole > 0) & (np.abs(share - least) <= margin)).tolist():
+            good[i] = qualifies(i)
+        return value, good
+
+    def _qualifies(self, cut: Cut, slip: Fraction) -> bool:
+        part, of, least = self.kept(cut)
+        return not of or to_float(part * (1 + slip), of) >= least
+
+
+def occupied(state: ScoresByLabel) -> NDArray[np.int64]:
     """The cells that hold rows, from the highest score down."""
     return np.flatnonzero(state.positives.digits.any(axis=0) | state.negatives.digits.any(axis=0))[::-1]
-
-
-def _edges(state: ScoresByLabel) -> Cuts:
-    """Counts at the edges of the occupied cells, infinity first."""
-    cells = _occupied(state)
-    above, totals = [], []
-    for mass in (state.positives, state.negatives):
-        down, total = Mass(mass.digits[:, cells]), float(mass.total())
-        upto = np.r_[0.0, down.before().floats() + down.floats()]  # which are rounded twice, and the total once
-        above.append(np.minimum(upto, total))
-        totals.append(total)
-    return Cuts(*above, *totals)
 
 
 class MaxFBeta(BestThreshold, tag="max_fbeta"):
@@ -121,9 +155,9 @@ class MaxFBeta(BestThreshold, tag="max_fbeta"):
     def name(self) -> str:
         return "max_f1" if self.beta == 1 else f"max_f{self.beta:g}"
 
-    def score(self, cuts: Cuts) -> Floats:
-        b = self.beta * self.beta
-        return (1 + b) * cuts.tp / (b * cuts.P + cuts.tp + cuts.fp)
+    def rate(self, cut: Cut) -> tuple[Any, Any]:
+        b = self.beta * self.beta if isinstance(cut.P, float) else Fraction(self.beta) ** 2
+        return (1 + b) * cut.tp, b * cut.P + cut.tp + cut.fp
 
     def reason_of(self, state: ScoresByLabel) -> str | None:
         return None if state.positives.total() else "no positives"
@@ -162,10 +196,11 @@ class RecallAtPrecision(BestThreshold, tag="recall_at_precision"):
     def name(self) -> str:
         return f"recall_at_precision@{self.precision:g}"
 
-    def score(self, cuts: Cuts) -> Floats:
-        above = cuts.tp + cuts.fp
-        reached = np.divide(cuts.tp, above, out=np.full(len(above), -1.0), where=above > 0) >= self.precision
-        return np.where(reached, cuts.tp / cuts.P, np.where(above > 0, -1.0, 0.0))
+    def rate(self, cut: Cut) -> tuple[Any, Any]:
+        return cut.tp, cut.P
+
+    def kept(self, cut: Cut) -> tuple[Any, Any, float]:
+        return cut.tp, cut.tp + cut.fp, self.precision
 
     def reason_of(self, state: ScoresByLabel) -> str | None:
         return None if state.positives.total() else "no positives"
@@ -204,10 +239,11 @@ class PrecisionAtRecall(BestThreshold, tag="precision_at_recall"):
     def name(self) -> str:
         return f"precision_at_recall@{self.recall:g}"
 
-    def score(self, cuts: Cuts) -> Floats:
-        above = cuts.tp + cuts.fp
-        precision = np.divide(cuts.tp, above, out=np.full(len(above), -1.0), where=above > 0)
-        return np.where(cuts.tp / cuts.P >= self.recall, precision, -1.0)
+    def rate(self, cut: Cut) -> tuple[Any, Any]:
+        return cut.tp, cut.tp + cut.fp
+
+    def kept(self, cut: Cut) -> tuple[Any, Any, float]:
+        return cut.tp, cut.P, self.recall
 
     def reason_of(self, state: ScoresByLabel) -> str | None:
         return None if state.positives.total() else "no positives"
@@ -246,8 +282,11 @@ class SensitivityAtSpecificity(BestThreshold, tag="sensitivity_at_specificity"):
     def name(self) -> str:
         return f"sensitivity_at_specificity@{self.specificity:g}"
 
-    def score(self, cuts: Cuts) -> Floats:
-        return np.where((cuts.N - cuts.fp) / cuts.N >= self.specificity, cuts.tp / cuts.P, -1.0)
+    def rate(self, cut: Cut) -> tuple[Any, Any]:
+        return cut.tp, cut.P
+
+    def kept(self, cut: Cut) -> tuple[Any, Any, float]:
+        return cut.N - cut.fp, cut.N, self.specificity
 
 
 class Lift(RankingMetric[float], tag="lift"):
@@ -288,31 +327,36 @@ class Lift(RankingMetric[float], tag="lift"):
     def name(self) -> str:
         return f"{self.kind}@{self.fraction:g}"
 
-    def of(self, state: ScoresByLabel) -> float:
-        return self._limits(state)[1]
+    @property
+    def within(self) -> tuple[int | None, int | None]:  # type: ignore[override]
+        return 0, None if self.kind == "lift" else 1
 
-    def bounds_of(self, state: ScoresByLabel) -> tuple[float, float]:
-        low, value, high = self._limits(state)
-        return (value, value) if state.is_exact else (low, high)
+    def slack(self, state: ScoresByLabel, found: Limits, slip: Fraction) -> Fraction:
+        P, N = state.positives.total(), state.negatives.total()
+        gain = 8 * slip * Fraction(P + N, P)
+        return gain / Fraction(self.fraction) if self.kind == "lift" else gain
 
     def reason_of(self, state: ScoresByLabel) -> str | None:
         return None if state.positives.total() else "no positives"
 
-    def _limits(self, state: ScoresByLabel) -> tuple[float, float, float]:
-        cells = _occupied(state)
+    def limits_binary(self, state: ScoresByLabel) -> Limits | None:
+        cells = occupied(state)
         a, c = (Mass(m.digits[:, cells]) for m in (state.positives, state.negatives))
         P, whole = a.total(), a.total() + c.total()
         if not P:
-            return NAN, NAN, NAN
+            return None
         cut = Fraction(self.fraction) * whole
         above_a, above_c = a.before(), c.before()
         k = int(np.searchsorted(above_a.floats() + above_c.floats(), float(cut), side="right")) - 1
         while k > 0 and above_a.cell(k) + above_c.cell(k) > cut:
             k -= 1
+        while k + 1 < len(cells) and above_a.cell(k + 1) + above_c.cell(k + 1) <= cut:
+            k += 1
         found, held, others = above_a.cell(k), a.cell(k), c.cell(k)
         inside = min(cut - found - above_c.cell(k), Fraction(held + others))
         middle = found + inside * Fraction(held, held + others) if held + others else Fraction(found)
         unit = P * (Fraction(self.fraction) if self.kind == "lift" else 1)
+        if state.is_exact:
+            return Limits.exactly(middle, unit)
         least, most = max(inside - others, Fraction(0)), min(inside, Fraction(held))
-        low, high = enclose((found + least) / unit, (found + most) / unit)
-        return low, float(middle / unit), high
+        return Limits((found + least) / unit, middle / unit, (found + most) / unit)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .twofold import Twofold
 
 Ints = NDArray[np.int64]
 NAN = float("nan")
@@ -91,22 +93,96 @@ def to_float(numerator: Any, denominator: Any = 1, empty: float = NAN) -> Any:
         out, some = np.full(numerator.shape, empty), np.asarray(denominator != 0, bool)
         out[some] = numerator[some] / denominator[some]  # of Python's integers: rounded once, however long they are
         return out
-    if not denominator:
-        return empty
-    quotient = Fraction(numerator) / Fraction(denominator)
+    return _float(Fraction(numerator) / Fraction(denominator)) if denominator else empty
+
+
+def _float(value: Fraction) -> float:
     try:
-        return float(quotient)
+        return value.numerator / value.denominator
     except OverflowError:
-        return math.inf if quotient > 0 else -math.inf
+        return math.copysign(math.inf, value)
 
 
 def enclose(low: Fraction, high: Fraction) -> tuple[float, float]:
     """Two floats that certainly contain [low, high]: rounded outward."""
-    a, b = float(low), float(high)
+    a, b = _float(low), _float(high)
     return (
-        a if Fraction(a) <= low else float(np.nextafter(a, -np.inf)),
-        b if Fraction(b) >= high else float(np.nextafter(b, np.inf)),
+        a if a <= low else math.nextafter(a, -math.inf),
+        b if b >= high else math.nextafter(b, math.inf),
     )
+
+
+class Limits(NamedTuple):
+    """A number, and limits between which it certainly is: as they are read from integers, before anything is rounded.
+
+    Parameters
+    ----------
+    low, value, high : Fraction
+        If all are one, the number is known exactly.
+    """
+
+    low: Fraction
+    value: Fraction
+    high: Fraction
+
+    @classmethod
+    def exactly(cls, numerator: int | Fraction, denominator: int | Fraction = 1) -> Limits | None:
+        """A quotient that is known; None for 0/0 and x/0."""
+        if not denominator:
+            return None
+        value = Fraction(numerator) / Fraction(denominator)
+        return cls(value, value, value)
+
+    @classmethod
+    def root(cls, square: Fraction) -> Limits:
+        """The square root, to 120 bits."""
+        if not square:
+            return cls(square, square, square)
+        shift = 120 + max(0, square.denominator.bit_length() - square.numerator.bit_length())
+        whole, rest = divmod(square.numerator << 2 * shift, square.denominator)
+        low = math.isqrt(whole)
+        high = low + (rest != 0 or low * low != whole)
+        return cls(*(Fraction(x, 2 << shift) for x in (2 * low, low + high, 2 * high)))
+
+    def __neg__(self) -> Limits:
+        return Limits(-self.high, -self.value, -self.low)
+
+    def widened(self, slack: Fraction, least: int | None = None, most: int | None = None) -> Limits:
+        """Limits that are wider by this much, as far as such a number can go."""
+        if not slack:
+            return self
+        low, high = self.low - slack, self.high + slack
+        return self._replace(
+            low=low if least is None else max(low, Fraction(least)),
+            high=high if most is None else min(high, Fraction(most)),
+        )
+
+    def rounded(self) -> float:
+        """The number, rounded once."""
+        return _float(self.value)
+
+    def outward(self) -> tuple[float, float]:
+        """The limits, rounded outward; twice the number where both round to it, as then the true one does."""
+        low, high = _float(self.low), _float(self.high)
+        return (low, high) if low == high else enclose(self.low, self.high)
+
+
+def slip(rows: Ints, excess: Ints | None) -> Fraction:
+    """How far, relatively, weights can be from what was counted of them: each row was rounded to 2**-60.
+
+    Parameters
+    ----------
+    rows : int64
+        Rows of each cell.
+    excess : int64, fixed numbers
+        The sums of w - 1.
+    """
+    if excess is None:
+        return Fraction(0)
+    weight = (excess[..., 0] + (rows << 20)) * 2.0**-20 + excess[..., 1] * 2.0**-60
+    there = weight > 2.0**-37  # or nothing but rows of weight 0
+    most = np.minimum(rows[there], weight[there] * 2.0**36 + 1) / weight[there]
+    return Fraction(float(most.max(initial=0.0)) * 1.0001) / (1 << FRACTION_BITS + 1)
 
 
 class Mass:
@@ -135,12 +211,21 @@ class Mass:
         # rows * 2**60 + high * 2**40 + low, by digits of 2**20; the carry below makes every digit non-negative
         return cls(_digits(np.stack([low & mask, low >> DIGIT_BITS, high & mask, (high >> DIGIT_BITS) + rows])))
 
+    @classmethod
+    def one(cls, whole: int) -> Mass:
+        """One integer."""
+        return cls(_digits(np.array([[whole >> DIGIT_BITS * i & (1 << DIGIT_BITS) - 1] for i in range(6)], np.int64)))
+
     def __getitem__(self, cells: slice) -> Mass:
         return Mass(self.digits[:, cells])
 
     def cell(self, i: int) -> int:
         """The integer in one cell."""
         return _to_int(self.digits[:, i])
+
+    def cells(self, which: NDArray[np.int64]) -> list[int]:
+        """The integers in some cells."""
+        return [_to_int(column) for column in self.digits[:, which].T]
 
     def total(self) -> int:
         """Sum of all cells."""
@@ -177,12 +262,48 @@ class Mass:
             twice, equal, below = twice + 2 * wins - ties, equal + ties, below + int(up_to[-1])
         return twice, equal
 
+    def through(self) -> Mass:
+        """Return the sum of all cells up to and with each cell."""
+        before = self.before()
+        if len(before.digits) == 1:
+            return Mass(before.digits + self.digits)
+        return Mass(_digits(before.padded(6) + self.padded(6)))
+
+    def plus(self, other: Mass) -> Mass:
+        """Return the sum of two, cell by cell."""
+        return Mass(_digits(self.padded(6) + other.padded(6)))
+
+    def padded(self, count: int) -> Ints:
+        """The digits, so many of them: masses have no more than six."""
+        out = np.zeros((count, self.digits.shape[1]), np.int64)
+        out[: len(self.digits)] = self.digits
+        return out
+
+    def twofold(self) -> Twofold:
+        """Each cell to 106 bits: masses have no more."""
+        pairs = self.padded(6)
+        pairs = (pairs[::2] + (pairs[1::2] << DIGIT_BITS)).astype(np.float64)
+        return Twofold(pairs[2] * 2.0**80, 0.0) + Twofold(pairs[1] * 2.0**40, 0.0) + Twofold(pairs[0], 0.0)
+
     def floats(self) -> NDArray[np.float64]:
         """Each cell as the nearest float64 (to 2 ulp where it needs more than 53 bits)."""
         out = np.zeros(self.digits.shape[1])
         for digit in self.digits[::-1]:
             out = out * float(1 << DIGIT_BITS) + digit
         return out
+
+
+def ratios(tops: Mass, whole: Mass) -> NDArray[np.float64]:
+    """Quotients, cell by cell or all by one, each rounded once; NaN where the divisor is 0."""
+    a, b = tops.twofold(), whole.twofold()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if len(tops.digits) == len(whole.digits) == 1:
+            return np.where(b.high > 0, a.high / b.high, np.nan)
+        value, sure = (a / b).nearest(2.0**-92)
+    there = np.broadcast_to(b.high > 0, value.shape)
+    for i in np.flatnonzero(there & ~sure).tolist():
+        value[i] = to_float(tops.cell(i), whole.cell(min(i, whole.digits.shape[1] - 1)))
+    return np.where(there, value, np.nan)
 
 
 def _digits(parts: Ints) -> Ints:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Self, dataclass_transform
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..errors import IncompatibleStateError, MemoryLimitError
 from ..numerics.canonical import canonical_json
+from ..numerics.exact import slip
 from ..numerics.settings import Settings, encode_setting, setting, union, unions, unlike
 from .axes import Axis, Vocabulary
 from .cells import Cells
@@ -26,6 +28,7 @@ from .tally import Entries
 __all__ = ["State"]
 
 Ints = NDArray[np.int64]
+ALL = ("dropped", "rounded")  # what every state has
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=False, field_specifiers=(setting, union))
@@ -52,6 +55,8 @@ class State(Settings):
     """A tally of exact rows, that of the buckets they become beyond `most` rows, and the flag of what was lost thereby."""
 
     dropped = Flat("reasons", optional=True, front=True)
+    rounded = Flat(form="flag", optional=True, front=True)
+    """Whether a weight had bits below 2**-60, which its sum does not have (see `slip`)."""
 
     by_tag: ClassVar[dict[str, type[State]]] = {}
     declared: ClassVar[dict[str, Part]] = {}
@@ -60,7 +65,7 @@ class State(Settings):
         super().__init_subclass__(**keywords)
         found: dict[str, Part] = {}
         for name, thing in vars(cls).items():
-            if isinstance(thing, Part) and name != "dropped" and hasattr(State, name):
+            if isinstance(thing, Part) and name not in ALL and hasattr(State, name):
                 raise TypeError(f"{cls.__name__}.{name}: every state has a {name!r}; call the part something else")
         for base in reversed(cls.__mro__):
             found |= {n: p for n, p in vars(base).items() if isinstance(p, Part)}
@@ -118,6 +123,26 @@ class State(Settings):
     def admit_classes(self, count: int) -> None:
         """Raise unless there may be so many different classes behind."""
 
+    @property
+    def fixed_weights(self) -> bool:
+        """Whether weights are summed as multiples of 2**-60."""
+        parts = self.parts()
+        flat = parts.get("excess")
+        return any(isinstance(p, Tally) for p in parts.values()) or getattr(flat, "form", "") == "fixed"
+
+    @cached_property
+    def slip(self) -> Fraction:
+        """How far, relatively, any weight of a state of one cell can be from what was counted; 0 if none was rounded."""
+        if self.rounded is None or not self.rounded:
+            return Fraction(0)
+        held = [(e.mass, e.excess) for e in self.cells.tallies.values()]
+        if (excess := self.cells.flats.get("excess")) is not None and excess.shape[-1] == 2:
+            rows = self.cells.flats[self.counted[0]]
+            if rows.shape != excess.shape[:-1]:
+                return Fraction(1, 1 << 25)  # half a unit beside the smallest weight
+            held.append((rows, excess))
+        return max((slip(rows, e) for rows, e in held if len(rows)), default=Fraction(0))
+
     def weight_limit(self) -> float:
         """An upper limit of the weight of all rows."""
         return self.rows_about + self.weight_beside
@@ -161,6 +186,10 @@ class State(Settings):
     def plausible(self, columns: dict[str, Array]) -> dict[str, Array]:
         """Make columns that were made up one by one, for the laws, fit together (see `contradiction`)."""
         return columns
+
+    def corrected(self, negative_rate: float, scale: str) -> Self:
+        """Return a view from which scores are read as those of the full log, of what was counted as it was given."""
+        return self
 
     def check(self) -> None:
         """Raise StateFormatError where decoded parts, of all cells, contradict one another."""

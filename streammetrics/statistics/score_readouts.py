@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..numerics import compiled, elementary
-from ..numerics.exact import Mass, enclose, to_float
+from ..numerics.exact import Limits, Mass
+from ..numerics.twofold import Twofold, product
 from ..state.tally import Entries
-from .scores import FEW, ScoreHistogram
+from .scores import FEW, ScoreHistogram, ScoresByLabel
 
-__all__ = ["Bounded", "areas", "average_precisions", "gaps"]
+__all__ = ["Bounded", "area", "areas", "average_precision", "average_precisions", "gap", "gaps"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -28,6 +29,9 @@ Ints = NDArray[np.int64]
 SURE = 1 << 53  # integers up to here are floats
 NAN = float("nan")
 ROUNDING = 2.0**-45  # more than the float64 steps of a bound can lose, relatively
+OFF = 2.0**-92  # and those of 106 bits
+NEAR = 2.0**-48  # more than the difference of two shares can be off
+FEW_TERMS = 300  # whose sum is formed with one denominator, should 106 bits not say how it rounds
 
 
 class Bounded(NamedTuple):
@@ -81,14 +85,14 @@ def areas(state: ScoreHistogram) -> Bounded:
     both = 2.0 * (N.astype(np.float64) * P)
     with np.errstate(invalid="ignore", divide="ignore"):
         value, low, high = (n / both for n in (twice, twice - ties, twice + ties))
-    inexact = (state.flat("off_grid") != 0) & (both > 0)
+    inexact = (state.flat("off_grid") != 0) & (low < high)
     made = Bounded(
         value,
         np.where(inexact, _outward(low, both, twice - ties, -1), value),
         np.where(inexact, _outward(high, both, twice + ties, 1), value),
     )
     for cell in np.flatnonzero((both >= SURE) | _heavy(state)):
-        for array, number in zip(made, _area(_alone(state, cell)), strict=True):
+        for array, number in zip(made, _numbers(area(_alone(state, cell))), strict=True):
             array[cell] = number
     return made
 
@@ -115,18 +119,9 @@ def _pairs(state: ScoreHistogram) -> Ints:
 
 def _outward(quotient: Floats, divisor: Floats, dividend: Ints, way: int) -> Floats:
     """The float below or above a quotient of integers, or the quotient, if it is one. Without error (Dekker 1971)."""
-    product = quotient * divisor
-    a, b = (_halves(x) for x in (quotient, divisor))
-    rest = ((a[0] * b[0] - product) + a[0] * b[1] + a[1] * b[0]) + a[1] * b[1]
-    off = ((product - dividend) + rest) * way  # below 0 if the float does not reach the quotient
+    whole, rest = product(quotient, divisor)
+    off = ((whole - dividend) + rest) * way  # below 0 if the float does not reach the quotient
     return np.where(off < 0, np.nextafter(quotient, way * np.inf), quotient)
-
-
-def _halves(x: Floats) -> tuple[Floats, Floats]:
-    """A float as two of half its bits."""
-    large = x * 134217729.0
-    high = large - (large - x)
-    return high, x - high
 
 
 def _heavy(state: ScoreHistogram) -> NDArray[np.bool_]:
@@ -143,13 +138,18 @@ def _alone(state: ScoreHistogram, cell: Any) -> ScoreHistogram:
     return state.cell(int(cell)) if state.axes else state
 
 
-def _area(state: ScoreHistogram) -> tuple[float, float, float]:
-    """One cell by wide integers."""
+def _numbers(found: Limits | None) -> tuple[float, float, float]:
+    """A number and its limits, rounded."""
+    return (NAN, NAN, NAN) if found is None else (found.rounded(), *found.outward())
+
+
+def area(state: ScoresByLabel) -> Limits | None:
+    """The area under the ROC curve of a state of one cell, by wide integers; None without one class."""
     N, P, twice, ties = state.pairs()
-    value = to_float(twice, 2 * P * N)
-    if state.is_exact or not P or not N:
-        return value, value, value
-    return value, *enclose(Fraction(twice - ties, 2 * P * N), Fraction(twice + ties, 2 * P * N))
+    if not P or not N:
+        return None
+    both, slack = 2 * P * N, 0 if state.is_exact else ties
+    return Limits(*(Fraction(n, both) for n in (twice - slack, twice, twice + slack)))
 
 
 def _entered(e: Entries, starts: Ints) -> Entered:
@@ -159,18 +159,18 @@ def _entered(e: Entries, starts: Ints) -> Entered:
 
 def average_precisions(state: ScoreHistogram) -> Bounded:
     """The average precision of every cell, equal scores (or those of one bucket) as one tie."""
-    return _of_both(state, _precision, _lone_precision)
+    return _of_both(state, _precision, average_precision)
 
 
 def gaps(state: ScoreHistogram) -> Bounded:
     """The largest gap between the score distributions of the classes (KS) of every cell."""
-    return _of_both(state, _gap, _lone_gap)
+    return _of_both(state, _gap, gap)
 
 
 def _of_both(
     state: ScoreHistogram,
     read: Callable[[Entered, Any], tuple[Floats, Floats, Floats]],
-    alone: Callable[[ScoreHistogram], tuple[float, float, float]],
+    alone: Callable[[ScoresByLabel], Limits | None],
 ) -> Bounded:
     """Read cells of both forms by their own entries, and those with weights one by one."""
     made = Bounded(*(np.full(len(state), np.nan) for _ in range(3)))
@@ -182,90 +182,161 @@ def _of_both(
             for array, numbers in zip(made, read(_entered(e, starts), inexact), strict=True):
                 array[held] = numbers[held]
     for cell in np.flatnonzero(_heavy(state)):
-        for array, number in zip(made, alone(_alone(state, cell)), strict=True):
+        for array, number in zip(made, _numbers(alone(_alone(state, cell))), strict=True):
             array[cell] = number
     return made
 
 
-def _fsums(terms: Floats, starts: Ints) -> Floats:
-    """Sums over each cell, each rounded once."""
-    ends = starts.tolist()
-    return np.array([math.fsum(terms[a:b]) for a, b in itertools.pairwise(ends)])
+class Terms(NamedTuple):
+    """What average precision is read from: the scores that positives have, of every cell.
+
+    Parameters
+    ----------
+    a, c, tp, fp : Twofold
+        Positives and negatives of a score, and those above it.
+    starts : int64
+        Where each cell begins, and the end.
+    P : Twofold
+        The positives of each cell.
+    step : float
+        How much later the integral below a bucket may start: half a row, if rows are not weighted.
+    """
+
+    a: Twofold
+    c: Twofold
+    tp: Twofold
+    fp: Twofold
+    starts: Ints
+    P: Twofold
+    step: float
+
+    def quotients(self) -> Twofold:
+        """Sum a (TP + a) / (S P), S all that is not below, of each cell; within `OFF`."""
+        above = self.tp + self.a
+        terms = self.a * above / (above + (self.fp + self.c))
+        pairs = np.column_stack([terms.high, terms.low]).reshape(-1).tolist()
+        ends = (2 * self.starts).tolist()
+        sums = []
+        for i, j in itertools.pairwise(ends):
+            part = pairs[i:j]
+            first = math.fsum(part)
+            sums.append((first, math.fsum([*part, -first])))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return Twofold(*np.array(sums).reshape(-1, 2).T) / self.P
+
+    def limits(self) -> tuple[Floats, Floats]:
+        """At least, below the worst order within a bucket, and at most, positives first; rounded outward.
+
+        Rows of weight 1 come in steps, so the integral may start half a step later; a lone positive is known exactly.
+        """
+        a, c, tp, fp = (x.high for x in self[:4])
+        P = np.repeat(self.P.high, np.diff(self.starts))
+        S = tp + fp + c
+        sure = (a == 1) if self.step else (S == 0)
+        base = np.where(sure, 1.0, S + self.step)
+        worst = a * ((tp + self.step) / base) + (fp + c) * elementary.x_minus_log1p(a / base)
+        low = self._sums(np.where(sure, a * ((tp + a) / (S + a)), worst) / P) * (1 - ROUNDING)
+        high = self._sums(a / P * ((tp + a) / (tp + fp + a))) * (1 + ROUNDING)
+        return np.maximum(0.0, low), np.minimum(1.0, high)
+
+    def _sums(self, terms: Floats) -> Floats:
+        return np.array([math.fsum(terms[i:j]) for i, j in itertools.pairwise(self.starts.tolist())])
+
+    def exactly(self) -> Fraction:
+        """The one cell's, whatever that takes."""
+        sums = zip(*(map(_whole, zip(x.high, x.low, strict=True)) for x in self[:4]), strict=True)
+        total = sum((Fraction(a * (tp + a), a + c + tp + fp) for a, c, tp, fp in sums), Fraction(0))
+        return total / _whole((self.P.high[0], self.P.low[0]))
+
+
+def _whole(parts: tuple[float, float]) -> int:
+    return int(parts[0]) + int(parts[1])
 
 
 def _precision(at: Entered, inexact: Any) -> tuple[Floats, Floats, Floats]:
     P, N = at.sums(at.positives), at.sums(at.negatives)
-    ties, some = at.ties(), at.positives > 0
-    tp = np.repeat(P, at.each) - at.upto(at.positives)  # above the score
-    fp = np.repeat(N, at.each) - at.upto(at.negatives)
+    some = at.positives > 0
+    above_p = np.repeat(P, at.each) - at.upto(at.positives)
+    above_n = np.repeat(N, at.each) - at.upto(at.negatives)
     starts = np.concatenate([[0], np.cumsum(some)])[at.starts]
-    all_p = np.repeat(P, at.each)[some]
-    a, c, above, below = (x[some].astype(np.float64) for x in (at.positives, ties, tp, fp))
-    value = np.where(P > 0, _fsums(a / all_p * ((above + a) / (above + below + a + c)), starts), np.nan)
+    a, c, tp, fp = (Twofold.of(x[some]) for x in (at.positives, at.ties(), above_p, above_n))
+    terms = Terms(a, c, tp, fp, starts, Twofold.of(P), 0.5)
+    value, sure = terms.quotients().nearest(OFF)
     low, high = value.copy(), value.copy()
-    wide = np.repeat(inexact, np.diff(starts))
-    if wide.any():
-        lower, upper = _precision_terms(a, c, above, below, all_p, step=0.5)
-        off = inexact & (P > 0)
-        low[off] = np.maximum(0.0, _fsums(lower, starts)[off] * (1 - ROUNDING))
-        high[off] = np.minimum(1.0, _fsums(upper, starts)[off] * (1 + ROUNDING))
+    off = inexact & (P > 0)
+    if off.any():
+        for array, found in zip((low, high), terms.limits(), strict=True):
+            array[off] = found[off]
+    for i in np.flatnonzero(~sure & (P > 0)):  # hardly ever
+        part = slice(starts[i], starts[i + 1])
+        a, c, tp, fp = (x.take(part) for x in terms[:4])
+        one = Terms(a, c, tp, fp, starts[i : i + 2] - starts[i], terms.P.take([i]), 0.5)
+        value[i], low[i], high[i] = _numbers(_of_terms(one, bool(off[i])))
     return value, low, high
 
 
-def _precision_terms(a: Floats, c: Floats, tp: Floats, fp: Floats, P: Any, *, step: float) -> tuple[Floats, Floats]:
-    """At least, below the worst order within a bucket, and at most, positives first.
+def _of_terms(terms: Terms, inexact: bool) -> Limits:
+    """What the terms of one cell make."""
+    high, low = (Fraction(float(x[0])) for x in terms.quotients())
+    value = high + low
+    if inexact:
+        least, most = (Fraction(float(x[0])) for x in terms.limits())
+        return Limits(min(least, value), value, max(most, value))
+    found = Limits(value * (1 - Fraction(OFF)), value, value * (1 + Fraction(OFF)))
+    if found.low != found.high and len(set(found.outward())) > 1 and len(terms.a.high) <= FEW_TERMS:
+        exact = terms.exactly()
+        return Limits(exact, exact, exact)
+    return found
 
-    Rows of weight 1 come in steps, so the integral may start half a step later; a lone positive is known exactly.
-    """
-    S = tp + fp + c
-    sure = (a == 1) if step else (S == 0)
-    base = np.where(sure, 1.0, S + step)
-    worst = a * ((tp + step) / base) + (fp + c) * elementary.x_minus_log1p(a / base)
-    return np.where(sure, a * ((tp + a) / (S + a)), worst) / P, a / P * ((tp + a) / (tp + fp + a))
 
-
-def _lone_precision(state: ScoreHistogram) -> tuple[float, float, float]:
-    """One cell by wide integers."""
+def average_precision(state: ScoresByLabel) -> Limits | None:
+    """The average precision of a state of one cell; None without positives."""
     a_, c_ = (Mass(m.digits[:, ::-1]) for m in (state.positives, state.negatives))
-    held, P = a_.digits.any(axis=0), float(a_.total())
-    if not P:
-        return NAN, NAN, NAN
-    a, c, tp, fp = (m.floats()[held] for m in (a_, c_, a_.before(), c_.before()))
-    value = math.fsum(a / P * ((tp + a) / (tp + fp + a + c)))
-    if state.is_exact:
-        return value, value, value
-    lower, upper = _precision_terms(a, c, tp, fp, P, step=0.0 if state.weighted else 0.5)
-    low, high = math.fsum(lower) * (1 - ROUNDING), math.fsum(upper) * (1 + ROUNDING)
-    return value, max(0.0, low), min(1.0, high)
+    held, P = a_.digits.any(axis=0), Mass.one(a_.total())
+    if not a_.total():
+        return None
+    a, c, tp, fp = (m.twofold().take(held) for m in (a_, c_, a_.before(), c_.before()))
+    starts = np.array([0, len(a.high)])
+    terms = Terms(a, c, tp, fp, starts, P.twofold(), 0.0 if state.weighted else 0.5)
+    return _of_terms(terms, not state.is_exact)
 
 
 def _gap(at: Entered, inexact: Any) -> tuple[Floats, Floats, Floats]:
     P, N = at.sums(at.positives), at.sums(at.negatives)
-    all_p, all_n = (np.repeat(x, at.each).astype(np.float64) for x in (P, N))
+    all_p, all_n = (np.repeat(x, at.each) for x in (P, N))
     tp, fp = at.upto(at.positives) - at.positives, at.upto(at.negatives) - at.negatives - at.ties()
     held, begins = at.each > 0, at.starts[:-1][at.each > 0]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        below = tp / all_p - fp / all_n
-        own = np.where(at.positives > 0, at.positives / all_p, -at.negatives / all_n)
-    value, high = np.full(len(held), np.nan), np.full(len(held), np.nan)
-    value[held] = np.maximum.reduceat(np.abs(below), begins)
-    high[held] = np.maximum(value[held], np.maximum.reduceat(np.abs(below + own), begins))
-    both = (P > 0) & (N > 0)
-    value, high = np.where(both, value, np.nan), np.where(both, high, np.nan)
-    low = np.where(inexact, np.maximum(0.0, value - ROUNDING), value)
-    return value, low, np.where(inexact, np.minimum(1.0, high + ROUNDING), value)
+    below = tp * all_n - fp * all_p
+    own = np.where(at.positives > 0, at.positives * all_n, -at.negatives * all_p)
+    edges, corners = np.zeros(len(held), np.int64), np.zeros(len(held), np.int64)
+    edges[held] = np.maximum.reduceat(np.abs(below), begins)
+    corners[held] = np.maximum(edges[held], np.maximum.reduceat(np.abs(below + own), begins))
+    made = np.full((3, len(held)), NAN)
+    for i in np.flatnonzero((P > 0) & (N > 0)):
+        both, edge = int(P[i]) * int(N[i]), int(edges[i])
+        value = edge / both
+        made[:, i] = value
+        if inexact[i] and edge != corners[i]:
+            found = Limits(Fraction(edge, both), Fraction(edge, both), Fraction(int(corners[i]), both))
+            made[1:, i] = found.outward()
+    return made[0], made[1], made[2]
 
 
-def _lone_gap(state: ScoreHistogram) -> tuple[float, float, float]:
-    """One cell by wide integers."""
-    pos, neg = state.positives, state.negatives
-    P, N = float(pos.total()), float(neg.total())
+def gap(state: ScoresByLabel) -> Limits | None:
+    """The largest gap between the score distributions of the classes, of a state of one cell; None without one class."""
+    a, c = state.positives, state.negatives
+    P, N = a.total(), c.total()
     if not P or not N:
-        return NAN, NAN, NAN
-    a, c = pos.floats() / P, neg.floats() / N
-    below = pos.before().floats() / P - neg.before().floats() / N
-    value = float(np.abs(below).max())
-    if state.is_exact:
-        return value, value, value
-    high = float(max(value, np.abs(below + a).max(), np.abs(below - c).max()))
-    return value, max(0.0, value - ROUNDING), min(1.0, high + ROUNDING)
+        return None
+    tp, fp = a.before(), c.before()
+    corners = [(tp, fp)] if state.is_exact else [(tp, fp), (a.through(), fp), (tp, c.through())]
+    tops = [_largest(*corner, P, N) for corner in corners]
+    return Limits(tops[0], tops[0], max(tops))
+
+
+def _largest(tp: Mass, fp: Mass, P: int, N: int) -> Fraction:
+    """The largest |TP / P - FP / N|: of those that floats cannot tell apart by integers."""
+    rough = np.abs(tp.floats() / float(P) - fp.floats() / float(N))
+    near = np.flatnonzero(rough >= rough.max() - NEAR)
+    pairs = set(zip(tp.cells(near), fp.cells(near), strict=True))
+    return Fraction(max(abs(a * N - c * P) for a, c in pairs), P * N)

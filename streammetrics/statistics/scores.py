@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -19,6 +19,7 @@ from ..errors import InvalidInputError, StateFormatError
 from ..numerics import compiled
 from ..numerics.buckets import all_scores, bucket_of, buckets, coarser, ends, exact_bits, first_of, score_of
 from ..numerics.exact import UNIT, Mass, carry_fixed
+from ..numerics.sampling import undone
 from ..numerics.settings import setting
 from ..state.declare import Array, Flat, Tally
 from ..state.state import State
@@ -311,9 +312,19 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
     def thresholds(self, index: Ints) -> Floats:
         rungs = self.ladder.rungs[index]
         if not self.folded:
-            return score_of(rungs, self.real)
+            return self.undo(score_of(rungs, self.real))
         assert self.bits is not None
-        return first_of(rungs, self.real, self.bits, exact=self.is_exact)
+        return self.undo(first_of(rungs, self.real, self.bits, exact=self.is_exact))
+
+    def corrected(self, negative_rate: float, scale: str) -> Self:
+        view = self.holding(self.cells)
+        object.__setattr__(view, "undo", partial(undone, rate=negative_rate, scale=scale))
+        return view
+
+    @staticmethod
+    def undo(scores: Floats) -> Floats:
+        """What scores are read as: see `corrected`."""
+        return scores
 
     # -- fewer bits ---------------------------------------------------------------------------------------------------
 

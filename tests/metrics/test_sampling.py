@@ -1,0 +1,99 @@
+"""Negative down-sampling undone: what ranks is the same without it, to the bit; what is read from scores is corrected."""
+
+from __future__ import annotations
+
+import functools
+from fractions import Fraction
+
+import draws
+import numpy as np
+import pytest
+
+import streammetrics as sm
+from streammetrics.laws.case import quiet
+
+RATE = 0.1
+RANKS = [
+    m
+    for m in draws.VARIANTS
+    if m.ranks and not getattr(m, "which", None) and m.scale != "real" and not getattr(m, "sealed", None)
+]
+
+
+@functools.cache
+def log(scale: str, n: int = 400) -> dict[str, np.ndarray]:
+    """Scores that are neighbours of one another, positives always the higher ones."""
+    rng = np.random.default_rng(7)
+    base = np.sort(rng.random(n // 2)) if scale == "probability" else np.sort(rng.normal(0, 3, n // 2))
+    base[: n // 8] *= 1e-20  # which a logit plus a constant cannot tell apart
+    near = np.nextafter(base, 2.0)
+    s = np.concatenate([base, near])
+    y = np.concatenate([np.zeros(n // 2, np.uint8), np.ones(n // 2, np.uint8)])
+    return {"y_true": y, "y_score": s, "group": rng.integers(0, 200, n // 2)[np.r_[0 : n // 2, 0 : n // 2]]}
+
+
+@pytest.mark.parametrize("metric", RANKS, ids=repr)
+def test_the_order_of_scores_is_not_corrected(metric) -> None:
+    columns = log(metric.scale)
+    alone = metric.blank()
+    plain = quiet(lambda: sm.MetricCollection({"m": alone}).update(columns))
+    task = sm.Task({"m": metric.blank()}, negative_rate=RATE, corrects="score", scale=metric.scale)
+    corrected = sm.MetricCollection(task).update(columns)
+    assert corrected["m"].digest() == plain["m"].digest()
+    a, b = (quiet(lambda c=c: (c.compute()["m"], c.bounds()["m"])) for c in (plain, corrected))
+    for ours, theirs in zip(_flat(a), _flat(b), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def _flat(found):
+    """The numbers of a value and its bounds; of a curve its points, without thresholds."""
+    value, bounds = found
+    return [x for v in (value, *bounds) for x in (v[:2] if isinstance(v, tuple) else [v])]
+
+
+def test_there_are_such_metrics() -> None:
+    assert len({m.tag for m in RANKS}) >= 13
+
+
+def test_auc_of_neighbours() -> None:
+    task = sm.Task(sm.AUC(), negative_rate=0.1, corrects="score")
+    columns = {"y_true": [0, 1] * 20, "y_score": np.sort(np.nextafter(0.7, 1) + np.arange(40) * 2.0**-53)}
+    found = sm.MetricCollection(task).update(columns)
+    truth = Fraction(sum(i < j for i in range(0, 40, 2) for j in range(1, 40, 2)), 400)
+    assert found.compute()["auc"] == float(truth)
+    assert found.bounds()["auc"] == (float(truth),) * 2
+
+
+def test_thresholds_are_of_corrected_scores() -> None:
+    columns = {"y_true": [0, 0, 1, 1], "y_score": [0.125, 0.5, 0.25, 0.75]}
+    task = sm.Task([sm.MaxFBeta(), sm.ROCCurve(tolerance=0.0)], negative_rate=0.5, corrects="score")
+    found = sm.MetricCollection(task).update(columns)
+    expected = float(Fraction(1, 4) / (Fraction(1, 4) + Fraction(3, 4) / Fraction(1, 2)))
+    assert found["max_f1"].threshold() == found.explain()["max_f1"]["threshold"] == expected
+    assert found.compute()["roc_curve"].thresholds[-2] == expected
+
+
+def test_what_reads_scores_is_corrected() -> None:
+    rng = np.random.default_rng(3)
+    p = rng.random(500)
+    y = (rng.random(500) < p).astype(np.uint8)
+    q = p / (p + (1 - p) / RATE)
+    metrics = [
+        sm.LogLoss(), sm.BrierScore(), sm.Calibration(), sm.PredictedCTR(), sm.Precision(), sm.AUC(),
+        sm.ExpectedCalibrationError(), sm.ExpectedCalibrationError(strategy="quantile", n_bins=5),
+    ]  # fmt: skip
+    fed = sm.MetricCollection(sm.Task(metrics, negative_rate=RATE, corrects="score")).update(y_true=y, y_score=p)
+    direct = sm.MetricCollection([m.blank() for m in metrics]).update(y_true=y, y_score=q)
+    a, b = fed.compute(), direct.compute()
+    assert a.keys() == b.keys()
+    for name in a:
+        assert a[name] == (sm.AUC().update(y, p).compute() if name == "auc" else b[name]), name
+
+
+def test_saved_collections_read_as_they_did() -> None:
+    columns = log("probability")
+    task = sm.Task([sm.MaxFBeta(), sm.AUC(), sm.LogLoss()], negative_rate=RATE, corrects="both")
+    fed = sm.MetricCollection(task).update(columns)
+    again = sm.from_bytes(fed.to_bytes()).merge(sm.MetricCollection(task))
+    assert again.digest() == fed.digest()
+    assert again["max_f1"].threshold() == fed["max_f1"].threshold()
