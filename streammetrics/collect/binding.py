@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from ..columns.columns import SCORES, Label, Need, Score
+from ..columns.columns import SCORES, Label, Matrix, Need, Score
+from ..numerics.settings import decode_setting, encode_setting, plain
 from ..state.state import State
 
 __all__ = ["PLAIN", "Binding"]
@@ -24,7 +25,7 @@ class Binding:
     where : str, optional
         A 0/1 column; rows with 0 are left out, and counted as such.
     labels, pos_label : optional
-        What negatives and positives are called in the label column, if not 0 and 1.
+        What negatives and positives are called in the columns of labels and decisions, if not 0 and 1.
     negative_rate : float, optional
         The share of negatives that was kept when the log was down-sampled.
     corrects : {"score", "rows", "both"}, optional
@@ -46,6 +47,10 @@ class Binding:
     ranks: bool = False
 
     def __post_init__(self) -> None:
+        """Check it; what means the same is the same, whatever library its scalars are of."""
+        labels = None if self.labels is None else tuple(map(_label, plain(self.labels)))
+        object.__setattr__(self, "labels", labels)
+        object.__setattr__(self, "pos_label", None if self.pos_label is None else _label(plain(self.pos_label)))
         names = [self.where, *(n for _, c in self.columns for n in (c if isinstance(c, tuple) else (c,)))]
         if not all(n is None or isinstance(n, str) for n in names):
             raise TypeError(f"a task takes names of columns, not {names!r}")
@@ -55,6 +60,8 @@ class Binding:
             raise ValueError(f'corrects must be "score", "rows" or "both", not {self.corrects!r}')
         if self.negative_rate is not None and not 0 < self.negative_rate <= 1:
             raise ValueError(f"negative_rate is the share of negatives kept, in (0, 1], not {self.negative_rate!r}")
+        if self.negative_rate is not None:
+            object.__setattr__(self, "negative_rate", float(self.negative_rate))
         if self.labels is not None and (len(self.labels) != 2 or self.labels[0] == self.labels[1]):
             raise ValueError(f"labels must be (negative, positive), two different values, not {self.labels!r}")
         if self.labels is not None and self.pos_label is not None:
@@ -82,12 +89,16 @@ class Binding:
             return state
         return state.corrected(self.negative_rate, self.scale)
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """What was asked for beside columns."""
+        names = ("where", "labels", "pos_label", "negative_rate", "corrects")
+        given = {n: value for n in names if (value := getattr(self, n)) is not None}
+        return given | ({"scale": self.scale} if self.scale != "probability" else {})
+
     def header(self) -> dict[str, Any]:
         """Describe the binding as plain data."""
-        given = {k: getattr(self, k) for k in ("where", "labels", "pos_label", "negative_rate", "corrects")}
-        head: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
-        if self.scale != "probability":
-            head["scale"] = self.scale
+        head: dict[str, Any] = {k: encode_setting(v) for k, v in self.given.items()}
         return head | ({"columns": dict(self.columns)} if self.columns else {})
 
     @classmethod
@@ -96,17 +107,28 @@ class Binding:
         made = dict(header)
         columns = made.pop("columns", {}).items()
         made["columns"] = tuple(sorted((r, tuple(c) if isinstance(c, list) else c) for r, c in columns))
-        if "labels" in made:
-            made["labels"] = tuple(made["labels"])
-        return cls(**made)
+        return cls(**made | {n: decode_setting(made[n]) for n in ("labels", "pos_label") if n in made})
 
     def need(self, need: Need) -> Need:
         """Return a need as this binding reads it: its labels, and its scale where scores are corrected."""
-        if isinstance(need.kind, Label) and need.role == "y_true" and (self.labels or self.pos_label is not None):
-            return replace(need, kind=Label(self.labels, self.pos_label))
+        if need.role in ("y_true", "y_pred") and (self.labels or self.pos_label is not None):
+            named = Label(self.labels, self.pos_label)
+            if isinstance(need.kind, Label):
+                return replace(need, kind=named)
+            if isinstance(need.kind, Matrix) and isinstance(need.kind.kind, Label):
+                return replace(need, kind=Matrix(named, need.kind.width, need.kind.hint))
         if isinstance(need.kind, Score) and self.corrects_scores:
             return replace(need, kind=SCORES[self.scale])
         return need
+
+
+def _label(value: Any) -> Any:
+    """A label as it is written: numbers that are equal are one label."""
+    if not isinstance(value, (int, float, str, bytes)) or value != value:
+        raise TypeError(f"a label is a number, a text or bytes, not {value!r}")
+    if isinstance(value, (bool, float)) and float(value).is_integer():
+        return int(value)
+    return value
 
 
 PLAIN = Binding()

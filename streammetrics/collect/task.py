@@ -28,9 +28,9 @@ class Task:
     where : str, optional
         A 0/1 column: rows with 0 are left out, and counted. Conversions after clicks: ``where="click"``.
     labels : (negative, positive), optional
-        What the two labels are called, such as (-1, 1) or ("no", "yes").
+        What the two labels are called, such as (-1, 1) or ("no", "yes"); in `y_pred`, too.
     pos_label : optional
-        What a positive is called; everything else is a negative.
+        What a positive is called; everything else that is there is a negative.
     negative_rate : float, optional
         The share of negatives kept in a down-sampled log, in (0, 1].
     corrects : {"score", "rows", "both"}, optional
@@ -75,7 +75,7 @@ class Task:
         self.binding = Binding(
             columns=tuple(sorted((r, c) for r, c in roles.items() if c is not None)),
             where=where,
-            labels=tuple(labels) if labels is not None else None,
+            labels=labels,
             pos_label=pos_label,
             negative_rate=negative_rate,
             corrects=corrects,
@@ -83,8 +83,7 @@ class Task:
         )
 
     def __repr__(self) -> str:
-        given = [f"{k}={v!r}" for k, v in self.binding.header().items() if k != "columns"]
-        given = [f"{r}={c!r}" for r, c in self.binding.columns] + given
+        given = [f"{k}={v!r}" for k, v in (dict(self.binding.columns) | self.binding.given).items()]
         return f"Task({', '.join([repr(self.metrics), *given])})"
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
-from .convert import as_array
+from .convert import as_array, missing
 
 __all__ = ["Batch", "Column", "Need", "flag", "grade", "label", "matrix", "score", "weight"]
 
@@ -81,7 +81,7 @@ class Kind:
 
 
 class Label(Kind):
-    """0 or 1, in any dtype; kept as uint8, where 2 stands for everything else."""
+    """0 or 1, in any dtype, or what a task calls the two; kept as uint8, where 2 stands for everything else."""
 
     expected = "0 or 1"
 
@@ -89,6 +89,8 @@ class Label(Kind):
         self.labels, self.pos_label = labels, pos_label
         if labels is not None:
             self.expected = f"{labels[0]!r} or {labels[1]!r}"  # type: ignore[misc]
+        elif pos_label is not None:
+            self.expected = f"labels, of which {pos_label!r} is positive"  # type: ignore[misc]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Label) and (self.labels, self.pos_label) == (other.labels, other.pos_label)
@@ -98,12 +100,8 @@ class Label(Kind):
 
     def convert(self, values: Array, name: str) -> Column:
         source = dtype_name(values.dtype)
-        if self.pos_label is not None:
-            missing = values != values if values.dtype.kind == "f" else np.zeros(len(values), bool)
-            return Column(np.where(missing, 2, values == self.pos_label).astype(np.uint8), source)
-        if self.labels is not None:
-            negative, positive = self.labels
-            return Column(np.where(values == positive, 1, np.where(values == negative, 0, 2)).astype(np.uint8), source)
+        if self.labels is not None or self.pos_label is not None:
+            return Column(self._named(values, name), source)
         _numeric(values, name, self.expected)
         if values.dtype.itemsize == 1:  # bool, int8, uint8: the kernels see -1 as 255
             return Column(np.ascontiguousarray(values).view(np.uint8), source)
@@ -112,8 +110,35 @@ class Label(Kind):
         good = (values == 0) | positive
         return Column(out if good.all() else np.where(good, out, np.uint8(2)), source)
 
+    def _named(self, values: Array, name: str) -> NDArray[np.uint8]:
+        """Look labels up; a column of another kind than the names would be silently all negatives."""
+        named = self.labels if self.labels is not None else (self.pos_label,)
+        objects = values.dtype.kind in "OT"
+        gone = missing(values, len(values)) if objects else values != values if values.dtype.kind == "f" else None
+        there = values[~gone] if objects and gone is not None else values
+        found = (
+            {_spelled(type(v)) for v in there} if objects else {_spelled(values.dtype.type)} if len(values) else set()
+        )
+        if strange := found - {_spelled(type(n)) for n in named}:
+            raise InvalidInputError(
+                f"{name}: expected {self.expected}, got a column of {' and '.join(sorted(strange))}", column=name
+            )
+        out = np.asarray(values == named[-1]).astype(np.uint8)
+        if self.labels is not None:
+            out[~((values == named[0]) | (out == 1))] = 2
+        if gone is not None:
+            out[gone] = 2
+        return out
+
     def bad(self, column: Column) -> Mask:
         return np.asarray(column.values > 1)
+
+
+def _spelled(kind: type) -> str:
+    """What labels of a type are, in a word."""
+    if issubclass(kind, (int, float, np.number, np.bool_)):
+        return "numbers"
+    return "texts" if issubclass(kind, str) else "bytes" if issubclass(kind, bytes) else kind.__name__
 
 
 class Score(Kind):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
 
-__all__ = ["arrow_values", "as_array", "as_columns"]
+__all__ = ["arrow_values", "as_array", "as_columns", "missing"]
 
 Array = NDArray[Any]
 
@@ -52,6 +53,21 @@ def _foreign(raw: Any, name: str) -> Array:
         raise InvalidInputError(
             f"{name}: a {type(raw).__name__} does not convert to an array: {cause}", column=name
         ) from error
+
+
+def missing(values: Iterable[Any], n: int) -> NDArray[np.bool_]:
+    """Which of n objects stand for no value: None, NaN of any kind, pandas.NA, NaT."""
+    return np.fromiter(map(_is_missing, values), bool, n)
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None:
+        return True
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    if isinstance(value, (float, np.floating, np.datetime64)):
+        return bool(value != value)
+    return type(value).__name__ in ("NAType", "NaTType")  # of pandas, which need not be there
 
 
 def _stacked(rows: Array, name: str) -> Array:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
 from ..numerics.keys import decode_key, encode_key, fixed_hash, sort_key
-from .convert import arrow_values
+from .convert import arrow_values, missing
 
 __all__ = [
     "Key",
@@ -118,13 +118,13 @@ def _from_numpy(values: NDArray[Any], name: str) -> tuple[str, Any]:
 
 
 def _objects(values: NDArray[Any], name: str) -> tuple[str, Any]:
-    missing = np.fromiter(map(_missing, values), bool, len(values))
-    found = {type(v) for v in values[~missing]}
-    mask = missing if missing.any() else None
+    gone = missing(values, len(values))
+    found = {type(v) for v in values[~gone]}
+    mask = gone if gone.any() else None
     if not found:
         return "", len(values)
     if all(issubclass(t, (int, np.integer, np.bool_)) for t in found):
-        filled = [0 if m else int(v) for v, m in zip(values, missing, strict=True)]
+        filled = [0 if m else int(v) for v, m in zip(values, gone, strict=True)]
         low, high = min(filled), max(filled)
         if low < -(1 << 63) or high >= 1 << 64:
             raise InvalidInputError(
@@ -135,16 +135,9 @@ def _objects(values: NDArray[Any], name: str) -> tuple[str, Any]:
     for kind, empty, types in (("string", "", str), ("bytes", b"", bytes)):
         if all(issubclass(t, types) for t in found):
             return _texts(
-                np.array([empty if m else v for v, m in zip(values, missing, strict=True)], object), kind, name, mask
+                np.array([empty if m else v for v, m in zip(values, gone, strict=True)], object), kind, name, mask
             )
     raise _wrong_kind(name, " and ".join(sorted(t.__name__ for t in found)))
-
-
-def _missing(value: Any) -> bool:
-    try:
-        return value is None or bool(value != value)
-    except (TypeError, ValueError):  # pandas.NA is neither equal to itself nor not
-        return type(value).__name__ == "NAType"
 
 
 def _texts(values: NDArray[Any], kind: str, name: str, missing: NDArray[np.bool_] | None) -> tuple[str, Any]:

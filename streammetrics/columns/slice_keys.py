@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..numerics.keys import raw as held
-from .convert import arrow_values
+from .convert import arrow_values, missing
 from .keys import read_keys
 
 __all__ = ["read_slice_keys"]
@@ -86,23 +86,23 @@ def _from_numpy(raw: Any) -> Read | None:
 
 def _from_objects(values: Array) -> Read | None:
     """Read objects of one of the kinds above; None if they are none, or of several."""
-    missing = np.fromiter((v is None or v != v for v in values), bool, len(values))
-    there = values[~missing]
+    gone = missing(values, len(values))
+    there = values[~gone]
     kind = next((k for k, types in OBJECTS if len(there) and all(isinstance(v, types) for v in there)), None)
     if kind is None:
         return None
     words = [_word(v) for v in there]
     if {k for k, _ in words} != {kind}:  # dates among timestamps
         return None
-    mask = missing if missing.any() else None
+    mask = gone if gone.any() else None
     if kind != "decimal":
         out = np.zeros(len(values), np.int64)
-        out[~missing] = [w for _, w in words]
+        out[~gone] = [w for _, w in words]
         return kind, (out, mask)
     distinct = sorted({w for _, w in words})
     number = {w: i for i, w in enumerate(distinct)}
     index = np.zeros(len(values), np.int64)
-    index[~missing] = [number[w] for _, w in words]
+    index[~gone] = [number[w] for _, w in words]
     ends = np.cumsum([0, *map(len, distinct)], dtype=np.int64)
     return kind, ((np.frombuffer(b"".join(distinct), np.uint8), ends), index, mask)
 

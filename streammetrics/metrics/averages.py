@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from ..collect.metric import Interval, ScoredLabels
-from ..columns.classes import check_labels, plain
+from ..columns.classes import check_labels
 from ..numerics.exact import Limits, to_float
 from ..numerics.settings import setting
 from ..state.state import State
@@ -33,14 +33,12 @@ class OfClasses(ScoredLabels[S, T]):
     """A metric of rows of one of two classes, or of one of several."""
 
     num_classes: int | None = setting(default=None, low=2, high=1 << 15)
-    labels: tuple[Any, ...] | str | None = setting(default=None)
+    labels: tuple[int | str | bytes, ...] | str | None = setting(default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(self.which) > 1:
             raise ValueError(f"{type(self).__name__}: give one of {', '.join(self.which)}")
-        if isinstance(self.labels, tuple):
-            object.__setattr__(self, "labels", tuple(map(plain, self.labels)))
         if self.labels is not None and not (self.labels == "discover" and self._discovers):
             check_labels(type(self).__name__, self.labels)
 

@@ -11,7 +11,9 @@ import typing
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
-__all__ = ["Settings", "decode_setting", "encode_setting", "setting", "union", "unions", "unlike"]
+import numpy as np
+
+__all__ = ["Settings", "decode_setting", "encode_setting", "plain", "setting", "union", "unions", "unlike"]
 
 
 def setting(
@@ -138,6 +140,7 @@ def _reject_unknown(cls: type, given: dict[str, Any]) -> None:
 
 def _check(owner: str, name: str, value: Any, hint: Any, rules: dict[str, Any]) -> Any:
     """Return the value in its declared type, or raise saying what was expected."""
+    value = plain(value)
     choices = rules.get("choices")
     if choices is not None:
         if not any(value is c or (type(value) is type(c) and value == c) or _both_nan(value, c) for c in choices):
@@ -153,15 +156,30 @@ def _check(owner: str, name: str, value: Any, hint: Any, rules: dict[str, Any]) 
             return value
         if kind in (int, float) and _is_number(value, kind):
             return _in_range(owner, name, kind(value), rules)
-        if hasattr(value, "item") and kind in (int, float):  # a numpy scalar
-            return _check(owner, name, value.item(), hint, rules)
-        if kind is str and isinstance(value, str):
+        if kind in (str, bytes) and isinstance(value, kind):
             return value
         if typing.get_origin(kind) is tuple and isinstance(value, (tuple, list)):
             return tuple(_check(owner, name, v, typing.get_args(kind)[0], rules) for v in value)
-        if kind is Any:
+        if kind is Any and isinstance(value, PLAIN):
             return value
     raise TypeError(f"{owner}: {name} must be {_spell(hint)}, not {value!r}")
+
+
+PLAIN = (int, float, str, bytes, tuple, types.NoneType)
+
+
+def plain(value: Any) -> Any:
+    """A value as settings hold it, whatever library it is of: scalars, texts and lists of numpy as those of Python.
+
+    So settings that mean the same are equal, and are written and shown alike.
+    """
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return tuple(map(plain, value))
+    if isinstance(value, str) and type(value) is not str:
+        return str.__str__(value)
+    return value
 
 
 def _is_number(value: Any, kind: type) -> bool:
@@ -196,9 +214,11 @@ def _spell(hint: Any) -> str:
 
 
 def encode_setting(value: Any) -> Any:
-    """Write a setting as JSON holds it: NaN by name, tuples as lists."""
+    """Write a setting as JSON holds it: NaN by name, bytes in hexadecimal, tuples as lists."""
     if isinstance(value, float) and value != value:
         return {"float": "nan"}
+    if isinstance(value, bytes):
+        return {"bytes": value.hex()}
     if isinstance(value, tuple):
         return [encode_setting(v) for v in value]
     return value
@@ -207,13 +227,18 @@ def encode_setting(value: Any) -> Any:
 def decode_setting(value: Any) -> Any:
     """Read what `encode_setting` wrote."""
     if isinstance(value, dict):
-        if value != {"float": "nan"}:
-            raise ValueError("unknown form of setting")
-        return float("nan")
+        if value == {"float": "nan"}:
+            return float("nan")
+        if list(value) == ["bytes"]:
+            return bytes.fromhex(value["bytes"])
+        raise ValueError("unknown form of setting")
     return tuple(decode_setting(v) for v in value) if isinstance(value, list) else value
 
 
 def unlike(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, tuple[str, str]]:
     """Return the settings that differ, as texts; one that is not written is at its default."""
-    both = {n: tuple(repr(s[n]) if n in s else "its default" for s in (ours, theirs)) for n in {**ours, **theirs}}
+    both = {
+        n: tuple(repr(decode_setting(s[n])) if n in s else "its default" for s in (ours, theirs))
+        for n in {**ours, **theirs}
+    }
     return {n: (a, b) for n, (a, b) in both.items() if a != b}

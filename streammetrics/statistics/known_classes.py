@@ -23,12 +23,12 @@ class KnownClasses(State):
     """
 
     num_classes: int | None = setting(default=None, low=2, high=1 << 15)
-    labels: tuple[Any, ...] | None = setting(default=None)
+    labels: tuple[int | str | bytes, ...] | None = setting(default=None)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.known:
             check_labels(type(self).__name__, self.labels)
-        super().__post_init__()
 
     @property
     def known(self) -> int | tuple[Any, ...]:

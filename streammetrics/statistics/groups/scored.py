@@ -32,7 +32,7 @@ class ScoredGroups(State):
 
     scale: str = setting(default="probability", choices=("probability", "real", "logit"))
     missing: str = setting(default="raise", choices=("raise", "skip"))
-    missing_values: tuple[Any, ...] = setting(default=())
+    missing_values: tuple[int | str | bytes, ...] = setting(default=())
 
     scores = Tally("exact_places")
 
