@@ -105,7 +105,8 @@ def test_scores_of_another_kind(tag: str) -> None:
         if np.asarray(bad).dtype != np.float64:
             refuse(tag, {"y_score": bad}, "y_score", None)
     refuse(tag, {"y_score": np.ma.masked_array(GOOD["y_score"], [0, 1, 0, 0])}, "y_score", None, "mask")
-    refuse(tag, {"y_score": GOOD["y_score"][:, None]}, "y_score", None, "[:, 0]")
+    refuse(tag, {"y_score": np.stack([GOOD["y_score"]] * 2, axis=1)}, "y_score", None, "one dimension", "(4, 2)")
+    refuse(tag, {"y_score": np.array(0.5)}, "y_score", None, "one dimension", "one row")
     refuse(tag, {"y_score": np.array([1 << 60, 0, 0, 0])}, "y_score", None, "2**53")
 
 
@@ -267,7 +268,7 @@ def test_the_row_is_that_of_the_batch_given() -> None:
 def test_keys() -> None:
     sliced = sm.Sliced(sm.CTR(), by="k").update({"y_true": [0, 1], "k": ["a", None]})
     before = sliced.digest()
-    for bad in ([1, 2], [0.5, 1.5], [b"a", b"b"], ["a", 1], [[1], [2]]):
+    for bad in ([1, 2], [0.5, 1.5], [NAN, NAN], [b"a", b"b"], ["a", 1], [[1], [2]]):
         with pytest.raises(sm.InvalidInputError, match="k"):
             sliced.update({"y_true": [0, 1], "k": bad})
         assert sliced.digest() == before

@@ -118,6 +118,17 @@ class MetricCollection(Holder):
 
     # -- rows in ------------------------------------------------------------------------------------------------------
 
+    def by_position(self) -> tuple[str, ...]:
+        """Those of what it holds, as far as all agree; a column that a task names is not taken by position."""
+        found: list[str] = []
+        things = [(e.thing, e.thing.by_position(), self._plan.binding(e).bound) for e in self._plan.entries.values()]
+        while roles := [(r[len(found)], t) for t, r, bound in things if len(r) > len(found) and not bound.keys() & r]:
+            read = {role for role, thing in roles if role in thing.columns} or {role for role, _ in roles}
+            if len(read) > 1:
+                break
+            found += read
+        return tuple(found)
+
     def absorb(self, batch: Batch) -> Self:
         """Count a batch whose columns other collections may share."""
         self.feed.count_batch(batch)

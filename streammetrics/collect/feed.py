@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..columns.columns import Batch, Column
+from ..columns.convert import one_column
 from ..columns.flat import check_of, flat_of
 from ..columns.ids import IdColumn, Ids
 from ..errors import CounterOverflowError, InvalidInputError, MemoryLimitError
@@ -85,13 +86,14 @@ class Held(NamedTuple):
 def _signature(n: int) -> Callable[..., Any]:
     """Make the function that sums n columns up: whether all are as long, and of each its dtype and strides.
 
-    None if one is no plain array.
+    None if one is no plain array of one dimension.
     """
     names = [f"c{i}" for i in range(n)]
     types = " is ".join(f"type({c})" for c in names)
     lengths = " == ".join(f"len({c})" for c in names) if n > 1 else "True"
     facts = ", ".join(f"{c}.dtype, {c}.strides" for c in names)
-    text = f"lambda {', '.join(names)}: ({lengths}, {facts}) if {types} is array and {names[0]}.ndim else None"
+    flat = " == ".join(f"{c}.ndim" for c in names)
+    text = f"lambda {', '.join(names)}: ({lengths}, {facts}) if {types} is array and {flat} == 1 else None"
     made: Callable[..., Any] = eval(text, {"array": np.ndarray})  # made of numbers alone
     return made
 
@@ -100,14 +102,19 @@ SIGNATURES = [None, *map(_signature, range(1, 17))]
 
 
 def as_plain(given: Any) -> Any:
-    """A plain array of what says that it is one; of a pandas column without the four protocols it is asked for first."""
+    """A plain array of what says that it is one; of a pandas column without the four protocols it is asked for first.
+
+    A matrix of one column is that column.
+    """
+    if type(given) is np.ndarray:
+        return one_column(given)
     library = type(given).__module__.partition(".")[0]
     if library == "pyarrow":
         return _of_arrow(given)
     made = getattr(type(given), "__array__", None)
     if made is None or library not in ("numpy", "pandas"):
         return given
-    if type(given) is not np.ndarray and not isinstance(getattr(given, "dtype", None), np.dtype):
+    if not isinstance(getattr(given, "dtype", None), np.dtype):
         return given
     return given if isinstance(given, np.ndarray) else made(given)
 
@@ -598,7 +605,8 @@ def _compiled(name: str, *arguments: Any) -> Callable[[], Any]:
 def _weights(prepared: Sequence[Rows]) -> list[Array]:
     """The columns of weights, each once."""
     found = [r.columns["sample_weight"] for r in prepared if "sample_weight" in r.columns]
-    return [c.values for c in {id(c): c for c in found}.values()]
+    distinct = {id(c): c.values for c in found}.values()
+    return [w if w.ndim == 1 else w.max(axis=1, initial=0.0) for w in distinct]  # a weight for each label of a row
 
 
 def _check_mass(held: Held, prepared: Sequence[Rows]) -> None:

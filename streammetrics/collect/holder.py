@@ -122,6 +122,10 @@ class Holder:
             found |= {name: True for axis in state.axes for name in axis.names}
         return found
 
+    def by_position(self) -> tuple[str, ...]:
+        """The columns that `update` takes by position."""
+        raise NotImplementedError
+
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Self:
         """Count a batch.
 
@@ -173,9 +177,8 @@ class Holder:
         """The columns there are, and those that are taken by position."""
         held = self.__dict__
         if "_known" not in held:
-            known = self.columns
-            scores = [c for c in ("y_score", "y_pred") if c in known][:1]
-            held["_known"] = tuple(known), (*(["y_true"] if "y_true" in known else []), *scores)
+            roles = self.by_position()
+            held["_known"] = tuple(dict.fromkeys((*roles, *self.columns))), roles
         found: tuple[tuple[str, ...], tuple[str, ...]] = held["_known"]
         return found
 

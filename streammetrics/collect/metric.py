@@ -158,19 +158,12 @@ class Metric(Settings, Holder, Generic[S, T]):
     positional: ClassVar[tuple[str, ...] | None] = None
     """The roles of the first two columns of `update`, if not the first two that must be there."""
 
-    @property
-    def _names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        held = self.__dict__
-        if "_known" not in held:
-            columns, roles = self.columns, self.positional
-            must = [name for name, needed in columns.items() if needed]
-            if roles is None or (
-                set(roles) - set(columns) and set(must) - set(roles)
-            ):  # predictions in place of scores
-                roles = tuple(must[:2])
-            held["_known"] = tuple(dict.fromkeys((*roles, *columns))), roles
-        found: tuple[tuple[str, ...], tuple[str, ...]] = held["_known"]
-        return found
+    def by_position(self) -> tuple[str, ...]:
+        columns, roles = self.columns, self.positional
+        must = [name for name, needed in columns.items() if needed]
+        if roles is None or (set(roles) - set(columns) and set(must) - set(roles)):  # predictions in place of scores
+            roles = tuple(must[:2])
+        return roles
 
     @property
     def state(self) -> S:

@@ -13,17 +13,19 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
 from ..numerics.compiled import kernel
+from ..numerics.settings import plain
 from .columns import Array, Batch, Column, Kind, Mask, Matrix, Need, Score, matrix, score
+from .convert import is_listed
 from .keys import kind_of, read_keys
 
-__all__ = ["Classes", "Distribution", "check_labels", "class_of", "class_scores", "plain"]
+__all__ = ["Classes", "Distribution", "check_labels", "class_of", "class_scores"]
 
 NONE = -1  # the class of a row that has none of those there are
 SLACK = 2.0**-7  # more than rounding each probability to bfloat16 can move their sum
 
 
 class Classes(Kind):
-    """One of several classes, kept as its number (int64).
+    """One of several classes, kept as its number (int64); a matrix of a column for each class has a single 1 a row.
 
     Parameters
     ----------
@@ -46,11 +48,18 @@ class Classes(Kind):
         if batch.parent is not None:
             whole = batch.parent.column(name, self)
             return Column(whole.values[batch.index], whole.source)
+        if self._is_one_hot(batch, name):
+            return _one_hot(batch.array(name, 2), name, self)
         if isinstance(self.names, int):
             return self.convert(batch.array(name), name)
         made = self._named(batch.raw(name), name)
         batch.same_length(len(made.values), name)
         return made
+
+    def _is_one_hot(self, batch: Batch, name: Any) -> bool:
+        """Whether a column is a matrix of a column for each class."""
+        several = isinstance(name, tuple) or is_listed(batch.raw(name))
+        return several and batch.array(name, 2).shape[1:] != (1,)
 
     def convert(self, values: Array, name: str) -> Column:
         if values.dtype == np.int64:
@@ -94,12 +103,28 @@ class Classes(Kind):
         return self.names if isinstance(self.names, int) else len(self.names)
 
     def found(self, batch: Batch, name: str, row: int) -> str:
+        whole = batch
+        while whole.parent is not None:
+            whole = whole.parent
+        if self._is_one_hot(whole, name):
+            return f"{batch.array(name, 2)[row].tolist()}, not a single 1, in row {batch.origin(row):,}"
         return f"{plain(batch.array(name)[row])!r} in row {batch.origin(row):,}"
 
 
-def plain(value: Any) -> Any:
-    """A scalar of numpy as Python has it."""
-    return value.item() if isinstance(value, np.generic) else value
+def _one_hot(values: Array, name: str, kind: Classes) -> Column:
+    """The place of the single 1 of each row; no class where that is not what there is."""
+    if values.dtype.kind not in "biuf":
+        raise InvalidInputError(f"{name}: expected {kind.expected}, got a matrix of {values.dtype}", column=name)
+    if values.shape[1] != kind.width and len(values):
+        raise InvalidInputError(
+            f"{name}: expected {kind.expected}, or a matrix of {kind.width} columns with a single 1 in each row; got "
+            f"rows of {values.shape[1]}",
+            column=name,
+        )
+    ones = values == 1
+    good = (ones.sum(axis=1) == 1) & (ones | (values == 0)).all(axis=1)
+    classes = ones.argmax(axis=1) if len(values) else np.zeros(0, np.int64)
+    return Column(np.where(good, classes, NONE), values.dtype.name)
 
 
 def _whole(values: Array) -> NDArray[np.int64]:
@@ -232,7 +257,8 @@ class Distribution(Matrix):
     def __init__(self, width: int) -> None:
         super().__init__(Score("probability"), width)
         self.expected = (  # type: ignore[misc]
-            f'rows of {width} probabilities in [0, 1] that sum to 1 (scale="logit" takes any finite scores)'
+            f'rows of {width} probabilities in [0, 1] that sum to 1 (scale="logit" takes logits, scale="real" of metrics '
+            "of order any finite scores)"
         )
 
     def __eq__(self, other: object) -> bool:

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
-from .convert import as_array, missing
+from .convert import as_array, is_listed, missing, one_column
 
-__all__ = ["Batch", "Column", "Need", "flag", "grade", "label", "matrix", "score", "weight"]
+__all__ = ["Batch", "Column", "Need", "flag", "grade", "kind_word", "label", "matrix", "score", "weight"]
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
@@ -117,9 +117,9 @@ class Label(Kind):
         gone = missing(values, len(values)) if objects else values != values if values.dtype.kind == "f" else None
         there = values[~gone] if objects and gone is not None else values
         found = (
-            {_spelled(type(v)) for v in there} if objects else {_spelled(values.dtype.type)} if len(values) else set()
+            {kind_word(type(v)) for v in there} if objects else {kind_word(values.dtype.type)} if len(values) else set()
         )
-        if strange := found - {_spelled(type(n)) for n in named}:
+        if strange := found - {kind_word(type(n)) for n in named}:
             raise InvalidInputError(
                 f"{name}: expected {self.expected}, got a column of {' and '.join(sorted(strange))}", column=name
             )
@@ -134,8 +134,8 @@ class Label(Kind):
         return np.asarray(column.values > 1)
 
 
-def _spelled(kind: type) -> str:
-    """What labels of a type are, in a word."""
+def kind_word(kind: type) -> str:
+    """What values of a type are, in a word; numbers of any type are equal where their values are."""
     if issubclass(kind, (int, float, np.number, np.bool_)):
         return "numbers"
     return "texts" if issubclass(kind, str) else "bytes" if issubclass(kind, bytes) else kind.__name__
@@ -242,6 +242,44 @@ class Weight(Kind):
         return np.asarray(~((w == 0) | ((w >= SMALLEST_WEIGHT) & (w < LARGEST_WEIGHT))))
 
 
+class LabelWeight(Weight):
+    """A weight for each row, or for each of so many labels of it."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LabelWeight) and self.width == other.width
+
+    def __hash__(self) -> int:
+        return hash((LabelWeight, self.width))
+
+    def read(self, batch: Batch, name: str) -> Column:
+        if batch.parent is not None:
+            whole = batch.parent.column(name, self)
+            return Column(whole.values[batch.index], whole.source)
+        table = self.width > 1 and is_listed(batch.raw(name))
+        values = one_column(batch.array(name, 2)) if table else batch.array(name)
+        if values.ndim == 2 and values.shape[1] != self.width and len(values):
+            raise InvalidInputError(
+                f"{name}: expected a weight for each row, or for each of its {self.width} labels; got rows of "
+                f"{values.shape[1]}",
+                column=name,
+            )
+        return self.convert(values, name)
+
+    def bad(self, column: Column) -> Mask:
+        wrong = super().bad(column)
+        return wrong if wrong.ndim == 1 else np.asarray(wrong.any(axis=1))
+
+    def found(self, batch: Batch, name: str, row: int) -> str:
+        values = batch.column(name, self).values
+        if values.ndim == 1:
+            return super().found(batch, name, row)
+        at = int(np.flatnonzero(super().bad(Column(values[row], "")))[0])
+        return f"{values[row, at]!s} in row {batch.origin(row):,}, column {at}"
+
+
 class Matrix(Kind):
     """Rows of `width` values, each of one kind; `hint` says what a column of another shape may be meant to be."""
 
@@ -336,6 +374,11 @@ def matrix(need: Need, width: int, hint: str = "") -> Need:
 def weight(role: str = "sample_weight") -> Need:
     """Declare that a column of weights is welcome."""
     return Need(role, WEIGHT, optional=True)
+
+
+def label_weight(width: int, role: str = "sample_weight") -> Need:
+    """Declare that a column of weights is welcome, or a matrix of one for each label."""
+    return Need(role, LabelWeight(width), optional=True)
 
 
 def flag(role: str) -> Need:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
 
-__all__ = ["arrow_values", "as_array", "as_columns", "missing"]
+__all__ = ["arrow_values", "as_array", "as_columns", "is_listed", "missing", "one_column"]
 
 Array = NDArray[Any]
 
@@ -26,14 +26,34 @@ def as_array(raw: Any, name: str, ndim: int = 1) -> Array:
     values = raw if type(raw) is np.ndarray else _foreign(raw, name)
     if ndim == 2 and values.ndim == 1 and (values.dtype == object or not len(values)):
         values = _stacked(values, name)
+    if ndim == 1:
+        values = one_column(values)
     if values.ndim != ndim:
-        hint = "; pass column[:, 0]" if (values.ndim, ndim) == (2, 1) and values.shape[1] == 1 else ""
-        hint = "; pass a list or array of one row" if values.ndim == 0 else hint
+        hint = "; pass a list or array of one row" if values.ndim == 0 else ""
         expected = "one dimension" if ndim == 1 else "two dimensions, rows x columns"
         raise InvalidInputError(f"{name}: expected {expected}, got shape {values.shape}{hint}", column=name)
     if values.dtype.byteorder not in "=|":
         values = values.astype(values.dtype.newbyteorder("="))
     return values
+
+
+def one_column(values: Array) -> Array:
+    """A matrix of one column, as models return them, as a column; everything else as it is."""
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+
+
+def is_listed(raw: Any) -> bool:
+    """Whether a column holds a list in each row: a matrix, a list of lists, a column of lists."""
+    if hasattr(raw, "type") and "list<" in str(raw.type):
+        return True
+    if str(getattr(raw, "dtype", "")).startswith(("List", "Array")):
+        return True
+    if getattr(raw, "ndim", 1) == 2:
+        return True
+    first = raw[0] if isinstance(raw, (list, tuple)) and len(raw) else None
+    if getattr(getattr(raw, "dtype", None), "kind", "") == "O" and len(raw):
+        first = next(iter(raw))
+    return isinstance(first, (list, tuple, np.ndarray))
 
 
 def _foreign(raw: Any, name: str) -> Array:

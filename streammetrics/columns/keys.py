@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
 from ..numerics.keys import decode_key, encode_key, fixed_hash, sort_key
-from .convert import arrow_values, missing
+from .convert import arrow_values, missing, one_column
 
 __all__ = [
     "Key",
@@ -42,10 +42,12 @@ def read_keys(raw: Any, name: str) -> tuple[str, Any]:
         raw = raw.detach().cpu().numpy()
     if isinstance(raw, np.ma.MaskedArray) and np.ma.getmaskarray(raw).any():
         raise InvalidInputError(f"{name}: masked rows would be read through their mask; drop or fill them", column=name)
-    return _from_numpy(np.asarray(raw) if not isinstance(raw, (list, tuple)) else _from_list(raw), name)
+    return _from_numpy(np.asarray(raw) if not isinstance(raw, (list, tuple)) else _from_list(raw, name), name)
 
 
-def _from_list(raw: Any) -> NDArray[Any]:
+def _from_list(raw: Any, name: str) -> NDArray[Any]:
+    if len(raw) and all(isinstance(v, (float, np.floating)) for v in raw):  # NaN beside keys is null, alone it is a float
+        raise _wrong_kind(name, "float")
     out = np.empty(len(raw), object)
     out[:] = raw
     return out
@@ -104,6 +106,7 @@ def _arrow_kind(kind: Any, name: str) -> str:
 
 
 def _from_numpy(values: NDArray[Any], name: str) -> tuple[str, Any]:
+    values = one_column(values)
     if values.ndim != 1:
         raise InvalidInputError(f"{name}: expected one dimension, got shape {values.shape}", column=name)
     if not len(values):

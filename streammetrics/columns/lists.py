@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
-from .columns import Array, Batch, Column, Kind, Mask
-from .convert import as_array
+from .columns import Array, Batch, Column, Kind, Mask, kind_word
+from .convert import as_array, is_listed
 from .ids import IdColumn, Ids
 
 __all__ = ["ListedRows", "listed", "ranked_lists"]
@@ -153,20 +153,6 @@ def listed(batch: Batch, bound: Callable[[str], Any]) -> Batch:
     return made
 
 
-def is_listed(raw: Any) -> bool:
-    """Whether a column holds a list in each row: a matrix, a list of lists, a column of lists."""
-    if hasattr(raw, "type") and "list<" in str(raw.type):
-        return True
-    if str(getattr(raw, "dtype", "")).startswith(("List", "Array")):
-        return True
-    if getattr(raw, "ndim", 1) == 2:
-        return True
-    first = raw[0] if isinstance(raw, (list, tuple)) and len(raw) else None
-    if getattr(getattr(raw, "dtype", None), "kind", "") == "O" and len(raw):
-        first = next(iter(raw))
-    return isinstance(first, (list, tuple, np.ndarray))
-
-
 def flattened(raw: Any, name: str) -> tuple[Array, Ints]:
     """Return all values one after the other, and how many each row has."""
     if getattr(raw, "ndim", 1) == 2:
@@ -200,7 +186,8 @@ def ranked_lists(
     Raises
     ------
     InvalidInputError
-        There are not as many lists as sets, or a list has a document twice.
+        There are not as many lists as sets, a list has a document twice, or some documents are numbers and others
+        texts.
 
     Examples
     --------
@@ -209,11 +196,12 @@ def ranked_lists(
     >>> sm.MetricCollection(sm.RecallAtK(3), sm.MeanReciprocalRank()).update(rows).compute()
     {'recall_at_k@3': 0.75, 'mrr': 0.75}
     """
-    lists, truths = list(ranked), list(relevant)
+    lists, truths = list(ranked), [known if isinstance(known, Mapping) else list(known) for known in relevant]
     if len(lists) != len(truths):
         raise InvalidInputError(
             f"there are {len(lists):,} ranked lists, and {len(truths):,} sets of relevant documents"
         )
+    _check_kinds({"ranked": lists, "relevant": truths})
     grades: list[float] = []
     lengths, returned = np.zeros((2, len(lists)), np.int64)
     for i, (documents, truth) in enumerate(zip(lists, truths, strict=True)):
@@ -242,3 +230,15 @@ def ranked_lists(
             )
         columns["sample_weight"] = np.repeat(weights, lengths)
     return columns
+
+
+def _check_kinds(sides: Mapping[str, Sequence[Iterable[Any]]]) -> None:
+    """Raise where documents are numbers here and texts there: those would never be found."""
+    first: dict[str, tuple[str, int, Any]] = {}
+    for side, rows in sides.items():
+        for i, row in enumerate(rows):
+            for kind, document in {type(d): d for d in row}.items():
+                first.setdefault(kind_word(kind), (side, i, document))
+    if len(first) > 1:
+        said = ", ".join(f"{document!r} in list {i:,} of {side}" for side, i, document in first.values())
+        raise InvalidInputError(f"documents are {' and '.join(first)} ({said}): call them alike", column="relevant")

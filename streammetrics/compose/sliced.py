@@ -124,6 +124,10 @@ class Sliced(Holder):
     def blank(self) -> Self:
         return self._like()
 
+    def by_position(self) -> tuple[str, ...]:
+        made: tuple[str, ...] = self.inner.by_position()
+        return made
+
     def header(self) -> dict[str, Any]:
         limited = {} if self.axis.limit is None else {"limit": self.axis.limit}
         pinned = {"pinned": [encode_key(k) for k in self.axis.pinned]} if self.axis.pinned else {}

@@ -12,7 +12,7 @@ import numpy as np
 
 from ._jit import inline, kernel, outline
 from ._memory import scratch
-from .each import each
+from .each import each, each_weights
 from .elementary import sigmoid
 from .sums import add_fixed, bad_values, split
 
@@ -84,6 +84,7 @@ def each_count(
 ) -> Any:  # fmt: skip
     """Count rows of one label after the other (see `kernels.each`)."""
     for i in range(width):
-        counts, weights, scores = each(rows, i, width), each(excess, i, width), each(sums, i, width)
-        add(each(y, i, width), each(s, i, width), w, at, logit, n_bins, counts, weights, scores)
+        counts, extra, scores = each(rows, i, width), each(excess, i, width), each(sums, i, width)
+        yy, ss = each(y, i, width), each(s, i, width)
+        add(yy, ss, each_weights(w, i, yy.shape[0]), at, logit, n_bins, counts, extra, scores)
     return 0

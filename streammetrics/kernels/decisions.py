@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ._jit import kernel, outline
-from .each import each
+from .each import each, each_weights
 from .sums import add_fixed, bad_values, split
 
 i8, u4, u8 = np.int64, np.uint32, np.uint64
@@ -65,5 +65,5 @@ def each_count(width: Any, y: Any, s: Any, w: Any, at: Any, thresholds: Any, cou
     """Count rows of one label after the other (see `kernels.each`)."""
     for i in range(width):
         yy, ss = each(y, i, width), each(s, i, width)
-        add(yy, ss, w, at, thresholds, each(counts, i, width), each(excess, i, width))
+        add(yy, ss, each_weights(w, i, yy.shape[0]), at, thresholds, each(counts, i, width), each(excess, i, width))
     return 0

@@ -13,6 +13,7 @@ import numpy as np
 
 from ._jit import by_dtype, inline, kernel, outline
 from ._memory import fetch, scratch
+from .each import each_weights
 from .exact_rows import key_of, score_of, wait
 from .reduce import emit
 from .sums import add_fixed, split
@@ -214,7 +215,7 @@ def each_weigh_scores(
         a, b = i * n, i * m
         c = u8(2) * b
         weigh(
-            y[a : a + n], s[a : a + n], w, real, bits,
+            y[a : a + n], s[a : a + n], each_weights(w, i8(i), i8(n)), real, bits,
             rows[b : b + m], excess[c : c + u8(2) * m], off_grid[i : i + u8(1)],
         )  # fmt: skip
     return 0

@@ -14,7 +14,7 @@ import numpy as np
 
 from ._jit import inline, kernel, outline
 from ._memory import fetch, scratch
-from .each import each
+from .each import each, each_weights
 from .exact_sums import add_exact, carry
 from .sums import (
     AHEAD,
@@ -81,7 +81,8 @@ def count_labels(y: Any, w: Any, at: Any, rows: Any, excess: Any) -> Any:
 def each_count_labels(width: Any, y: Any, w: Any, at: Any, rows: Any, excess: Any) -> Any:
     """Count rows of one label after the other (see `kernels.each`)."""
     for i in range(width):
-        add_labels(each(y, i, width), w, at, each(rows, i, width), each(excess, i, width))
+        yy = each(y, i, width)
+        add_labels(yy, each_weights(w, i, yy.shape[0]), at, each(rows, i, width), each(excess, i, width))
     return 0
 
 
@@ -365,7 +366,8 @@ def each_sum_any(
         yy, ss, counts, weights = each(y, i, width), each(s, i, width), each(rows, i, width), each(excess, i, width)
         total, wide, square = each(sums, i, width), each(large, i, width), each(squares, i, width)
         second, cross, hits = each(w2, i, width), each(w2x, i, width), each(clipped, i, width)
-        add_any(yy, ss, w, terms, logit, eps, counts, weights, total, wide, square, second, cross, hits)
+        ww = each_weights(w, i, yy.shape[0])
+        add_any(yy, ss, ww, terms, logit, eps, counts, weights, total, wide, square, second, cross, hits)
     return 0
 
 

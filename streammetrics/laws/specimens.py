@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..columns.classes import Classes, Distribution, FoundClasses
-from ..columns.columns import Column, Kind, Label, Matrix, Need, Score, Weight
+from ..columns.columns import Column, Kind, Label, LabelWeight, Matrix, Need, Score, Weight
 from ..columns.ids import Ids
 from ..columns.numbers import Number
 from ..state.state import State
@@ -82,6 +82,8 @@ def _values(need: Need, rng: np.random.Generator, n: int, style: str) -> Array:
         return (rng.random(n) < rate).astype(np.uint8)
     if isinstance(kind, Score):
         return fitted(kind, _scores(kind, rng, n, style).astype(rng.choice(["f4", "f8"])))
+    if isinstance(kind, LabelWeight) and style == "ties":
+        return rng.choice(WEIGHTS, (n, kind.width))
     if isinstance(kind, Weight):
         return rng.choice(WEIGHTS, n)
     raise TypeError(

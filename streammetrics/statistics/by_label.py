@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ..columns.classes import class_of, class_scores
-from ..columns.columns import Column, Need, matrix
+from ..columns.columns import Column, Need, label_weight, matrix
 from ..numerics.compiled import kernel
 from ..numerics.settings import setting
 from ..state.declare import FORMS, Array, Flat, carry
@@ -87,6 +88,7 @@ class ByLabel(KnownClasses):
     def needs(self) -> tuple[Need, ...]:
         needs = {n.role: n for n in self.one.needs()}
         if self.num_labels is not None:
+            needs["sample_weight"] = label_weight(self.width)
             return tuple(matrix(n, self.width) if n.role != "sample_weight" else n for n in needs.values())
         needs["y_true"] = class_of(self.known)
         if "y_score" in needs:
@@ -98,7 +100,7 @@ class ByLabel(KnownClasses):
 
     def _flat(self, role: str, values: Array) -> Array:
         """A value for each row and label, rows first; label after label where they are counted in turn."""
-        if role == "sample_weight":
+        if role == "sample_weight" and values.ndim == 1:
             return values if self.in_turn else np.repeat(values, self.width)
         table = values.T if self.in_turn else values
         if role == "y_true" and self.num_labels is None:
@@ -135,8 +137,9 @@ class ByLabel(KnownClasses):
         return made.present()
 
     def facts(self) -> dict[str, Any]:
-        first = self.each()[0].facts()
-        whole = {"rows": first["rows"], "weight": first["weight"]}
+        each = [one.facts() for one in self.each()]
+        weight = sum(Fraction(known["weight"]) for known in each) / len(each)  # labels may have weights of their own
+        whole = {"rows": each[0]["rows"], "weight": weight}
         for name in ("off_grid", "clipped"):
             array = getattr(self, name, None)
             if array is not None and array.size:

@@ -1,0 +1,94 @@
+"""Columns by position: what a metric takes alone, a collection of it and slices of it take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import draws
+import numpy as np
+import pytest
+
+import streammetrics as sm
+from streammetrics.laws.case import same
+from streammetrics.laws.specimens import fitting, sample
+
+N = 12
+
+
+@pytest.mark.parametrize("tag", draws.OWN)
+def test_a_collection_and_slices_of_a_metric_take_what_it_takes(tag: str) -> None:
+    metric = draws.usual(tag)
+    state = metric.make_state()
+    columns = fitting(state, sample(state.needs(), np.random.default_rng(1), N, "plain", weighted=False))
+    roles = metric.by_position()
+    given = [columns.get(role, np.full(N, 0.5)) for role in roles]
+    more = {name: column for name, column in columns.items() if name not in roles}
+    alone = metric.blank().update(*given, **more)
+    assert alone == metric.blank().update(columns)
+    collection = sm.MetricCollection(metric.blank()).update(*given, **more)
+    same(collection[metric.name], alone, "a collection to take what its metric takes")
+    nested = sm.MetricCollection({"in": sm.MetricCollection(metric.blank())}).update(*given, **more)
+    assert nested["in"] == collection
+    sliced = sm.Sliced(metric.blank(), by="k").update(*given, **more, k=np.full(N, 7))
+    same(sliced.total, alone, "slices to take what their metric takes")
+    both = sm.Sliced(sm.MetricCollection(metric.blank()), by="k").update(*given, **more, k=np.full(N, 7))
+    same(both.total, collection, "slices of a collection to take what it takes")
+
+
+def test_what_metrics_do_not_agree_on_is_given_by_name() -> None:
+    y, s = [0, 1], [0.2, 0.7]
+    assert sm.MetricCollection(sm.CTR(), sm.MAE()).update(y, s).compute() == {"ctr": 0.5, "mae": 0.25}
+    for several in ([sm.AUC(), sm.MAE()], [sm.AUC(), sm.F1(threshold=None)], [sm.AUC(), sm.Mean()]):
+        with pytest.raises(TypeError, match="give columns by name, or a table"):
+            sm.MetricCollection(several).update(y, s)
+    task = sm.MetricCollection({"ctr": sm.Task(sm.AUC(), y_true="click", y_score="p")})
+    with pytest.raises(TypeError, match="reads click, p, sample_weight: give columns by name"):
+        task.update(y, s)
+
+
+def scalars(kind: Any) -> list[Any]:
+    return [kind(1), np.array(0.5), 1, 0.5]
+
+
+@pytest.mark.parametrize("kind", [np.array, np.float32])
+def test_scalars_are_no_columns_whenever_they_come(kind: Any) -> None:
+    arrays = np.array([0, 1]), np.array([0.2, 0.7])
+    for thing in (sm.AUC(), sm.MetricCollection(sm.AUC(), sm.LogLoss()), sm.Sliced(sm.AUC(), by="k"), sm.Mean()):
+        key = {"k": np.array([1, 2])} if isinstance(thing, sm.Sliced) else {}
+        several = arrays[: len(thing.by_position())]
+        for _ in range(2):  # plain batches before, and none
+            digest = thing.digest()
+            for bad in scalars(kind):
+                for i in range(len(several)):
+                    given = [bad if j == i else several[j] for j in range(len(several))]
+                    with pytest.raises(sm.InvalidInputError, match=r"expected one dimension, got shape \(\)|rows"):
+                        thing.update(*given, **key)
+                    with pytest.raises(sm.InvalidInputError, match=r"expected one dimension, got shape \(\)|rows"):
+                        thing.update(*([bad] * len(several)), **key)
+                with pytest.raises(sm.InvalidInputError, match=r"expected one dimension, got shape \(\)|rows"):
+                    thing.update(*several, sample_weight=bad, **key)
+            assert thing.digest() == digest
+            thing.update(*several, **key)
+
+
+def test_lists_of_documents_that_are_called_otherwise() -> None:
+    recall = sm.RecallAtK(3)
+    for ranked, relevant in (
+        ([[1, 2, 3]], [{"1", "2"}]),
+        ([["1"]], [{1: 2.0}]),
+        ([["a"]], [{b"a"}]),
+        ([[1], ["2"]], [{1}, {2}]),
+        ([np.array(["1"])], [np.array([1])]),
+    ):
+        with pytest.raises(sm.InvalidInputError, match=r"documents are .* and .*: call them alike"):
+            recall.update_lists(ranked, relevant)
+    assert recall == sm.RecallAtK(3)
+    assert recall.update_lists([np.array([1, 2, 3]), [True]], [{1.0, 2}, (d for d in [1])]).compute() == 1.0
+
+
+def test_classes_that_do_not_sum_to_one_name_both_scales() -> None:
+    for metric in (sm.AUC(num_classes=2), sm.LogLoss(num_classes=2)):
+        with pytest.raises(sm.InvalidInputError, match=r'scale="logit" takes logits, scale="real"'):
+            metric.update([0, 1], [[0.2, 0.3], [0.5, 0.5]])
+    scores = [[0.2, 0.3], [0.9, 0.5]]
+    assert sm.AUC(num_classes=2, scale="real").update([0, 1], scores).compute() == 0.5

@@ -1,0 +1,161 @@
+"""Columns as models return them: matrices of one column, one-hot classes, a weight for each label; decisions by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import draws
+import numpy as np
+import pytest
+from sklearn import metrics as sk
+
+import streammetrics as sm
+from streammetrics.columns.classes import Classes
+from streammetrics.columns.columns import Label, LabelWeight
+from streammetrics.laws.case import same
+from streammetrics.laws.specimens import fitting, sample
+
+N = 24
+RANKED = "query"  # a matrix is a query a row there
+
+
+def rows(metric: Any, seed: int = 5, **more: Any) -> Any:
+    state = metric.make_state()
+    return fitting(state, sample(state.needs(), np.random.default_rng(seed), N, "plain", weighted=True, **more))
+
+
+def of(metric: Any, *, kind: Any) -> list[str]:
+    return [n.role for n in metric.make_state().needs() if isinstance(n.kind, kind)]
+
+
+FLAT = [m for m in draws.VARIANTS if RANKED not in [n.role for n in m.make_state().needs()]]
+CLASSED = [m for m in draws.VARIANTS if of(m, kind=Classes)]
+LABELLED = [m for m in draws.VARIANTS if of(m, kind=LabelWeight)]
+DECIDED = [
+    m
+    for m in draws.VARIANTS
+    if isinstance({n.role: n.kind for n in m.make_state().needs()}.get("y_pred"), Label)
+    or ("y_pred" in of(m, kind=draws.Matrix) and m.settings.get("num_labels"))
+]
+
+
+@pytest.mark.parametrize("metric", FLAT, ids=repr)
+def test_a_matrix_of_one_column_is_that_column(metric: Any) -> None:
+    columns = rows(metric)
+    expected = metric.blank().update(columns)
+    for shape in (lambda c: c[:, None], lambda c: np.asfortranarray(np.stack([c, c, c], axis=1))[:, 1:2]):
+        made = {r: shape(c) if c.ndim == 1 else c for r, c in columns.items()}
+        thing = metric.blank()
+        for part in (slice(0, 5), slice(5, 11), slice(11, N)):  # later batches find the draft of the first
+            thing.update({r: c[part] for r, c in made.items()})
+        same(thing, expected, f"{metric!r} of matrices of one column to be that of columns")
+
+
+@pytest.mark.parametrize("metric", CLASSED, ids=repr)
+def test_one_hot_classes(metric: Any) -> None:
+    columns, kinds = rows(metric), {n.role: n.kind for n in metric.make_state().needs()}
+    expected = metric.blank().update(columns)
+    hot = dict(columns)
+    for role in of(metric, kind=Classes):
+        kind = kinds[role]
+        known = np.arange(kind.names) if isinstance(kind.names, int) else np.array(kind.names)
+        hot[role] = columns[role][:, None] == known
+    for dtype in (bool, np.int8, np.float32):
+        made = {r: c.astype(dtype) if hot[r] is not columns[r] else c for r, c in hot.items()}
+        same(metric.blank().update(made), expected, "one-hot classes to be classes")
+    listed = {r: c.astype(int).tolist() if hot[r] is not columns[r] else c for r, c in hot.items()}
+    same(metric.blank().update(listed), expected, "lists of one-hot rows to be classes")
+    parts = {f"{r}{i}": c[:, i] for r, c in hot.items() if c is not columns[r] for i in range(c.shape[1])}
+    bound = {r: tuple(f"{r}{i}" for i in range(c.shape[1])) for r, c in hot.items() if c is not columns[r]}
+    task = sm.MetricCollection(sm.Task({"m": metric.blank()}, **bound))
+    task.update({r: c for r, c in columns.items() if r not in bound} | parts)
+    assert task["m"].state == expected.state
+
+
+def test_rows_that_are_not_one_hot() -> None:
+    f1 = sm.F1(num_classes=3, threshold=None)
+    for bad, found in (([1, 1, 0], r"\[1, 1, 0\]"), ([0, 0, 0], r"\[0, 0, 0\]"), ([0, 2, 1], r"\[0, 2, 1\]")):
+        with pytest.raises(
+            sm.InvalidInputError, match=f"y_true: expected a class.* found {found}, not a single 1, in row 1"
+        ):
+            f1.update(y_true=np.array([[1, 0, 0], bad]), y_pred=[0, 0])
+    with pytest.raises(sm.InvalidInputError, match=r"a matrix of 3 columns with a single 1 in each row; got rows of 2"):
+        f1.update(y_true=np.eye(2), y_pred=[0, 1])
+    dropped = sm.F1(num_classes=3, threshold=None, on_invalid="drop")
+    assert dropped.update(y_true=np.array([[1, 0, 0], [1, 1, 0]]), y_pred=[0, 0]).explain()["dropped"] == {"y_true": 1}
+
+
+@pytest.mark.parametrize("metric", LABELLED, ids=repr)
+def test_weights_of_rows_and_labels(metric: Any) -> None:
+    """Equal weights of all labels are weights of rows; others are those of each label alone."""
+    columns = rows(metric)
+    weights = columns["sample_weight"]
+    width = metric.settings["num_labels"]
+    every = columns | {"sample_weight": np.stack([weights] * width, axis=1)}
+    by_row = metric.blank().update(columns)
+    same(metric.blank().update(every), by_row, "weights of labels that are equal to be weights of rows")
+    keys = np.tile(["a", "b", "c"], N // 3)
+    by_slice = sm.Sliced(metric.blank(), by="k").update(**columns, k=keys)
+    same(sm.Sliced(metric.blank(), by="k").update(**every, k=keys), by_slice, "the same in slices")
+    own = columns | {"sample_weight": np.random.default_rng(8).choice([0.0, 0.5, 1.0, 3.0], (N, width))}
+    whole, sliced = metric.blank().update(own), sm.Sliced(metric.blank(), by="k").update(**own, k=keys)
+    same(sliced.total, whole, "slices to add up")
+    same(metric.blank().update({n: c[:9] for n, c in own.items()}).merge(
+        metric.blank().update({n: c[9:] for n, c in own.items()})), whole, "parts to add up")  # fmt: skip
+    alone = {n: v for n, v in metric.settings.items() if n not in ("num_labels", "average", "labels", "num_classes")}
+    alone |= {"limit": 0} if "limit" in alone else {}  # labels keep no rows exactly
+    for i, state in enumerate(whole.state.each()):
+        one = type(metric)(**alone).update({r: c[:, i] if c.ndim == 2 else c for r, c in own.items()})
+        value = getattr(one, "of_binary", one.of)
+        assert np.array_equal(value(state), value(one.state), equal_nan=True)
+
+
+def test_weights_of_labels_are_those_of_scikit_learn() -> None:
+    rng = np.random.default_rng(3)
+    y, s, w = rng.integers(0, 2, (400, 3)), rng.random((400, 3)), rng.random((400, 3))
+    table = {"y_true": y, "y_score": s, "sample_weight": w}
+    auc = sm.AUC(num_labels=3, average=None).update(table).compute()
+    expected = [sk.roc_auc_score(y[:, i], s[:, i], sample_weight=w[:, i]) for i in range(3)]
+    np.testing.assert_allclose(auc, expected, atol=1e-3)
+    loss = sm.LogLoss(num_labels=3).update(table).compute()
+    np.testing.assert_allclose(
+        loss, np.mean([sk.log_loss(y[:, i], s[:, i], sample_weight=w[:, i]) for i in range(3)]), rtol=1e-12
+    )
+    f1 = sm.F1(num_labels=3, average="micro").update(table).compute()
+    np.testing.assert_allclose(f1, sk.f1_score(y.ravel(), s.ravel() >= 0.5, sample_weight=w.ravel()), rtol=1e-12)
+
+
+def test_weights_of_labels_that_are_none() -> None:
+    y, s = np.eye(2), np.full((2, 2), 0.5)
+    with pytest.raises(
+        sm.InvalidInputError, match=r"sample_weight: expected 0, or a weight.*found -1.0 in row 1, column 0"
+    ):
+        sm.AUC(num_labels=2).update(y, s, sample_weight=[[1, 2], [-1, 1]])
+    with pytest.raises(sm.InvalidInputError, match="for each of its 2 labels; got rows of 3"):
+        sm.AUC(num_labels=2).update(y, s, sample_weight=np.ones((2, 3)))
+    with pytest.raises(sm.InvalidInputError, match=r"sample_weight: expected one dimension, got shape \(2, 2\)"):
+        sm.SubsetAccuracy(num_labels=2).update(y, s, sample_weight=np.ones((2, 2)))
+    metric = sm.LogLoss(num_labels=2).update(y, s, sample_weight=[[1, 2], [3, 4]])
+    before, many = metric.digest(), np.full((1 << 12, 2), 0.5)
+    with pytest.raises(sm.CounterOverflowError):
+        metric.update(many > 1, many, sample_weight=np.full((1 << 12, 2), 2.0**30))
+    assert metric.digest() == before
+
+
+NAMES = {"word": ("no", "yes"), "bytes": (b"n", b"y"), "sign": (-1, 1), "float": (0.25, 0.75)}
+
+
+@pytest.mark.parametrize("names", NAMES)
+@pytest.mark.parametrize("metric", DECIDED, ids=repr)
+def test_decisions_are_called_what_labels_are(metric: Any, names: str) -> None:
+    columns, called = rows(metric), np.array(NAMES[names])
+    expected = metric.blank().update(columns)
+    roles = ("y_true", "y_pred") if "y_pred" in columns else ("y_true",)
+    named = columns | {r: called[columns[r].astype(int)] for r in roles}
+    for how in ({"labels": NAMES[names]}, {"pos_label": NAMES[names][1]}):
+        task = sm.MetricCollection(sm.Task({"m": metric.blank()}, **how)).update(named)
+        assert task["m"] == expected
+    if named["y_pred"].ndim == 1:
+        task = sm.MetricCollection(sm.Task({"m": metric.blank()}, labels=NAMES[names]))
+        with pytest.raises(sm.InvalidInputError, match="y_pred"):
+            task.update(named | {"y_pred": np.array(["maybe"] * N)})
