@@ -17,7 +17,7 @@ from streammetrics.collect.metric import Metric
 from streammetrics.collect.table import RESULT
 from streammetrics.compose.bundle import Bundle
 from streammetrics.compose.sliced import Sliced
-from streammetrics.numerics.keys import encode_key
+from streammetrics.numerics.keys import encode_key, shown
 
 __all__ = ["by_slice", "check_order", "contents", "overall", "pieces", "write_csv", "write_json"]
 
@@ -114,11 +114,15 @@ def write_json(thing: Any) -> None:
     Each has `by` (the slicing columns; none for all rows), `slice` (the key by column), `other` (true for what --limit
     merged), `metric`, `value`, `bound_low` and `bound_high` (certified; null where the value is exact), `interval_low` and
     `interval_high` (95 %; null where none can be given), `rows`, `weight`, `positives`, `dropped` (rows left out by
-    reason) and `reason` (why a value is undefined). NaN is null; a key of bytes is {"bytes": hex}.
+    reason) and `reason` (why a value is undefined). NaN is null; a key of bytes is {"bytes": hex}, dates and
+    times are as ISO 8601 writes them.
     """
     lines = []
     for record in _all(thing):
-        keys = encode_key(tuple(record["slice"].values()))
+        keys = [
+            k if isinstance(k, (bool, int, bytes)) else k if k is None else shown(k) for k in record["slice"].values()
+        ]
+        keys = encode_key(tuple(keys))
         head = {"by": list(record["by"]), "slice": dict(zip(record["slice"], keys, strict=True))}
         rest = {name: record[name] for name in ("other", *RESULT[:-1], "dropped", "reason")}
         lines.append(json.dumps(_plain(head | rest), ensure_ascii=False, allow_nan=False))
@@ -152,12 +156,7 @@ def write_csv(thing: Any) -> None:
 def _key(record: Record, name: str) -> str:
     if name not in record["by"]:
         return ""
-    return "(other)" if record[name] == "(other)" and record["other"] else key_text(record["slice"][name])
-
-
-def key_text(key: Any) -> str:
-    """A key as a person reads it."""
-    return "null" if key is None else key.decode(errors="replace") if isinstance(key, bytes) else str(key)
+    return "(other)" if record[name] == "(other)" and record["other"] else shown(record["slice"][name])
 
 
 def _text(value: Any) -> Any:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from streammetrics.cli.grid import Cell, Grid
-from streammetrics.cli.records import Record, by_slice, contents, key_text, overall, pieces, tasks_of
+from streammetrics.cli.records import Record, by_slice, contents, overall, pieces, tasks_of
 from streammetrics.cli.several import breakdowns
 from streammetrics.collect.collection import MetricCollection
 from streammetrics.collect.metric import Metric, badness
 from streammetrics.collect.table import bound, show
 from streammetrics.compose.sliced import Sliced
+from streammetrics.numerics.keys import shown
 
 __all__ = ["BEST", "grids", "headline", "slices"]
 
@@ -132,7 +133,7 @@ def slices(
     found = by_slice(sliced, top, sort, min_rows)
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for record in found:
-        key = [key_text(record.get(name, "")) for name in sliced.levels]
+        key = [shown(record.get(name, "")) for name in sliced.levels]
         groups.setdefault((record["other"], *key), []).append(record)
     tasks = list(tasks_of(found))
     several = tasks not in ([""], [])

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..numerics.keys import shown
+
 __all__ = ["Table"]
 
 RESULT = (
@@ -84,7 +86,7 @@ class Table:
     def texts(self) -> tuple[list[str], list[list[str]]]:
         """Return head and cells as a person reads them: the bound beside the value, empty columns left out."""
         head = [*self.by, *SHOWN]
-        rows = [[*(_key(r[c]) for c in self.by), *_shown(r)] for r in self.records]
+        rows = [[*(shown(r[c]) for c in self.by), *_shown(r)] for r in self.records]
         kept = [
             i for i, name in enumerate(head) if name not in ("bound", "reason", "positives") or any(r[i] for r in rows)
         ]
@@ -131,10 +133,6 @@ def bound(record: dict[str, Any]) -> str:
     if low is None or math.isnan(low):
         return ""
     return f"±{(high - low) / 2:.1e}" if high > np.nextafter(low, np.inf) else "exact"
-
-
-def _key(value: Any) -> str:
-    return "null" if value is None else value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def _plain(value: Any) -> Any:

@@ -1,7 +1,8 @@
 """Ids: keys of groups and queries as numbers that are the same in every process, on every machine, for ever.
 
 Unlike the keys of slices, which are few and kept, these are as many as there are users; they are only ever compared. An
-integer is its own id. A string, bytes, or a key of several columns is known by 128 bits of MurmurHash3.
+integer, a boolean, a date (its day) and a timestamp (its microsecond) are their own ids. A string, bytes, a decimal, or
+a key of several columns is known by 128 bits of MurmurHash3.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
 from ..numerics.compiled import kernel
+from ..numerics.keys import KINDS
 from .columns import Array, Batch, Column, Kind, Mask, Need
 from .keys import read_keys
+from .slice_keys import read_slice_keys
 
 __all__ = ["IdColumn", "Ids", "Names", "group", "name", "query"]
 
@@ -34,7 +37,7 @@ class IdColumn(Column):
     values : int64 array
         The ids.
     source : str
-        Their kind: "integer", "string", "bytes", several of these for a key of several columns; "" if there are none.
+        Their kind: "integer", "string", ...; several of these for a key of several columns; "" if there are none.
     missing : bool array, optional
         Which rows have none.
     """
@@ -55,7 +58,7 @@ class IdColumn(Column):
 
 
 class Ids(Kind):
-    """An integer, a string or bytes, or a key of several such columns.
+    """An integer, a string, bytes, a boolean, a date, a timestamp, a decimal, or a key of several such columns.
 
     Parameters
     ----------
@@ -69,7 +72,7 @@ class Ids(Kind):
     Integers are what their 64 bits say: unsigned ones from 2**63 on are the negative ones that other systems store.
     """
 
-    expected = 'a key: an integer, a string or bytes (missing="skip" leaves out rows without one, and counts them)'
+    expected = 'a key, such as an integer or a string (missing="skip" leaves out rows without one, and counts them)'
 
     def __init__(self, missing: str = "raise", missing_values: tuple[Any, ...] = ()) -> None:
         self.missing, self.missing_values = missing, missing_values
@@ -108,20 +111,20 @@ class Ids(Kind):
         return read[0] if len(read) == 1 else _crossed(read)
 
     def _one(self, raw: Any, name: str) -> IdColumn:
-        kind, made = read_keys(raw, name)
+        kind, made = read_slice_keys(raw, name)
         if not kind:
             return IdColumn(np.zeros(int(made), np.int64), "", np.ones(int(made), bool))
-        if kind == "integer":
+        if not KINDS[kind]:
             values, nulls = made
-            ids = _integers(values)
-            hit = np.isin(ids, _integers(np.array(self._stand_ins(int), object))) if self._stand_ins(int) else None
+            ids, wanted = _integers(values), self._stand_ins(int) if kind == "integer" else []
+            hit = np.isin(ids, _integers(np.array(wanted, object))) if wanted else None
         else:
             texts, index, nulls = made
             hashes = _hashes(*texts)
             ids, hit = hashes[index], None
-            if words := self._stand_ins(str if kind == "string" else bytes):
-                wanted = _hashes(*_joined([w.encode() if isinstance(w, str) else w for w in words]))
-                hit = (hashes[:, None] == wanted[None]).all(axis=2).any(axis=1)[index]
+            if words := self._stand_ins({"string": str, "bytes": bytes}.get(kind, ())):
+                asked = _hashes(*_joined([w.encode() if isinstance(w, str) else w for w in words]))
+                hit = (hashes[:, None] == asked[None]).all(axis=2).any(axis=1)[index]
         either = [m for m in (nulls, hit) if m is not None and m.any()]
         missing = np.logical_or.reduce(either) if either else None
         if missing is not None:
@@ -129,7 +132,7 @@ class Ids(Kind):
             ids[missing] = 0
         return IdColumn(ids, kind, missing)
 
-    def _stand_ins(self, kind: type) -> list[Any]:
+    def _stand_ins(self, kind: type | tuple[type, ...]) -> list[Any]:
         return [v for v in self.missing_values if isinstance(v, kind)]
 
     def ok(self, column: Column) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
-from ..numerics.keys import decode_key, encode_key, fixed_hash, sort_key
+from ..numerics.keys import decode_key, encode_key, fixed_hash, plain, raw, sort_key
 from .convert import arrow_values, missing, one_column
 
 __all__ = [
@@ -23,8 +23,11 @@ __all__ = [
     "sort_key",
 ]
 
-Atom = int | str | bytes | None
+Atom = Any
 Key = tuple[Atom, ...]
+
+
+KEYS = "integers, strings, bytes, booleans, dates, timestamps or decimals, of one kind"
 
 
 # -- what users pass -------------------------------------------------------------------------------------------------
@@ -46,7 +49,9 @@ def read_keys(raw: Any, name: str) -> tuple[str, Any]:
 
 
 def _from_list(raw: Any, name: str) -> NDArray[Any]:
-    if len(raw) and all(isinstance(v, (float, np.floating)) for v in raw):  # NaN beside keys is null, alone it is a float
+    if len(raw) and all(
+        isinstance(v, (float, np.floating)) for v in raw
+    ):  # NaN beside keys is null, alone it is a float
         raise _wrong_kind(name, "float")
     out = np.empty(len(raw), object)
     out[:] = raw
@@ -156,21 +161,22 @@ def _texts(values: NDArray[Any], kind: str, name: str, missing: NDArray[np.bool_
 def _wrong_kind(name: str, found: str) -> InvalidInputError:
     floats = "float" in found or found == "double"
     hint = "; round or format them first: equal floats are not equal keys everywhere" if floats else ""
-    return InvalidInputError(f"{name}: keys are integers, strings or bytes, not {found}{hint}", column=name)
+    return InvalidInputError(f"{name}: keys are {KEYS}, not {found}{hint}", column=name)
 
 
 # -- keys as such ----------------------------------------------------------------------------------------------------
 
 
 def plain_key(value: Any, names: tuple[str, ...]) -> Key:
-    """Return a key that a user gave: of integers of any width, strings, bytes and None."""
+    """Return a key that a user gave, of atoms of any kind, as it is kept."""
     atoms = value if isinstance(value, tuple) else (value,)
     if len(atoms) != len(names):
         raise ValueError(f"keys have {len(names)} columns, {', '.join(names)}; {value!r} is none")
-    for atom in atoms:
-        if not (atom is None or isinstance(atom, (int, str, bytes, np.integer, np.bool_))):
-            raise TypeError(f"keys are integers, strings, bytes or None, not {atom!r}")
-    return tuple(int(a) if isinstance(a, (int, np.integer, np.bool_)) else a for a in atoms)
+    found = [None if atom is None else raw(atom) for atom in atoms]
+    for atom, held in zip(atoms, found, strict=True):
+        if atom is not None and held is None:
+            raise TypeError(f"keys are {KEYS}, not {atom!r}")
+    return tuple(None if held is None else plain(*held) for held in found)
 
 
 def kind_of(atoms: Iterable[Atom], name: str) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import InvalidInputError
 from ..numerics.keys import raw as held
-from .convert import arrow_values, missing
+from .convert import arrow_values, missing, one_column
 from .keys import read_keys
 
 __all__ = ["read_slice_keys"]
@@ -18,7 +19,6 @@ __all__ = ["read_slice_keys"]
 Array = NDArray[Any]
 Read = tuple[str, Any]
 
-NO_TIME = np.iinfo(np.int64).min  # what numpy holds where there is no time
 OBJECTS: tuple[tuple[str, type | tuple[type, ...]], ...] = (
     ("bool", (bool, np.bool_)),
     ("timestamp", datetime.datetime),
@@ -41,23 +41,56 @@ def read_slice_keys(raw: Any, name: str) -> Read:
         import pyarrow
 
         raw, library = pyarrow.array(raw, from_pandas=True), "pyarrow"
-    found = _from_arrow(raw) if library == "pyarrow" else _from_numpy(raw)
+    found = _from_arrow(raw, name) if library == "pyarrow" else _from_numpy(raw, name)
     return read_keys(raw, name) if found is None else found
 
 
-def _from_arrow(raw: Any) -> Read | None:
+def _from_arrow(raw: Any, name: str) -> Read | None:
     import pyarrow as pa
 
     kind = raw.type
+    if pa.types.is_dictionary(kind) and not _is_plain(kind.value_type):
+        raw, kind = raw.cast(kind.value_type), kind.value_type
     if pa.types.is_boolean(kind):
         return _integers("bool", raw, pa.uint8())
     if pa.types.is_date(kind):
-        return _integers("date", raw.cast(pa.date32()), pa.int32())
+        (values, missing) = _integers("date", raw.cast(pa.date32()), pa.int32())[1]
+        return _times(values.view("M8[D]"), missing, name)
     if pa.types.is_timestamp(kind):
-        return _integers("timestamp", raw.cast(pa.timestamp("us", kind.tz)), pa.int64())
+        (values, missing) = _integers("timestamp", raw, pa.int64())[1]
+        return _times(values.view(f"M8[{kind.unit}]"), missing, name)
     if pa.types.is_decimal(kind):
         return _from_objects(np.array([*raw.to_pylist(), None], object)[:-1])
     return None
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether a dictionary is of what `read_keys` takes as it is."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or "string" in str(kind) or "binary" in str(kind))
+
+
+def _times(values: Array, missing: Any, name: str) -> Read:
+    """Days or microseconds, of the years 1 to 9999."""
+    unit = np.datetime_data(values.dtype)[0]
+    days = unit in ("Y", "M", "W", "D")
+    there = values if missing is None else values[~missing]
+    if unit not in ("ns", "ps", "fs", "as") and len(there):  # which hold no other years, where they are asked
+        low, high = (np.datetime64(end).astype(values.dtype) for end in ("0001-01-01T00:00:00", "9999-12-31T23:59:59"))
+        if not (low <= there.min() and there.max() <= high):
+            raise InvalidInputError(f"{name}: dates and times that are keys are of the years 1 to 9999", column=name)
+    kept = values.astype("M8[D]" if days else "M8[us]")
+    if unit == "ns" and (finer := (kept.astype(values.dtype) != values) & ~np.isnat(values)).any():
+        row = int(finer.argmax())
+        raise InvalidInputError(
+            f"{name}: timestamps that are keys have whole microseconds, found {values[row]!s} in row {row:,}; round them "
+            f"first",
+            column=name,
+            row=row,
+        )
+    whole = kept.astype(np.int64)
+    return "date" if days else "timestamp", (whole if missing is None else np.where(missing, 0, whole), missing)
 
 
 def _integers(kind: str, raw: Any, to: Any) -> Read:
@@ -66,21 +99,20 @@ def _integers(kind: str, raw: Any, to: Any) -> Read:
     return kind, (arrow_values(values.fill_null(0) if raw.null_count else values).astype(np.int64), missing)
 
 
-def _from_numpy(raw: Any) -> Read | None:
+def _from_numpy(raw: Any, name: str) -> Read | None:
     if isinstance(raw, (list, tuple)):
         first = next((v for v in raw if v is not None), None)
         if not isinstance(first, (bool, np.bool_, datetime.date, Decimal, np.datetime64)):
             return None
         raw = np.array([*raw, None], object)[:-1]
+    raw = one_column(raw) if isinstance(raw, np.ndarray) else raw
     if not isinstance(raw, np.ndarray) or raw.ndim != 1 or isinstance(raw, np.ma.MaskedArray):
         return None
     if raw.dtype.kind == "b":
         return "bool", (raw.astype(np.int64), None)
     if raw.dtype.kind == "M":
-        days = np.datetime_data(raw.dtype)[0] in ("Y", "M", "W", "D")
-        values = raw.astype("M8[D]" if days else "M8[us]").astype(np.int64)
-        missing = values == NO_TIME
-        return "date" if days else "timestamp", (np.where(missing, 0, values), missing if missing.any() else None)
+        gone = np.isnat(raw)
+        return _times(raw, gone if gone.any() else None, name)
     return _from_objects(raw) if raw.dtype == object else None
 
 

@@ -16,7 +16,8 @@ import numpy as np
 from .canonical import canonical_json
 
 __all__ = [
-    "EPOCH", "KINDS", "atom_text", "decode_key", "encode_key", "fits", "fixed_hash", "hash_of", "plain", "raw", "sort_key",
+    "EPOCH", "KINDS", "atom_text", "decode_key", "encode_key", "fits", "fixed_hash", "hash_of", "plain", "raw", "shown",
+    "sort_key",
 ]  # fmt: skip
 
 KINDS = {
@@ -143,6 +144,15 @@ def decode_key(value: Any) -> tuple[Any, ...]:
     if encode_key(tuple(key)) != list(value):
         raise ValueError("a key is not as it would be written")
     return tuple(key)
+
+
+def shown(atom: Any) -> str:
+    """One column of a key as a person reads it: times as ISO 8601 has them, null as such."""
+    if atom is None:
+        return "null"
+    if isinstance(atom, (bytes, bytearray)):
+        return bytes(atom).decode(errors="replace")
+    return atom.isoformat() if isinstance(atom, datetime.date) else str(atom)
 
 
 def atom_text(atom: Any) -> str:

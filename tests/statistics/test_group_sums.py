@@ -36,6 +36,7 @@ def view(state):
         name: state.part(part) for name, part in state.parts().items() if name not in (*MOMENTS, "dropped", "clipped")
     }
     held = {name: array for name, array in held.items() if array is not None} | {"keys": state.cells.inner[:, 1:]}
+    held["kinds"] = held["kinds"][..., :4]  # as many as there were
     held["sums"] = held["sums"].sum(axis=2)
     carry_fixed(held["sums"])
     totals = {f"total {term}": state.totals(term) for term in state.terms}

@@ -32,7 +32,9 @@ __all__ = ["ADVICE", "GROUP_WEIGHTS", "KINDS", "SAMPLE", "GroupRows", "Waiting",
 
 Ints = NDArray[np.int64]
 
-KINDS = ("integer", "string", "bytes", "several")  # of ids; for ever: it is in the bytes
+# Of ids; for ever: it is in the bytes.
+KINDS = ("integer", "string", "bytes", "several", "bool", "date", "timestamp", "decimal")
+HASHED = [KINDS.index(kind) for kind in ("string", "bytes", "several", "decimal")]
 SAVED = 1 << 28  # bytes of rows that are written as they are
 SPREAD_ROWS = 1 << 22  # rows that entries may become, whatever these are
 MANY = 1 << 20  # groups whose sums are made at once: of all of a spill they would take gigabytes, too
@@ -51,7 +53,7 @@ class Waiting:
     ----------
     raws : tuple of dict
         Rows in memory, by what they are.
-    kinds : uint8 of shape (4,)
+    kinds : uint8 of shape (8,)
         Which kinds of keys were seen.
     dropped : int64, optional
         Rows that were left out, by reason.
@@ -369,7 +371,7 @@ class GroupRows(ScoredGroups, tag="group_rows"):
     def held(self) -> dict[str, Any]:
         """What is held where, and how likely two groups have one id."""
         groups, held = int(self.close_groups().groups.sum()), self.waiting
-        hashed = bool(kinds_of(self)[1:].any())
+        hashed = bool(kinds_of(self)[HASHED].any())
         return {
             "memory": self.nbytes,
             "spilled_rows": sum(s.rows for s in held.spilled) if held is not None else 0,
@@ -481,7 +483,7 @@ def kinds_of(state: State) -> NDArray[np.bool_]:
 
 def kind_of(source: str, seen: NDArray[Any]) -> int:
     """Return the number of the kind of keys, or raise if those so far are of another."""
-    kind = KINDS.index(source) if source in KINDS else len(KINDS) - 1
+    kind = KINDS.index(source if source in KINDS else "several")
     if seen.any() and not seen[kind]:
         known = KINDS[int(seen.argmax())]
         raise InvalidInputError(

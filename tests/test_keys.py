@@ -1,0 +1,136 @@
+"""Keys of every kind, however they are held: slices and groups keep their kind, and print them as ISO 8601."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import streammetrics as sm
+from streammetrics.laws.case import same
+
+BERLIN, UTC = ZoneInfo("Europe/Berlin"), dt.UTC
+DAY, EARLY = dt.date(2025, 6, 2), dt.date(1969, 1, 1)
+NOON = dt.datetime(2025, 6, 2, 12, 0, 0, 250_000, tzinfo=BERLIN)
+KEYS: dict[str, list[Any]] = {
+    "integer": [7, 7, None, -1],
+    "string": ["a", "a", None, "b"],
+    "bytes": [b"a", b"a", None, b"\xff"],
+    "bool": [True, True, None, False],
+    "date": [DAY, DAY, None, EARLY],
+    "timestamp": [NOON, NOON.astimezone(BERLIN), None, dt.datetime(1969, 1, 1, tzinfo=BERLIN)],
+    "decimal": [Decimal("1.50"), Decimal("1.50"), None, Decimal("-2.00")],
+}
+SHOWN = {
+    "integer": ["null", "-1", "7"],
+    "string": ["null", "a", "b"],
+    "bytes": ["null", "a", "\ufffd"],
+    "bool": ["null", "False", "True"],
+    "date": ["null", "1969-01-01", "2025-06-02"],
+    "timestamp": ["null", "1968-12-31T23:00:00+00:00", "2025-06-02T10:00:00.250000+00:00"],
+    "decimal": ["null", "-2", "1.5"],
+}
+Y, S = [0, 1, 1, 0], [0.1, 0.9, 0.4, 0.2]
+
+
+def forms(kind: str) -> dict[str, Any]:
+    """The same keys, otherwise held."""
+    keys = KEYS[kind]
+    array = pa.array(keys)
+    made: dict[str, Any] = {
+        "objects": np.array([*keys, None], object)[:-1],
+        "tuple": tuple(keys),
+        "Arrow": array,
+        "Arrow chunks": pa.chunked_array([array[:1], array[1:]]),
+        "Arrow dictionary": array.dictionary_encode(),
+        "pandas": pd.Series(array.to_pandas(types_mapper=pd.ArrowDtype)),
+        "pandas objects": pd.Series(keys, dtype=object),
+        "polars": pl.from_arrow(array),
+    }
+    if kind in ("date", "timestamp"):
+        unit = "D" if kind == "date" else "us"
+        plain = [k if k is None or kind == "date" else k.astimezone(UTC).replace(tzinfo=None) for k in keys]
+        made["numpy"] = np.array(plain, f"M8[{unit}]")
+        made["swapped"] = made["numpy"].astype(f">M8[{unit}]")
+    if kind == "timestamp":
+        made["other zones"] = [k if k is None else k.astimezone(ZoneInfo("Asia/Kolkata")) for k in keys]
+        made["nanoseconds"] = made["numpy"].astype("M8[ns]")
+        made["Arrow nanoseconds"] = array.cast(pa.timestamp("ns", "America/Lima"))
+        made["pandas zones"] = pd.Series(made["nanoseconds"]).dt.tz_localize("UTC").dt.tz_convert("Europe/Berlin")
+        made["naive"] = [k if k is None else k.astimezone(UTC).replace(tzinfo=None) for k in keys]
+    return made
+
+
+CASES = [(kind, form) for kind in KEYS for form in forms(kind)]
+
+
+@pytest.mark.parametrize(("kind", "form"), CASES)
+def test_keys_of_slices_and_groups(kind: str, form: str) -> None:
+    held = forms(kind)[form]
+    sliced = sm.Sliced(sm.CTR(), by="k").update(y_true=Y, k=KEYS[kind])
+    same(sm.Sliced(sm.CTR(), by="k").update(y_true=Y, k=held), sliced, f"{form} to be keys as lists are")
+    assert [r["k"] for r in sliced.table()] == sliced.keys
+    assert [line.split()[0] for line in repr(sliced.table()).splitlines()[1:]] == SHOWN[kind]
+    assert sm.from_bytes(sliced.to_bytes()) == sliced
+    for key in KEYS[kind]:
+        expected = sm.CTR().update(y_true=[y for y, k in zip(Y, KEYS[kind], strict=True) if k == key])
+        assert sliced[key] == expected
+        kept = sm.Sliced(sm.CTR(), by="k", limit=0, values=[key]).update(y_true=Y, k=held)
+        assert len(kept.keys) == 1
+        assert kept[key] == expected
+        assert sm.from_bytes(kept.to_bytes()) == kept
+    for metric in (sm.GroupAUC, sm.GroupLogLoss, sm.GroupCalibrationError):
+        groups = metric(missing="skip").update(Y, S, group=KEYS[kind])
+        same(metric(missing="skip").update(Y, S, group=held), groups, f"{form} to be groups as lists are")
+        assert groups.explain()["dropped"] == {"group": 1}
+        assert sm.from_bytes(groups.to_bytes()) == groups
+    first = sm.GroupAUC(missing="skip").update(Y, S, group=[0, 0, None, 1]).compute()
+    assert sm.GroupAUC(missing="skip").update(Y, S, group=held).compute() == first
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_kinds_refuse_to_merge(kind: str) -> None:
+    made = {k: sm.Sliced(sm.CTR(), by="k").update(y_true=Y, k=keys) for k, keys in KEYS.items()}
+    groups = {k: sm.GroupAUC(missing="skip").update(Y, S, group=keys) for k, keys in KEYS.items()}
+    sums = {k: sm.GroupLogLoss(missing="skip").update(Y, S, group=keys) for k, keys in KEYS.items()}
+    for others in (made, groups, sums):
+        for other in KEYS:
+            if other != kind:
+                before = others[kind].digest()
+                with pytest.raises(sm.IncompatibleStateError, match=f"{kind} here and {other} there"):
+                    others[kind].merge(others[other])
+                columns = (
+                    {"k": KEYS[other], "y_true": Y}
+                    if others is made
+                    else {"group": KEYS[other], "y_true": Y, "y_score": S}
+                )
+                with pytest.raises(sm.InvalidInputError, match=f"{kind}"):
+                    others[kind].update(columns)
+                assert others[kind].digest() == before
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (np.array(["2025-01-01T00:00:00.000000001"], "M8[ns]"), "whole microseconds, found .*001 in row 0"),
+        (pa.array([0, 1], pa.timestamp("ns", "UTC")), "whole microseconds, found .*001 in row 1"),
+        (np.array(["12000-01-01"], "M8[D]"), "years 1 to 9999"),
+        (np.array(["12000-01-01"], "M8[Y]"), "years 1 to 9999"),
+        (np.array([1 << 60], "M8[s]"), "years 1 to 9999"),
+        (pa.array([-(1 << 60)], pa.timestamp("s")), "years 1 to 9999"),
+        ([DAY, NOON], "not date and datetime"),
+        (np.array([1, 2], "m8[s]"), "not timedelta64"),
+        ([0.5, 1.5], "not float"),
+    ],
+)
+def test_what_is_no_key(keys: Any, words: str) -> None:
+    for thing, column in ((sm.Sliced(sm.CTR(), by="group"), {}), (sm.GroupAUC(), {"y_score": [0.5] * len(keys)})):
+        with pytest.raises(sm.InvalidInputError, match=f"group: .*{words}"):
+            thing.update({"y_true": [0] * len(keys), "group": keys, **column})
