@@ -44,7 +44,7 @@ def _run(arguments: Sequence[str]) -> int:
 
         code = run(arguments)
         sys.stdout.flush()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # asked for, and no error
         return _interrupted()
     except BrokenPipeError:  # `| head` has read enough; what is left in the buffer would fail again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

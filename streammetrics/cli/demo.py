@@ -144,7 +144,7 @@ def _write_report(root: Path, thing: Any, rows: int) -> None:
     """Write the page beside the logs, if jinja2 is installed."""
     try:
         write_report(thing, str(root / REPORT), f"A demo: {rows:,} impressions")
-    except UsageError as error:
+    except UsageError as error:  # a demo goes on without the page
         say(str(error), "dim")
     else:
         say(f"with pictures: {root / REPORT}", "bold")

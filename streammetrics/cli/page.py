@@ -81,6 +81,6 @@ def _table(grid: Grid) -> dict[str, Any]:
 def _number(cell: Cell) -> float | None:
     try:
         value = float(cell.text.replace(",", ""))
-    except ValueError:
+    except ValueError:  # a text, which has no order
         return None
     return value if math.isfinite(value) else None

@@ -173,5 +173,5 @@ def _value(text: str) -> Any:
         return words[text.lower()]
     try:
         return int(text) if _INTEGER.fullmatch(text) else float(text)
-    except ValueError:
+    except ValueError:  # a setting that is a text
         return text

@@ -304,7 +304,7 @@ def made(about: Any, states: list[State]) -> Any:
         return thing
     except (StateFormatError, MemoryError):
         raise
-    except Exception as error:
+    except Exception as error:  # of bytes that nobody vouches for: whatever they break is said as that
         raise StateFormatError(f"the bytes are inconsistent: {type(error).__name__}: {str(error)[:200]}") from error
 
 

@@ -411,12 +411,9 @@ class Batch:
 
     def raw(self, name: str) -> Any:
         """Return a column as it was given, or raise naming those there are."""
-        try:
-            return self._columns[name]
-        except KeyError:
-            raise InvalidInputError(
-                f"there is no column {name!r}; the batch has {_listed(self.names)}", column=name
-            ) from None
+        if name not in self._columns:
+            raise InvalidInputError(f"there is no column {name!r}; the batch has {_listed(self.names)}", column=name)
+        return self._columns[name]
 
     def array(self, name: Any, ndim: int = 1) -> Array:
         """Return a column as a numpy array, rows selected, values unchecked; a tuple of columns as a matrix."""

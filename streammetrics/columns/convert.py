@@ -64,11 +64,12 @@ def _foreign(raw: Any, name: str) -> Array:
                 f"{name}: masked rows would be read through their mask; drop or fill them", column=name
             )
         return np.asarray(raw.data)
+    convert = _from_list if isinstance(raw, (list, tuple)) else _FROM.get(library)
+    if convert is None:
+        return _from_anything(raw)  # what a class of its own raises there is its own
     try:
-        return _FROM.get(library, _from_anything)(raw)
-    except InvalidInputError:
-        raise
-    except (TypeError, ValueError, RuntimeError) as error:
+        return convert(raw)
+    except (TypeError, ValueError, RuntimeError) as error:  # how libraries say that a column is no array
         cause = str(error).splitlines()[0]
         raise InvalidInputError(
             f"{name}: a {type(raw).__name__} does not convert to an array: {cause}", column=name
@@ -102,9 +103,11 @@ def _stacked(rows: Array, name: str) -> Array:
     return np.stack([missing if row is None else np.asarray(row) for row in rows])
 
 
+def _from_list(raw: Any) -> Array:
+    return np.asarray(raw) if len(raw) else np.zeros(0)
+
+
 def _from_anything(raw: Any) -> Array:
-    if isinstance(raw, (list, tuple)):
-        return np.asarray(raw) if len(raw) else np.zeros(0)
     if hasattr(raw, "__array__") or not hasattr(raw, "__dlpack__"):
         return np.asarray(raw)
     return np.from_dlpack(raw)
@@ -240,6 +243,9 @@ class _Lazy(Mapping[str, Any]):
         if name not in self._names:
             raise KeyError(name)
         return self._get(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -61,7 +61,7 @@ def _from_list(raw: Any, name: str) -> NDArray[Any]:
 def _arrow_or_numpy(raw: Any, library: str) -> Any:
     try:
         import pyarrow
-    except ImportError:
+    except ImportError:  # pandas works without it
         return raw.to_numpy()
     if library == "polars":
         return raw.to_arrow()

@@ -79,7 +79,7 @@ class Reader(Protocol):
 
 @contextmanager
 def reading(file: str) -> Iterator[None]:
-    """Turn what Arrow raises on a broken file into one line that names it."""
+    """Turn what Arrow raises on a broken file, which is any of these, into one line that names it."""
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, KeyError, EOFError) as error:

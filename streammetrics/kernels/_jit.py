@@ -96,18 +96,14 @@ class Kernel:
             self.dispatcher = numba.njit(cache=cache, **_OPTIONS)(self.function)
         except (RuntimeError, OSError):  # no folder to cache in (numba#7883): compile in every process instead
             self.dispatcher = numba.njit(**_OPTIONS)(self.function)
-        self._call: Callable[..., Any] = _not_compiled
+        self._known: set[tuple[Any, ...]] = set()
 
     def __call__(self, *arguments: Any) -> Any:
-        try:
-            return self._call(*arguments)
-        except TypeError:
-            pass
-        except RuntimeError as error:  # another thread was just compiling this kernel for other types
-            if "compilation disabled" not in str(error):
-                raise
-        self._compile(arguments)
-        return self._call(*arguments)  # raises again if the types were not the reason
+        types = tuple([(a.dtype, a.ndim) if type(a) is np.ndarray else type(a) for a in arguments])
+        if types not in self._known:
+            self._compile(arguments)
+            self._known.add(types)
+        return self.dispatcher(*arguments)
 
     def _compile(self, arguments: tuple[Any, ...]) -> None:
         signature = tuple(self._type(n, a) for n, a in zip(self._names, arguments, strict=True))
@@ -116,15 +112,14 @@ class Kernel:
                 return
             try:
                 self._add(signature)
-            except OSError:  # the cache folder cannot be written after all
+            except OSError:  # the cache folder cannot be written after all, which nothing says before it is tried
                 self._make(cache=False)
                 self._add(signature)
 
     def _add(self, signature: tuple[Any, ...]) -> None:
         self.dispatcher.disable_compile(False)
         self.dispatcher.compile(signature)
-        self.dispatcher.disable_compile()  # a call with other types raises TypeError, and comes back here
-        self._call = self.dispatcher
+        self.dispatcher.disable_compile()  # a call with other types raises TypeError: nothing compiles unasked
 
     def entry(self, *like: Any) -> Callable[..., Any]:
         """Return the compiled function for arguments of these types; it looks at none of them again.
@@ -147,10 +142,6 @@ class Kernel:
 @functools.lru_cache(1024)
 def _array_type(dtype: np.dtype[Any], ndim: int, readonly: bool) -> Any:
     return types.Array(numba.from_dtype(dtype), ndim, "C", readonly=readonly)
-
-
-def _not_compiled(*_: Any) -> Any:
-    raise TypeError("not compiled yet")
 
 
 def kernel(*, out: tuple[str, ...]) -> Callable[[Callable[..., Any]], Kernel]:

@@ -168,7 +168,7 @@ def refuses(error: type[Exception], action: Callable[[], Any], what: str) -> Non
     """Raise LawError unless an action raises this error."""
     try:
         action()
-    except error:
+    except error:  # as it should
         return
     except Exception as other:
         raise LawError(f"expected {error.__name__} for {what}; came {type(other).__name__}: {other}") from other

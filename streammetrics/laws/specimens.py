@@ -229,5 +229,5 @@ def _listed(values: Array) -> Any:
 def _library(name: str) -> Any:
     try:
         return importlib.import_module(name)
-    except ImportError:
+    except ImportError:  # laws try what is installed
         return None

@@ -75,7 +75,7 @@ def fits(kind: str, values: Any) -> bool:
     try:
         texts = [v.decode() for v in values]
         return kind == "string" or all(raw(Decimal(t)) == ("decimal", t.encode()) for t in texts)
-    except (UnicodeDecodeError, ArithmeticError):
+    except (UnicodeDecodeError, ArithmeticError):  # hostile bytes: no text, or no number
         return False
 
 

@@ -188,7 +188,7 @@ class Frame:
                     self._kind = _kept_kind(self.head, self.size, registered())
             except (StateFormatError, MemoryError):
                 raise
-            except Exception as error:
+            except Exception as error:  # of bytes that nobody vouches for: whatever they break is said as that
                 raise StateFormatError(f"the header is inconsistent: {_said(error)}") from error
         return self._kind
 

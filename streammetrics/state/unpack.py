@@ -94,7 +94,7 @@ def unpack(schema: Schema, plains: Sequence[bytes], max_bytes: int = MAX_BYTES) 
             return _unpack(schema, plains, max_bytes)
     except (StateFormatError, IncompatibleStateError, MemoryError):
         raise
-    except Exception as error:
+    except Exception as error:  # of bytes that nobody vouches for: whatever they break is said as that
         raise StateFormatError(f"a section is inconsistent: {type(error).__name__}: {str(error)[:200]}") from error
 
 

@@ -115,7 +115,7 @@ def parsed(term: str) -> tuple[str, float]:
     try:
         if (name in PLAIN and not parameter) or (name in WITH_PARAMETER and np.isfinite(float(parameter))):
             return name, float(parameter or 0.0)
-    except ValueError:
+    except ValueError:  # a parameter that is no number: said below
         pass
     known = ", ".join([*PLAIN, *(f"{n}@1.5" for n in WITH_PARAMETER)])
     raise ValueError(f"RegressionSums has no term {term!r}; there are {known}")
