@@ -6,6 +6,7 @@ States are integers and merging adds them, so the result has the same bits howev
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from streammetrics.compose.sliced import Sliced
 from streammetrics.errors import InvalidInputError
 from streammetrics.io.logs import Log, Part
 from streammetrics.io.queries import Piece, Queries, query_column, together
+from streammetrics.io.scattered import Gathered, Share, Shares, shares_of
 
 __all__ = ["OVERALL", "Progress", "Scored", "cpus", "evaluate", "slice_name"]
 
@@ -124,18 +126,53 @@ def evaluate(
     columns = [name for name, must in metrics.columns.items() if must]
     _check_unasked(metrics, {*columns, *keys})
     parts = log.parts(columns, [*keys, *_ids(metrics)])
-    job = _Job(parts, query_column(metrics))
-    count = min(threads or cpus(), max(len(parts), 1))
-    workers = [_Worker(job, _counted(metrics, sets, limit)) for _ in range(count)]
-    _run(job, workers, watch)
+    counted = _counted(metrics, sets, limit)
+    count = threads or cpus()
+    total, rows = _count(parts, query_column(metrics), counted, log.bytes, count, watch)
+    slices = {names: total[slice_name(names)] for names in sets}
+    overall = slices[sets[0]].total if sets else total
+    return Scored(overall, slices, rows)
+
+
+Watch = Callable[[Progress], object] | None
+
+
+def _count(
+    parts: Sequence[Part], query: Any, metrics: MetricCollection, size: int, threads: int, watch: Watch
+) -> tuple[MetricCollection, int]:
+    """Count all parts, and return what came of it, and the rows; in a second pass where queries turn out scattered."""
+    queries = None if query is None else Queries(query)
+    workers = [_Counter(metrics.blank(), queries) for _ in range(min(threads, max(len(parts), 1)))]
+    rows = _run(_Job(parts), workers, watch)
+    if queries is not None and queries.returned():  # which counters refuse, where they see it
+        return _count_scattered(Shares(query, parts, shares_of(size)), metrics, threads, watch)
+    _raise_first(workers)
+    total = _merged(workers)
+    if queries is not None:
+        _count_joined(queries.joined(), total)
+    return total, rows
+
+
+def _count_scattered(
+    shares: Shares, metrics: MetricCollection, threads: int, watch: Watch
+) -> tuple[MetricCollection, int]:
+    """Count queries whose rows stand anywhere: put in order on disk first, then a share of them after the other."""
+    with shares.folder:
+        readers = [_Sorter(shares) for _ in range(min(threads, len(shares.parts)))]
+        rows = _run(_Job(shares.parts), readers, watch)
+        found = shares.close()
+        _raise_first(readers)
+        counters = [_Counter(metrics.blank(), None) for _ in range(min(threads, len(found)))]
+        _run(_Job(found), counters, None)
+        _raise_first(counters)
+        return _merged(counters), rows
+
+
+def _merged(workers: Sequence[_Counter]) -> MetricCollection:
     total = workers[0].metrics
     for worker in workers[1:]:
         total.merge(worker.metrics)
-    if job.queries is not None:
-        _count_joined(job.queries.joined(), total)
-    slices = {names: total[slice_name(names)] for names in sets}
-    overall = slices[sets[0]].total if sets else total
-    return Scored(overall, slices, sum(worker.rows for worker in workers))
+    return total
 
 
 def _counted(metrics: MetricCollection, sets: Sequence[tuple[str, ...]], limit: int | None) -> MetricCollection:
@@ -159,10 +196,10 @@ def _count_joined(pieces: list[Piece], total: MetricCollection) -> None:
         if pieces:
             total.update(together(pieces))
     except InvalidInputError as error:
-        row = error.row
+        row = error.row or 0
         for piece in pieces:
-            if row is None or row < piece.rows.num_rows:
-                raise _located(error, piece.file, piece.first_row + (row or 0)) from None
+            if row < piece.rows.num_rows:
+                raise _located(error, *piece.place(row)) from None
             row -= piece.rows.num_rows
         raise
 
@@ -182,14 +219,13 @@ def _check_unasked(metrics: MetricCollection, read: set[str]) -> None:
 class _Job:
     """The parts that are left."""
 
-    def __init__(self, parts: Sequence[Part], query: str | tuple[str, ...] | None) -> None:
+    def __init__(self, parts: Sequence[Any]) -> None:
         self.parts = parts
-        self.queries = None if query is None else Queries(query)
         self.stopped = False
         self._next = 0
         self._lock = threading.Lock()
 
-    def take(self) -> Iterator[tuple[int, Part]]:
+    def take(self) -> Iterator[tuple[int, Any]]:
         """Yield parts until none is left."""
         while not self.stopped:
             with self._lock:
@@ -200,11 +236,12 @@ class _Job:
 
 
 class _Worker(threading.Thread):
-    """Reads parts and counts them; `error` is what kept it from counting all of them, the last being `part`."""
+    """Reads parts and does something with them; `error` is what kept it from doing so with all, the last being `part`."""
 
-    def __init__(self, job: _Job, metrics: MetricCollection) -> None:
+    job: _Job
+
+    def __init__(self) -> None:
         super().__init__(name="streammetrics", daemon=True)  # must not keep an interrupted process alive
-        self.job, self.metrics = job, metrics
         self.rows, self.part = 0, -1
         self.error: BaseException | None = MemoryError("a thread ended before its work")  # until it is done
 
@@ -212,36 +249,66 @@ class _Worker(threading.Thread):
         try:
             for number, part in self.job.take():
                 self.part = number
-                self._read(number, part)
+                self.take(number, part)
             self.error = None
         except BaseException as error:  # noqa: BLE001 - raised again in the calling thread
             self.error = error
         finally:
             self.job.stopped = self.job.stopped or self.error is not None
 
-    def _read(self, number: int, part: Part) -> None:
-        for rows, file, first_row in self._pieces(number, part):
+    def take(self, number: int, part: Any) -> None:
+        """Do with a part what is to be done."""
+        raise NotImplementedError
+
+    def read(self, part: Part) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a part, and count its rows, until the job is stopped."""
+        for columns in part.batches():
+            if self.job.stopped:
+                return
+            yield columns
+            self.rows += columns.num_rows
+
+
+class _Sorter(_Worker):
+    """Puts the rows of queries in order."""
+
+    def __init__(self, shares: Shares) -> None:
+        super().__init__()
+        self.shares = shares
+
+    def take(self, number: int, part: Part) -> None:
+        self.shares.take(number, self.read(part))
+
+
+class _Counter(_Worker):
+    """Counts parts, each query at once where these are asked for."""
+
+    def __init__(self, metrics: MetricCollection, queries: Queries | None) -> None:
+        super().__init__()
+        self.metrics, self.queries = metrics, queries
+
+    def take(self, number: int, part: Part | Share) -> None:
+        for piece in self._pieces(number, part):
             if self.job.stopped:
                 return
             try:
-                self.metrics.update(rows)
+                self.metrics.update(piece.rows)
             except InvalidInputError as error:
-                raise _located(error, file, first_row + (error.row or 0)) from None
+                raise _located(error, *piece.place(error.row or 0)) from None
+        if self.queries is not None and self.queries.scattered:
+            self.job.stopped = True  # all of it is to be counted anew
 
-    def _pieces(self, number: int, part: Part) -> Iterator[tuple[Any, str, int]]:
-        """Yield rows, the file and the row of it that the first one is; whole queries where these are asked for."""
-        row = part.first_row
-        if self.job.queries is not None:
-            yield from self.job.queries.whole(number, part, self._counted(part))
-            return
-        for columns in self._counted(part):
-            yield columns, part.file, row
-            row += columns.num_rows
-
-    def _counted(self, part: Part) -> Iterator[pa.RecordBatch]:
-        for columns in part.batches():
-            yield columns
-            self.rows += columns.num_rows
+    def _pieces(self, number: int, part: Part | Share) -> Iterator[Piece | Gathered]:
+        """Yield rows that are counted at once; whole queries where these are asked for."""
+        if isinstance(part, Share):
+            yield from part.pieces()
+        elif self.queries is not None:
+            yield from self.queries.whole(number, part, self.read(part))
+        else:
+            row = part.first_row
+            for columns in self.read(part):
+                yield Piece(columns, part.file, row)
+                row += columns.num_rows
 
 
 def _located(error: InvalidInputError, file: str, row: int) -> InvalidInputError:
@@ -249,14 +316,16 @@ def _located(error: InvalidInputError, file: str, row: int) -> InvalidInputError
     text = str(error)
     if error.row is None:
         return InvalidInputError(f"{file}: {text}", column=error.column, count=error.count)
-    here = f" in row {error.row:,}"
-    assert here in text
-    text = text.replace(here, f" in row {row:,} of {file}", 1)
+    here = rf"\brow {error.row:,}(?![\d,])"
+    text, found = re.subn(here, lambda _: f"row {row:,} of {file}", text, count=1)
+    text = text if found else f"{text} (row {row:,} of {file})"
     return InvalidInputError(text, column=error.column, row=row, count=error.count)
 
 
-def _run(job: _Job, workers: Sequence[_Worker], watch: Callable[[Progress], object] | None) -> None:
-    """Let the workers work; an interrupt stops them within a batch."""
+def _run(job: _Job, workers: Sequence[_Worker], watch: Watch) -> int:
+    """Let the workers work, and return the rows they read; an interrupt stops them within a batch."""
+    for worker in workers:
+        worker.job = job
     try:
         for worker in workers:
             worker.start()
@@ -271,6 +340,11 @@ def _run(job: _Job, workers: Sequence[_Worker], watch: Callable[[Progress], obje
             if worker.ident is not None:
                 worker.join(STOP_SECONDS)
         raise
-    for worker in sorted(workers, key=lambda w: w.part):  # what went wrong first, in the order of the log
+    return sum(worker.rows for worker in workers)
+
+
+def _raise_first(workers: Sequence[_Worker]) -> None:
+    """Raise what went wrong first, in the order of the log."""
+    for worker in sorted(workers, key=lambda w: w.part):
         if worker.error is not None:
             raise worker.error

@@ -1,4 +1,7 @@
-"""Queries kept whole: rows of one query come in one batch, wherever the edges of files, parts and batches cut them."""
+"""Queries kept whole: rows of one query come in one batch, wherever the edges of files, parts and batches cut them.
+
+Where they do not stand side by side, `scattered` puts them in order on disk.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ from streammetrics.columns.ids import Ids
 from streammetrics.errors import InvalidInputError
 from streammetrics.io.logs import Part
 
-__all__ = ["Piece", "Queries", "query_column", "together"]
+__all__ = ["Ints", "Piece", "Queries", "query_column", "query_ids", "together"]
+
+Ints = NDArray[np.int64]
 
 
 def query_column(metrics: MetricCollection) -> str | tuple[str, ...] | None:
@@ -45,12 +50,17 @@ class Piece(NamedTuple):
     file: str
     first_row: int
 
+    def place(self, row: int) -> tuple[str, int]:
+        """File and row of one of them."""
+        return self.file, self.first_row + row
+
 
 class Queries:
-    """Cuts parts of a log between queries.
+    """Cuts parts of a log between queries, as long as the rows of each stand side by side.
 
     Each part gives its whole queries at once. Its first and its last one may go on in the part before or after: they are
-    kept, and `joined` in the order of the parts in the end.
+    kept, and `joined` in the order of the parts in the end. What a query is known by is kept, too (8 or 16 bytes), to
+    find out whether one returned.
 
     Parameters
     ----------
@@ -60,21 +70,27 @@ class Queries:
 
     def __init__(self, column: str | tuple[str, ...]) -> None:
         self.column = column
+        self.scattered = False
         self._ends: dict[int, list[Piece]] = {}
+        self._runs: dict[int, list[Ints]] = {}
 
     def whole(self, number: int, part: Part, batches: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
-        """Yield the rows of a part whose queries certainly lie in it, a batch at a time."""
-        ends = self._ends[number] = []
+        """Yield the rows of a part whose queries certainly lie in it, a batch at a time; end where one returns."""
+        ends, runs = self._ends.setdefault(number, []), self._runs.setdefault(number, [])
         held: list[pa.RecordBatch] = []  # the query that may go on
-        last: NDArray[np.int64] | None = None
+        last: Ints | None = None
         first_row = row = part.first_row
         for batch in batches:
-            ids = Batch(_columns(batch)).column(self.column, Ids()).values.reshape(batch.num_rows, -1)
+            ids = query_ids(batch, self.column)
             if not len(ids):
                 continue
             starts = np.flatnonzero(
                 np.r_[last is None or bool((ids[0] != last).any()), (ids[1:] != ids[:-1]).any(axis=1)]
             )
+            runs += [ids[starts]] if len(starts) else []
+            if _returns(np.concatenate(runs[-2:])):
+                self.scattered = True
+                return
             last = ids[-1]
             if len(starts) and (held or len(starts) > 1):
                 cut = int(starts[-1])
@@ -92,6 +108,15 @@ class Queries:
         if held:
             ends.append(Piece(pa.Table.from_batches(held), part.file, first_row))
 
+    def returned(self) -> bool:
+        """Whether a query returned after others, anywhere in the log."""
+        runs = [run for _, several in sorted(self._runs.items()) for run in several]
+        if not self.scattered and runs:
+            ids = np.concatenate(runs)
+            again = np.r_[False, (ids[1:] == ids[:-1]).all(axis=1)]  # one that was cut in two by parts
+            self.scattered = _returns(ids[~again])
+        return self.scattered
+
     def joined(self) -> list[Piece]:
         """Return the first and last queries of all parts, in their order; those cut in two stand together."""
         return [piece for _, ends in sorted(self._ends.items()) for piece in ends]
@@ -104,6 +129,17 @@ def together(pieces: list[Piece]) -> pa.Table:
         plain = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in piece.rows.columns]
         tables.append(pa.table(plain, names=piece.rows.schema.names))
     return pa.concat_tables(tables, promote_options="permissive")
+
+
+def query_ids(batch: Any, column: str | tuple[str, ...]) -> Ints:
+    """What the query of each row is known by: one or two numbers."""
+    ids: Ints = Batch(_columns(batch)).column(column, Ids()).values
+    return ids.reshape(batch.num_rows, -1)
+
+
+def _returns(ids: Ints) -> bool:
+    """Whether one of some queries is there twice."""
+    return len(np.unique(ids, axis=0) if ids.shape[1] > 1 else np.unique(ids[:, 0])) < len(ids)
 
 
 def _columns(batch: Any) -> Any:

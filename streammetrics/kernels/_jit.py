@@ -99,10 +99,10 @@ class Kernel:
         self._known: set[tuple[Any, ...]] = set()
 
     def __call__(self, *arguments: Any) -> Any:
-        types = tuple([(a.dtype, a.ndim) if type(a) is np.ndarray else type(a) for a in arguments])
-        if types not in self._known:
+        kinds = tuple([(a.dtype, a.ndim) if type(a) is np.ndarray else type(a) for a in arguments])
+        if kinds not in self._known:
             self._compile(arguments)
-            self._known.add(types)
+            self._known.add(kinds)
         return self.dispatcher(*arguments)
 
     def _compile(self, arguments: tuple[Any, ...]) -> None:

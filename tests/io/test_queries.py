@@ -86,3 +86,77 @@ def test_a_bad_row_of_a_query_that_was_cut_is_found(tmp_path: Path) -> None:
         pq.write_table(pa.table({"query": ["a", "a", "a", "b"], "y_true": rows}), tmp_path / f"{i}.parquet")
     with pytest.raises(sm.InvalidInputError, match=r"y_true: .*found nan in row 3 of .*1\.parquet"):
         evaluate(Log([tmp_path]), sm.MetricCollection(MeanSize()))
+
+
+class Ordered:
+    """A log of rankings whose order within a query counts, and what it is when each query is given in one piece."""
+
+    def __init__(self, folder: Path, key: str, order: Any, rng: Any) -> None:
+        queries = np.repeat(np.arange(900), rng.integers(1, 30, 900))[order]
+        n = len(queries)
+        named = {"integer": queries * 7 - 40, "string": np.char.add("q", queries.astype(str)), "two": queries // 10}[
+            key
+        ]
+        table = {"q": named, "d": queries % 10, "grade": rng.integers(0, 3, n), "s": rng.integers(0, 4, n) / 4}
+        table |= {"w": queries % 5 + 0.5, "k": np.array(["x", "y", "z"])[queries % 3]}
+        for i, rows in enumerate(np.array_split(np.arange(n), 4)):
+            part = {c: v[rows] for c, v in table.items()}
+            if i == 2:  # files may have types of their own
+                part["s"] = part["s"].astype(np.float32)
+            pq.write_table(pa.table(part), folder / f"{i}.parquet", row_group_size=1000)
+        self.query: Any = ("q", "d") if key == "two" else "q"
+        at = np.argsort(queries, kind="stable")
+        self.metrics = sm.MetricCollection(
+            sm.Task(
+                {"a": sm.NDCG(k=5, ties="order"), "b": sm.MeanReciprocalRank(), "c": sm.NDCG(k=3)},
+                y_true="grade", y_score="s", query=self.query, sample_weight="w",
+            )
+        )  # fmt: skip
+        self.whole = self.metrics.copy().update({c: v[at] for c, v in table.items()})
+        self.rows = n
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("key", ["integer", "string", "two"])
+@pytest.mark.parametrize("how", ["shuffled", "one far away", "edge of a part", "round robin"])
+def test_rows_of_a_query_stand_anywhere(
+    tmp_path: Path, key: str, how: str, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(11)
+    n = int(np.random.default_rng(11).integers(1, 30, 900).sum())
+    order = np.arange(n)
+    if how == "shuffled":
+        order = np.random.default_rng(2).permutation(n)
+    elif how == "round robin":
+        order = np.argsort(np.arange(n) % 50, kind="stable")
+    else:
+        first, last = (5, n - 1) if how == "one far away" else (n // 4 - 40, n // 4 + 40)
+        order[[first, last]] = order[[last, first]]
+    log = Ordered(tmp_path, key, order, rng)
+    for size in (1 << 12, 1 << 30):  # many shares, and one
+        monkeypatch.setattr("streammetrics.io.scattered.SHARE_BYTES", size)
+        found = evaluate(Log([tmp_path]), log.metrics, threads=threads)
+        assert found.overall.digest() == log.whole.digest()
+        assert found.rows == log.rows
+    sliced = evaluate(Log([tmp_path]), log.metrics, ["k"], threads=threads)
+    assert sliced.overall.digest() == log.whole.digest()
+
+
+def test_a_bad_row_among_scattered_queries_is_found(tmp_path: Path) -> None:
+    for i in range(3):
+        rows = np.arange(4.0)
+        if i == 1:
+            rows[2] = np.nan
+        pq.write_table(pa.table({"query": ["a", "b", "c", "b"], "y_true": rows}), tmp_path / f"{i}.parquet")
+    with pytest.raises(sm.InvalidInputError, match=r"y_true: .*found nan in row 2 of .*1\.parquet"):
+        evaluate(Log([tmp_path]), sm.MetricCollection(MeanSize()))
+
+
+def test_rows_of_a_query_that_contradict_one_another(tmp_path: Path) -> None:
+    table = {"q": [1, 2, 1, 2], "grade": [1, 0, 0, 1], "s": [0.1, 0.2, 0.3, 0.4], "w": [1.0, 2.0, 3.0, 2.0]}
+    pq.write_table(pa.table(table), tmp_path / "0.parquet")
+    task = sm.Task(sm.NDCG(), y_true="grade", y_score="s", query="q", sample_weight="w")
+    with pytest.raises(
+        sm.InvalidInputError, match=r"row 2 of .*0\.parquet: it differs from the row before, of the same"
+    ):
+        evaluate(Log([tmp_path]), sm.MetricCollection(task))
