@@ -104,6 +104,7 @@ CLASSES = (
 )
 GROUP = "Column of users (a comma makes a key of several): what group_auc averages over."
 QUERY = "Column of queries (or users) whose rows stand together, each a ranking."
+WHERE = "Only rows count for which this holds: a 0/1 column, or country=br, price>0, is_test=false. Again for more."
 RATE = "Share of negatives that a down-sampled log kept."
 BY = "Slice by a column, or by the cross of several: country,device. Again for more tables."
 METRICS = "Such as auc,log_loss,precision@0.1; `streammetrics catalog` lists all."
@@ -128,7 +129,7 @@ def _eval(
     k: Annotated[Text, typer.Option("--k", help="Cut-offs, such as 5,10.")] = None,
     scale: Annotated[Scale, typer.Option(help="What scores are.")] = Scale.probability,
     weight: Annotated[Text, typer.Option(help="Column of weights.")] = None,
-    where: Annotated[Text, typer.Option(help="0/1 column: only rows with 1 count.")] = None,
+    where: Annotated[Texts, typer.Option(help=WHERE)] = None,
     negative_rate: Annotated[float | None, typer.Option(help=RATE)] = None,
     corrects: Annotated[Corrects | None, typer.Option(help="What --negative-rate undoes.")] = None,
     by: Annotated[Texts, typer.Option(help=BY)] = None,
@@ -187,7 +188,7 @@ def _eval(
                 group=group,
                 k=read_cutoffs(k),
                 weight=weight,
-                where=where,
+                where=tuple(where or ()),
                 metrics=names,
                 scale=scale.value,
                 bits=bits,

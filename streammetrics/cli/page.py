@@ -20,7 +20,7 @@ __all__ = ["render"]
 SLICES = 1000  # in a table: those with most rows
 
 
-def render(thing: Any, title: str) -> str:
+def render(thing: Any, title: str, sort: str | None = None, min_rows: int = 0) -> str:
     """Return results as one HTML page that needs nothing else.
 
     Parameters
@@ -29,6 +29,8 @@ def render(thing: Any, title: str) -> str:
         The results.
     title : str
         What was read: the headline.
+    sort, min_rows
+        As for `Sliced.table`.
 
     Returns
     -------
@@ -54,7 +56,11 @@ def render(thing: Any, title: str) -> str:
         heads=[_table(headline(piece, "" if name == "overall" else name)) for name, piece in whole],
         pictures=[p._replace(svg=Markup(p.svg)) for _, piece in whole for p in pictures(piece)],
         slices=[_table(grid) for _, piece in whole for grid in each_class(piece)]
-        + [_table(slices(p, SLICES, f"By {', '.join(p.by)}")) for _, p in found if isinstance(p, Sliced)],
+        + [
+            _table(slices(p, SLICES, f"By {', '.join(p.by)}", sort, min_rows))
+            for _, p in found
+            if isinstance(p, Sliced)
+        ],
     )
 
 

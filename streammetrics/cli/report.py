@@ -113,8 +113,15 @@ def _counts(records: dict[str, Record]) -> dict[str, int]:
             lines[f"positives{of}"] = record["positives"]
         for reason, n in record["dropped"].items():
             column = record["columns"][reason]
-            lines[(f"left out: {column} is 0" if reason == "where" else f"dropped: bad {column}") + of] = n
+            lines[_left_out(reason, column) + of] = n
     return lines
+
+
+def _left_out(reason: str, column: Any) -> str:
+    """Say why rows do not count."""
+    if reason != "where":
+        return f"dropped: bad {column}"
+    return f"left out: not {column}" if any(sign in column for sign in "=<>") else f"left out: {column} is 0"
 
 
 def _reasons(found: Sequence[Record]) -> list[str]:

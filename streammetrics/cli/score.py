@@ -68,7 +68,8 @@ def score_log(request: Request) -> None:
         from streammetrics.compose.sliced import Sliced
 
         check_order(Sliced(metrics, by="key"), request.sort)
-    found = scored(log, metrics, sets, limit=request.limit, threads=request.threads)
+    where = {f.name: f for spec in specs.values() if (f := spec.filter(log.schema)) is not None}
+    found = scored(log, metrics, sets, limit=request.limit, threads=request.threads, where=where.values())
     if request.save is not None:
         from streammetrics.collect.saved import save
 
@@ -76,16 +77,16 @@ def score_log(request: Request) -> None:
     files = f"{len(log.files):,} files" if len(log.files) > 1 else log.files[0]
     title = f"{files}, {found.rows:,} rows"
     if request.report is not None:
-        write_report(found.saved, request.report, title)
+        write_report(found.saved, request.report, title, request.sort, request.min_rows)
     print_results(found.saved, request.printed, request.top, title, request.sort, request.min_rows)
 
 
-def write_report(thing: Any, path: str, title: str) -> None:
+def write_report(thing: Any, path: str, title: str, sort: str | None = None, min_rows: int = 0) -> None:
     """Write results as a page."""
     try:
         from streammetrics.cli.page import render
 
-        page = render(thing, title)
+        page = render(thing, title, sort, min_rows)
     except ImportError as error:
         raise UsageError(str(error)) from None
     from streammetrics.collect.files import atomic_write

@@ -20,7 +20,7 @@ __all__ = ["TaskSpec", "make_collection", "read_classes", "read_cutoffs", "read_
 
 _CORRECTS = ("score", "rows", "both")
 _SCALES = ("probability", "logit", "real")
-_TEXTS = ("label", "weight", "where", "scale", "corrects", "task_type", "query", "group")
+_TEXTS = ("label", "weight", "scale", "corrects", "task_type", "query", "group")
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,10 @@ class TaskSpec:
         The columns of queries and of users; a comma makes a key of several.
     k : tuple of int, optional
         Cut-offs for the metrics that have one.
-    weight, where : str, optional
-        The columns of weights, and of rows that count.
+    weight : str, optional
+        The column of weights.
+    where : tuple of str
+        Which rows count: 0/1 columns, and comparisons such as `price>0`.
     metrics : tuple of str, optional
         As `make_metrics` takes them.
     scale : str
@@ -70,7 +72,7 @@ class TaskSpec:
     group: str | None = None
     k: tuple[int, ...] | None = None
     weight: str | None = None
-    where: str | None = None
+    where: tuple[str, ...] = ()
     metrics: tuple[str, ...] | None = None
     scale: str = "probability"
     bits: int | None = None
@@ -125,8 +127,15 @@ class TaskSpec:
         if not models:
             metrics = self._metrics({})
             _check_scoreless(metrics)
-            return {"": self._task(metrics, label, None)}
-        return {m.name: self._task(self._metrics(self._several(m, schema)), label, m) for m in models}
+            return {"": self._task(metrics, label, None, schema)}
+        return {m.name: self._task(self._metrics(self._several(m, schema)), label, m, schema) for m in models}
+
+    def filter(self, schema: Any = None) -> Any:
+        """Return what says which rows count, as `evaluate` takes it; None where that is no comparison."""
+        from streammetrics.io.where import read_where  # which loads pyarrow
+
+        found = read_where(self.where, () if schema is None else schema.names)
+        return None if found is None or not (found.conditions[1:] or found.conditions[0].sign) else found
 
     def _several(self, model: Model, schema: Any) -> dict[str, Any]:
         """Return the setting that says which classes or labels there are."""
@@ -149,11 +158,19 @@ class TaskSpec:
         if self.pred:
             shared["threshold"] = None  # which reads y_pred
         screen, ks = kind.hard if self.pred else kind.screen, self.k or kind.ks
+        if self.group is not None and self.task_type == "binary" and self.score:
+            screen += ("group_auc",)
         if self.report:
             screen += tuple(name for name in kind.drawn if name.partition("@")[2] not in map(str, ks))
-        return make_metrics(self.metrics, screen=screen, ks=ks, scale=self.scale, **shared)
+        made = make_metrics(self.metrics, screen=screen, ks=ks, scale=self.scale, **shared)
+        read = {need.role for metric in made.values() for need in metric.make_state().needs()}
+        for role in ("group", "query"):
+            if getattr(self, role) is not None and role not in read:
+                hint = "group_auc does" if role == "group" else "those of --task-type ranking do"
+                raise UsageError(f"--{role} {getattr(self, role)}: none of {', '.join(made)} reads it; {hint}")
+        return made
 
-    def _task(self, metrics: dict[str, Metric[Any, Any]], label: Any, model: Model | None) -> Task:
+    def _task(self, metrics: dict[str, Metric[Any, Any]], label: Any, model: Model | None, schema: Any) -> Task:
         columns = {"y_pred" if self.pred else TYPES[self.task_type].role: model.column} if model is not None else {}
         keys = {role: _key(getattr(self, role)) for role in ("query", "group")}
         try:
@@ -161,7 +178,7 @@ class TaskSpec:
                 metrics,
                 y_true=label,
                 sample_weight=self.weight,
-                where=self.where,
+                where=found.name if (found := self.filter(schema)) else next(iter(self.where), None),
                 labels=self.labels,
                 pos_label=self.pos_label,
                 negative_rate=self.negative_rate,
@@ -263,7 +280,7 @@ def _spec(where: str, given: dict[str, Any], bits: int | None) -> TaskSpec:
     for key in _TEXTS:
         if key in given and not isinstance(given[key], str):
             raise UsageError(f"{where}: {key} is a text, not {given[key]!r}")
-    for key in ("score", "pred", "metrics"):
+    for key in ("score", "pred", "metrics", "where"):
         if key in given:
             made[key] = _texts(where, key, given[key])
     if "k" in given:

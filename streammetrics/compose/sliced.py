@@ -337,8 +337,8 @@ class Sliced(Holder):
         other : bool
             Whether `other` is shown.
         sort : str, optional
-            By key unless this names a metric, worst slices first ("calibration": farthest from 1 as a ratio), or "rows",
-            "weight" or "positives", most first.
+            By key unless this names a metric, worst slices first ("calibration": farthest from 1 as a ratio; of several
+            tasks the worst, if it does not say which), or "rows", "weight" or "positives", most first.
         min_rows : int
             Leave out slices of fewer rows, whose values are chance.
         """
@@ -378,9 +378,14 @@ class Sliced(Holder):
         known = {self.inner.name: self.inner} if isinstance(self.inner, Metric) else {}
         if isinstance(self.inner, MetricCollection):
             known = {n: e.thing for n, e in self.inner._plan.entries.items()}
-        if sort is not None and sort not in known and sort not in COUNTS:
+        asked = (
+            []
+            if sort in COUNTS
+            else [n for n in known if n == sort] or [n for n in known if n.rpartition("/")[2] == sort]
+        )
+        if sort is not None and not asked and sort not in COUNTS:
             raise ValueError(f"sort= takes rows, weight, positives or one of {', '.join(known)}, not {sort!r}")
-        if sort is not None and sort in known and getattr(known[sort], "best", None) is None:
+        if any(getattr(known[n], "best", None) is None for n in asked):
             raise ValueError(f"sort={sort!r}: nothing says which values of {sort} are better")
         if sort is None and not min_rows:
             return dict(places)
@@ -388,11 +393,13 @@ class Sliced(Holder):
             rows_of = {k: int(states[0].rows_seen[at[0]].sum()) for k, at in places.items()}
             many = [k for k, n in rows_of.items() if n >= min_rows]
             return {k: places[k] for k in (many if sort is None else sorted(many, key=lambda k: -rows_of[k]))}
-        faults = {}
-        for key, rows, value in self._graded(states, places, sort, known):
-            if rows >= min_rows:
-                fault = badness(known[sort], value) if sort in known else float(value or 0)
-                faults[key] = math.inf if fault != fault else -fault
+        faults: dict[Any, float] = {}
+        for name in asked or [sort]:
+            for key, rows, value in self._graded(states, places, name, known):
+                if rows >= min_rows:
+                    fault = badness(known[name], value) if asked else float(value or 0)
+                    worst = math.inf if fault != fault else -fault
+                    faults[key] = min(faults.get(key, math.inf), worst)  # of several models the worst
         return {k: places[k] for k in sorted(faults, key=faults.__getitem__)}
 
     def _graded(

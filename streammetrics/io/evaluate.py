@@ -22,6 +22,7 @@ from streammetrics.errors import InvalidInputError
 from streammetrics.io.logs import Log, Part
 from streammetrics.io.queries import Piece, Queries, query_column, together
 from streammetrics.io.scattered import Gathered, Share, Shares, shares_of
+from streammetrics.io.where import Filter
 
 __all__ = ["OVERALL", "Progress", "Scored", "cpus", "evaluate", "slice_name"]
 
@@ -88,6 +89,7 @@ def evaluate(
     *,
     limit: int | None = None,
     threads: int | None = None,
+    where: Iterable[Filter] = (),
     watch: Callable[[Progress], object] | None = None,
 ) -> Scored:
     """Score a log in one pass, in memory that does not grow with its rows.
@@ -104,6 +106,8 @@ def evaluate(
         Slices to keep of each kind; the others are merged into one (see `Sliced`).
     threads : int, optional
         How many threads; as many as there are processors by default.
+    where : iterable of Filter
+        Comparisons of columns, each a column of its name: what a task's `where` may name.
     watch : callable, optional
         Called ten times a second with the progress so far, in the calling thread.
 
@@ -123,9 +127,15 @@ def evaluate(
     """
     sets = [(one,) if isinstance(one, str) else tuple(one) for one in by]
     keys = list(dict.fromkeys(name for names in sets for name in names))
-    columns = [name for name, must in metrics.columns.items() if must]
+    filters = {one.name: one for one in where}
+    columns = [name for name, must in metrics.columns.items() if must and name not in filters]
+    columns += [name for one in filters.values() for name in one.columns]
     _check_unasked(metrics, {*columns, *keys})
-    parts = log.parts(columns, [*keys, *_ids(metrics)])
+    parts: Sequence[Part] = log.parts(columns, [*keys, *_ids(metrics)])
+    for one in filters.values():
+        one.check(log.schema)
+    if filters:
+        parts = [part.with_flags(tuple(filters.values())) for part in parts]
     counted = _counted(metrics, sets, limit)
     count = threads or cpus()
     total, rows = _count(parts, query_column(metrics), counted, log.bytes, count, watch)

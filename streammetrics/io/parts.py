@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from streammetrics.io.readers import BATCH_ROWS, Reader, Span, encode_keys, reading
 from streammetrics.io.sources import LogError
+from streammetrics.io.where import Filter
 
 __all__ = ["Part"]
 
@@ -38,6 +39,7 @@ class Part:
     _keys: frozenset[str]
     _constants: Mapping[str, pa.Array]  # one value for each partition key
     _fallback: str  # a column that is read for its length where only partition keys are wanted
+    _filters: tuple[Filter, ...] = ()
     read_bytes: int = field(default=0, init=False)
 
     @property
@@ -63,6 +65,10 @@ class Part:
     def __repr__(self) -> str:
         rows = "?" if self.rows is None else f"{self.rows:,}"
         return f"Part({self.file!r}, first_row={self.first_row}, rows={rows})"
+
+    def with_flags(self, filters: tuple[Filter, ...]) -> Part:
+        """Return the same with columns that say for which rows some conditions hold."""
+        return replace(self, _filters=filters)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Read it, at most 131,072 rows at a time, with exactly the wanted columns in the order they were named.
@@ -96,6 +102,10 @@ class Part:
             if self._constants or batch.schema.names != names:
                 wanted = pa.RecordBatch.from_arrays([self._column(batch, name) for name in names], names=names)
             wanted.validate(full=True)  # Arrow reads codes and offsets of a damaged file as they are: later, a crash
+            for one in self._filters:
+                wanted = pa.RecordBatch.from_arrays(
+                    [*wanted.columns, one.flags(wanted)], names=[*wanted.schema.names, one.name]
+                )
             return encode_keys(wanted, self._keys)
 
     def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:

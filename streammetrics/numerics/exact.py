@@ -99,7 +99,7 @@ def to_float(numerator: Any, denominator: Any = 1, empty: float = NAN) -> Any:
 def _float(value: Fraction) -> float:
     try:
         return value.numerator / value.denominator
-    except OverflowError:
+    except OverflowError:  # beyond the largest float, which only the division finds out
         return math.copysign(math.inf, value)
 
 

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import gzip
 import io
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -152,6 +154,31 @@ class TestOptions:
         assert [line[0] for line in lines if line and line[0] in expected] == expected
         assert 1 < len(expected) < len(sliced)
 
+    def test_sort_of_several_models_is_by_the_worst(self, run, log, table):
+        models = ("--label", "click", "--score", "pctr_a", "--score", "pctr_b", "--metrics", "calibration")
+        options = ("--by", "country", "--min-rows", 1000)
+        sliced = {s: sm.Sliced(sm.Calibration(), by="country") for s in ("pctr_a", "pctr_b")}
+        for s, one in sliced.items():
+            one.update(table["click"], table[s], country=table["country"])
+        rows = {k: sliced["pctr_a"][k].state.facts()["rows"] for k in sliced["pctr_a"]}
+
+        def bad(key, names):
+            found = [sliced[s][key].compute() for s in names]
+            return max(max(v, 1 / v) for v in found)
+
+        for sort, names in (("calibration", list(sliced)), ("pctr_b/calibration", ["pctr_b"])):
+            keys = [k for k in rows if rows[k] >= 1000]
+            expected = sorted(keys, key=lambda k: -bad(k, names))
+            lines = [line.split() for line in run("eval", log, *models, *options, "--sort", sort).out.splitlines()]
+            assert [line[0] for line in lines if line and line[0] in rows] == [str(k) for k in expected]
+        page = log.parent / "page.html"
+        assert run("eval", log, *models, *options, "--sort", "calibration", "--report", page).code == 0
+        text = page.read_text().partition("By country")[2]
+        expected = sorted((k for k in rows if rows[k] >= 1000), key=lambda k: -bad(k, list(sliced)))
+        places = [text.index(f">{k}<") for k in expected]
+        assert places == sorted(places)
+        assert all(f">{k}<" not in text for k in rows if k is not None and rows[k] < 1000)
+
     def test_sort_by_what_is_not_there(self, fails, log):
         assert "--sort: sort= takes rows" in fails("eval", log, *BASE, "--by", "country", "--sort", "auk")
 
@@ -179,6 +206,73 @@ class TestOptions:
         assert ran.records[0]["dropped"] == {"where": len(table) - len(clicked)}
         out = run("eval", log, "--label", "convert", "--score", "pcvr", "--where", "click", "--metrics", "auc").out
         assert "left out: click is 0" in out
+
+    def test_where_compares(self, run, log, table, fails):
+        columns = table.select(["click", "pctr_b", "country", "weight"]).to_pydict()
+        rows = list(zip(*columns.values(), strict=True))
+        for conditions, holds in (
+            (["country=US"], lambda r: r[2] == "US"),
+            (["country!=US"], lambda r: r[2] is not None and r[2] != "US"),
+            (["country=null"], lambda r: r[2] is None),
+            (["weight>1.5", "click = 1"], lambda r: r[3] > 1.5 and r[0] == 1),
+            (["click", "country='IN'"], lambda r: r[0] == 1 and r[2] == "IN"),
+            (["pctr_b<=0.01", "weight>=1", "country<J"], lambda r: r[1] <= 0.01 and r[3] >= 1 and (r[2] or "Z") < "J"),
+        ):
+            kept = [r for r in rows if holds(r)]
+            options = [word for c in conditions for word in ("--where", c)]
+            ran = run("eval", log, *BASE, *options, "--metrics", "ctr,predicted_ctr", "--format", "json")
+            task = sm.MetricCollection(sm.CTR(), sm.PredictedCTR())
+            expected = task.update([r[0] for r in kept], np.array([r[1] for r in kept], np.float32))
+            assert ran.values == expected.compute()
+            assert 0 < len(kept) < len(rows)
+            assert ran.records[0]["dropped"] == {"where": len(rows) - len(kept)}
+        assert "left out: not country=US" in run("eval", log, *BASE, "--where", "country=US").out
+        assert "where weight>x: 'weight' holds" in fails("eval", log, *BASE, "--where", "weight>x")
+        assert "no column 'contry'; did you mean 'country'" in fails("eval", log, *BASE, "--where", "contry=US")
+
+    def test_where_of_every_type(self, run, write, fails):
+        day = dt.date(2025, 6, 2)
+        noon = dt.datetime(2025, 6, 2, 12, tzinfo=dt.UTC)
+        columns = {
+            "flag": [True, False, None],
+            "day": [day, dt.date(2025, 7, 1), None],
+            "at": [noon, noon.replace(day=3), None],
+        }
+        columns |= {
+            "id": [7, 2**60 + 1, None],
+            "price": [Decimal("1.50"), Decimal("2.00"), None],
+            "title": [b"x", b"y", None],
+        }
+        path = write(click=[1, 0, 0], pctr_b=[0.5, 0.25, 0.125], **{"a=b": [0, 1, 0]}, **columns)
+        good = ["flag=true", "flag!=false", "day=2025-06-02", "day<2025-06-30", "at<2025-06-03", "id=7", "id<7.5"]
+        good += ["at=2025-06-02T14:00:00+02:00", "price=1.5", "price<2", "title=x", f"id!={2**60 + 1}"]
+        for condition in good:
+            ran = run("eval", path, *BASE, "--where", condition, "--metrics", "predicted_ctr", "--format", "json")
+            assert ran.values == {"predicted_ctr": 0.5}, condition
+        ran = run("eval", path, *BASE, "--where", "a=b", "--metrics", "predicted_ctr", "--format", "json")
+        assert ran.values == {"predicted_ctr": 0.25}  # a column that is called so
+        for bad in ("flag=maybe", "day>soon", "id>x", "price=dear"):
+            assert "is none" in fails("eval", path, *BASE, "--where", bad)
+        assert "expected 0 or 1, found 7" in fails("eval", path, *BASE, "--where", "id", "--where", "flag=true")
+
+    def test_where_in_text(self, run, tmp_path):
+        path = tmp_path / "log.csv"
+        path.write_text("click,pctr_b,is_test,country,price\n1,0.5,false,br,3\n0,0.25,true,br,1\n0,0.125,,de,\n")
+        for condition in ("is_test=false", "price>=2.5", "is_test!=true"):
+            ran = run(
+                "eval",
+                path,
+                *BASE,
+                "--where",
+                condition,
+                "--by",
+                "country",
+                "--metrics",
+                "predicted_ctr",
+                "--format",
+                "json",
+            )
+            assert ran.values == {"predicted_ctr": 0.5}, condition
 
     def test_weight(self, run, log, table):
         ran = run("eval", log, *BASE, "--weight", "weight", "--metrics", "auc,log_loss", "--format", "json")
@@ -350,7 +444,7 @@ class TestMistakes:
             (("--negative-rate", "0.1", "--corrects", "both", "--scale", "real"), "cannot be corrected"),
             (("--by", "variant,variant"), "--by takes different columns"),
             (("--by", "variant", "--by", "variant"), "is there twice"),
-            (("--by", "pctr_b"), "keys are integers, strings or bytes"),
+            (("--by", "pctr_b"), "keys are integers, strings, bytes"),
             (("--score", "pctr_b"), "a score is named twice"),
             (("--threads", "0"), "--threads"),
             (("--lable", "x"), "--lable"),

@@ -169,7 +169,7 @@ class TestTypes:
         assert "--query" in fails(*options)
         assert "positive integer" in fails(*options, "--query", "q", "--k", "0")
 
-    def test_groups_and_decisions(self, run, write):
+    def test_groups_and_decisions(self, run, write, fails):
         table = {
             "click": [0, 1, 0, 1],
             "s": [0.1, 0.4, 0.8, 0.9],
@@ -182,6 +182,14 @@ class TestTypes:
         for key in ("user", "user,day"):
             found = run(*base, "--score", "s", "--group", key, "--metrics", "auc,group_auc").values
             assert found == {"auc": 0.75, "group_auc": 1.0}
+        found = run(*base, "--score", "s", "--group", "user").values
+        assert found["group_auc"] == 1.0
+        assert list(found)[:-1] == list(run(*base, "--score", "s").values)
+        for more in (("--metrics", "auc"), ("--task-type", "regression")):
+            assert "--group user: none of" in fails(
+                "eval", path, "--label", "click", "--score", "s", "--group", "user", *more
+            )
+        assert "--query user: none of" in fails("eval", path, "--label", "click", "--score", "s", "--query", "user")
         found = run(*base, "--pred", "d").values
         assert found["precision"] == 2 / 3
         assert found["recall"] == 1.0

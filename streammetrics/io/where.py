@@ -1,0 +1,145 @@
+"""Which rows of a log count: simple comparisons of columns, such as `country=br` or `price>0`."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streammetrics.io.sources import LogError
+
+__all__ = ["Condition", "Filter", "read_where"]
+
+_SIGNS = {"=": pc.equal, "!=": pc.not_equal, ">": pc.greater, ">=": pc.greater_equal, "<": pc.less, "<=": pc.less_equal}
+_COMPARED = re.compile(r"\s*(.+?)\s*(!=|>=|<=|==|=|>|<)\s*(.*?)\s*", re.DOTALL)
+_INTEGER = re.compile(r"[+-]?\d{1,18}")
+_FLAGS = {"true": True, "false": False, "1": True, "0": False}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A comparison of a column with a value; without a sign a column of 0 and 1.
+
+    Parameters
+    ----------
+    column, sign, value : str
+        As they are written.
+    """
+
+    column: str
+    sign: str = ""
+    value: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.column}{self.sign}{self.value}"
+
+    def holds(self, batch: pa.RecordBatch) -> pa.Array:
+        """Whether it holds, for every row; it does not where there is null."""
+        values = _decoded(batch, self.column)
+        if self.value == "null" and self.sign in ("=", "!="):
+            return values.is_null() if self.sign == "=" else values.is_valid()
+        value = self._value(values.type)
+        numbers = isinstance(value, (int, float)) and not isinstance(value, bool)  # compared as numbers of any type
+        return _SIGNS[self.sign](values, pa.scalar(value, None if numbers else values.type)).fill_null(False)
+
+    def _value(self, kind: pa.DataType) -> Any:
+        """What is written, as the column holds it."""
+        text = self.value
+        try:
+            if pa.types.is_boolean(kind):
+                return _FLAGS[text.lower()]
+            if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+                return int(text) if _INTEGER.fullmatch(text) else float(text)
+            if pa.types.is_decimal(kind):
+                return pa.scalar(text).cast(kind).as_py()
+            if pa.types.is_date(kind):
+                return datetime.date.fromisoformat(text)
+            if pa.types.is_timestamp(kind):
+                said = datetime.datetime.fromisoformat(text)
+                zone = said.tzinfo or datetime.UTC
+                return (
+                    said.replace(tzinfo=zone)
+                    if kind.tz
+                    else said.replace(tzinfo=zone).astimezone(datetime.UTC).replace(tzinfo=None)
+                )
+        except (ValueError, KeyError, pa.ArrowInvalid):
+            raise LogError(f"where {self}: {self.column!r} holds {kind}, and {text!r} is none") from None
+        unquoted = text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
+        if "string" in str(kind):
+            return unquoted
+        if "binary" in str(kind):
+            return unquoted.encode()
+        raise LogError(f"where {self}: a column of {kind} is not compared")
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Conditions that all hold, as a column of 0 and 1 that is made of others.
+
+    Parameters
+    ----------
+    conditions : tuple of Condition
+        All of them.
+    """
+
+    conditions: tuple[Condition, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the column that is made."""
+        return " and ".join(map(str, self.conditions))
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are compared."""
+        return list(dict.fromkeys(c.column for c in self.conditions))
+
+    def flags(self, batch: pa.RecordBatch) -> pa.Array:
+        """The column: 0 or 1, or whatever else a bare column holds, for the checks to find."""
+        flags = pa.array(np.ones(batch.num_rows, bool))
+        for condition in self.conditions:
+            if condition.sign:
+                flags = pc.and_(flags, condition.holds(batch))
+        flags = flags.cast(pa.float64())
+        for condition in self.conditions:
+            if not condition.sign:
+                bare = _decoded(batch, condition.column)
+                bare = (bare.cast(pa.uint8()) if pa.types.is_boolean(bare.type) else bare).cast(pa.float64())
+                flags = pc.if_else(pc.equal(flags, 0), flags, bare)
+        return flags
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raise LogError where a value makes no sense for its column."""
+        kinds = [(n, schema.field(n).type) for n in self.columns if n in schema.names]
+        if len(kinds) == len(self.columns):
+            self.flags(pa.RecordBatch.from_arrays([pa.array([], k) for _, k in kinds], names=[n for n, _ in kinds]))
+
+
+def read_where(texts: Sequence[str], names: Collection[str]) -> Filter | None:
+    """Read `click`, `country=br`, `price>0`; None where nothing is asked.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        Conditions that all hold.
+    names : collection of str
+        The columns there are: one that is called like a comparison is a column.
+    """
+    conditions = []
+    for text in texts:
+        found = None if text in names else _COMPARED.fullmatch(text)
+        conditions.append(
+            Condition(text.strip()) if found is None else Condition(found[1], found[2].replace("==", "="), found[3])
+        )
+    return Filter(tuple(dict.fromkeys(conditions))) if conditions else None
+
+
+def _decoded(batch: pa.RecordBatch, name: str) -> pa.Array:
+    column = batch.column(name)
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
