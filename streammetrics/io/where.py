@@ -46,6 +46,8 @@ class Condition:
             return values.is_null() if self.sign == "=" else values.is_valid()
         value = self._value(values.type)
         numbers = isinstance(value, (int, float)) and not isinstance(value, bool)  # compared as numbers of any type
+        if isinstance(value, float) and pa.types.is_integer(values.type):
+            values = values.cast(pa.float64(), safe=False)
         return _SIGNS[self.sign](values, pa.scalar(value, None if numbers else values.type)).fill_null(False)
 
     def _value(self, kind: pa.DataType) -> Any:
@@ -110,7 +112,9 @@ class Filter:
         for condition in self.conditions:
             if not condition.sign:
                 bare = _decoded(batch, condition.column)
-                bare = (bare.cast(pa.uint8()) if pa.types.is_boolean(bare.type) else bare).cast(pa.float64())
+                bare = (bare.cast(pa.uint8()) if pa.types.is_boolean(bare.type) else bare).cast(
+                    pa.float64(), safe=False
+                )
                 flags = pc.if_else(pc.equal(flags, 0), flags, bare)
         return flags
 
