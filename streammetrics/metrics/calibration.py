@@ -21,7 +21,7 @@ from ..numerics.settings import setting
 from ..statistics.bins import ScoreBins
 from ..statistics.by_label import TopBins
 from ..statistics.by_label_scores import TopScores
-from ..statistics.scores import ScoreHistogram
+from ..statistics.scores import BITS, ScoreHistogram
 from .averages import OfClasses, Several
 
 __all__ = [
@@ -115,7 +115,7 @@ class BinnedMetric(OfClasses[Binned, T]):
         scale = "probability" if top else self.scale
         shape: dict[str, Any] = {"n_bins": self.n_bins}
         if self.strategy != "uniform":
-            shape = {"bits": self.bits if self.bits is not None else (16 if scale == "probability" else 18)}
+            shape = {"bits": self.bits if self.bits is not None else BITS[scale]}
         if top:
             kind = TopBins if self.strategy == "uniform" else TopScores
             return kind(**shape, logits=self.scale == "logit", **self.which)
