@@ -284,8 +284,9 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
     -----
     `uniform` is exact: sums of p by bin, rounded once; 48 bytes a bin, about 4 ns a row. The others read the state of AUC,
     with a bound: the sum of p of a bucket lies between its ends times its weight; the value takes their middle, and is
-    exact for half-precision scores; milliseconds to compute. Bins as in torchmetrics, whose float32 edges move a few rows;
-    scikit-learn's `calibration_curve` closes bins on the right instead. Undefined without rows.
+    exact for half-precision scores; milliseconds to compute. Bins as in torchmetrics, which gives p = 1 a bin of
+    its own, and whose float32 edges move a few rows; scikit-learn's `calibration_curve` closes bins on the right instead.
+    Undefined without rows.
 
     Examples
     --------

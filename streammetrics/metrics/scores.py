@@ -165,7 +165,8 @@ class AUC(RankingValue, tag="auc"):
     2**-33, and above 1 - 2**-33, share a bucket; where that decides, `explain()` has a hint. Weights below 2**-8 may have
     bits below 2**-60, where they are rounded: then the bound has room for that, too.
     Cost: about 1 ns a row; `compute` 1 ms. Exact: about 10 ns a row. Definition as scikit-learn's `roc_auc_score`;
-    undefined for one class.
+    undefined for one class. `interval()` is DeLong's, made on the logit scale: within (0, 1), and not symmetric about the
+    value; right if rows are independent.
 
     Examples
     --------
