@@ -221,7 +221,7 @@ class Feed:
             index = count.Index()
             assert states is not None
             counters = tuple(count.counter_of(s, index) for s in states)
-            held = Held(counters, index, np.array([_mass(states)]), {}, {}, [0])
+            held = Held(counters, index, np.array([_mass(states), 0.0]), {}, {}, [0])
             self._content = states, held
         return held
 
@@ -366,7 +366,7 @@ class Feed:
             like = counter.like({role: typed[i] for role, i in mine.items() if role not in ("at", "front", "ones")})
             steps += [(step, dict(mine), counter) for step in counter.statistic.steps(like)]
             if reads is not None and like.weighted and counter.statistic.fixed_weights:
-                step = Step("checks:note_rounding", "sample_weight", "front", State.rounded)
+                step = Step("checks:note_rounding", "sample_weight", "front", held.mass, State.rounded)
                 steps.append((step, {"sample_weight": mine["sample_weight"]}, counter))
         if reads is not None:
             steps.sort(key=lambda s: not s[0].checks)
@@ -504,7 +504,7 @@ class Feed:
                     ndims.append(1)
             bound.append(mine)
             extra += self._left_out(counter, rows, front)
-            extra += self._rounded(counter, rows, fronts)
+            extra += self._rounded(counter, rows, fronts, held.mass)
         key = tuple((t, d) for t, d in zip(typed, ndims, strict=True)), tuple(map(tuple, (m.items() for m in bound)))
         draft = held.drafts.get(key)
         if draft is None:
@@ -521,7 +521,7 @@ class Feed:
         extra: list[Callable[[], Any]],
         done: list[bool],
     ) -> None:
-        extra += [_compiled("checks:weights", w, held.mass) for w in _weights(prepared)]
+        extra[:0] = [_compiled("checks:weights", w, held.mass) for w in _weights(prepared)]
         for i, rows in enumerate(prepared):
             if rows.n and rows.ids is not None:
                 extra.append(partial(held.recent.__setitem__, i, rows.ids))
@@ -562,7 +562,7 @@ class Feed:
         ids = rows.columns[axis.names[0]].values
         return index.locate(counter.inner, lambda _: ids, made)
 
-    def _rounded(self, counter: Counter, rows: Rows, fronts: Ints) -> list[Callable[[], Any]]:
+    def _rounded(self, counter: Counter, rows: Rows, fronts: Ints, mass: Array) -> list[Callable[[], Any]]:
         """The call that notes weights with bits that their sums do not have."""
         column = rows.columns.get("sample_weight")
         if column is None or not len(column.values) or not counter.statistic.fixed_weights:
@@ -572,7 +572,7 @@ class Feed:
             keys = rows.columns[counter.statistic.together or ""]
             assert isinstance(keys, IdColumn)
             at = np.ascontiguousarray(at[keys.starts])
-        return [_compiled("checks:note_rounding", column.values, at, counter.held(State.rounded)[0])]
+        return [_compiled("checks:note_rounding", column.values, at, mass, counter.held(State.rounded)[0])]
 
     def _left_out(self, counter: Counter, rows: Rows, front: Ints) -> list[Callable[[], Any]]:
         """The calls that note the rows that are not counted, by the reason."""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, Self, TypeVar, 
 import numpy as np
 
 from ..errors import StateFormatError, StreamMetricsError, UndefinedMetricWarning
+from ..numerics.exact import to_float
 from ..numerics.settings import Settings, decode_setting, encode_setting, setting, union, unlike
 from ..state.state import State
 from .binding import PLAIN
@@ -289,7 +290,7 @@ def explain(metric: Metric[Any, Any], state: State) -> dict[str, Any]:
         "reason": metric.reason_of(state),
         "formula": metric.formula,
         "settings": metric.settings,
-        **{k: float(v) if isinstance(v, Fraction) else v for k, v in state.facts().items()},
+        **{k: to_float(v) if isinstance(v, Fraction) else v for k, v in state.facts().items()},
         **metric.details(state),
         "dropped": dropped_of(state),
     }
@@ -310,7 +311,7 @@ def record(metric: Metric[Any, Any], state: State, value: Any, limits: Any) -> d
         "interval_low": interval.low if interval.reason is None else math.nan,
         "interval_high": interval.high if interval.reason is None else math.nan,
         "rows": known.get("rows"),
-        "weight": float(known["weight"]) if "weight" in known else None,
+        "weight": to_float(known["weight"]) if "weight" in known else None,
         "positives": known.get("positives"),
         "reason": metric.reason_of(state),
         "dropped": dropped_of(state),

@@ -30,18 +30,23 @@ def bad_pair(y: Any, s: Any) -> Any:
 def bad_weights(mass: Any, w: Any) -> Any:
     """Whether a weight is out of range, or the total could leave that of the sums; else keep the total.
 
+    Beside it whether any weight so far may have had bits below 2**-60: from 2**-8 on none has.
+
     Totals are integers within a block: a sum of floats waits for the one before, four cycles a row.
     """
-    bad, total = i4(0), mass[0]
+    bad, small, total = i4(0), i4(0), mass[0]
     for a in range(0, w.shape[0], LONG):
         ww, units = w[a : a + LONG], i8(0)
         for j in range(ww.shape[0]):
             bad |= i4(not (((ww[j] >= SMALLEST) & (ww[j] < LARGEST)) | (ww[j] == 0.0)))
+            small |= i4(ww[j] < WHOLE) & i4(ww[j] != 0.0)
             units += split(ww[j])[0] + i8(1)
         total += f8(units) * 2.0**-20
     if bad or total >= MOST:
         return True
     mass[0] = total
+    if small:
+        mass[1] = 1.0
     return False
 
 
@@ -82,22 +87,15 @@ def weighted_pairs(y: Any, s: Any, w: Any, mass: Any) -> Any:
 
 
 @kernel(out=("rounded",))
-def note_rounding(w: Any, at: Any, rounded: Any) -> Any:
-    """Note whether a weight is no multiple of 2**-60, for its front cell (`at` is empty for a lone state).
-
-    From 2**-8 on all are: few blocks are looked at twice.
-    """
+def note_rounding(w: Any, at: Any, mass: Any, rounded: Any) -> Any:
+    """Note whether a weight is no multiple of 2**-60, for its front cell (`at` is empty for a lone state)."""
     lone = at.shape[0] == 0
-    if lone and rounded[0]:
+    if mass[1] == 0.0 or (lone and rounded[0]):
         return 0
-    for a in range(0, w.shape[0], LONG):
-        ww, small = w[a : a + LONG], i4(0)
-        for j in range(ww.shape[0]):
-            small |= i4(ww[j] < WHOLE) & i4(ww[j] > 0.0)
-        for j in range(ww.shape[0] if small else 0):
-            scaled = ww[j] * UNIT
-            if ww[j] < WHOLE and f8(i8(scaled)) != scaled:
-                rounded[0 if lone else at[a + j]] = 1
+    for j in range(w.shape[0]):
+        scaled = w[j] * UNIT
+        if w[j] < WHOLE and f8(i8(scaled)) != scaled:
+            rounded[0 if lone else at[j]] = 1
     return 0
 
 

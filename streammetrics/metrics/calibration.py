@@ -21,7 +21,7 @@ from ..numerics.settings import setting
 from ..statistics.bins import ScoreBins
 from ..statistics.by_label import TopBins
 from ..statistics.by_label_scores import TopScores
-from ..statistics.scores import ScoreHistogram
+from ..statistics.scores import BITS, ScoreHistogram
 from .averages import OfClasses, Several
 
 __all__ = [
@@ -115,7 +115,7 @@ class BinnedMetric(OfClasses[Binned, T]):
         scale = "probability" if top else self.scale
         shape: dict[str, Any] = {"n_bins": self.n_bins}
         if self.strategy != "uniform":
-            shape = {"bits": self.bits if self.bits is not None else (16 if scale == "probability" else 18)}
+            shape = {"bits": self.bits if self.bits is not None else BITS[scale]}
         if top:
             kind = TopBins if self.strategy == "uniform" else TopScores
             return kind(**shape, logits=self.scale == "logit", **self.which)
@@ -283,8 +283,9 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
     -----
     `uniform` is exact: sums of p by bin, rounded once; 48 bytes a bin, about 4 ns a row. The others read the state of AUC,
     with a bound: the sum of p of a bucket lies between its ends times its weight; the value takes their middle, and is
-    exact for half-precision scores; milliseconds to compute. Bins as in torchmetrics, whose float32 edges move a few rows;
-    scikit-learn's `calibration_curve` closes bins on the right instead. Undefined without rows.
+    exact for half-precision scores; milliseconds to compute. Bins as in torchmetrics, which gives p = 1 a bin of
+    its own, and whose float32 edges move a few rows; scikit-learn's `calibration_curve` closes bins on the right instead.
+    Undefined without rows.
 
     Examples
     --------

@@ -114,9 +114,9 @@ class Curve(RankingMetric[Any]):
 
     def details(self, state: ScoresByLabel) -> dict[str, Any]:
         if state.is_exact or RankingMetric.reason_of(self, state) is not None:
-            return {"gap": 0.0}
+            return super().details(state) | {"gap": 0.0}
         a, c = (np.diff(v, prepend=0.0) for v in Steps.of(state).shares())
-        return {"gap": float(np.minimum(a, c).max(initial=0.0))}
+        return super().details(state) | {"gap": float(np.minimum(a, c).max(initial=0.0))}
 
 
 class ROCCurve(Curve, tag="roc_curve"):

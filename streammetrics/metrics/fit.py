@@ -81,8 +81,9 @@ class R2(MomentMetric, tag="r2"):
     Notes
     -----
     From exact sums of products, rounded once: right to the last bit. About 10 ns a row, 2.7 kB an output. Definition as
-    scikit-learn's `r2_score(force_finite=False)`; undefined if the targets are all alike (averages leave such outputs
-    out).
+    scikit-learn's `r2_score`, but undefined (NaN, with a reason) if the targets are all alike, and averages leave such
+    outputs out: there scikit-learn has 1.0 for predictions without error and 0.0 for others; with `force_finite=False`
+    NaN and -inf.
 
     Examples
     --------
@@ -131,7 +132,9 @@ class ExplainedVariance(R2, tag="explained_variance"):
 
     Notes
     -----
-    State, cost and exactness as R2. Definition as scikit-learn's `explained_variance_score(force_finite=False)`.
+    State, cost and exactness as R2. Definition as scikit-learn's `explained_variance_score`, but undefined if the targets
+    are all alike, as R2: there scikit-learn has 1.0 where all errors are alike, too, and 0.0 otherwise; with
+    `force_finite=False` NaN and -inf.
 
     Examples
     --------

@@ -293,7 +293,8 @@ class PredictedCTR(SummedMetric, tag="predicted_ctr"):
 
     Notes
     -----
-    Exact sum, one division. Under 1 ns a row, 100 bytes. Undefined without rows.
+    Exact sum, one division. Under 1 ns a row, 100 bytes. Undefined without rows. It is read from the state of Calibration,
+    at no further cost, and so takes labels, too; of scores without labels ``Mean().update(scores)`` is the same.
 
     Examples
     --------

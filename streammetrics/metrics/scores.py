@@ -18,13 +18,17 @@ from ..numerics import elementary
 from ..numerics.exact import Limits, Mass
 from ..numerics.settings import setting
 from ..statistics.score_readouts import Bounded, area, areas, average_precision, average_precisions, gap, gaps
-from ..statistics.scores import ScoreHistogram, ScoresByLabel
+from ..statistics.scores import BITS, ScoreHistogram, ScoresByLabel
 from .averages import Several
 
 __all__ = ["AUC", "KS", "AveragePrecision", "Gini"]
 
 T = TypeVar("T")
 NAN = float("nan")
+SATURATED = (
+    "most scores that share a bucket are below 2**-33 or above 1 - 2**-33, where more bits= change nothing: give logits "
+    '(of classes the log-odds of each against the rest), with scale="logit"'
+)
 
 
 class RankingMetric(ScoredLabels[ScoresByLabel, T]):
@@ -48,8 +52,11 @@ class RankingMetric(ScoredLabels[ScoresByLabel, T]):
     def make_state(self) -> ScoresByLabel:
         if self.exact:
             return ScoreHistogram(scale=self.scale, bits=None, memory_limit=self.memory_limit)
-        bits = self.bits if self.bits is not None else (16 if self.scale == "probability" else 18)
+        bits = self.bits if self.bits is not None else BITS[self.scale]
         return ScoreHistogram(scale=self.scale, bits=bits, limit=self.limit)
+
+    def details(self, state: Any) -> dict[str, Any]:
+        return super().details(state) | ({"hint": SATURATED} if getattr(state, "saturated", False) else {})
 
     within: ClassVar[tuple[int | None, int | None]] = (0, 1)
 
@@ -131,7 +138,7 @@ class AUC(RankingValue, tag="auc"):
     scale : {"probability", "real", "logit"}
         `probability`: scores in [0, 1]. `real` and `logit`: any finite score.
     bits : int, optional
-        log2 of the number of buckets; 16 for probabilities (1 MiB), 18 otherwise (4 MiB).
+        log2 of the number of buckets; 16 for probabilities (1 MiB), 19 otherwise (8 MiB, mostly untouched).
     exact : bool
         Keep every score instead of a histogram: no bound is needed, and memory grows by 24 bytes for every different
         score (float32 models have few millions).
@@ -154,9 +161,12 @@ class AUC(RankingValue, tag="auc"):
     Notes
     -----
     Bound: value ± sum a c / (2 P N). It is 0, and the value exact, if no score had bits beyond its bucket's: float16 and
-    bfloat16 scores. Typical for float32 at 16 bits: 2e-5 to 7e-5; true error 1e-6.
+    bfloat16 scores, of each scale. Typical for float32 at 16 bits: 2e-5 to 7e-5; true error 1e-6. Probabilities below
+    2**-33, and above 1 - 2**-33, share a bucket; where that decides, `explain()` has a hint. Weights below 2**-8 may have
+    bits below 2**-60, where they are rounded: then the bound has room for that, too.
     Cost: about 1 ns a row; `compute` 1 ms. Exact: about 10 ns a row. Definition as scikit-learn's `roc_auc_score`;
-    undefined for one class.
+    undefined for one class. `interval()` is DeLong's, made on the logit scale: within (0, 1), and not symmetric about the
+    value; right if rows are independent.
 
     Examples
     --------

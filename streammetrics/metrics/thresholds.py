@@ -73,7 +73,7 @@ class BestThreshold(RankingMetric[float]):
         return float(state.thresholds(occupied(state)[best - 1 : best])[0]) if best else float("inf")
 
     def details(self, state: ScoresByLabel) -> dict[str, Any]:
-        return {"threshold": self.threshold_of(state)}
+        return super().details(state) | {"threshold": self.threshold_of(state)}
 
     def _best(self, state: ScoresByLabel, corners: bool, slip: Fraction) -> tuple[Fraction, int]:
         """Return the best value, and the first cut from infinity down that reaches it.

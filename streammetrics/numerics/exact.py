@@ -100,7 +100,7 @@ def _float(value: Fraction) -> float:
     try:
         return value.numerator / value.denominator
     except OverflowError:  # beyond the largest float, which only the division finds out
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf
 
 
 def enclose(low: Fraction, high: Fraction) -> tuple[float, float]:
@@ -216,7 +216,7 @@ class Mass:
         """One integer."""
         return cls(_digits(np.array([[whole >> DIGIT_BITS * i & (1 << DIGIT_BITS) - 1] for i in range(6)], np.int64)))
 
-    def __getitem__(self, cells: slice) -> Mass:
+    def __getitem__(self, cells: Any) -> Mass:
         return Mass(self.digits[:, cells])
 
     def cell(self, i: int) -> int:
@@ -281,6 +281,9 @@ class Mass:
 
     def twofold(self) -> Twofold:
         """Each cell to 106 bits: masses have no more."""
+        if len(self.digits) <= 2:
+            whole = self.digits[0] if len(self.digits) == 1 else self.digits[0] + (self.digits[1] << DIGIT_BITS)
+            return Twofold(whole.astype(np.float64), np.zeros(len(whole)))
         pairs = self.padded(6)
         pairs = (pairs[::2] + (pairs[1::2] << DIGIT_BITS)).astype(np.float64)
         return Twofold(pairs[2] * 2.0**80, 0.0) + Twofold(pairs[1] * 2.0**40, 0.0) + Twofold(pairs[0], 0.0)

@@ -42,24 +42,17 @@ class Twofold(NamedTuple):
 
     def __add__(self, other: Any) -> Twofold:
         high, rest = _sum(self.high, other.high)
-        low, last = _sum(self.low, other.low)
-        high, rest = _sum(high, rest + low)
-        return Twofold(*_sum(high, rest + last))
-
-    def __sub__(self, other: Twofold) -> Twofold:
-        return self + Twofold(-other.high, -other.low)
+        return Twofold(*_short(high, rest + (self.low + other.low)))
 
     def __mul__(self, other: Any) -> Twofold:
         high, rest = product(self.high, other.high)
-        return Twofold(*_sum(high, rest + (self.high * other.low + self.low * other.high)))
+        return Twofold(*_short(high, rest + (self.high * other.low + self.low * other.high)))
 
     def __truediv__(self, other: Twofold) -> Twofold:
         first = self.high / other.high
-        rest = self - other * Twofold(first, 0.0)
-        second = rest.high / other.high
-        rest = rest - other * Twofold(second, 0.0)
-        high, low = _sum(first, second)
-        return Twofold(*_sum(high, low + rest.high / other.high))
+        whole, rest = product(first, other.high)
+        rest = (((self.high - whole) - rest) + self.low) - first * other.low
+        return Twofold(*_short(first, rest / other.high))
 
     def nearest(self, error: float) -> tuple[Floats, NDArray[np.bool_]]:
         """The float64 nearest to each number, and whether it is, though numbers are off by this much, relatively."""
@@ -73,6 +66,12 @@ def _sum(a: Any, b: Any) -> tuple[Any, Any]:
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
+
+
+def _short(a: Any, b: Any) -> tuple[Any, Any]:
+    """The same where the second is small beside the first."""
+    total = a + b
+    return total, b - (total - a)
 
 
 def product(a: Any, b: Any) -> tuple[Any, Any]:

@@ -98,6 +98,10 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):  # type: ignore[
             made.append(self._of(held.where(part), places[part] - i * self.each_places, off_grid[:, i]))
         return made
 
+    @property
+    def saturated(self) -> bool:
+        return any(part.saturated for part in self.each())  # type: ignore[attr-defined]
+
     def pooled(self) -> State:
         self._lone()
         places = self.rows.places.astype(np.int64) % self.each_places

@@ -6,6 +6,7 @@ pass over entries, whichever the form of a cell.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -32,6 +33,23 @@ ROUNDING = 2.0**-45  # more than the float64 steps of a bound can lose, relative
 OFF = 2.0**-92  # and those of 106 bits
 NEAR = 2.0**-48  # more than the difference of two shares can be off
 FEW_TERMS = 300  # whose sum is formed with one denominator, should 106 bits not say how it rounds
+
+
+Read = Callable[[ScoresByLabel], Limits | None]
+
+
+def once(read: Read) -> Read:
+    """Keep what is read from a state, which never changes: value and bounds are asked for one after the other."""
+
+    @functools.wraps(read)
+    def of(state: ScoresByLabel) -> Limits | None:
+        held = state.__dict__.setdefault("_readouts", {})
+        if of not in held:
+            held[of] = read(state)
+        found: Limits | None = held[of]
+        return found
+
+    return of
 
 
 class Bounded(NamedTuple):
@@ -143,6 +161,7 @@ def _numbers(found: Limits | None) -> tuple[float, float, float]:
     return (NAN, NAN, NAN) if found is None else (found.rounded(), *found.outward())
 
 
+@once
 def area(state: ScoresByLabel) -> Limits | None:
     """The area under the ROC curve of a state of one cell, by wide integers; None without one class."""
     N, P, twice, ties = state.pairs()
@@ -170,7 +189,7 @@ def gaps(state: ScoreHistogram) -> Bounded:
 def _of_both(
     state: ScoreHistogram,
     read: Callable[[Entered, Any], tuple[Floats, Floats, Floats]],
-    alone: Callable[[ScoresByLabel], Limits | None],
+    alone: Read,
 ) -> Bounded:
     """Read cells of both forms by their own entries, and those with weights one by one."""
     made = Bounded(*(np.full(len(state), np.nan) for _ in range(3)))
@@ -220,7 +239,8 @@ class Terms(NamedTuple):
         for i, j in itertools.pairwise(ends):
             part = pairs[i:j]
             first = math.fsum(part)
-            sums.append((first, math.fsum([*part, -first])))
+            part.append(-first)
+            sums.append((first, math.fsum(part)))
         with np.errstate(invalid="ignore", divide="ignore"):
             return Twofold(*np.array(sums).reshape(-1, 2).T) / self.P
 
@@ -289,13 +309,14 @@ def _of_terms(terms: Terms, inexact: bool) -> Limits:
     return found
 
 
+@once
 def average_precision(state: ScoresByLabel) -> Limits | None:
     """The average precision of a state of one cell; None without positives."""
     a_, c_ = (Mass(m.digits[:, ::-1]) for m in (state.positives, state.negatives))
     held, P = a_.digits.any(axis=0), Mass.one(a_.total())
     if not a_.total():
         return None
-    a, c, tp, fp = (m.twofold().take(held) for m in (a_, c_, a_.before(), c_.before()))
+    a, c, tp, fp = (m[held].twofold() for m in (a_, c_, a_.before(), c_.before()))
     starts = np.array([0, len(a.high)])
     terms = Terms(a, c, tp, fp, starts, P.twofold(), 0.0 if state.weighted else 0.5)
     return _of_terms(terms, not state.is_exact)
@@ -322,6 +343,7 @@ def _gap(at: Entered, inexact: Any) -> tuple[Floats, Floats, Floats]:
     return made[0], made[1], made[2]
 
 
+@once
 def gap(state: ScoresByLabel) -> Limits | None:
     """The largest gap between the score distributions of the classes, of a state of one cell; None without one class."""
     a, c = state.positives, state.negatives

@@ -26,7 +26,7 @@ from ..state.state import State
 from ..state.tally import Entries, canonical, code_type, reduce, weighs
 from .step import Like, Step
 
-__all__ = ["EXACT", "ScoreHistogram", "ScoresByLabel", "negative_weight"]
+__all__ = ["BITS", "EXACT", "ScoreHistogram", "ScoresByLabel", "negative_weight"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -36,6 +36,8 @@ EXACT = 1 << 16
 """Rows that a cell keeps exactly, by default, from 16 bits on."""
 
 BLOCK = 1 << 16  # entries that are checked at a time
+BITS = {"probability": 16, "real": 19, "logit": 19}
+"""log2 of the buckets of a scale, by default: ten bits of the mantissa each, so that half-precision scores are exact."""
 
 FEW = 1 << 31  # rows, of which the pairs fit an int64
 
@@ -300,6 +302,15 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
     @property
     def is_exact(self) -> bool:
         return not bool(self.off_grid)
+
+    @property
+    def saturated(self) -> bool:
+        """Whether most pairs that share a bucket do so at 0 or 1, where more bits tell no more apart."""
+        if self.real or not self.folded or self.is_exact:
+            return False
+        at = np.flatnonzero((self.ladder.rungs == 0) | (self.ladder.rungs == self.buckets - 1))
+        ends = sum(c * a for c, a in zip(self.negatives.cells(at), self.positives.cells(at), strict=True))
+        return 2 * ends > self.pairs()[3]
 
     @property
     def counts(self) -> Ints:

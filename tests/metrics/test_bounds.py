@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.metrics.scores import RankingMetric
 
 SETS = 10_000
 GROUPS = 20
@@ -118,3 +119,54 @@ def test_half_precision_is_exact_and_says_so(dtype: type) -> None:
         assert low - 1e-14 <= expected <= high + 1e-14
         if dtype is np.float16:
             assert metric.compute() == pytest.approx(expected, rel=1e-14)
+
+
+HALVES = np.arange(1 << 16, dtype=np.uint16)
+
+
+def every_half(kind: str, scale: str) -> Any:
+    """Every half-precision number of a scale, as float32."""
+    held = (
+        HALVES.view(np.float16).astype(np.float32) if kind == "float16" else (HALVES.astype(np.uint32) << 16).view("f4")
+    )
+    held = held[np.isfinite(held)]
+    if scale != "probability":
+        return held
+    held = held[(held >= 0) & (held <= 1)]
+    return held if kind == "float16" else held[(held == 0) | (held >= 2.0**-32)]
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "metric", [m for m in sm.METRICS.values() if issubclass(m, RankingMetric)], ids=lambda m: m.tag
+)
+@pytest.mark.parametrize("scale", ["probability", "real", "logit"])
+def test_every_half_precision_score_has_a_bucket_of_its_own(scale: str, metric: Any, kind: str) -> None:
+    state = metric(scale=scale, limit=0)
+    s = every_half(kind, scale)
+    y = (np.arange(len(s)) % 3 == 0).astype(np.uint8)
+    state.update(y, s.astype(np.float16) if kind == "float16" else s)
+    assert state.state.folded
+    assert state.explain()["exact"]
+
+
+def test_saturated_probabilities_are_told_of() -> None:
+    rng = np.random.default_rng(1)
+    z = rng.normal(0, 60, (3000, 3))
+    y = rng.integers(0, 3, 3000)
+    p = np.exp(z - z.max(axis=1)[:, None])
+    others = np.stack([np.delete(z, k, axis=1) for k in range(3)], axis=1)
+    odds = z - np.logaddexp(others[..., 0], others[..., 1])
+    probable = sm.AUC(num_classes=3).update(y, p / p.sum(axis=1)[:, None])
+    low, high = probable.bounds()
+    assert high - low > 0.1
+    assert 'scale="logit"' in probable.explain()["hint"]
+    told = sm.AUC(num_classes=3, scale="logit").update(y, odds)
+    assert low <= told.bounds()[0] <= told.bounds()[1] <= high
+    assert told.bounds()[1] - told.bounds()[0] < 1e-3
+    assert "hint" not in told.explain()
+    spread = sm.AUC(num_classes=3, bits=8).update(y, rng.dirichlet([1.0, 1.0, 1.0], 3000))
+    assert "hint" not in spread.explain()
+    lone = sm.AUC(limit=0).update(y == 0, p[:, 0])
+    assert 'scale="logit"' in lone.explain()["hint"]
+    assert "hint" not in sm.AUC().update(y == 0, p[:, 0]).explain()

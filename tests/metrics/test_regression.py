@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 from fractions import Fraction
@@ -12,6 +13,7 @@ import numpy as np
 import oracles_regression as oracles
 import pytest
 from counting import counted
+from sklearn import metrics as sk
 
 import streammetrics as sm
 from streammetrics.numerics.exact import exact_to_fraction
@@ -289,3 +291,31 @@ def test_settings_that_make_no_sense() -> None:
         sm.Moments(columns=("a", "a"))
     with pytest.raises(sm.InvalidInputError, match="rows of 2 values"):
         sm.MAE(num_outputs=2).update(np.ones((3, 3)), np.ones((3, 3)))
+
+
+@pytest.mark.parametrize("finite", [True, False])
+def test_targets_that_are_all_alike_are_as_the_docstring_says(finite: bool) -> None:
+    alike, none = np.ones(3), [np.array([1.0, 2.0, 3.0]), np.ones(3), np.full(3, 2.0)]
+    for ours, theirs in ((sm.R2, sk.r2_score), (sm.ExplainedVariance, sk.explained_variance_score)):
+        for p in none:
+            left = ((p - 1) ** 2).sum() if ours is sm.R2 else np.var(p)
+            expected = (0.0 if left else 1.0) if finite else (-np.inf if left else np.nan)
+            with np.errstate(all="ignore"):
+                np.testing.assert_equal(float(theirs(alike, p, force_finite=finite)), expected)
+            with pytest.warns(sm.UndefinedMetricWarning, match="all alike"):
+                assert np.isnan(ours().update(alike, p).compute())
+
+
+@pytest.mark.parametrize(
+    "metric", [sm.MAE(), sm.MSE(), sm.RMSE(), sm.Variance(), sm.Mean(), sm.Sum(), sm.R2(), sm.MeanError()], ids=repr
+)
+def test_sums_beyond_float64_are_infinite(metric: Any) -> None:
+    """What bytes may hold, though rows do not make it: sums are up to 2**1087."""
+    columns = {"y_true": [1.0, 2.0], "y_pred": [2.0, 1.0], "value": [1.0, 2.0]}
+    state = metric.blank().update(**{c: columns[c] for c in columns if c in metric.columns}).state
+    sums = state.cells.flats["sums"].copy()
+    sums[..., -1] = 1 << 20  # the top chunk
+    huge = state.holding(dataclasses.replace(state.cells, flats={**state.cells.flats, "sums": sums}))
+    assert not np.isfinite(np.asarray(metric.of(huge))) or isinstance(metric, (sm.R2, sm.MeanError))
+    metric.bounds_of(huge)
+    metric.holding([huge]).explain()
