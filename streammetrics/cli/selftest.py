@@ -33,9 +33,9 @@ ROUNDS = 15
 GOLDEN = {
     "probabilities, float32": "b8a05c841b143ac300abadc0880cb3c69ce1aaabce4add8c8081cd0b5790ed62",
     "probabilities, float64": "c105dcc46b9a23b3e3eafad39cc5053d2504aaace5b40af2634f49d76e6a3870",
-    "probabilities, weighted": "0d17af8b3b64b794a3d86b88eac9f12df14e86e971ac062edf2b99bba3193167",
-    "logits": "03a2e9182522f92837ea86b67fe70a5136e0ddef72c90b0f975316f37f52492e",
-    "down-sampled, corrected": "4e1daa045f93fa7750855730a3af3922adb3d0f8f276d01da0fc44a35ec71997",
+    "probabilities, weighted": "993cbc2c7ea2369fbe8e6c77d2635966f594029ee32570d5f7fdc74ac6fd93cd",
+    "logits": "9aa51f2e856aa9aee3853ca0e3082672c5a4d16e73117db80cfac381d902531e",
+    "down-sampled, corrected": "f1cd4fc51b5af1214fcc04d27bf0a539b3f0996697352348e28d88b67f542688",
     "slices": "8203d564207fc159a38b4723c74b618609d844b58ad6bb3622e5b8d7293226a3",
     "slices, limited": "737112d2fa21320caae4e0d18c6874d6716733953ce13af609305a4cc9d147b4",
 }
