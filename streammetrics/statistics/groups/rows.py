@@ -218,7 +218,7 @@ class GroupRows(ScoredGroups, tag="group_rows"):
             return super().part(flat)
         if flat.name == "level":
             return np.uint8(held.level) if held.level else None
-        return held.kinds if flat.name == "kinds" else held.dropped
+        return {"kinds": held.kinds, "dropped": held.dropped}.get(flat.name)
 
     def weight_limit(self) -> float:
         held = self.waiting
