@@ -106,6 +106,6 @@ def test_what_is_always_said():
     assert LabelScores(num_labels=2).written == {"limit": 0, "num_labels": 2}
     assert LabelScores(num_labels=2, limit=7).limit == 0
     assert by_label_scores.LONE == tallies.LONE
-    assert list(LabelScores.declared) == ["rows", "off_grid", "dropped"]
+    assert list(LabelScores.declared) == ["rows", "off_grid", "dropped", "rounded"]
     with pytest.raises(ValueError, match="bits"):
         LabelScores(num_labels=2, bits=None)
