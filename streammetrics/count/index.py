@@ -23,10 +23,13 @@ Path = tuple[tuple[str, Axis], ...]  # columns, outermost first, each with the a
 
 
 class Level:
-    """The cells by the columns so far: each has a cell of the level above, and a code."""
+    """The cells by the columns so far: each has a cell of the level above, and a code.
+
+    While the table is written to it is in doubt: should an interrupt come then, it is made again, of the cells that count.
+    """
 
     def __init__(self, words: int = 1) -> None:
-        self.words, self.count = words, 0
+        self.words, self.count, self.doubt = words, 0, False
         self.parents, self.codes = np.empty(64, np.int64), np.empty(64 * words, np.int64)
         self.low, self.extent = 0, 1 if words == 1 else 0  # of codes, while a table of all is small
         self.table = np.full(256, -1, np.int32)
@@ -36,29 +39,37 @@ class Level:
         out = np.empty(len(codes), np.int64)
         if not len(codes):
             return out
+        if self.doubt:
+            own = self.codes[: self.count] if self.words == 1 and self.count else np.zeros(1, np.int64)
+            self._span(int(own.min()), int(own.max()) + 1, parents)
+        self.doubt = True
+        count = self._locate(above, parents, codes, out)
+        self.count, self.doubt = count, False
+        return out
+
+    def _locate(self, above: Ints, parents: int, codes: Ints, out: Ints) -> int:
         if self.words == 2:
             return self._by_group(above, codes, out)
         if self.extent:
             self._widen(int(codes.min()), int(codes.max()), parents)
         if self.extent:
             self._reserve(min(self.count + len(codes), len(self.table)))
-            self.count = locate_small(
+            found: int = locate_small(
                 above, codes, self.low, self.extent, self.table, self.parents, self.codes, self.count, out
             )
-            return out
+            return found
         while (found := locate(above, codes, self.table, self.parents, self.codes, self.count, out)) < 0:
             self.count = -1 - found
             self._rebuild(4 * len(self.table))
-        self.count = found
-        return out
+        return found
 
-    def _by_group(self, above: Ints, ids: Ints, out: Ints) -> Ints:
+    def _by_group(self, above: Ints, ids: Ints, out: Ints) -> int:
+        found: int
         left, right = (ids, NOTHING) if ids.ndim == 1 else (np.ascontiguousarray(ids[:, i]) for i in range(2))
         while (found := locate_group(above, left, right, self.table, self.parents, self.codes, self.count, out)) < 0:
             self.count = -1 - found
             self._rebuild(4 * len(self.table))
-        self.count = found
-        return out
+        return found
 
     def _widen(self, low: int, high: int, parents: int) -> None:
         """Make the table of all codes span these, or give it up for one of hashes."""
@@ -68,9 +79,12 @@ class Level:
             return
         if high - low > self.extent:  # with room to spare
             high += (high - low) // 2
-        parents += parents // 2
+        self._span(low, high, parents + parents // 2)
+
+    def _span(self, low: int, high: int, parents: int) -> None:
+        """Number the cells in a table of all codes from one to another, or, were that too large, of hashes."""
         self.low, self.extent = low, high - low
-        if parents * self.extent > MOST:
+        if self.words == 2 or parents * self.extent > MOST:
             self.extent = 0
         self._rebuild(parents * self.extent or 1 << (4 * self.count + 256).bit_length())
 
@@ -97,8 +111,8 @@ class Level:
     def truncate(self, count: int) -> None:
         """Forget the newest cells."""
         if count < self.count:
+            self.doubt = True
             self.count = count
-            self._rebuild(len(self.table))
 
     @property
     def nbytes(self) -> int:

@@ -31,14 +31,40 @@ def longer(array: NDArray[Any], size: int, used: int) -> NDArray[Any]:
     return new
 
 
-class IntNumbers:
+class Numbers:
+    """Numbers for keys, by a table of hashes.
+
+    While the table is written to it is in doubt: should an interrupt come then, it is made again, of the keys that count.
+    """
+
+    def __init__(self) -> None:
+        self.count, self.slots, self.doubt = 0, np.full(FREE, -1, np.int64), False
+
+    def enter(self, count: int) -> None:
+        """Enter keys in the table, up to this one."""
+        first = 0 if self.doubt or 2 * count > len(self.slots) else self.count
+        self.doubt = True
+        if not first:
+            self.slots = np.full(max(FREE, 1 << (4 * count - 1).bit_length()), -1, np.int64)
+        self._number(first, count)
+        self.count, self.doubt = count, False
+
+    def _number(self, first: int, count: int) -> None:
+        """Give the stored keys from one to another their numbers."""
+        raise NotImplementedError
+
+
+class IntNumbers(Numbers):
     """Numbers for int64 values."""
 
     def __init__(self) -> None:
-        self.count, self.stored, self.slots = 0, np.zeros(FREE // 2, np.int64), np.full(FREE, -1, np.int64)
+        super().__init__()
+        self.stored = np.zeros(FREE // 2, np.int64)
 
     def of(self, values: Ints) -> Ints:
         """Return the number of each value; new values get the next numbers."""
+        if self.doubt:
+            self.enter(self.count)
         numbers = np.empty(len(values), np.int64)
         number_ints(values, self.stored, self.count, self.slots, numbers, False)
         new = numbers < 0
@@ -51,11 +77,11 @@ class IntNumbers:
         before, count = self.count, self.count + len(values)
         self.stored = longer(self.stored, count, before)
         self.stored[before:count] = values
-        if 2 * count > len(self.slots):
-            self.slots, before = np.full(1 << (4 * count - 1).bit_length(), -1, np.int64), 0
-        rest = self.stored[before:count].copy()
-        number_ints(rest, self.stored, before, self.slots, np.empty(len(rest), np.int64), True)
-        self.count = count
+        self.enter(count)
+
+    def _number(self, first: int, count: int) -> None:
+        rest = self.stored[first:count].copy()
+        number_ints(rest, self.stored, first, self.slots, np.empty(len(rest), np.int64), True)
 
     @property
     def values(self) -> Ints:
@@ -63,15 +89,17 @@ class IntNumbers:
         return self.stored[: self.count]
 
 
-class TextNumbers:
+class TextNumbers(Numbers):
     """Numbers for strings of bytes, compared in full."""
 
     def __init__(self) -> None:
-        self.count, self.slots, self.size = 0, np.full(FREE, -1, np.int64), 0
+        super().__init__()
         self.stored, self.offsets = np.zeros(FREE, np.uint8), np.zeros(FREE, np.int64)
 
     def of(self, data: NDArray[np.uint8], offsets: Ints) -> Ints:
         """Return the number of each text; new texts get the next numbers."""
+        if self.doubt:
+            self.enter(self.count)
         numbers = np.empty(len(offsets) - 1, np.int64)
         number_texts(data, offsets, self.stored, self.offsets, self.count, self.slots, numbers, False)
         new = np.flatnonzero(numbers < 0)
@@ -81,18 +109,24 @@ class TextNumbers:
         return numbers
 
     def _learn(self, texts: list[bytes]) -> None:
-        before, count = self.count, self.count + len(texts)
-        ends = self.size + np.cumsum([len(t) for t in texts])
-        self.stored = longer(self.stored, int(ends[-1]), self.size)
-        self.stored[self.size : ends[-1]] = np.frombuffer(b"".join(texts), np.uint8)
+        before, count, size = self.count, self.count + len(texts), self.size
+        ends = size + np.cumsum([len(t) for t in texts])
+        self.stored = longer(self.stored, int(ends[-1]), size)
+        self.stored[size : ends[-1]] = np.frombuffer(b"".join(texts), np.uint8)
         self.offsets = longer(self.offsets, count + 1, before + 1)
-        self.offsets[before + 1 : count + 1], self.size = ends, int(ends[-1])
-        if 2 * count > len(self.slots):
-            self.slots, before = np.full(1 << (4 * count - 1).bit_length(), -1, np.int64), 0
-        rest = self.offsets[before : count + 1].copy()
-        numbers = np.empty(len(rest) - 1, np.int64)
-        number_texts(self.stored, rest, self.stored, self.offsets, before, self.slots, numbers, True)
-        self.count = count
+        self.offsets[before + 1 : count + 1] = ends
+        self.enter(count)
+
+    def _number(self, first: int, count: int) -> None:
+        rest = self.offsets[first : count + 1].copy()
+        number_texts(
+            self.stored, rest, self.stored, self.offsets, first, self.slots, np.empty(count - first, np.int64), True
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of all texts."""
+        return int(self.offsets[self.count])
 
     @property
     def values(self) -> list[bytes]:
