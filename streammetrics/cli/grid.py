@@ -12,7 +12,7 @@ from functools import cache
 __all__ = ["Cell", "Grid", "is_terminal", "say", "show"]
 
 GAP, INDENT = 2, 2
-NARROW, WIDE = 40, 160
+NARROW, WIDE, PIPED = 40, 160, 120
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def show(grid: Grid) -> None:
     terminal = is_terminal()
     if grid.title:
         say(grid.title, "bold cyan")
-    for chosen in _fitted(grid) if terminal else [list(range(len(grid.heads)))]:
+    for chosen in _fitted(grid, terminal):
         _show(grid, chosen, terminal)
     for remark in grid.remarks:
         say(remark, "dim")
@@ -143,10 +143,10 @@ def _broken(head: str, body: int) -> list[str]:
     return lines
 
 
-def _fitted(grid: Grid) -> list[list[int]]:
-    """Split the columns into as many tables as the terminal needs."""
-    room = min(max(shutil.get_terminal_size().columns, NARROW), WIDE) - INDENT
-    widths = [_Layout(h, grid.column(i), i < grid.left, True).width + GAP for i, h in enumerate(grid.heads)]
+def _fitted(grid: Grid, terminal: bool) -> list[list[int]]:
+    """Split the columns into as many tables as the terminal needs; in a pipe lines are of PIPED characters at most."""
+    room = min(max(shutil.get_terminal_size().columns, NARROW), WIDE) - INDENT if terminal else PIPED
+    widths = [_Layout(h, grid.column(i), i < grid.left, terminal).width + GAP for i, h in enumerate(grid.heads)]
     lead = list(range(grid.lead))
     taken = sum(widths[: grid.lead]) - GAP
     blocks, used = [[*lead]], taken

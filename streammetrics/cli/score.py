@@ -140,11 +140,11 @@ def print_results(thing: Any, printed: str, top: int, title: str, sort: str | No
     if printed == "json":
         from streammetrics.cli.records import write_json
 
-        write_json(thing)
+        write_json(thing, sort, min_rows)
     elif printed == "csv":
         from streammetrics.cli.records import write_csv
 
-        write_csv(thing)
+        write_csv(thing, sort, min_rows)
     else:
         from streammetrics.cli.grid import say, show
         from streammetrics.cli.report import grids
