@@ -92,7 +92,7 @@ class Type(StrEnum):
 
 Text = str | None
 Texts = list[str] | None
-LOG = "Files, folders, patterns: Parquet, CSV and TSV (.gz, .zst), Arrow IPC."
+LOG = "Files, folders, patterns: Parquet, CSV, TSV, JSON lines (.jsonl), Arrow; - is standard input."
 INVALID = "Stop at a bad row, or leave it out and count it."
 SCORE = (
     "Column of scores (of predictions, for regression); for several classes a pattern such as 'p_*', or a column of "
@@ -118,9 +118,7 @@ TASK = "TOML file with several tasks, instead of --label, --score and so on."
 
 @app.command("eval")
 def _eval(
-    log: Annotated[
-        list[str], typer.Argument(metavar="LOG...", help="Files, folders, patterns: Parquet, CSV, TSV, Arrow.")
-    ],
+    log: Annotated[list[str], typer.Argument(metavar="LOG...", help=LOG)],
     label: Annotated[Text, typer.Option(help="Column of labels: 0 or 1, a class, a grade, a number; 'y_*'.")] = None,
     score: Annotated[Texts, typer.Option(help=SCORE)] = None,
     pred: Annotated[Texts, typer.Option(help=PRED)] = None,

@@ -52,6 +52,8 @@ class Grid:
         How many columns are aligned to the left.
     remarks : list of str
         What stands below it.
+    whole : bool
+        Whether a line stays one in a pipe, however long it is: for what is looked up by `grep`.
     """
 
     title: str
@@ -60,6 +62,7 @@ class Grid:
     lead: int = 1
     left: int = 1
     remarks: list[str] = field(default_factory=list)
+    whole: bool = False
 
     def column(self, i: int) -> list[Cell]:
         """The cells of a column."""
@@ -84,7 +87,7 @@ def show(grid: Grid) -> None:
     terminal = is_terminal()
     if grid.title:
         say(grid.title, "bold cyan")
-    for chosen in _fitted(grid, terminal):
+    for chosen in _fitted(grid, terminal) if terminal or not grid.whole else [list(range(len(grid.heads)))]:
         _show(grid, chosen, terminal)
     for remark in grid.remarks:
         say(remark, "dim")
