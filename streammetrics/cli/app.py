@@ -92,7 +92,7 @@ class Type(StrEnum):
 
 Text = str | None
 Texts = list[str] | None
-LOG = "Files, folders, patterns: Parquet, CSV and TSV (.gz, .zst), Arrow IPC."
+LOG = "Files, folders, patterns: Parquet, CSV, TSV, JSON lines (.jsonl), Arrow; - is standard input."
 INVALID = "Stop at a bad row, or leave it out and count it."
 SCORE = (
     "Column of scores (of predictions, for regression); for several classes a pattern such as 'p_*', or a column of "
@@ -110,15 +110,15 @@ BY = "Slice by a column, or by the cross of several: country,device. Again for m
 METRICS = "Such as auc,log_loss,precision@0.1; `streammetrics catalog` lists all."
 BITS = "Resolution of score histograms; 16 by default, which takes 1 MiB a slice."
 SORT = "Show slices worst first by this metric, such as calibration; or most first, by rows or positives."
+FEW = "Slices of fewer rows are left out."
+ROLLUP = "Slices by these columns, rolled up from slices by them and others: country. Again for more tables."
 REPORT = "Write a page with tables and pictures, which needs nothing else: report.html."
 TASK = "TOML file with several tasks, instead of --label, --score and so on."
 
 
 @app.command("eval")
 def _eval(
-    log: Annotated[
-        list[str], typer.Argument(metavar="LOG...", help="Files, folders, patterns: Parquet, CSV, TSV, Arrow.")
-    ],
+    log: Annotated[list[str], typer.Argument(metavar="LOG...", help=LOG)],
     label: Annotated[Text, typer.Option(help="Column of labels: 0 or 1, a class, a grade, a number; 'y_*'.")] = None,
     score: Annotated[Texts, typer.Option(help=SCORE)] = None,
     pred: Annotated[Texts, typer.Option(help=PRED)] = None,
@@ -146,7 +146,7 @@ def _eval(
     printed: Printed = Format.table,
     top: Top = 40,
     sort: Annotated[Text, typer.Option(help=SORT)] = None,
-    min_rows: Annotated[int, typer.Option(min=0, help="Slices of fewer rows are not in the tables.")] = 0,
+    min_rows: Annotated[int, typer.Option(min=0, help=FEW)] = 0,
     delimiter: Annotated[Text, typer.Option(help="Of text files; comma by default, tab for .tsv.")] = None,
 ) -> None:
     """Score a log in one pass: all metrics, models and slices."""
@@ -229,6 +229,10 @@ def _merge(
 @app.command("show")
 def _show(
     file: Annotated[str, typer.Argument(help="A file that --save, merge or sm.save wrote.")],
+    metrics: Annotated[Text, typer.Option(help="Only these of what was saved: auc,log_loss.")] = None,
+    by: Annotated[Texts, typer.Option(help=ROLLUP)] = None,
+    sort: Annotated[Text, typer.Option(help=SORT)] = None,
+    min_rows: Annotated[int, typer.Option(min=0, help=FEW)] = 0,
     report: Annotated[Text, typer.Option(help=REPORT)] = None,
     printed: Printed = Format.table,
     top: Top = 40,
@@ -236,7 +240,8 @@ def _show(
     """Print the results in saved states."""
     from streammetrics.cli.saved import show_file
 
-    show_file(file, printed.value, top, report)
+    names = None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()]
+    show_file(file, printed.value, top, report, metrics=names, by=by or (), sort=sort, min_rows=min_rows)
 
 
 @app.command("catalog")

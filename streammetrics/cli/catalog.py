@@ -24,7 +24,7 @@ def list_all() -> None:
     else:
         cells = [[name, str(m.best or ""), m.formula, m.bound, m.cost] for name, m in named.items()]
         rows: list[list[Cell] | None] = [[Cell(text) for text in line] for line in cells]
-        show(Grid("", ["metric", "best", "formula", "bound", "cost"], rows, left=5))
+        show(Grid("", ["metric", "best", "formula", "bound", "cost"], rows, left=5, whole=True))
     say("Also f2 or f0.5 for fbeta, copc for calibration:inverse=true; any setting as name:setting=value.", "dim")
     say("One metric in full: streammetrics catalog auc", "dim")
 

@@ -12,7 +12,7 @@ from functools import cache
 __all__ = ["Cell", "Grid", "is_terminal", "say", "show"]
 
 GAP, INDENT = 2, 2
-NARROW, WIDE = 40, 160
+NARROW, WIDE, PIPED = 40, 160, 120
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ class Grid:
         How many columns are aligned to the left.
     remarks : list of str
         What stands below it.
+    whole : bool
+        Whether a line stays one in a pipe, however long it is: for what is looked up by `grep`.
     """
 
     title: str
@@ -60,6 +62,7 @@ class Grid:
     lead: int = 1
     left: int = 1
     remarks: list[str] = field(default_factory=list)
+    whole: bool = False
 
     def column(self, i: int) -> list[Cell]:
         """The cells of a column."""
@@ -84,7 +87,7 @@ def show(grid: Grid) -> None:
     terminal = is_terminal()
     if grid.title:
         say(grid.title, "bold cyan")
-    for chosen in _fitted(grid) if terminal else [list(range(len(grid.heads)))]:
+    for chosen in _fitted(grid, terminal) if terminal or not grid.whole else [list(range(len(grid.heads)))]:
         _show(grid, chosen, terminal)
     for remark in grid.remarks:
         say(remark, "dim")
@@ -143,10 +146,10 @@ def _broken(head: str, body: int) -> list[str]:
     return lines
 
 
-def _fitted(grid: Grid) -> list[list[int]]:
-    """Split the columns into as many tables as the terminal needs."""
-    room = min(max(shutil.get_terminal_size().columns, NARROW), WIDE) - INDENT
-    widths = [_Layout(h, grid.column(i), i < grid.left, True).width + GAP for i, h in enumerate(grid.heads)]
+def _fitted(grid: Grid, terminal: bool) -> list[list[int]]:
+    """Split the columns into as many tables as the terminal needs; in a pipe lines are of PIPED characters at most."""
+    room = min(max(shutil.get_terminal_size().columns, NARROW), WIDE) - INDENT if terminal else PIPED
+    widths = [_Layout(h, grid.column(i), i < grid.left, terminal).width + GAP for i, h in enumerate(grid.heads)]
     lead = list(range(grid.lead))
     taken = sum(widths[: grid.lead]) - GAP
     blocks, used = [[*lead]], taken

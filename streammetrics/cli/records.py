@@ -6,12 +6,12 @@ import csv
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from streammetrics.cli.messages import UsageError
+from streammetrics.cli.messages import UsageError, nearest
 from streammetrics.collect.collection import Content, MetricCollection
 from streammetrics.collect.metric import Metric
 from streammetrics.collect.table import RESULT
@@ -19,9 +19,10 @@ from streammetrics.compose.bundle import Bundle
 from streammetrics.compose.sliced import Sliced
 from streammetrics.numerics.keys import encode_key, shown
 
-__all__ = ["by_slice", "check_order", "contents", "overall", "pieces", "write_csv", "write_json"]
+__all__ = ["by_slice", "check_order", "contents", "overall", "pieces", "restricted", "write_csv", "write_json"]
 
 Record = dict[str, Any]
+CSV = ("model", "slice", *RESULT)
 
 
 def pieces(thing: Any, name: str = "") -> list[tuple[str, MetricCollection | Sliced]]:
@@ -78,6 +79,49 @@ def by_slice(sliced: Sliced, top: int | None = None, sort: str | None = None, mi
     return made
 
 
+def restricted(thing: Any, metrics: Sequence[str] | None, by: Sequence[tuple[str, ...]]) -> Any:
+    """Return the same with some of its metrics, by name, and slices by some columns, rolled up from those there are."""
+    found = pieces(thing)
+    if by:
+        sliced = [piece for _, piece in found if isinstance(piece, Sliced)]
+        whole = [(name, piece) for name, piece in found if not isinstance(piece, Sliced)]
+        found = [*whole, *((f"by {','.join(names)}", _by(sliced, names)) for names in by)]
+    if metrics is not None:
+        known = dict.fromkeys(name for _, piece in found for name in contents(piece))
+        for name in metrics:
+            if not _named(known, [name]):
+                raise nearest("metric", name, dict.fromkeys([*(full.rpartition("/")[2] for full in known), *known]))
+        kept = [(name, _only(piece, _named(contents(piece), metrics))) for name, piece in found]
+        found = [(name, piece) for name, piece in kept if piece is not None]
+    if len(found) == 1:
+        return found[0][1]
+    return Bundle({name or ("overall" if i == 0 else f"{i}"): piece for i, (name, piece) in enumerate(found)})
+
+
+def _by(sliced: Sequence[Sliced], names: tuple[str, ...]) -> Sliced:
+    """Return slices by these columns, of those that have the fewest more."""
+    fitting = sorted((one for one in sliced if set(names) <= set(one.by)), key=lambda one: len(one.by))
+    if not fitting:
+        saved = "; ".join(", ".join(one.by) for one in sliced) or "none"
+        raise UsageError(
+            f"--by {','.join(names)}: there are no slices to roll up to these; saved are slices by {saved}"
+        )
+    return fitting[0] if fitting[0].by == names else fitting[0].rollup(names)
+
+
+def _named(known: Iterable[str], names: Sequence[str]) -> list[str]:
+    """Return the metrics of these names, in full or without their task."""
+    return [full for full in known if full in names or full.rpartition("/")[2] in names]
+
+
+def _only(piece: MetricCollection | Sliced, names: list[str]) -> MetricCollection | Sliced | None:
+    """Return a piece with some of its metrics; None if it has none of them."""
+    if not names:
+        return None
+    lone = isinstance(piece, Sliced) and isinstance(piece.inner, Metric)
+    return piece if lone or len(names) == len(contents(piece)) else piece.only(names)
+
+
 def check_order(sliced: Sliced, sort: str | None) -> None:
     """Raise where slices cannot be sorted so."""
     try:
@@ -100,15 +144,15 @@ def _with_columns(thing: MetricCollection | Sliced, made: list[Record]) -> list[
 # -- for programs ----------------------------------------------------------------------------------------------------
 
 
-def _all(thing: Any) -> Iterator[Record]:
+def _all(thing: Any, sort: str | None, min_rows: int) -> Iterator[Record]:
     for _, piece in pieces(thing):
         if isinstance(piece, Sliced):
-            yield from by_slice(piece)
+            yield from by_slice(piece, None, sort, min_rows)
         else:
             yield from ({"by": (), "slice": {}, "other": False} | r for r in overall(piece))
 
 
-def write_json(thing: Any) -> None:
+def write_json(thing: Any, sort: str | None = None, min_rows: int = 0) -> None:
     """Print a list of records, one a line.
 
     Each has `by` (the slicing columns; none for all rows), `slice` (the key by column), `other` (true for what --limit
@@ -118,7 +162,7 @@ def write_json(thing: Any) -> None:
     times are as ISO 8601 writes them.
     """
     lines = []
-    for record in _all(thing):
+    for record in _all(thing, sort, min_rows):
         keys = [
             k if isinstance(k, (bool, int, bytes)) else k if k is None else shown(k) for k in record["slice"].values()
         ]
@@ -142,20 +186,24 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def write_csv(thing: Any) -> None:
-    """Print a table: `by`, every slicing column, and the columns of `Table`. Nothing stands for NaN, "null" for null."""
-    found = list(_all(thing))
+def write_csv(thing: Any, sort: str | None = None, min_rows: int = 0) -> None:
+    """Print a table: `model` (or task), `slice` (such as country=br; empty for all rows), the columns of `Table`.
+
+    Behind these each slicing column stands for itself. Nothing stands for NaN, "null" for null.
+    """
+    found = list(_all(thing, sort, min_rows))
     columns = list(dict.fromkeys(name for record in found for name in record["by"]))
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["by", *columns, *RESULT])
+    writer.writerow(["model", "slice", *RESULT, *(f"{name}_key" if name in CSV else name for name in columns)])
     for record in found:
-        keys = [_key(record, name) for name in columns]
-        writer.writerow([",".join(record["by"]), *keys, *(_text(record[name]) for name in RESULT)])
+        model, _, metric = record["metric"].rpartition("/")
+        keys = {name: _key(record, name) for name in record["by"]}
+        spelled = ",".join(f"{name}={key}" for name, key in keys.items())
+        results = [metric, *(_text(record[name]) for name in RESULT[1:])]
+        writer.writerow([model, spelled, *results, *(keys.get(name, "") for name in columns)])
 
 
 def _key(record: Record, name: str) -> str:
-    if name not in record["by"]:
-        return ""
     return "(other)" if record[name] == "(other)" and record["other"] else shown(record["slice"][name])
 
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from streammetrics.cli.messages import UsageError
-from streammetrics.cli.records import pieces
-from streammetrics.cli.score import check_target, print_results, write_report
+from streammetrics.cli.records import check_order, pieces, restricted
+from streammetrics.cli.score import check_target, print_results, read_sets, write_report
 from streammetrics.collect.saved import load, save
+from streammetrics.compose.sliced import Sliced
 from streammetrics.errors import IncompatibleStateError
 
 __all__ = ["merge_files", "show_file"]
@@ -37,15 +38,30 @@ def merge_files(files: Sequence[str], output: str) -> None:
     )
 
 
-def show_file(file: str, printed: str, top: int, report: str | None = None) -> None:
-    """Print what a file holds."""
+def show_file(
+    file: str,
+    printed: str,
+    top: int,
+    report: str | None = None,
+    *,
+    metrics: Sequence[str] | None = None,
+    by: Sequence[str] = (),
+    sort: str | None = None,
+    min_rows: int = 0,
+) -> None:
+    """Print what a file holds, or some of it."""
     if report is not None:
         check_target(report)
+    sets = read_sets(by)
     thing = load(file, max_bytes=MOST)
-    pieces(thing)
-    print_results(thing, printed, top, f"{file}, {_rows(thing)}digest {thing.digest()[:16]}")
+    title = f"{file}, {_rows(thing)}digest {thing.digest()[:16]}"
+    shown = restricted(thing, metrics, sets) if metrics is not None or sets else thing
+    for _, piece in pieces(shown):
+        if isinstance(piece, Sliced):
+            check_order(piece, sort)
+    print_results(shown, printed, top, title, sort, min_rows)
     if report is not None:
-        write_report(thing, report, f"{file}, {_rows(thing).rstrip(', ')}")
+        write_report(shown, report, f"{file}, {_rows(thing).rstrip(', ')}", sort, min_rows)
 
 
 def _rows(thing: Any) -> str:

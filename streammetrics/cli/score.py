@@ -140,11 +140,11 @@ def print_results(thing: Any, printed: str, top: int, title: str, sort: str | No
     if printed == "json":
         from streammetrics.cli.records import write_json
 
-        write_json(thing)
+        write_json(thing, sort, min_rows)
     elif printed == "csv":
         from streammetrics.cli.records import write_csv
 
-        write_csv(thing)
+        write_csv(thing, sort, min_rows)
     else:
         from streammetrics.cli.grid import say, show
         from streammetrics.cli.report import grids
@@ -167,7 +167,7 @@ def _progress(log: Any) -> Iterator[Any]:
     columns = (BarColumn(), TextColumn("{task.percentage:>3.0f} %  {task.fields[rows]}  {task.fields[speed]}"))
     bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
     total, began, first = log.rows, time.monotonic(), 0.0
-    job = bar.add_task("", total=total if total is not None else log.bytes, rows="", speed="")
+    job = bar.add_task("", total=total if total is not None else log.bytes or None, rows="", speed="")
 
     def watch(progress: Any) -> None:
         nonlocal first

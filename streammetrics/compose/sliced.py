@@ -418,6 +418,19 @@ class Sliced(Holder):
         for key, at in places.items():
             yield key, seen[int(at[unit][0])], values[int(at[unit][0])]
 
+    def only(self, names: Iterable[str]) -> Self:
+        """Return the slices of a collection of some of its metrics, with what they have seen."""
+        if not isinstance(self.inner, MetricCollection):
+            raise TypeError(f"only() is for slices of a collection, not of {self.inner.name}")
+        new = self._like(inner=self.inner.only(names))
+        ours, theirs, held = self.inner._plan.entries, new.inner._plan.entries, [r.state for r in new.reads()]
+        states = self.states
+        for name, entry in theirs.items():
+            for unit, old in zip(entry.units, ours[name].units, strict=True):
+                held[unit] = states[old].narrow(held[unit])
+        new.feed.hold(held)
+        return new
+
     def select(self, keys: Iterable[Any] | Callable[[Any], bool]) -> Self:
         """Return the slices of these keys, or those for which a function of the key is true; without `other`."""
         states = self.states

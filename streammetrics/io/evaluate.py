@@ -138,7 +138,7 @@ def evaluate(
         parts = [part.with_flags(tuple(filters.values())) for part in parts]
     counted = _counted(metrics, sets, limit)
     count = threads or cpus()
-    total, rows = _count(parts, query_column(metrics), counted, log.bytes, count, watch)
+    total, rows = _count(parts, query_column(metrics), counted, None if log.once else log.bytes, count, watch)
     slices = {names: total[slice_name(names)] for names in sets}
     overall = slices[sets[0]].total if sets else total
     return Scored(overall, slices, rows)
@@ -148,9 +148,14 @@ Watch = Callable[[Progress], object] | None
 
 
 def _count(
-    parts: Sequence[Part], query: Any, metrics: MetricCollection, size: int, threads: int, watch: Watch
+    parts: Sequence[Part], query: Any, metrics: MetricCollection, size: int | None, threads: int, watch: Watch
 ) -> tuple[MetricCollection, int]:
-    """Count all parts, and return what came of it, and the rows; in a second pass where queries turn out scattered."""
+    """Count all parts, and return what came of it, and the rows; in a second pass where queries turn out scattered.
+
+    What can be read only once, and so has no size, is put in order first.
+    """
+    if query is not None and size is None:
+        return _count_scattered(Shares(query, parts, shares_of(None)), metrics, threads, watch)
     queries = None if query is None else Queries(query)
     workers = [_Counter(metrics.blank(), queries) for _ in range(min(threads, max(len(parts), 1)))]
     rows = _run(_Job(parts), workers, watch)

@@ -1,4 +1,4 @@
-"""Prediction logs of any size in batches: Parquet, CSV, TSV and Arrow IPC; files, folders and patterns."""
+"""Prediction logs of any size in batches: Parquet, CSV, TSV, JSON lines, Arrow IPC; files, folders, patterns, pipes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import cast
 
 import pyarrow as pa
 
+from streammetrics.io.json_lines import JsonReader
 from streammetrics.io.parts import Part
+from streammetrics.io.pipes import STDIN, standard_input
 from streammetrics.io.readers import Facts, IpcReader, ParquetReader, Reader
 from streammetrics.io.sources import LogError, PathLike, Source, find_sources, key_values
 from streammetrics.io.text import TextReader, settle_types
@@ -31,7 +33,8 @@ class Log:
     Parameters
     ----------
     paths : path or sequence of paths
-        Files, folders and patterns (`"log/**/*.parquet"`). Folders are read recursively; names that start with `.` or
+        Files, folders and patterns (`"log/**/*.parquet"`); "-" is standard input, as an Arrow IPC stream, CSV or JSON
+        lines. Folders are read recursively; names that start with `.` or
         `_` are left out. Folders named like `country=US` on the way to a file are columns of its rows (integers where
         all values of that key are), unless the file has a column of that name.
     delimiter : str, optional
@@ -59,9 +62,11 @@ class Log:
         nulls: Sequence[str] = DEFAULT_NULLS,
         types: Mapping[str, str | pa.DataType] | None = None,
     ) -> None:
-        alone = isinstance(paths, (str, os.PathLike))
-        self._sources = find_sources(cast("Sequence[PathLike]", [paths] if alone else paths))
-        self._is_text = self._sources[0].format == "text"
+        alone = cast("Sequence[PathLike]", [paths] if isinstance(paths, (str, os.PathLike)) else paths)
+        if STDIN in alone and len(alone) > 1:
+            raise LogError(f"{STDIN}: standard input is a log of its own; name it alone")
+        self._sources = [standard_input()] if STDIN in alone else find_sources(alone)
+        self._is_text = self._sources[0].format in ("text", "json")
         asked = {name: _data_type(name, kind) for name, kind in (types or {}).items()}
         if not self._is_text and (asked or delimiter is not None):
             raise LogError(f"{self._sources[0].file}: types= and delimiter= are for text files; this one has its own")
@@ -75,6 +80,11 @@ class Log:
     def files(self) -> list[str]:
         """The files, in the order in which they are read."""
         return [source.file for source in self._sources]
+
+    @property
+    def once(self) -> bool:
+        """Whether it can be read only once, as standard input."""
+        return self._sources[0].pipe is not None
 
     @property
     def bytes(self) -> int:
@@ -133,9 +143,11 @@ class Log:
         ]
 
     def _reader(self, source: Source, delimiter: str | None, nulls: tuple[str, ...]) -> Reader:
+        if source.format == "json":
+            return JsonReader(source, self._types)
         if source.format == "text":
             return TextReader(source, delimiter or source.delimiter, nulls, self._types)
-        return ParquetReader(source.file) if source.format == "parquet" else IpcReader(source.file)
+        return ParquetReader(source.file) if source.format == "parquet" else IpcReader(source.file, source.pipe)
 
     @cached_property
     def _facts(self) -> list[Facts]:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.ipc as ipc
@@ -208,12 +208,17 @@ def _has_small_dictionary(metadata: pq.FileMetaData, groups: range, name: str) -
 
 @dataclass(frozen=True)
 class IpcReader:
-    """An Arrow IPC file (also called Feather 2), or an IPC stream."""
+    """An Arrow IPC file (also called Feather 2), or an IPC stream, which may come through a pipe."""
 
     file: str
+    pipe: Any = None
 
     def facts(self) -> Facts:
         """Read schema and, of a file, the rows of every record batch; a stream tells neither before its end."""
+        if self.pipe is not None:
+            with reading(self.file):
+                schema = ipc.open_stream(pa.PythonFile(self.pipe.rewind(), "r")).schema
+                return Facts.of(schema, None, (Span(0, None, (0, 1), 0),))
         size = os.path.getsize(self.file)
         with reading(self.file), pa.OSFile(self.file) as raw:
             if not self._is_random_access():
@@ -225,6 +230,9 @@ class IpcReader:
 
     def read(self, span: Span, columns: Sequence[str], keys: Collection[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield some record batches."""
+        if self.pipe is not None:
+            yield from self._piped(columns)
+            return
         with reading(self.file), pa.OSFile(self.file) as raw:
             open_ = ipc.open_file if self._is_random_access() else ipc.open_stream
             schema = open_(raw).schema
@@ -235,6 +243,13 @@ class IpcReader:
             for batch in batches:
                 done += batch.num_rows
                 yield batch, raw.tell() if span.rows is None else span.bytes * done // max(span.rows, 1)
+
+    def _piped(self, columns: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
+        with reading(self.file):
+            schema = ipc.open_stream(pa.PythonFile(self.pipe.rewind(), "r")).schema
+            chosen = _fields([schema.get_field_index(name) for name in columns])
+            for batch in ipc.open_stream(pa.PythonFile(self.pipe.forget(), "r"), options=chosen):
+                yield batch, 0
 
     def _is_random_access(self) -> bool:
         with open(self.file, "rb") as raw:

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote
 
 from streammetrics.errors import StreamMetricsError
@@ -21,11 +22,14 @@ _FORMATS = {
     ".parq": "parquet",
     ".csv": "text",
     ".tsv": "text",
+    ".jsonl": "json",
+    ".ndjson": "json",
     ".arrow": "ipc",
     ".feather": "ipc",
     ".ipc": "ipc",
 }
-_READABLE = ".parquet, .csv and .tsv (also .gz, .zst, .bz2), .arrow, .feather, .ipc"
+_READABLE = ".parquet, .csv, .tsv and .jsonl (also .gz, .zst, .bz2), .arrow, .feather, .ipc"
+_COMPRESSED = ("text", "json")
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"-?[0-9]{1,18}")  # 18 digits always fit an int64
 
@@ -39,11 +43,12 @@ class Source:
     """One file of a log: where it lies, how it is written, and what its path says."""
 
     file: str
-    format: str  # "parquet", "text" or "ipc"
+    format: str  # "parquet", "text", "json" or "ipc"
     compression: str | None
     delimiter: str
     bytes: int
     keys: Mapping[str, str | None]  # hive partition keys, as spelled; None is the null partition
+    pipe: Any = None  # of standard input: what is read, once
 
 
 def find_sources(paths: Iterable[PathLike]) -> list[Source]:
@@ -147,7 +152,7 @@ def _source(file: str) -> Source:
     if compression is not None:
         stem, suffix = os.path.splitext(stem)
     format_ = _FORMATS.get(suffix)
-    if format_ is None or (compression is not None and format_ != "text"):
+    if format_ is None or (compression is not None and format_ not in _COMPRESSED):
         shown = suffix + (os.path.splitext(file)[1] if compression else "")
         what = f"unknown suffix {shown!r}" if shown else "no suffix"
         raise LogError(f"{file}: {what}; logs are read from {_READABLE}; name the files wanted by a pattern")

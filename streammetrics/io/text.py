@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.csv as csv
 
+from streammetrics.io.json_lines import JsonReader
+from streammetrics.io.pipes import opened
 from streammetrics.io.readers import Facts, Span, broken, reading
 from streammetrics.io.sources import LogError, Source
 
@@ -47,12 +49,17 @@ class TextReader:
     def read(self, span: Span, columns: Sequence[str], keys: Collection[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield the file block by block."""
         types = {name: self.types[name] for name in columns if name in self.types}
-        with self._reading(), pa.OSFile(self.file) as plain, self._raw(plain) as raw:
+        with self._reading(), self._plain() as plain, self._raw(plain) as raw:
             for batch in self._open(raw, _BLOCK_BYTES, include_columns=list(columns), column_types=types):
-                yield batch, min(plain.tell(), span.bytes)
+                yield batch, min(plain.tell(), span.bytes) if self.source.pipe is None else 0
+
+    def _plain(self) -> pa.NativeFile:
+        if self.source.pipe is not None:
+            self.source.pipe.forget()
+        return opened(self.source)
 
     def _raw(self, plain: pa.NativeFile | None = None) -> pa.NativeFile:
-        plain = pa.OSFile(self.file) if plain is None else plain
+        plain = opened(self.source) if plain is None else plain
         return pa.CompressedInputStream(plain, self.source.compression) if self.source.compression else plain
 
     def _open(self, raw: pa.NativeFile, block: int, **convert: object) -> csv.CSVStreamingReader:
@@ -91,8 +98,11 @@ class TextReader:
 
 
 def settle_types(
-    readers: Sequence[TextReader], schemas: Sequence[pa.Schema], columns: Sequence[str], keys: Collection[str]
-) -> list[TextReader]:
+    readers: Sequence[TextReader | JsonReader],
+    schemas: Sequence[pa.Schema],
+    columns: Sequence[str],
+    keys: Collection[str],
+) -> list[TextReader | JsonReader]:
     """Give a column one type in all files, decided by all of them and by nothing else.
 
     Types guessed file by file would make the result depend on how the rows were split into files. Keys stay integers
@@ -115,7 +125,9 @@ def _asked(dtype: pa.DataType, is_key: bool) -> pa.DataType:
     return _KEY_TEXT if is_key and dtype == pa.string() else dtype
 
 
-def _settle(name: str, guesses: Sequence[pa.DataType], readers: Sequence[TextReader], is_key: bool) -> pa.DataType:
+def _settle(
+    name: str, guesses: Sequence[pa.DataType], readers: Sequence[TextReader | JsonReader], is_key: bool
+) -> pa.DataType:
     kinds: dict[pa.DataType, str] = {}
     for guess, reader in zip(guesses, readers, strict=True):
         if not pa.types.is_null(guess):  # nothing but nulls fits any type

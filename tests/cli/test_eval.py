@@ -59,11 +59,28 @@ class TestScreen:
             "eval", log, *BASE, "--metrics", "auc,ctr", "--by", "variant", "--by", "country,device", "--format", "csv"
         )
         rows = list(csv.DictReader(io.StringIO(ran.out)))
-        assert list(rows[0])[:5] == ["by", "variant", "country", "device", "metric"]
-        assert [r["by"] for r in rows[:4]] == ["", "", "variant", "variant"]
-        assert {r["country"] for r in rows if r["by"] == "country,device"} >= {"NA", "null", "US"}
+        assert list(rows[0])[:4] == ["model", "slice", "metric", "value"]
+        assert list(rows[0])[-3:] == ["variant", "country", "device"]
+        assert [r["slice"] for r in rows[:6]] == ["", "", "variant=A", "variant=A", "variant=B", "variant=B"]
+        assert {r["country"] for r in rows if r["device"]} >= {"NA", "null", "US"}
+        assert {r["slice"] for r in rows if r["device"] == "ios"} >= {
+            "country=US,device=ios",
+            "country=null,device=ios",
+        }
         json = run("eval", log, *BASE, "--metrics", "auc,ctr", "--by", "variant", "--format", "json").records
         assert [float(r["value"]) for r in rows[:6]] == [r["value"] for r in json]
+        models = ("--label", "click", "--score", "pctr_a", "--score", "pctr_b", "--metrics", "auc", "--format", "csv")
+        rows = list(csv.DictReader(io.StringIO(run("eval", log, *models, "--by", "variant", "--sort", "auc").out)))
+        assert [(r["model"], r["metric"]) for r in rows[:2]] == [("pctr_a", "auc"), ("pctr_b", "auc")]
+        assert [r["slice"] for r in rows[2:]] == ["variant=A", "variant=A", "variant=B", "variant=B"] or [
+            r["slice"] for r in rows[2:]
+        ] == ["variant=B", "variant=B", "variant=A", "variant=A"]
+
+    def test_tables_in_a_pipe_fit(self, run, log):
+        models = [word for s in ("pctr_a", "pctr_b", "pcvr") for word in ("--score", s)]
+        for more in ((), ("--by", "country,device,variant"), ("--score", "weight", "--on-invalid", "drop")):
+            out = run("eval", log, "--label", "click", *models, *more).out
+            assert max(map(len, out.splitlines())) <= 120
 
     def test_undefined_values_are_null_with_a_reason(self, run, write):
         path = write(click=[0, 0], pctr_b=[0.1, 0.2])

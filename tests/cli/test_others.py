@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import streammetrics as sm
@@ -122,8 +124,12 @@ class TestGrid:
         assert len(lines) == 3
         assert all(len(line) <= 60 for line in lines)
 
-    def test_a_pipe_gets_one(self, capsys):
+    def test_a_pipe_gets_lines_of_120_characters(self, capsys):
         show(self.GRID)
+        lines = [line for line in capsys.readouterr().out.splitlines() if "0.123456" in line]
+        assert len(lines) == 2
+        assert all(len(line) <= 120 for line in lines)
+        show(replace(self.GRID, whole=True))
         assert len([line for line in capsys.readouterr().out.splitlines() if "0.123456" in line]) == 1
 
 

@@ -41,6 +41,57 @@ def test_show_prints_what_eval_printed(run, log, tmp_path):
         assert again.splitlines()[form == "table" :] == first.splitlines()[form == "table" :]
 
 
+def test_show_some_of_what_was_saved(run, fails, log, tmp_path):
+    models = ("--label", "click", "--score", "pctr_a", "--score", "pctr_b", "--bits", 12)
+    first = tmp_path / "x"
+    run(
+        "eval",
+        log,
+        *models,
+        "--metrics",
+        "auc,ctr,calibration",
+        "--by",
+        "country,device",
+        "--by",
+        "variant",
+        "--save",
+        first,
+    )
+
+    def table(*more):
+        return run("show", first, "--format", "json", *more).records
+
+    eval_ = run("eval", log, *models, "--metrics", "calibration", "--by", "country", "--format", "json").records
+    assert table("--metrics", "calibration", "--by", "country") == eval_
+    assert [r for r in table("--metrics", "pctr_b/auc") if not r["by"]] == [
+        r for r in table() if not r["by"] and r["metric"] == "pctr_b/auc"
+    ]
+    assert {tuple(r["by"]) for r in table("--metrics", "auc")} == {(), ("country", "device"), ("variant",)}
+    assert {tuple(r["by"]) for r in table("--by", "device,country", "--by", "device")} == {
+        (),
+        ("device", "country"),
+        ("device",),
+    }
+    sorted_ = [r for r in table("--by", "country", "--sort", "calibration", "--min-rows", 1000) if r["by"]]
+    whole = [r for r in table("--by", "country") if r["by"]]
+    assert 0 < len(sorted_) < len(whole)
+    assert sorted(map(str, sorted_)) == sorted(str(r) for r in whole if r["rows"] >= 1000)
+    ratios = [(r["slice"], max(r["value"], 1 / r["value"])) for r in sorted_ if r["metric"].endswith("calibration")]
+    worst = [max(v for k, v in ratios if k == key) for key in [r["slice"] for r in sorted_[::6]]]
+    assert worst == sorted(worst, reverse=True)
+    assert "there are no slices to roll up" in fails("show", first, "--by", "variant,country")
+    assert "there is no metric 'auk'; did you mean" in fails("show", first, "--metrics", "auk")
+    assert "--sort: sort= takes" in fails("show", first, "--sort", "auk")
+    lone = tmp_path / "lone"
+    sm.save(sm.Sliced(sm.CTR(), by=("a", "b")).update(y_true=[0, 1, 1], a=[1, 1, 2], b=[3, 4, 4]), lone)
+    found = run("show", lone, "--by", "a", "--metrics", "ctr", "--format", "json").records
+    assert [(r["slice"], r["value"]) for r in found] == [({"a": 1}, 0.5), ({"a": 2}, 1.0)]
+    page = tmp_path / "page.html"
+    assert run("show", first, "--by", "device", "--metrics", "auc", "--report", page).code == 0
+    assert "By device" in page.read_text()
+    assert "By variant" not in page.read_text()
+
+
 def test_show_takes_whatever_was_saved(run, tmp_path):
     y, p, key = [0, 1, 1], [0.2, 0.7, 0.4], ["a", None, "b"]
     sm.save(sm.AUC().update(y, p), tmp_path / "metric")

@@ -1,0 +1,87 @@
+"""JSON lines in batches: an object a line, compressed or not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.json as json
+
+from streammetrics.io.pipes import opened
+from streammetrics.io.readers import Facts, Span, broken, reading
+from streammetrics.io.sources import LogError, Source
+
+__all__ = ["JsonReader"]
+
+_BLOCK_BYTES = 1 << 20
+_ROW = re.compile(r"(.*?):? in row (\d+)\s*$", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class JsonReader:
+    """One file of JSON lines, read from its start to its end."""
+
+    source: Source
+    types: Mapping[str, pa.DataType]
+    header: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> str:
+        """Path of the file."""
+        return self.source.file
+
+    def facts(self) -> Facts:
+        """Guess names and types from the first lines."""
+        with reading(self.file):
+            for block in self._blocks():
+                with self._located(0):
+                    return Facts.of(self._table(block, None).schema, None, (Span(0, None, (0, 1), self.source.bytes),))
+        raise LogError(f"{self.file}: empty, without a single line")
+
+    def read(self, span: Span, columns: Sequence[str], keys: Collection[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """Yield the file block by block."""
+        if self.source.pipe is not None:
+            self.source.pipe.forget()
+        types = {name: self.types[name] for name in columns if name in self.types}
+        plain = {n: t.value_type if pa.types.is_dictionary(t) else t for n, t in types.items()}
+        schema, row, seen = pa.schema(list(plain.items())), 0, 0
+        with reading(self.file):
+            for block in self._blocks():
+                with self._located(row):
+                    table = self._table(block, schema)
+                row, seen = row + table.num_rows, seen + len(block)
+                for batch in table.select(list(plain)).combine_chunks().to_batches():
+                    yield batch, min(seen, span.bytes)
+
+    def _blocks(self) -> Iterator[bytes]:
+        """Yield whole lines, a block at a time."""
+        raw = opened(self.source)
+        compression = self.source.compression
+        with pa.CompressedInputStream(raw, compression) if compression else raw as stream:
+            rest = b""
+            while more := stream.read(_BLOCK_BYTES):
+                whole, newline, rest = (rest + more).rpartition(b"\n")
+                if whole.strip():
+                    yield whole + newline
+            if rest.strip():
+                yield rest
+
+    def _table(self, block: bytes, schema: pa.Schema | None) -> pa.Table:
+        options = json.ReadOptions(use_threads=False, block_size=len(block) + 1)
+        how = {"explicit_schema": schema, "unexpected_field_behavior": "ignore"} if schema is not None else {}
+        return json.read_json(pa.BufferReader(block), options, json.ParseOptions(**how))
+
+    @contextmanager
+    def _located(self, first: int) -> Iterator[None]:
+        """Say which row of the file Arrow could not read."""
+        try:
+            yield
+        except pa.ArrowInvalid as error:
+            found = _ROW.search(str(error))
+            if found is None:
+                raise broken(self.file, error) from None
+            what = found[1].removeprefix("JSON parse error: ")
+            raise LogError(f"{self.file}: row {first + int(found[2]):,}: {what}") from None
