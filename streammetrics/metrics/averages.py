@@ -7,7 +7,7 @@ A metric says what it is for two classes (`of_binary`, and where it has more to 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from ..statistics.by_label import ByLabel, by_label
 from ..statistics.classes import PairCounts
 from .outputs import average
 
-__all__ = ["AVERAGES", "OfClasses", "Several", "averaged"]
+__all__ = ["AVERAGES", "OfClasses", "Several", "averaged", "of_each"]
 
 S = TypeVar("S", bound=State)
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class OfClasses(ScoredLabels[S, T]):
 class Several(OfClasses[S, Any]):
     """A metric of two classes, several classes, or several labels."""
 
-    num_labels: int | None = setting(default=None, low=1, high=1 << 20)
+    num_labels: int | None = setting(default=None, low=1, high=1 << 16)
     average: str | None = setting(default="macro", choices=AVERAGES)
 
     def __post_init__(self) -> None:
@@ -96,12 +96,12 @@ class Several(OfClasses[S, Any]):
         if self.average == "micro":
             return self.of_binary(state.pooled())
         parts = state.each()
-        values = [self.of_binary(part) for part in parts]
+        values = of_each(self.of_binary, parts)
         return np.array(values) if self.average is None else averaged(values, self._weights(parts))
 
     def _weights(self, parts: Sequence[Any]) -> list[Fraction] | None:
         """What each value counts in the average; None for one."""
-        return [Fraction(part.support()) for part in parts] if self.average == "weighted" else None
+        return of_each(lambda part: Fraction(part.support()), parts) if self.average == "weighted" else None
 
     def bounds_of(self, state: Any) -> tuple[Any, Any]:
         if not _is_several(state):
@@ -109,7 +109,7 @@ class Several(OfClasses[S, Any]):
         if self.average == "micro":
             return self.bounds_of_binary(state.pooled())
         parts = state.each()
-        lows, highs = zip(*map(self.bounds_of_binary, parts), strict=True) if parts else ((), ())
+        lows, highs = zip(*of_each(self.bounds_of_binary, parts), strict=True) if parts else ((), ())
         if self.average is None:
             return np.array(lows), np.array(highs)
         value = self.of(state)
@@ -140,12 +140,19 @@ class Several(OfClasses[S, Any]):
     def details(self, state: Any) -> dict[str, Any]:
         if not _is_several(state) or self.average == "micro":
             return super().details(state)
-        values = [self.of_binary(part) for part in state.each()]
+        values = of_each(self.of_binary, state.each())
         return super().details(state) | {"undefined": sum(v != v for v in values)}
 
     def suffixed(self, name: str) -> str:
         """Return the name with the average, where it is not the usual one."""
         return {"macro": name, None: f"{name}_each"}.get(self.average, f"{name}_{self.average}")
+
+
+def of_each(read: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+    """What is read of each of some states, of those that are one state once."""
+    found = {id(part): part for part in parts}
+    known = {i: read(part) for i, part in found.items()}
+    return [known[id(part)] for part in parts]
 
 
 def _is_several(state: Any) -> bool:

@@ -48,6 +48,8 @@ def fixed_to_int(number: Ints) -> int:
 
 def exact_to_fraction(number: Ints) -> Fraction:
     """One superaccumulator as a fraction."""
+    if not number.any():
+        return Fraction(0)
     total = 0
     for chunk in number[::-1].tolist():
         total = (total << 32) + chunk

@@ -48,7 +48,7 @@ class ByLabel(KnownClasses):
     by_binary: ClassVar[dict[str, type[ByLabel]]] = {}
     """The class for each statistic of two classes, by its tag."""
 
-    num_labels: int | None = setting(default=None, low=1, high=1 << 20)
+    num_labels: int | None = setting(default=None, low=1, high=1 << 16)
 
     def __init_subclass__(cls, tag: str = "", **keywords: Any) -> None:
         super().__init_subclass__(tag=tag, **keywords)
@@ -114,10 +114,21 @@ class ByLabel(KnownClasses):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def each(self) -> list[State]:
-        """A state of two classes for each label."""
-        one = self.one
-        flats = self._flats()
-        return [self._held(one, {n: a[:, i] for n, a in flats.items()}) for i in range(self.width)]
+        """A state of two classes for each label; labels that have seen the same have one."""
+        one, flats = self.one, self._flats()
+        held = [
+            np.ascontiguousarray(a).reshape(len(a) * self.width, -1).view(np.uint8) for a in flats.values() if a.size
+        ]
+        if not held:
+            return [self._held(one, {n: a[:, 0] for n, a in flats.items()})] * self.width
+        rows = np.concatenate(held, axis=1)
+        _, firsts, to = np.unique(rows.view(f"V{rows.shape[1]}").ravel(), return_index=True, return_inverse=True)
+        made = [self._held(one, {n: a[:, i] for n, a in flats.items()}) for i in firsts.tolist()]
+        return [made[i] for i in to.ravel().tolist()]
+
+    def _first(self) -> State:
+        """A state of two classes for the first label."""
+        return self._held(self.one, {n: a[:, 0] for n, a in self._flats().items()})
 
     def pooled(self) -> State:
         """A state of two classes that has seen the rows of every label."""
@@ -135,7 +146,7 @@ class ByLabel(KnownClasses):
         return made.present()
 
     def facts(self) -> dict[str, Any]:
-        first = self.each()[0].facts()
+        first = self._first().facts()
         whole = {"rows": first["rows"], "weight": first["weight"]}
         for name in ("off_grid", "clipped"):
             array = getattr(self, name, None)
