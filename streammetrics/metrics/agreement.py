@@ -13,6 +13,7 @@ from ..numerics.exact import LOW_BITS, UNIT, Limits, to_float
 from ..numerics.settings import setting
 from ..statistics.by_label import ByLabel
 from ..statistics.classes import Margins, PairCounts
+from .averages import of_each
 from .decisions import DecisionMetric, WholeMatrix, instead
 
 __all__ = ["Accuracy", "BalancedAccuracy", "CohenKappa", "ConfusionMatrix", "ErrorRate", "MatthewsCorrcoef"]
@@ -65,7 +66,7 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
 
     def of(self, state: Any) -> NDArray[Any]:
         if isinstance(state, ByLabel):
-            return np.array([self.of(part) for part in state.each()])
+            return np.array(of_each(self.of, state.each()))
         rows, excess = state.square() if isinstance(state, PairCounts) else state.at_threshold(self._cut)
         if self.normalize is None and excess is None:
             return np.array(rows)

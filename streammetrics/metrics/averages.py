@@ -7,7 +7,7 @@ A metric says what it is for two classes (`of_binary`, and where it has more to 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, TypeVar
 
@@ -18,10 +18,10 @@ from ..columns.classes import check_labels
 from ..numerics.exact import Limits, to_float
 from ..numerics.settings import setting
 from ..state.state import State
-from ..statistics.by_label import ByLabel, by_label
+from ..statistics.by_label import ByLabel, by_label, counted
 from ..statistics.classes import PairCounts
 
-__all__ = ["AVERAGES", "OfClasses", "Several"]
+__all__ = ["AVERAGES", "OfClasses", "Several", "of_each"]
 
 S = TypeVar("S", bound=State)
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class OfClasses(ScoredLabels[S, T]):
 class Several(OfClasses[S, Any]):
     """A metric of two classes, several classes, or several labels."""
 
-    num_labels: int | None = setting(default=None, low=1, high=1 << 20)
+    num_labels: int | None = setting(default=None, low=1, high=1 << 16)
     average: str | None = setting(default="macro", choices=AVERAGES)
 
     def __post_init__(self) -> None:
@@ -129,15 +129,18 @@ class Several(OfClasses[S, Any]):
             return self.of_binary(state.pooled())
         parts = state.each()
         if self.average is None:
-            return np.array([self.of_binary(part) for part in parts])
+            return np.array(of_each(self.of_binary, parts))
         found = self._averaged(state, parts, Fraction(0))
         return NAN if found is None else found.rounded()
 
     def _averaged(self, state: Any, parts: Sequence[Any], slip: Fraction) -> Limits | None:
         """Return the mean of the values that are defined, each as it is before rounding; None if none is."""
-        all_of = [self._certified(part, slip) for part in parts]
-        weights = [Fraction(part.support()) if self.average == "weighted" else Fraction(1) for part in parts]
-        known = [(v, w) for v, w in zip(all_of, weights, strict=True) if v is not None and w]
+        known = []
+        for part, times in counted(parts):
+            value = self._certified(part, slip)
+            weight = times * (Fraction(part.support()) if self.average == "weighted" else Fraction(1))
+            if value is not None and weight:
+                known.append((value, weight))
         if not known:
             return None
         total = sum(w for _, w in known)
@@ -154,7 +157,7 @@ class Several(OfClasses[S, Any]):
         elif self.average is not None:
             found = self._averaged(state, state.each(), state.slip)
         else:
-            each = [self._certified(part, state.slip) for part in state.each()]
+            each = of_each(lambda part: self._certified(part, state.slip), state.each())
             pairs = [(NAN, NAN) if e is None else e.outward() for e in each]
             return np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])
         return (NAN, NAN) if found is None else found.outward()
@@ -181,12 +184,18 @@ class Several(OfClasses[S, Any]):
     def details(self, state: Any) -> dict[str, Any]:
         if not _is_several(state) or self.average == "micro":
             return super().details(state)
-        values = [self.of_binary(part) for part in state.each()]
+        values = of_each(self.of_binary, state.each())
         return super().details(state) | {"undefined": sum(v != v for v in values)}
 
     def suffixed(self, name: str) -> str:
         """Return the name with the average, where it is not the usual one."""
         return {"macro": name, None: f"{name}_each"}.get(self.average, f"{name}_{self.average}")
+
+
+def of_each(read: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+    """What is read of each of some states, of those that are one state once."""
+    known = {id(part): read(part) for part, _ in counted(parts)}
+    return [known[id(part)] for part in parts]
 
 
 def _is_several(state: Any) -> bool:

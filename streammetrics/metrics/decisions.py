@@ -27,7 +27,7 @@ class DecisionMetric(OfClasses[State, T]):
     """A metric that reads rows by true label and decision."""
 
     threshold: float | None = setting(default=0.5)
-    num_labels: int | None = setting(default=None, low=1, high=1 << 20)
+    num_labels: int | None = setting(default=None, low=1, high=1 << 16)
     max_labels: int = setting(default=1000, low=2, high=1 << 15, operational=True)
 
     best: ClassVar[str | None] = "high"

@@ -27,7 +27,7 @@ __all__ = [
 class LabelRowMetric(ScoredLabels[LabelRows, float]):
     """The mean over rows of a number that a row of labels and scores has."""
 
-    num_labels: int | None = setting(default=None, low=1, high=1 << 20)
+    num_labels: int | None = setting(default=None, low=1, high=1 << 16)
 
     term: ClassVar[str] = ""
     cost = "552 bytes; about 10 ns a label, to sort them"

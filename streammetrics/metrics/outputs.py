@@ -22,7 +22,7 @@ MULTIOUTPUT = ("uniform_average", "raw_values")
 class OutputMetric(Metric[S, Any]):
     """A metric of numeric targets and predictions."""
 
-    num_outputs: int | None = setting(default=None, low=1, high=1 << 20)
+    num_outputs: int | None = setting(default=None, low=1, high=1 << 16)
     multioutput: str = setting(default="uniform_average", choices=MULTIOUTPUT)
 
     best: ClassVar[str | None] = "low"

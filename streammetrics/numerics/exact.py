@@ -62,6 +62,8 @@ def of_units(units: Any) -> Any:
 
 def exact_to_fraction(number: Ints) -> Fraction:
     """One superaccumulator as a fraction."""
+    if not number.any():
+        return Fraction(0)
     total = 0
     for chunk in number[::-1].tolist():
         total = (total << 32) + chunk

@@ -46,7 +46,7 @@ def taken(layout: Layout, said: Mapping[str, int]) -> int:
     cells = said["cells"] if layout.inner else fronts
     size = 8 * fronts * len(layout.columns) + (32 * cells if layout.inner else 0)
     for flat in layout.flats:
-        rows = fronts if layout.fronts(flat) else cells
+        rows = max(fronts, 1) if layout.fronts(flat) else cells  # of a cell without rows there are zeros to be read
         size += flat.dtype.itemsize * rows * _width(layout, flat.name, flat.limbs)
     for tally in layout.tallies:
         wide, weighted = layout.places[tally.name][2], said[f"excess {tally.name}"] > 0

@@ -6,7 +6,8 @@ classes that has its part, so every metric of two classes serves labels and clas
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -25,7 +26,13 @@ from .labels import DecisionCounts
 from .step import Like, Step
 from .sums import ScoreSums
 
-__all__ = ["ByLabel", "LabelBins", "LabelDecisions", "LabelSums", "TopBins", "TopLabel", "by_label"]
+__all__ = ["ByLabel", "LabelBins", "LabelDecisions", "LabelSums", "TopBins", "TopLabel", "by_label", "counted"]
+
+
+def counted(parts: Sequence[Any]) -> list[tuple[Any, int]]:
+    """States, and how often each is there: labels that have seen the same are read once."""
+    times = Counter(map(id, parts))
+    return [(part, times[i]) for i, part in {id(part): part for part in parts}.items()]
 
 
 class ByLabel(KnownClasses):
@@ -49,7 +56,7 @@ class ByLabel(KnownClasses):
     by_binary: ClassVar[dict[str, type[ByLabel]]] = {}
     """The class for each statistic of two classes, by its tag."""
 
-    num_labels: int | None = setting(default=None, low=1, high=1 << 20)
+    num_labels: int | None = setting(default=None, low=1, high=1 << 16)
 
     def __init_subclass__(cls, tag: str = "", **keywords: Any) -> None:
         super().__init_subclass__(tag=tag, **keywords)
@@ -116,10 +123,21 @@ class ByLabel(KnownClasses):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def each(self) -> list[State]:
-        """A state of two classes for each label."""
-        one = self.one
-        flats = self._flats()
-        return [self._held(one, {n: a[:, i] for n, a in flats.items()}) for i in range(self.width)]
+        """A state of two classes for each label; labels that have seen the same have one."""
+        one, flats = self.one, self._flats()
+        held = [
+            np.ascontiguousarray(a).reshape(len(a) * self.width, -1).view(np.uint8) for a in flats.values() if a.size
+        ]
+        if not held:
+            return [self._held(one, {n: a[:, 0] for n, a in flats.items()})] * self.width
+        rows = np.concatenate(held, axis=1)
+        _, firsts, to = np.unique(rows.view(f"V{rows.shape[1]}").ravel(), return_index=True, return_inverse=True)
+        made = [self._held(one, {n: a[:, i] for n, a in flats.items()}) for i in firsts.tolist()]
+        return [made[i] for i in to.ravel().tolist()]
+
+    def _first(self) -> State:
+        """A state of two classes for the first label."""
+        return self._held(self.one, {n: a[:, 0] for n, a in self._flats().items()})
 
     def pooled(self) -> State:
         """A state of two classes that has seen the rows of every label."""
@@ -137,9 +155,11 @@ class ByLabel(KnownClasses):
         return made.present()
 
     def facts(self) -> dict[str, Any]:
-        each = [one.facts() for one in self.each()]
-        weight = sum(Fraction(known["weight"]) for known in each) / len(each)  # labels may have weights of their own
-        whole = {"rows": each[0]["rows"], "weight": weight}
+        parts = counted(self.each())
+        weight = sum(
+            times * Fraction(one.facts()["weight"]) for one, times in parts
+        )  # labels may have their own weights
+        whole = {"rows": self._first().facts()["rows"], "weight": weight / self.width}
         for name in ("off_grid", "clipped"):
             array = getattr(self, name, None)
             if array is not None and array.size:

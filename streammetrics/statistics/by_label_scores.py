@@ -92,15 +92,26 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):  # type: ignore[
         held, off_grid = self.rows, self.cells.flats["off_grid"]
         places = held.places.astype(np.int64)
         ends = np.searchsorted(places, np.arange(self.width + 1) * self.each_places)
-        made = []
+        made, known = list[State](), dict[tuple[bytes, ...], State]()
         for i in range(self.width):
-            part = np.arange(ends[i], ends[i + 1])
-            made.append(self._of(held.where(part), places[part] - i * self.each_places, off_grid[:, i]))
+            part = slice(ends[i], ends[i + 1])
+            own, at = held.where(part), places[part] - i * self.each_places
+            weights = b"" if own.excess is None else own.excess.tobytes()
+            content = at.tobytes(), own.counts.tobytes(), weights, off_grid[:, i].tobytes()
+            if content not in known:
+                known[content] = self._of(own, at, off_grid[:, i])
+            made.append(known[content])
         return made
 
     @property
     def saturated(self) -> bool:
         return any(part.saturated for part in self.each())  # type: ignore[attr-defined]
+
+    def _first(self) -> State:
+        self._lone()
+        held = self.rows
+        part = slice(0, int(np.searchsorted(held.places, self.each_places)))
+        return self._of(held.where(part), held.places[part].astype(np.int64), self.cells.flats["off_grid"][:, 0])
 
     def pooled(self) -> State:
         self._lone()

@@ -40,7 +40,7 @@ class Extremes(State, tag="extremes"):
     """
 
     columns: tuple[str, ...] = setting(default=("value",))
-    num_outputs: int | None = setting(default=None, low=1, high=1 << 20)
+    num_outputs: int | None = setting(default=None, low=1, high=1 << 16)
 
     rows = Flat()
     low = Flat("outputs", form="low")

@@ -49,7 +49,7 @@ class Moments(WeighedRows, tag="moments"):
 
     columns: tuple[str, ...] = setting(default=("value",))
     terms: tuple[str, ...] = union(default=())
-    num_outputs: int | None = setting(default=None, low=1, high=1 << 20)
+    num_outputs: int | None = setting(default=None, low=1, high=1 << 16)
 
     sums = Flat("terms", "outputs", form="exact")
 

@@ -57,7 +57,7 @@ class RegressionSums(WeighedRows, tag="regression_sums"):
 
     terms: tuple[str, ...] = union(default=("absolute",))
     domain: str = setting(default="real", choices=tuple(DOMAINS))
-    num_outputs: int | None = setting(default=None, low=1, high=1 << 20)
+    num_outputs: int | None = setting(default=None, low=1, high=1 << 16)
 
     sums = Flat("terms", "outputs", form="exact")
     skipped = Flat("terms", "outputs")

@@ -157,7 +157,7 @@ class LabelRows(RowMeans, tag="label_rows"):
     1.1 kB a term, whatever the number of labels.
     """
 
-    num_labels: int = setting(default=1, low=1, high=1 << 20)
+    num_labels: int = setting(default=1, low=1, high=1 << 16)
     column: str = setting(default="y_score", choices=("y_score", "y_pred"))
 
     choices = LABEL_TERMS

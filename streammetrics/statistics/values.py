@@ -55,7 +55,7 @@ class ValueHistogram(State, tag="value_histogram"):
     columns: tuple[str, ...] = setting(default=("value",))
     signed: bool = setting(default=False)
     bits: int = setting(default=7, low=1, high=14)
-    num_outputs: int | None = setting(default=None, low=1, high=1 << 20)
+    num_outputs: int | None = setting(default=None, low=1, high=1 << 16)
 
     rows = Tally("places")
     off_grid = Flat("outputs", form="flag")
