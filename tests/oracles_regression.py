@@ -74,10 +74,13 @@ def explained(y: Array, p: Array, w: Array) -> float:
 
 
 def pearson(y: Array, p: Array, w: Array) -> float:
-    """Correlation in fractions, up to the root."""
+    """Correlation in fractions, the root to 400 bits."""
     m = moments(y, p, w)
-    square = m["yp"] ** 2 / (m["yy"] * m["pp"]) if m["yy"] and m["pp"] else math.nan
-    return math.copysign(math.sqrt(square), m["yp"])
+    if not m["yy"] or not m["pp"]:
+        return math.nan
+    square = m["yp"] ** 2 / (m["yy"] * m["pp"])
+    root = Fraction(math.isqrt((square.numerator << 800) // square.denominator), 1 << 400)
+    return math.copysign(float(root), m["yp"])
 
 
 def mape(y: Array, p: Array, w: Array) -> float:

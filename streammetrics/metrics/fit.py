@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..numerics.exact import to_float
 from ..numerics.settings import setting
 from ..statistics.moments import Moments
-from .outputs import OutputMetric
+from .outputs import OutputMetric, root
 
 __all__ = ["R2", "ExplainedVariance", "MeanError", "PearsonCorrelation"]
 
@@ -162,7 +162,7 @@ class PearsonCorrelation(MomentMetric, tag="pearson_correlation"):
 
     Notes
     -----
-    The square is an exact fraction, rounded once; then its root. State and cost as R2. Definition as scipy's `pearsonr`;
+    The square is an exact fraction, and its root rounded once. State and cost as R2. Definition as scipy's `pearsonr`;
     undefined if the targets or the predictions are all alike.
 
     Examples
@@ -176,7 +176,7 @@ class PearsonCorrelation(MomentMetric, tag="pearson_correlation"):
 
     def of_output(self, state: Moments, output: int) -> float:
         xx, xy, yy = (state.covariance(a, b, output) for a, b in ("xx", "xy", "yy"))
-        return math.copysign(math.sqrt(xy * xy / (xx * yy)), xy) if xx and yy else NAN
+        return math.copysign(root(xy * xy, xx * yy), xy) if xx and yy else NAN
 
     def reason_of(self, state: Moments) -> str | None:
         alike = _no_spread(state, "x", "the targets are all alike") or _no_spread(

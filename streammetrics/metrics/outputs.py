@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..collect.metric import Metric
+from ..numerics.exact import Limits
 from ..numerics.settings import setting
 from ..state.state import State
 
@@ -66,6 +68,7 @@ def average(values: list[float]) -> float:
     return known[0] if len(known) == 1 else math.fsum(known) / len(known) if known else float("nan")
 
 
-def root(square: float) -> float:
-    """Return the square root; NaN for NaN."""
-    return math.sqrt(square)
+def root(numerator: Fraction, denominator: Fraction) -> float:
+    """Return the square root of a quotient, rounded once; NaN for 0/0."""
+    found = Limits.exactly(numerator, denominator)
+    return math.nan if found is None else Limits.root(found.value).rounded()

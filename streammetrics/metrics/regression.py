@@ -105,7 +105,7 @@ class RMSE(MSE, tag="rmse"):
 
     Notes
     -----
-    The root of MSE, rounded once more. State and cost as MAE. Definition as scikit-learn's `root_mean_squared_error`.
+    The root of what MSE is, rounded once. State and cost as MAE. Definition as scikit-learn's `root_mean_squared_error`.
     Undefined without rows.
 
     Examples
@@ -118,7 +118,7 @@ class RMSE(MSE, tag="rmse"):
     formula = "sqrt(sum w (p - y)^2 / sum w)"
 
     def of_output(self, state: RegressionSums, output: int) -> float:
-        return root(super().of_output(state, output))
+        return root(state.total(self.terms[0], output), state.weight())
 
 
 class WMAE(SummedLoss, tag="wmae"):

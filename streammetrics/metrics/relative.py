@@ -189,7 +189,7 @@ class RMSLE(MSLE, tag="rmsle"):
     formula = "sqrt(sum w (log(1 + p) - log(1 + y))^2 / sum w)"
 
     def of_output(self, state: RegressionSums, output: int) -> float:
-        return root(super().of_output(state, output))
+        return root(state.total(self.terms[0], output), state.weight())
 
 
 def _percent(percent: bool) -> int:

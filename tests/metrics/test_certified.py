@@ -432,3 +432,44 @@ def test_a_small_weight_is_noted_once_and_for_the_slice_that_has_it() -> None:
     assert [sliced[k].state.rounded for k in (1, 2)] == [1, None]
     assert sliced.total.state.rounded == 1
     assert sm.AUC().update(y, s, sample_weight=[*w[1:], 2.0**-20]).state.rounded is None
+
+
+def spread(a: list[Fraction], b: list[Fraction], w: list[Fraction]) -> Fraction:
+    """The sum of w (a - mean)(b - mean)."""
+    p, q = (sum((x * u for x, u in zip(v, w, strict=True)), F(0)) / sum(w) for v in (a, b))
+    return sum(((x - p) * (y - q) * u for x, y, u in zip(a, b, w, strict=True)), F(0))
+
+
+@pytest.mark.parametrize("kind", WEIGHTS)
+@pytest.mark.parametrize("n", [2, 3, 20])
+def test_numbers_are_rounded_once_at_any_weight(n: int, kind: str) -> None:
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        y, p = rng.normal(1e3, 1, n), rng.normal(1e3, 1, n)
+        d = np.round(rng.normal(0, 9, n) * 8) / 8  # whose squares are floats
+        w = None if kind == "none" else weights_of(rng, n, kind if kind != "mixed" else "wide") + (kind == "dyadic") / 8
+        u = [F(1)] * n if w is None else [F(x) for x in w.tolist()]
+        a, b, e = ([F(x) for x in v.tolist()] for v in (y, p, d))
+        weights = {} if w is None else {"sample_weight": w}
+        total = sum(u)
+        left = sum(((x - z) ** 2 * v for x, z, v in zip(a, b, u, strict=True)), F(0))
+        value, of_errors = spread(a, a, u), sum((x * x * v for x, v in zip(e, u, strict=True)), F(0)) / total
+        covariance = spread(a, b, u)
+        expected = {
+            "r2": 1 - left / value,
+            "explained_variance": 1 - spread(*[[x - z for x, z in zip(a, b, strict=True)]] * 2, u) / value,
+            "pearson_correlation": root(covariance**2 / (value * spread(b, b, u)), -1 if covariance < 0 else 1),
+            "mean_error": sum(((z - x) * v for x, z, v in zip(a, b, u, strict=True)), F(0)) / total,
+            "mean": sum((x * v for x, v in zip(a, u, strict=True)), F(0)) / total,
+            "variance": value / total,
+            "count": total,
+        }  # fmt: skip
+        for tag, truth in expected.items():
+            metric = sm.METRICS[tag]()
+            metric.update(**({"value": y} if "value" in metric.columns else {"y_true": y, "y_pred": p}), **weights)
+            assert metric.compute() == float(truth), metric
+            assert metric.bounds() == (metric.compute(),) * 2
+        if kind not in ("none", "dyadic"):
+            continue  # each w d^2 is rounded
+        for metric, truth in ((sm.MSE(), of_errors), (sm.RMSE(), root(of_errors))) if total else ():
+            assert metric.update(d * 0, d, **weights).compute() == float(truth), metric
