@@ -11,6 +11,7 @@ import itertools
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -168,6 +169,14 @@ def evaluating(folder: Path) -> Act:
     return Act(command("eval", log, *options, "--save", out / "day", "--report", out / "page"), lambda: files(out))
 
 
+def evaluating_scattered(folder: Path) -> Act:
+    """Queries that stand anywhere, put in order on disk."""
+    log, out = written(folder.parent), folder / "out"
+    out.mkdir()
+    options = ("--task-type", "ranking", "--label", "y_true", "--score", "y_score", "--query", "group", "--threads", 1)
+    return Act(command("eval", log, *options, "--format", "json", "--save", out / "day"), lambda: files(out))
+
+
 def merging_files(folder: Path) -> Act:
     names = [sm.save(slices(seed), folder / f"day{seed}") for seed in range(3)]
     out = folder / "out"
@@ -177,9 +186,9 @@ def merging_files(folder: Path) -> Act:
 
 ON_DISK = [
     saving, saving_new, saving_through_a_link, spilling, spilling_more, merging_spills, reading_a_spill, loading,
-    evaluating, merging_files,
+    evaluating, evaluating_scattered, merging_files,
 ]  # fmt: skip
-BY_THREADS = [evaluating]
+BY_THREADS = [evaluating, evaluating_scattered]
 
 
 def outcomes(make: Callable[[Path], Act], folder: Path) -> tuple[Any, Any]:
@@ -203,8 +212,11 @@ def allowed(before: Any, after: Any, seen: Any) -> bool:
 
 
 @pytest.mark.parametrize("make", ON_DISK)
-def test_a_disk_that_fails(make: Callable[[Path], Act], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_disk_that_fails(
+    make: Callable[[Path], Act], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every call of the system fails once; then the same call does what it should have done."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before, after = outcomes(make, tmp_path / "whole")
     failed = 0
     for n in itertools.count(1):
