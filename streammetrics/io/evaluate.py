@@ -172,15 +172,14 @@ def _count_scattered(
     shares: Shares, metrics: MetricCollection, threads: int, watch: Watch
 ) -> tuple[MetricCollection, int]:
     """Count queries whose rows stand anywhere: put in order on disk first, then a share of them after the other."""
-    with shares.folder:
-        readers = [_Sorter(shares) for _ in range(min(threads, len(shares.parts)))]
-        rows = _run(_Job(shares.parts), readers, watch)
-        found = shares.close()
-        _raise_first(readers)
-        counters = [_Counter(metrics.blank(), None) for _ in range(min(threads, len(found)))]
-        _run(_Job(found), counters, None)
-        _raise_first(counters)
-        return _merged(counters), rows
+    readers = [_Sorter(shares) for _ in range(min(threads, len(shares.parts)))]
+    rows = _run(_Job(shares.parts), readers, watch)
+    _raise_first(readers)
+    found = shares.close()
+    counters = [_Counter(metrics.blank(), None) for _ in range(min(threads, len(found)))]
+    _run(_Job(found), counters, None)
+    _raise_first(counters)
+    return _merged(counters), rows
 
 
 def _merged(workers: Sequence[_Counter]) -> MetricCollection:

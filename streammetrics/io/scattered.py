@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import tempfile
 import threading
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow.ipc as ipc
 
 from streammetrics.io.parts import Part
 from streammetrics.io.queries import Ints, Piece, query_ids, together
+from streammetrics.statistics.groups.spill import SpillFile
 
 __all__ = ["Gathered", "Share", "Shares", "shares_of"]
 
@@ -21,6 +23,7 @@ SHARE_BYTES = 16 << 20  # of the log as it lies on disk; a share is some times t
 MOST_SHARES = 256
 ORDER = "streammetrics: where the row stood"
 ROWS = 40  # bits of the row in its part; the others are the number of the part
+PIECE = 1 << 16  # bytes written at a time
 MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -52,11 +55,45 @@ class Gathered(NamedTuple):
         return self.parts[number].file, self.parts[number].first_row + at
 
 
+class Stream(io.RawIOBase):
+    """What Arrow writes of a share, in a file without a name, to be read once."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        self.file, self.check = SpillFile(folder, "make room, or point TMPDIR to another folder"), 0
+        self.waiting, self.size = list[bytes](), 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.waiting.append(bytes(data))
+        self.size += len(data)
+        if self.size > PIECE:
+            self.settle()
+        return len(data)
+
+    def settle(self) -> None:
+        """Let nothing wait."""
+        data = b"".join(self.waiting)
+        if data:
+            self.file.write([[np.frombuffer(data, np.uint8)]])
+        self.check, self.waiting, self.size = zlib.crc32(data, self.check), [], 0
+
+    def table(self) -> pa.Table:
+        """Read the rows, and give the disk back."""
+        data = self.file.read(0, self.file.end)
+        if zlib.crc32(data) != self.check:
+            raise self.file.damaged("a checksum differs")
+        self.file.close()
+        return ipc.open_stream(pa.py_buffer(data)).read_all()
+
+
 class Shares:
     """Rows of a log on disk, all those of a query in one of some files: a share is what is in memory at a time.
 
-    The folder is one of the system's for temporary files (TMPDIR); it holds the columns that are counted, and goes with
-    this object.
+    The folder is the system's for temporary files (TMPDIR); what is there holds the columns that are counted, and goes
+    with the process, however it ends.
 
     Parameters
     ----------
@@ -70,10 +107,8 @@ class Shares:
 
     def __init__(self, column: str | tuple[str, ...], parts: Sequence[Part], count: int) -> None:
         self.column, self.parts, self.count = column, parts, count
-        self.folder = tempfile.TemporaryDirectory(prefix="streammetrics-")
         self._lock = threading.Lock()
-        self._writers: dict[tuple[int, Any], Any] = {}
-        self._files: list[list[Path]] = [[] for _ in range(count)]
+        self._streams: dict[tuple[int, Any], tuple[Stream, Any]] = {}
 
     def take(self, number: int, batches: Iterable[pa.RecordBatch]) -> None:
         """Put the rows of a part where they belong."""
@@ -97,18 +132,20 @@ class Shares:
 
     def _writer(self, share: int, schema: pa.Schema) -> Any:
         """What writes rows of these types to a share."""
-        if (share, schema) not in self._writers:
-            path = Path(self.folder.name) / f"{share}-{len(self._files[share])}.arrow"
-            self._files[share].append(path)
-            self._writers[share, schema] = ipc.new_stream(str(path), schema)
-        return self._writers[share, schema]
+        if (share, schema) not in self._streams:
+            stream = Stream(tempfile.gettempdir())
+            self._streams[share, schema] = stream, ipc.new_stream(stream, schema)
+        return self._streams[share, schema][1]
 
     def close(self) -> list[Share]:
         """End writing; return the shares that have rows."""
-        for writer in self._writers.values():
+        found: dict[int, list[Stream]] = {}
+        for (share, _), (stream, writer) in self._streams.items():
             writer.close()
-        self._writers.clear()
-        return [Share(self, files) for files in self._files if files]
+            stream.settle()
+            found.setdefault(share, []).append(stream)
+        self._streams.clear()
+        return [Share(self, found[share]) for share in sorted(found)]
 
 
 class Share:
@@ -116,16 +153,12 @@ class Share:
 
     read_bytes = 0
 
-    def __init__(self, shares: Shares, files: Sequence[Path]) -> None:
-        self._shares, self._files = shares, files
+    def __init__(self, shares: Shares, streams: Sequence[Stream]) -> None:
+        self._shares, self._streams = shares, streams
 
     def pieces(self) -> Iterator[Gathered]:
         """Yield its queries, whole and in the order of the log."""
-        tables = []
-        for file in self._files:
-            with ipc.open_stream(str(file)) as reader:
-                tables.append(reader.read_all())
-            file.unlink()
+        tables = [stream.table() for stream in self._streams]
         table = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
         stood = table.column(ORDER).to_numpy()
         table = table.drop_columns([ORDER])

@@ -1,7 +1,7 @@
 """Ctrl-C and an end of memory at every instruction of a call: afterwards all of it is done, or nothing, and it goes on.
 
 A signal handler of Python runs between instructions: after a call, at the start of a function, and at the end of a
-turn of a loop. A tracer raises at each of these places, one run after the other. ``LAWS=100 pytest
+turn of a loop. A tracer raises at each of these places, one run after the other. ``LAWS=150 pytest
 tests/collect/test_interrupts.py`` takes every place, the short form some of each call.
 """
 

@@ -13,6 +13,7 @@ import pytest
 import streammetrics as sm
 from streammetrics.io.evaluate import evaluate
 from streammetrics.io.logs import Log
+from streammetrics.io.scattered import Stream
 
 
 class Queries(sm.State, tag="tests.queries"):
@@ -160,3 +161,19 @@ def test_rows_of_a_query_that_contradict_one_another(tmp_path: Path) -> None:
         sm.InvalidInputError, match=r"row 2 of .*0\.parquet: it differs from the row before, of the same"
     ):
         evaluate(Log([tmp_path]), sm.MetricCollection(task))
+
+
+def test_what_is_put_in_order_on_disk_has_no_name_and_a_checksum(tmp_path: Path) -> None:
+    table = pa.table({"query": np.arange(5000), "y_score": np.random.default_rng(0).random(5000)})
+    for damage in (0, 5):
+        stream = Stream(str(tmp_path))
+        with pa.ipc.new_stream(stream, table.schema) as writer:
+            writer.write_table(table)
+        stream.settle()
+        assert not list(tmp_path.iterdir())
+        if damage:
+            stream.file.file.truncate(stream.file.end - damage)
+            with pytest.raises(sm.StateFormatError, match=f"spilled to {tmp_path} are damaged"):
+                stream.table()
+        else:
+            assert stream.table() == table

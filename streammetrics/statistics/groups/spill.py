@@ -41,11 +41,14 @@ class SpillFile:
     ----------
     folder : str
         Where it lies, without a name.
+    advice : str
+        What to do where it is full.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, advice: str = "make room, and give the batch again") -> None:
+        self.advice = advice
         self.folder, self.process, self.end, self.lock = folder, os.getpid(), 0, threading.Lock()
-        with _refused(folder):
+        with _refused(folder, advice):
             Path(folder).mkdir(parents=True, exist_ok=True)
             self.file = tempfile.TemporaryFile(prefix="streammetrics-", dir=folder, buffering=0)  # noqa: SIM115
         self.close = weakref.finalize(self, self.file.close)
@@ -53,7 +56,7 @@ class SpillFile:
     def write(self, batches: Iterable[Sequence[Array]]) -> list[list[int]]:
         """Append batches of arrays; return where each begins. If one cannot be written, the file is as it was."""
         places: list[list[int]] = []
-        with self.lock, _refused(self.folder):  # copies of an object share a file
+        with self.lock, _refused(self.folder, self.advice):  # copies of an object share a file
             begun = self.end
             try:
                 places.extend([self._append(bytes_of(array)) for array in batch] for batch in batches)
@@ -101,7 +104,7 @@ class SpillFile:
         """The error for rows that do not come back as they were written."""
         return StateFormatError(
             f"rows that were spilled to {self.folder} are damaged: {how}; there is no result without them: look at the "
-            f"disk, or give another spill_dir=, and count the log again"
+            f"disk, or spill to another folder, and count the log again"
         )
 
 
@@ -123,8 +126,8 @@ def fetch(file: int, size: int, at: int) -> bytes:
 class _refused:  # noqa: N801 - a context
     """What the system refuses, as an error that says what to do."""
 
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
+    def __init__(self, folder: str, advice: str) -> None:
+        self.folder, self.advice = folder, advice
 
     def __enter__(self) -> None:
         pass
@@ -132,8 +135,8 @@ class _refused:  # noqa: N801 - a context
     def __exit__(self, kind: Any, error: BaseException | None, _: Any) -> None:
         if isinstance(error, OSError):
             raise MemoryLimitError(
-                f"rows cannot be spilled to {self.folder}: {error.strerror or error}; nothing was counted: make room, "
-                f"and give the batch again"
+                f"rows cannot be spilled to {self.folder}: {error.strerror or error}; nothing was counted: "
+                f"{self.advice}"
             ) from error
 
 
