@@ -155,8 +155,21 @@ def slices(
     remarks = (
         [f"and {more:,} slices with fewer rows: --top {len(sliced)} shows them, --format csv has all"] if more else []
     )
+    remarks += _limited(sliced)
     names = len(sliced.levels) + several
     return Grid(title, heads, rows, names, names, [*remarks, *_certified(found), *_reasons(found)])
+
+
+def _limited(sliced: Sliced) -> list[str]:
+    """Say which keys a limit keeps, and what share of the rows it does not."""
+    limit, named = sliced.axis.limit, sliced.axis.pinned
+    if limit is None:
+        return []
+    chosen = f"{limit} of smallest hash" if limit or not named else ""
+    which = " and ".join(
+        text for text in (chosen, f"{len(named)} that were named, for their rows" if named else "") if text
+    )
+    return [f"kept are the keys of a limit: {which}; (other) holds {sliced.left:.1%} of the rows"]
 
 
 def _lines(
