@@ -148,6 +148,21 @@ class TestOptions:
         assert run("eval", log, *BASE, "--by", "country", "--format", "json").values == plain
         assert run("eval", log, *BASE, "--by", "country", "--limit", 2, "--format", "json").values == plain
 
+    def test_keys_of_times_keep_their_kind(self, run, write, tmp_path):
+        noon = dt.datetime(2025, 6, 2, 12, tzinfo=dt.timezone(dt.timedelta(hours=2)))
+        columns = {"day": [dt.date(2025, 6, 2)] * 2 + [None], "at": [noon] * 2 + [None], "ok": [True, True, None]}
+        columns["price"] = [Decimal("1.50")] * 2 + [None]
+        path = write(click=[0, 1, 1], pctr_b=[0.5, 0.25, 0.125], **columns)
+        shown = {"day": "2025-06-02", "at": "2025-06-02T10:00:00+00:00", "ok": True, "price": "1.5"}
+        for name, key in shown.items():
+            args = ("eval", path, *BASE, "--metrics", "ctr", "--by", name)
+            assert [r["slice"][name] for r in run(*args, "--format", "json").records if r["by"]] == [None, key]
+            for form in ("table", "csv"):
+                assert str(key) in run(*args, "--format", form, "--save", tmp_path / name).out
+            assert str(key) in run("show", tmp_path / name).out
+            found = run("eval", path, *BASE, "--group", name, "--where", f"{name}!=null", "--format", "json")
+            assert found.values["group_auc"] == 0.0
+
     def test_limit_merges_the_others(self, run, log):
         ran = run("eval", log, *BASE, "--metrics", "ctr", "--by", "country", "--limit", 3, "--format", "json")
         slices = [r for r in ran.records if r["by"]]
@@ -175,9 +190,7 @@ class TestOptions:
             assert [r["slice"]["country"] for r in found if r["by"] == ["country"] and not r["other"]] == hashed.keys
         assert "3 of smallest hash; (other) holds" in run("show", tmp_path / "x").out
         run("eval", log, *options, "--keep", "rows", "--save", tmp_path / "y")
-        assert {k: v for k, v in sm.load(tmp_path / "y")["by country"].compute().items()}.keys() == {
-            r["country"] for r in most
-        }
+        assert sm.load(tmp_path / "y")["by country"].compute().keys() == {r["country"] for r in most}
 
     def test_limit_by_rows_of_keys_of_every_kind(self, run, write):
         day = dt.date(2025, 6, 2)
