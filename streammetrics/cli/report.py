@@ -121,6 +121,8 @@ def _left_out(reason: str, column: Any) -> str:
     """Say why rows do not count."""
     if reason != "where":
         return f"dropped: bad {column}"
+    if " and " in column:
+        return f"left out: not ({column})"
     return f"left out: not {column}" if any(sign in column for sign in "=<>") else f"left out: {column} is 0"
 
 
@@ -165,11 +167,9 @@ def _limited(sliced: Sliced) -> list[str]:
     limit, named = sliced.axis.limit, sliced.axis.pinned
     if limit is None:
         return []
-    chosen = f"{limit} of smallest hash" if limit or not named else ""
-    which = " and ".join(
-        text for text in (chosen, f"{len(named)} that were named, for their rows" if named else "") if text
-    )
-    return [f"kept are the keys of a limit: {which}; (other) holds {sliced.left:.1%} of the rows"]
+    chosen = [f"{limit:,} of smallest hash"] if limit or not named else []
+    chosen += [f"{len(named):,} of most rows (or named)"] if named else []
+    return [f"kept are the keys of a limit: {' and '.join(chosen)}; (other) holds {sliced.left:.1%} of the rows"]
 
 
 def _lines(

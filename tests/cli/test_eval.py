@@ -183,7 +183,7 @@ class TestOptions:
         assert len([r for r in ran.records if r["by"] == ["device", "day"]]) == 4
         share = 1 - sum(r["count_all"] for r in most) / len(table)
         out = run("eval", log, *options).out
-        assert f"3 that were named, for their rows; (other) holds {share:.1%} of the rows" in out
+        assert f"3 of most rows (or named); (other) holds {share:.1%} of the rows" in out
         hashed = sm.Sliced(sm.CTR(), by="country", limit=3).update(y_true=table["click"], country=table["country"])
         for more in (("--keep", "hash"), ("--save", tmp_path / "x")):
             found = run("eval", log, *options, *more, "--format", "json").records
