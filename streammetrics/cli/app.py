@@ -67,6 +67,13 @@ class OnInvalid(StrEnum):
     drop = "drop"
 
 
+class Keep(StrEnum):
+    """Which slices a limit keeps."""
+
+    rows = "rows"
+    hash = "hash"
+
+
 Printed = Annotated[Format, typer.Option("--format", help="table for people; json and csv for programs, on stdout.")]
 Top = Annotated[int, typer.Option(min=1, help="Slices a table shows: those with most rows. json and csv have all.")]
 
@@ -107,6 +114,10 @@ QUERY = "Column of queries (or users) whose rows stand together, each a ranking.
 WHERE = "Only rows count for which this holds: a 0/1 column, or country=br, price>0, is_test=false. Again for more."
 RATE = "Share of negatives that a down-sampled log kept."
 BY = "Slice by a column, or by the cross of several: country,device. Again for more tables."
+KEEP = (
+    "Which slices --limit keeps: those of most rows, which reads the log's keys first; or those of smallest hash, the "
+    "same in every log, so that saved states merge: the default with --save, and for standard input."
+)
 METRICS = "Such as auc,log_loss,precision@0.1; `streammetrics catalog` lists all."
 BITS = "Resolution of score histograms; 16 by default, which takes 1 MiB a slice."
 SORT = "Show slices worst first by this metric, such as calibration; or most first, by rows or positives."
@@ -136,6 +147,7 @@ def _eval(
     limit: Annotated[
         int | None, typer.Option(min=0, help="Slices to keep of each --by; the others are merged.")
     ] = None,
+    keep: Annotated[Keep | None, typer.Option(help=KEEP)] = None,
     metrics: Annotated[Text, typer.Option(help=METRICS)] = None,
     bits: Annotated[int | None, typer.Option(min=8, max=24, help=BITS)] = None,
     task: Annotated[Text, typer.Option(help=TASK)] = None,
@@ -211,6 +223,7 @@ def _eval(
             sort,
             min_rows,
             report,
+            keep.value if keep else None,
         )
     )
 

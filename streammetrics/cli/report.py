@@ -121,6 +121,8 @@ def _left_out(reason: str, column: Any) -> str:
     """Say why rows do not count."""
     if reason != "where":
         return f"dropped: bad {column}"
+    if " and " in column:
+        return f"left out: not ({column})"
     return f"left out: not {column}" if any(sign in column for sign in "=<>") else f"left out: {column} is 0"
 
 
@@ -155,8 +157,19 @@ def slices(
     remarks = (
         [f"and {more:,} slices with fewer rows: --top {len(sliced)} shows them, --format csv has all"] if more else []
     )
+    remarks += _limited(sliced)
     names = len(sliced.levels) + several
     return Grid(title, heads, rows, names, names, [*remarks, *_certified(found), *_reasons(found)])
+
+
+def _limited(sliced: Sliced) -> list[str]:
+    """Say which keys a limit keeps, and what share of the rows it does not."""
+    limit, named = sliced.axis.limit, sliced.axis.pinned
+    if limit is None:
+        return []
+    chosen = [f"{limit:,} of smallest hash"] if limit or not named else []
+    chosen += [f"{len(named):,} of most rows (or named)"] if named else []
+    return [f"kept are the keys of a limit: {' and '.join(chosen)}; (other) holds {sliced.left:.1%} of the rows"]
 
 
 def _lines(

@@ -31,7 +31,7 @@ class Request:
         Tasks by name; "" for the one of the options.
     by : list of str
         Slices, as `--by` has them.
-    limit, on_invalid, threads, save, printed, top, delimiter, sort, min_rows, report
+    limit, on_invalid, threads, save, printed, top, delimiter, sort, min_rows, report, keep
         As the options of these names; `printed` is `--format`.
     """
 
@@ -48,6 +48,7 @@ class Request:
     sort: str | None = None
     min_rows: int = 0
     report: str | None = None
+    keep: str | None = None
 
 
 def score_log(request: Request) -> None:
@@ -69,7 +70,11 @@ def score_log(request: Request) -> None:
 
         check_order(Sliced(metrics, by="key"), request.sort)
     where = {f.name: f for spec in specs.values() if (f := spec.filter(log.schema)) is not None}
-    found = scored(log, metrics, sets, limit=request.limit, threads=request.threads, where=where.values())
+    keep = request.keep or ("rows" if request.save is None else "hash")
+    if keep == "rows" and request.keep is not None and log.once:
+        raise UsageError("--keep rows reads the log twice; standard input can be read once")
+    given: dict[str, Any] = {"limit": request.limit, "keep": keep, "threads": request.threads}
+    found = scored(log, metrics, sets, where=where.values(), **given)
     if request.save is not None:
         from streammetrics.collect.saved import save
 

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import fields
+from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, Self, TypeVar, dataclass_transform
 
@@ -23,6 +24,8 @@ __all__ = ["METRICS", "Interval", "Metric", "ScoredLabels"]
 
 S = TypeVar("S", bound=State)
 T = TypeVar("T")
+
+UPWARD = Context(prec=1, rounding=ROUND_CEILING)
 
 METRICS: dict[str, type[Metric[Any, Any]]] = {}
 """Every metric there is, by tag: what the laws, the catalogue and the command line go through."""
@@ -215,6 +218,34 @@ class Metric(Settings, Holder, Generic[S, T]):
         """How many rows a cell keeps exactly at fewer bits."""
         limit: int | None = self.make_state().coarsen(bits).limit  # type: ignore[attr-defined]
         return limit
+
+    def __repr__(self) -> str:
+        """The settings; and of a metric that has seen rows what it says of them: AUC(0.784112 +- 0.00003 proof, 90 rows).
+
+        A value takes at most a millisecond or two, so it is worked out; that of groups can take minutes, and is not.
+        """
+        settings = super().__repr__()
+        held = self.__dict__.get("_feed")
+        rows = held.states[0].facts().get("rows") if held is not None else None
+        if not rows:
+            return settings
+        said = ["" if self.state.behind is not None else self._said(), f"{rows:,} row{'s' if rows > 1 else ''}"]
+        given = settings.partition("(")[2][:-1]
+        return f"{type(self).__name__}({', '.join(text for text in (given, *said) if text)})"
+
+    def _said(self) -> str:
+        """The value with its bound, in the digits that the bound leaves."""
+        value = self.of(self.state)
+        if not isinstance(value, float) or math.isnan(value):
+            return "NaN" if isinstance(value, float) else ""
+        limits: Any = self.bounds_of(self.state)
+        (low, high), shown = limits, f"{value:.6g}"
+        half = max(high - value, value - low) + abs(value - float(shown))
+        if "off_grid" not in self.state.facts() or not math.isfinite(half):
+            return shown  # counts and sums have nothing to certify
+        if high <= math.nextafter(low, math.inf):
+            return f"{shown} exact"
+        return f"{shown} +- {UPWARD.create_decimal(half):f} proof"
 
     # -- of states ----------------------------------------------------------------------------------------------------
 

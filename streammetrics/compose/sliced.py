@@ -313,6 +313,13 @@ class Sliced(Holder):
         return self._made(self._under(states, [np.flatnonzero(s.cells.keys[:, 0] == OTHER) for s in states]))
 
     @property
+    def left(self) -> float:
+        """The share of all rows that is in `other`."""
+        state = self.states[0]
+        rows = state.rows_seen
+        return float(rows[state.cells.keys[:, 0] == OTHER].sum() / rows.sum()) if rows.sum() else 0.0
+
+    @property
     def total(self) -> Any:
         """What holds all rows: exactly what it would be without slices."""
         return self._made([settled(s.rollup(*s.axes[1:])) for s in self.states])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from streammetrics.columns.ids import Ids
 from streammetrics.compose.bundle import Bundle
 from streammetrics.compose.sliced import Sliced
 from streammetrics.errors import InvalidInputError
+from streammetrics.io.largest import largest_keys
 from streammetrics.io.logs import Log, Part
 from streammetrics.io.queries import Piece, Queries, query_column, together
 from streammetrics.io.scattered import Gathered, Share, Shares, shares_of
@@ -88,6 +89,7 @@ def evaluate(
     by: Iterable[str | Sequence[str]] = (),
     *,
     limit: int | None = None,
+    keep: str = "hash",
     threads: int | None = None,
     where: Iterable[Filter] = (),
     watch: Callable[[Progress], object] | None = None,
@@ -104,6 +106,9 @@ def evaluate(
         Slices: each item is one column, or several whose values are crossed.
     limit : int, optional
         Slices to keep of each kind; the others are merged into one (see `Sliced`).
+    keep : {"hash", "rows"}
+        Which: those of smallest hash, the same in every log, so that their states merge; or those of most rows, which a
+        first pass over their columns finds out, where the log can be read twice and has no more than 4 million keys.
     threads : int, optional
         How many threads; as many as there are processors by default.
     where : iterable of Filter
@@ -136,8 +141,9 @@ def evaluate(
         one.check(log.schema)
     if filters:
         parts = [part.with_flags(tuple(filters.values())) for part in parts]
-    counted = _counted(metrics, sets, limit)
     count = threads or cpus()
+    named = {} if keep == "hash" or limit is None or log.once else largest_keys(log, sets, limit, count)
+    counted = _counted(metrics, sets, limit, named)
     total, rows = _count(parts, query_column(metrics), counted, None if log.once else log.bytes, count, watch)
     slices = {names: total[slice_name(names)] for names in sets}
     overall = slices[sets[0]].total if sets else total
@@ -189,12 +195,16 @@ def _merged(workers: Sequence[_Counter]) -> MetricCollection:
     return total
 
 
-def _counted(metrics: MetricCollection, sets: Sequence[tuple[str, ...]], limit: int | None) -> MetricCollection:
+def _counted(
+    metrics: MetricCollection, sets: Sequence[tuple[str, ...]], limit: int | None, named: Mapping[Any, Sequence[Any]]
+) -> MetricCollection:
     """Make what counts, in one pass, all slices; or, where there are none, all rows: slices add up to these, exactly."""
     if not sets:
         return metrics.blank()
     # Counting by all columns at once, to be rolled up in the end, is no faster: more slices miss the cache.
-    sliced = {slice_name(names): Sliced(metrics, by=names, limit=limit) for names in sets}
+    kept: dict[Any, Any] = {names: {"limit": limit} for names in sets}
+    kept |= {names: {"limit": 0, "values": keys} for names, keys in named.items()}
+    sliced = {slice_name(names): Sliced(metrics, by=names, **kept[names]) for names in sets}
     return MetricCollection(sliced, on_invalid=metrics.on_invalid)
 
 

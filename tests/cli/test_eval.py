@@ -148,6 +148,21 @@ class TestOptions:
         assert run("eval", log, *BASE, "--by", "country", "--format", "json").values == plain
         assert run("eval", log, *BASE, "--by", "country", "--limit", 2, "--format", "json").values == plain
 
+    def test_keys_of_times_keep_their_kind(self, run, write, tmp_path):
+        noon = dt.datetime(2025, 6, 2, 12, tzinfo=dt.timezone(dt.timedelta(hours=2)))
+        columns = {"day": [dt.date(2025, 6, 2)] * 2 + [None], "at": [noon] * 2 + [None], "ok": [True, True, None]}
+        columns["price"] = [Decimal("1.50")] * 2 + [None]
+        path = write(click=[0, 1, 1], pctr_b=[0.5, 0.25, 0.125], **columns)
+        shown = {"day": "2025-06-02", "at": "2025-06-02T10:00:00+00:00", "ok": True, "price": "1.5"}
+        for name, key in shown.items():
+            args = ("eval", path, *BASE, "--metrics", "ctr", "--by", name)
+            assert [r["slice"][name] for r in run(*args, "--format", "json").records if r["by"]] == [None, key]
+            for form in ("table", "csv"):
+                assert str(key) in run(*args, "--format", form, "--save", tmp_path / name).out
+            assert str(key) in run("show", tmp_path / name).out
+            found = run("eval", path, *BASE, "--group", name, "--where", f"{name}!=null", "--format", "json")
+            assert found.values["group_auc"] == 0.0
+
     def test_limit_merges_the_others(self, run, log):
         ran = run("eval", log, *BASE, "--metrics", "ctr", "--by", "country", "--limit", 3, "--format", "json")
         slices = [r for r in ran.records if r["by"]]
@@ -155,6 +170,47 @@ class TestOptions:
         assert sum(r["rows"] for r in slices) == 30_000
         assert "(other)" in run("eval", log, *BASE, "--by", "country", "--limit", 3).out
         assert "(other)" in run("eval", log, *BASE, "--by", "country", "--limit", 3, "--format", "csv").out
+
+    def test_limit_keeps_the_slices_of_most_rows(self, run, log, table, tmp_path, fails):
+        counts = table.group_by("country").aggregate([([], "count_all")]).to_pylist()
+        most = sorted(counts, key=lambda r: -r["count_all"])[:3]
+        options = (*BASE, "--metrics", "ctr", "--by", "country", "--by", "variant", "--by", "device,day", "--limit", 3)
+        ran = run("eval", log, *options, "--format", "json", "--threads", 3)
+        kept = [r for r in ran.records if r["by"] == ["country"]]
+        assert {r["slice"]["country"]: r["rows"] for r in kept[:-1]} == {r["country"]: r["count_all"] for r in most}
+        assert kept[-1]["other"]
+        assert [r["slice"]["variant"] for r in ran.records if r["by"] == ["variant"] and not r["other"]] == ["A", "B"]
+        assert len([r for r in ran.records if r["by"] == ["device", "day"]]) == 4
+        share = 1 - sum(r["count_all"] for r in most) / len(table)
+        out = run("eval", log, *options).out
+        assert f"3 of most rows (or named); (other) holds {share:.1%} of the rows" in out
+        hashed = sm.Sliced(sm.CTR(), by="country", limit=3).update(y_true=table["click"], country=table["country"])
+        for more in (("--keep", "hash"), ("--save", tmp_path / "x")):
+            found = run("eval", log, *options, *more, "--format", "json").records
+            assert [r["slice"]["country"] for r in found if r["by"] == ["country"] and not r["other"]] == hashed.keys
+        assert "3 of smallest hash; (other) holds" in run("show", tmp_path / "x").out
+        run("eval", log, *options, "--keep", "rows", "--save", tmp_path / "y")
+        assert sm.load(tmp_path / "y")["by country"].compute().keys() == {r["country"] for r in most}
+
+    def test_limit_by_rows_of_keys_of_every_kind(self, run, write):
+        day = dt.date(2025, 6, 2)
+        noon = dt.datetime(2025, 6, 2, 12, tzinfo=dt.UTC)
+        columns = {
+            "i": [5, 5, 5, 2, 2, None, 1],
+            "s": ["b", "b", "b", None, None, "a", "c"],
+            "day": [day] * 3 + [None] * 2 + [day.replace(day=1), day.replace(day=3)],
+            "at": [noon] * 3 + [None] * 2 + [noon.replace(day=1), noon.replace(day=3)],
+            "price": [Decimal("1.50")] * 3 + [None] * 2 + [Decimal("0.10"), Decimal("7.00")],
+        }
+        path = write(click=[0, 1, 1, 0, 1, 0, 1], **columns)
+        for name, values in columns.items():
+            ran = run(
+                "eval", path, "--label", "click", "--metrics", "ctr", "--by", name, "--limit", 2, "--format", "json"
+            )
+            found = [r for r in ran.records if r["by"]]
+            assert sorted((r["rows"], r["other"]) for r in found) == [(2, False), (2, True), (3, False)], name
+            shown = {str(r["slice"][name])[:10] for r in found if not r["other"]}
+            assert shown == {str(v)[:10] if v != Decimal("1.50") else "1.5" for v in (values[0], values[3])}
 
     def test_top_shows_the_largest_slices(self, run, log):
         out = run("eval", log, *BASE, "--metrics", "ctr", "--by", "country", "--top", 2).out

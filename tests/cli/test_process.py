@@ -105,7 +105,7 @@ def test_head_may_close_the_pipe(log):
         f"{sys.executable} -m streammetrics eval {log} {' '.join(BASE)} --by item_id --bits 8 --format csv | head -1"
     )
     ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
-    assert ran.stdout.startswith("by,item_id,metric")
+    assert ran.stdout.startswith("model,slice,metric,value")
     assert ran.stderr == ""
 
 
