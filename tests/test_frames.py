@@ -52,7 +52,7 @@ def things() -> list[Any]:
 def test_mutants(part: int, things: list[Any]) -> None:
     report = attack(int(MUTANTS // 4 * min(TIMES, 1)), part, things)
     assert not report.surprises
-    for kind, share in (("content", 0.45), ("section", 0.2), ("header", 0.005)):  # got past the door, and were judged
+    for kind, share in (("content", 0.35), ("section", 0.2)):  # got past the door, and were judged
         assert report.accepted[kind] > share * report.mutants[kind], report
     print(report)
 

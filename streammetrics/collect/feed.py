@@ -572,7 +572,10 @@ class Feed:
             keys = rows.columns[counter.statistic.together or ""]
             assert isinstance(keys, IdColumn)
             at = np.ascontiguousarray(at[keys.starts])
-        return [_compiled("checks:note_rounding", column.values, at, mass, counter.held(State.rounded)[0])]
+        values = np.ascontiguousarray(column.values).reshape(-1)
+        if len(at) and len(values) != len(at):  # one for each row and label
+            at = np.repeat(at, len(values) // len(at))
+        return [_compiled("checks:note_rounding", values, at, mass, counter.held(State.rounded)[0])]
 
     def _left_out(self, counter: Counter, rows: Rows, front: Ints) -> list[Callable[[], Any]]:
         """The calls that note the rows that are not counted, by the reason."""

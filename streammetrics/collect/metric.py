@@ -350,12 +350,13 @@ def record(metric: Metric[Any, Any], state: State, value: Any, limits: Any) -> d
 
 
 def spread(value: Any, slip: Fraction) -> Any:
-    """Return a value that is larger by a share, rounded outward; of arrays and tuples each number."""
+    """Return a value that is larger by a share, rounded outward; of arrays and tuples each number. 0 and infinity stay."""
     if isinstance(value, tuple):
         return type(value)(*(spread(v, slip) for v in value))
     with np.errstate(invalid="ignore"):
         made = np.asarray(value, np.float64)
-        made = np.nextafter(made + np.abs(made) * float(slip), math.copysign(math.inf, slip))
+        wider = np.nextafter(made + np.abs(made) * float(slip), math.copysign(math.inf, slip))
+        made = np.where((made == 0) | np.isinf(made), made, wider)
     return made if isinstance(value, np.ndarray) else float(made)
 
 

@@ -16,7 +16,7 @@ from .section import LEAD, LIMB, NAMES, Layout, need, noise, sparse
 
 __all__ = ["Lead", "layout_of", "taken", "weight"]
 
-WORD = 128  # bytes of memory that the object of a word takes
+WORD = 320  # bytes of memory that the object of a word takes
 TEXTS = np.array([False, *KINDS.values()])
 
 Ints = NDArray[np.int64]

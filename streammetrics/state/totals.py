@@ -197,39 +197,24 @@ def check_totals(state: State) -> None:
         there = isinstance(part, Flat) and part.beside is not None and part.name in held
         if there and weight_of(state, part.beside).wrong():
             raise StateFormatError(f"{name}.{part.name} makes a weight negative, or larger than rows weigh")
-    if state.times > 1 and not all(_alike(state, n) for n in state.counted):
+    if state.times > 1 and len(state.cells) and not all(_alike(state, n) for n in state.counted):
         raise StateFormatError(f"{name} has not seen the same rows in each of {state.times}")
 
 
 def _alike(state: State, name: str) -> bool:
-    """Whether each of what a row is counted for has seen the same rows, of the same weight."""
+    """Whether each of what a row is counted for has seen as many rows; a row may weigh otherwise for another label."""
     cells, times = state.cells, state.times
     if name in cells.flats:
-        weight = weight_of(state, name)
-        rows = weight.rows.reshape(len(weight.rows), times, -1)
-        excess = None if weight.excess is None else weight.excess.reshape(*rows.shape, -1)
-        seen = Weight(rows, excess).sum(-1)
-    else:
-        seen = _by_share(state, name)
-    return seen[..., 1:].same(seen[..., :1])
-
-
-def _by_share(state: State, name: str) -> Weight:
-    """The rows of a tally, of each cell, by what they are counted for: as many places as another has."""
-    e, times, cells = state.cells.tallies[name], state.times, len(state.cells)
-    part: Any = state.parts()[name]
-    if cells * times > len(e) or e.wide:  # some have seen none; of wide ones no statistic has several
-        return Weight(np.array([[0, int(not e.wide)]]))
+        rows = cells.flats[name].reshape(len(cells.flats[name]), times, -1).sum(axis=-1)
+        return bool((rows == rows[:, :1]).all())
+    e, part = cells.tallies[name], state.parts()[name]
+    if len(cells) * times > len(e) or e.wide:  # some have seen none; of wide ones no statistic has several
+        return e.wide
     share = part.count(state) // times
-    firsts = (np.arange(cells, dtype=np.uint64) << np.uint64(e.shift))[:, None] + np.arange(
-        times, dtype=np.uint64
-    ) * np.uint64(share)
+    fronts = np.arange(len(cells), dtype=np.uint64) << np.uint64(e.shift)
+    firsts = fronts[:, None] + np.arange(times, dtype=np.uint64) * np.uint64(share)
     begins = np.searchsorted(e.codes, firsts.reshape(-1))
     if (np.diff(begins, append=len(e)) == 0).any():
-        return Weight(np.array([[0, 1]]))
-    rows = np.add.reduceat(e.counts, begins, dtype=np.int64).reshape(cells, times)
-    if e.excess is None:
-        return Weight(rows)
-    excess = np.add.reduceat(e.excess, begins).reshape(cells, times, 2)
-    carry_fixed(excess)
-    return Weight(rows, excess)
+        return False
+    rows = np.add.reduceat(e.counts, begins, dtype=np.int64).reshape(len(cells), times)
+    return bool((rows == rows[:, :1]).all())

@@ -87,6 +87,10 @@ class ByLabel(KnownClasses):
         return self.width * super().times
 
     @property
+    def stacks(self) -> bool:
+        return False  # formulas of two classes read a label at a time
+
+    @property
     def one(self) -> State:
         """An empty state of two classes."""
         ours = {f: v for f, v in self.settings.items() if f not in ("num_labels", "num_classes", "labels")}

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+import streammetrics as sm
 from streammetrics.statistics.bins import ScoreBins
 from streammetrics.statistics.by_label import TopBins, by_label
 from streammetrics.statistics.labels import DecisionCounts
@@ -91,3 +92,16 @@ def test_the_highest_class_as_frozen(logits, how):
 
     settings = {"n_bins": 6, "num_classes": WIDTH, "logits": logits}
     counted(TopBins(**settings), make, seed=5, how=how, bad=bad)
+
+
+@pytest.mark.parametrize("cls", [sm.LogLoss, sm.CTR, sm.F1, sm.AUC, sm.ExpectedCalibrationError])
+def test_weights_by_label_come_back_and_slices_of_labels_answer(cls):
+    metric = cls(num_labels=2)
+    rows = {"y_true": np.array([[0, 1], [1, 1], [1, 0]]), "y_score": np.array([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]])}
+    rows |= {"sample_weight": np.array([[1, 2], [0.5, 1], [3, 0.25]]), "k": np.array([1, 2, 2])}
+    slices = sm.Sliced(metric, by="k").update(rows)
+    assert sm.from_bytes(slices.to_bytes()) == slices
+    for key, value in slices.compute().items():
+        alone = metric.blank().update({n: c[rows["k"] == key] for n, c in rows.items()})
+        assert sm.from_bytes(alone.to_bytes()) == alone
+        assert np.array_equal(value, alone.compute(), equal_nan=True)

@@ -1,0 +1,296 @@
+"""Bytes that no rows make are refused, and whatever is read takes no more memory than it may, and answers soon."""
+
+from __future__ import annotations
+
+import gc
+import struct
+import time
+import tracemalloc
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from draws import VARIANTS
+from fuzz_frames import holders, opened, sealed, without_kernels, written
+
+import streammetrics as sm
+from streammetrics.state import frame
+from streammetrics.state.frame import Frame
+from streammetrics.state.lead import layout_of
+
+MIB = 1 << 20
+N = 150_000
+
+
+def peak_of(action: Callable[[], Any]) -> tuple[Any, int]:
+    """What an action returns, and the most memory that it took."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        return action(), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def large() -> dict[str, Any]:
+    """States of some size, of every part there is."""
+    rng = np.random.default_rng(0)
+    y, s, w = rng.random(N) < 0.1, rng.random(N), rng.random(N) + 0.5
+    keys = rng.integers(0, 20_000, N)
+    rows = {"y_true": y, "y_score": s, "k": keys}
+    return {
+        "exact": sm.AUC(exact=True).update(y, s),
+        "exact, weighted": sm.AUC(exact=True, scale="real").update(y, s, sample_weight=w),
+        "buckets, weighted": sm.AUC(bits=20).update(y, s, sample_weight=w),
+        "slices of buckets": sm.Sliced(sm.AUC(bits=12), by="k").update(rows | {"k": keys % 500}),
+        "slices of sums": sm.Sliced(sm.LogLoss(), by="k").update(rows),
+        "slices of exact sums": sm.Sliced(sm.MAE(), by="k").update({"y_true": s, "y_pred": s[::-1], "k": keys % 5000}),
+        "slices by text": sm.Sliced(sm.CTR(), by="k").update({"y_true": y, "k": keys.astype("U")}),
+        "rows of groups": sm.GroupAUC().update(y, s, group=keys),
+        "sums of groups": sm.GroupLogLoss().update(y, s, group=keys),
+        "bins, few of them filled": sm.BucketError(n_bins=1 << 20).update(y, np.round(s, 3)),
+        "classes, few of them met": sm.ConfusionMatrix(num_classes=1500, threshold=None).update(
+            np.arange(9), y_pred=np.arange(9)
+        ),
+        "found classes": sm.ConfusionMatrix(labels="discover").update(keys % 300, keys % 301),
+        "registers": sm.DistinctCount(precision=18).update(value=keys),
+        "labels": sm.F1(num_labels=30_000).update(np.zeros((2, 30_000), "u1"), np.zeros((2, 30_000), "f4")),
+        "buckets of labels": sm.AUC(num_labels=500, bits=12).update(
+            rng.random((200, 500)) < 0.5, rng.random((200, 500))
+        ),
+        "moments of outputs": sm.R2(num_outputs=3000).update(np.ones((2, 3000)), np.ones((2, 3000))),
+    }
+
+
+@pytest.fixture(scope="module")
+def saved() -> dict[str, bytes]:
+    return {name: thing.to_bytes() for name, thing in large().items()}
+
+
+@pytest.mark.parametrize("name", list(large()))
+def test_reading_takes_twice_the_state(name: str, saved: dict[str, bytes]) -> None:
+    data = saved[name]
+    plain = sum(size for size, _, _ in Frame(data).table)
+    thing, peak = peak_of(lambda: sm.from_bytes(data))
+    size = sum(s.nbytes + 320 * sum(len(w) for w in s.cells.words) for s in thing.states)
+    assert peak < 2 * size + plain + MIB, peak / size
+
+
+@pytest.mark.parametrize("name", list(large()))
+def test_max_bytes_is_what_reading_takes_at_most(name: str, saved: dict[str, bytes]) -> None:
+    most, read = 1 << 16, False
+    while not read:
+
+        def tried(limit: int = most) -> bool:
+            try:
+                return bool(sm.from_bytes(saved[name], max_bytes=limit))
+            except sm.StateFormatError as error:
+                if "max_bytes" in str(error):
+                    return False
+                raise
+
+        read, peak = peak_of(tried)
+        assert peak < most + MIB
+        most *= 2
+
+
+@pytest.mark.parametrize("i", range(len(holders())))
+def test_leads_that_say_more_than_there_is(i: int) -> None:
+    data = written(holders()[i])
+    tree, plains = opened(data)
+    for which, plain in enumerate(plains):
+        names = layout_of(Frame(data).kind.sections[which]).lead_names
+        for k in range(len(names)):
+            for value in (1 << 16, (1 << 32) - 1):
+                raw = bytearray(plain) + bytes(1 << 12)
+                struct.pack_into("<I", raw, 4 * k, value)
+                made = sealed(tree, [bytes(raw) if j == which else p for j, p in enumerate(plains)], data)
+
+                def tried(made: bytes = made) -> None:
+                    with pytest.raises(sm.StateFormatError):
+                        sm.from_bytes(made, max_bytes=MIB)
+
+                assert peak_of(tried)[1] < 2 * MIB, names[k]
+
+
+def test_sections_take_no_more_than_max_bytes_together() -> None:
+    part = sm.BucketError(n_bins=1 << 16).update([0, 1], [0.1, 0.2])
+    whole = sm.Bundle({str(i): part.copy() for i in range(40)}).to_bytes()
+    assert sm.from_bytes(part.to_bytes(), max_bytes=4 * MIB) == part
+    with pytest.raises(sm.StateFormatError, match="max_bytes"):
+        sm.from_bytes(whole, max_bytes=8 * MIB)
+
+
+def test_a_header_counts_against_max_bytes() -> None:
+    metric = sm.ConfusionMatrix(labels=tuple(f"class {i}" for i in range(3000)), threshold=None)
+    with pytest.raises(sm.StateFormatError, match="max_bytes"):
+        sm.from_bytes(metric.to_bytes(), max_bytes=MIB)
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        sm.AUC(num_labels=1 << 16, bits=24),
+        sm.F1(num_labels=1 << 16),
+        sm.BucketError(n_bins=1_000_000),
+        sm.MAE(num_outputs=1 << 13),
+        sm.ErrorQuantile(num_outputs=1 << 13, bits=14),
+        sm.GroupAUC(sealed=1 << 20),
+    ],
+    ids=repr,
+)
+def test_settings_of_a_few_bytes_are_answered_soon(metric: Any) -> None:
+    data = metric.to_bytes()
+    assert len(data) < 12_000
+
+    def answered() -> None:
+        thing = sm.from_bytes(data)
+        for answer in (thing.compute, thing.bounds, thing.explain, thing.interval, thing.to_bytes):
+            answer()
+        metric.copy().merge(thing)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sm.UndefinedMetricWarning)
+        begin = time.process_time()
+        answered()
+        assert time.process_time() - begin < 20
+        assert peak_of(lambda: sm.from_bytes(data).compute())[1] < 256 * MIB
+
+
+@pytest.mark.parametrize("metric", VARIANTS, ids=repr)
+def test_what_saw_nothing_comes_back(metric: Any) -> None:
+    assert sm.from_bytes(metric.blank().to_bytes()) == metric.blank()
+
+
+def test_what_an_empty_cell_would_take_counts() -> None:
+    data = sm.ConfusionMatrix(num_classes=1 << 15, threshold=None).to_bytes()
+    with pytest.raises(sm.StateFormatError, match="max_bytes"):
+        sm.from_bytes(data)
+
+
+# -- content ---------------------------------------------------------------------------------------------------------
+
+ROWS: dict[str, Any] = {"y_true": [0, 1, 1, 0], "y_score": [0.2, 0.9, 0.4, 0.6], "sample_weight": [1, 2, 0.5, 1]}
+PLAIN = {k: ROWS[k] for k in ("y_true", "y_score")}
+USERS = PLAIN | {"group": [1, 1, 2, 2]}
+
+
+def with_flat(metric: Any, name: str, at: tuple[Any, ...], value: Any) -> bytes:
+    """A metric with a number of a part replaced, written as honest ones are."""
+    state = metric.state
+    array = state.spelled(state.parts()[name]).copy()
+    array[at] = value
+    flats = {**state.cells.flats, name: array}
+    flats = {n: flats[n] for n in state.parts() if n in flats}
+    return frame.write([state.holding(replace(state.cells, flats=flats))], metric.header())
+
+
+def with_entry(metric: Any, name: str, **changed: Any) -> bytes:
+    """A metric with an entry of a tally replaced."""
+    state = metric.state
+    tallies = {**state.cells.tallies, name: replace(state.cells.tallies[name], **changed)}
+    return frame.write([state.holding(replace(state.cells, tallies=tallies))], metric.header())
+
+
+WRONG: dict[str, Callable[[], bytes]] = {
+    "a negative weight of decisions": lambda: with_flat(
+        sm.Precision().update(ROWS), "excess", (0, 0, 1, 1, 0), -(9 << 20)
+    ),
+    "a weight that rows do not have": lambda: with_flat(sm.CTR().update(ROWS), "excess", (0, 1, 0), 1 << 60),
+    "a negative weight of classes": lambda: with_flat(
+        sm.Accuracy(num_classes=2, threshold=None).update(y_true=[0, 1], y_pred=[0, 1], sample_weight=[1, 2]),
+        "excess", (0, 1, 1, 0), -(9 << 20),
+    ),
+    "a negative weight of numbers": lambda: with_flat(
+        sm.MAE().update([1, 2], [2, 1], sample_weight=[0.5, 1]), "excess", (0, 34), (1 << 32) - 16
+    ),
+    "a negative weight of a bucket": lambda: with_entry(
+        sm.AUC(bits=8).update(ROWS), "rows", excess=np.array([[-(9 << 20), 0]] + 3 * [[0, 1]])
+    ),
+    "more predicted than there are rows": lambda: with_flat(
+        sm.PredictedCTR().update(PLAIN), "sums", (0, 0, 1, 0), 9 << 20
+    ),
+    "a calibration error beyond 1": lambda: with_flat(
+        sm.ExpectedCalibrationError(n_bins=2).update(PLAIN), "scores", (0, 1, 0), 9 << 20
+    ),
+    "labels that have not seen the same rows": lambda: with_flat(
+        sm.CTR(num_labels=2).update([[0, 1], [1, 1]]), "rows", (0, 1, 0), 7
+    ),
+    "thresholds that have not": lambda: frame.write(
+        [_unlike(sm.MetricCollection(sm.F1(), sm.F1(threshold=0.3)).update(PLAIN).states[0])], {"kind": "state"}
+    ),
+    "a variance below 0": lambda: with_flat(sm.Variance().update(value=[1.0, 3.0]), "sums", (0, 0, 0, 34), 900),
+    "a correlation beyond 1": lambda: with_flat(
+        sm.PearsonCorrelation().update([1.0, 3.0, 4.0], [2.0, 1.0, 3.0]), "sums", (0, 2, 0, 34), 40
+    ),
+    "a gain beyond the ideal one": lambda: with_flat(
+        sm.NDCG().update(y_true=[1, 0], y_score=[2, 1], query=[1, 1]), "sums", (0, 0, 0), 3 << 20
+    ),
+    "more hits than relevant documents": lambda: with_flat(
+        sm.HitRate(1, average="pooled").update(y_true=[1, 0], y_score=[2, 1], query=[1, 1]), "large", (0, 0, 34), 9
+    ),
+    "a loss of rows beyond 1": lambda: with_flat(
+        sm.LabelRankingLoss(num_labels=2).update([[1, 0]], [[0.1, 0.9]]), "sums", (0, 0, 34), 5
+    ),
+    "groups that win more pairs than there are": lambda: with_flat(
+        sm.GroupAUC().update(USERS).seal(), "sums", (0, 0, 34), 99
+    ),
+    "sorted groups that do": lambda: with_flat(
+        sm.GroupAUC(grouped="sorted").update(PLAIN | {"group": [1, 2, 2, 3]}), "sums", (0, 0, 34), 99
+    ),
+    "a level of a sample that is none": lambda: with_flat(
+        sm.GroupAUC(sample=True, sample_rows=9).update(USERS), "level", (0,), 65
+    ),
+    "keys that rows do not have": lambda: with_flat(sm.DistinctCount().update(value=[1, 2, 3]), "rows", (0,), 1),
+    "more rows than can be counted": lambda: with_flat(sm.CTR().update([0, 1]), "rows", (0, slice(None)), (1 << 61) + 1),
+}  # fmt: skip
+
+
+def _unlike(state: Any) -> Any:
+    counts = state.cells.flats["counts"].copy()
+    counts[0, 0, 0] += [3, 0]
+    return state.holding(replace(state.cells, flats={**state.cells.flats, "counts": counts}))
+
+
+@pytest.mark.parametrize("what", list(WRONG))
+def test_what_no_rows_make(what: str) -> None:
+    with pytest.raises(sm.StateFormatError):
+        sm.from_bytes(WRONG[what]())
+
+
+def test_a_group_of_very_many_rows() -> None:
+    """Entries are not made rows again where these are many more; pairs beyond int64 are counted."""
+    honest = sm.GroupAUC().update(USERS)
+    held = sm.GroupAUC().update(y_true=[0, 1, 0, 1], y_score=[0.1, 0.2, 0.3, 0.4], group=[1, 1, 1, 1])
+    counts = np.array([1 << 40, 1 << 41, 1 << 40, 1 << 39], np.int64)
+    many = sm.from_bytes(with_entry(held, "scores", counts=counts))
+    wins = (2 << 40) * (1 << 39) + (1 << 40) * (1 << 41)
+    for how in (without_kernels, None):
+        if how is None:
+            value, (merged, peak) = many.compute(), peak_of(lambda: honest.copy().merge(many).compute())
+            assert peak < MIB
+            assert 0 <= merged <= 1
+        else:
+            with how():
+                value = sm.from_bytes(many.to_bytes()).compute()
+        assert value == wins / ((2 << 40) * ((1 << 41) + (1 << 39)))
+
+
+def test_a_partition_is_read_without_kernels() -> None:
+    ids = np.arange(9)
+    mine = sm.group_partition(ids, 2) == 0
+    part = sm.GroupAUC(partition=(0, 2)).update(ids[mine] % 2 == 0, ids[mine] / 9, group=ids[mine])
+    data = part.to_bytes()
+    with without_kernels():
+        assert sm.from_bytes(data).to_bytes() == data
+
+
+def test_bounds_of_curves_hold_their_ends() -> None:
+    """Where weights were rounded a threshold of infinity and a rate of 0 are still certain."""
+    curve = sm.ROCCurve().update([0, 1, 0, 1], [0.1, 0.4, 0.2, 0.9], sample_weight=[0.1, 1 / 3, 2.0**-30 / 3, 1])
+    for low, value, high in zip(curve.bounds()[0], curve.compute(), curve.bounds()[1], strict=True):
+        assert ((low <= value) & (value <= high)).all()
+        assert (low >= 0).all()
