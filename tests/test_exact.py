@@ -23,3 +23,9 @@ def test_masses_are_integers(top: int, cells: int) -> None:
     for i, j in zip(whole, other, strict=True):
         twice, equal, below = twice + i * (2 * below + j), equal + i * j, below + j
     assert x.above(y) == (twice, equal)
+
+
+def test_sums_through_cells_of_which_only_the_last_is_large() -> None:
+    rows = [3, 0, 1, 0, 1 << 31]
+    mass = Mass(Mass.of(np.array(rows[::-1])).digits[:, ::-1])  # as read from the highest score down
+    assert [mass.through().cell(i) for i in range(5)] == [sum(rows[: i + 1]) for i in range(5)]

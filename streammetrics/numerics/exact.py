@@ -267,7 +267,7 @@ class Mass:
     def through(self) -> Mass:
         """Return the sum of all cells up to and with each cell."""
         before = self.before()
-        if len(before.digits) == 1:
+        if len(before.digits) == len(self.digits) == 1:
             return Mass(before.digits + self.digits)
         return Mass(_digits(before.padded(6) + self.padded(6)))
 

@@ -252,6 +252,8 @@ class RankingSums(State, tag="ranking_sums"):
     def check(self) -> None:
         weight, held = weight_of(self, "queries"), self.cells.flats
         some, both = weight[..., 0], weight.sum(-1)
+        if (both.rows > self.flat("rows").sum(axis=(-1, -2))).any():
+            raise StateFormatError("RankingSums has more queries than rows")
         for i, (measure, _, _) in enumerate(map(parts, self.terms)):
             unbounded = measure in UNBOUNDED
             graded = (
