@@ -100,6 +100,8 @@ def test_weights_of_rows_and_labels(metric: Any) -> None:
     own = columns | {"sample_weight": np.random.default_rng(8).choice([0.0, 0.5, 1.0, 3.0], (N, width))}
     whole, sliced = metric.blank().update(own), sm.Sliced(metric.blank(), by="k").update(**own, k=keys)
     same(sliced.total, whole, "slices to add up")
+    for thing in (whole, sliced, metric.blank()):
+        same(sm.from_bytes(thing.to_bytes()), thing, "weights of labels to be read again")
     same(metric.blank().update({n: c[:9] for n, c in own.items()}).merge(
         metric.blank().update({n: c[9:] for n, c in own.items()})), whole, "parts to add up")  # fmt: skip
     alone = {n: v for n, v in metric.settings.items() if n not in ("num_labels", "average", "labels", "num_classes")}
