@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import struct
 import time
 import tracemalloc
@@ -27,7 +26,6 @@ N = 150_000
 
 def peak_of(action: Callable[[], Any]) -> tuple[Any, int]:
     """What an action returns, and the most memory that it took."""
-    gc.collect()
     tracemalloc.start()
     try:
         return action(), tracemalloc.get_traced_memory()[1]

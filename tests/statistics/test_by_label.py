@@ -94,6 +94,7 @@ def test_the_highest_class_as_frozen(logits, how):
     counted(TopBins(**settings), make, seed=5, how=how, bad=bad)
 
 
+@pytest.mark.filterwarnings("ignore::streammetrics.errors.UndefinedMetricWarning")
 @pytest.mark.parametrize("cls", [sm.LogLoss, sm.CTR, sm.F1, sm.AUC, sm.ExpectedCalibrationError])
 def test_weights_by_label_come_back_and_slices_of_labels_answer(cls):
     metric = cls(num_labels=2)
