@@ -32,20 +32,24 @@ def bad_weights(mass: Any, w: Any) -> Any:
 
     Beside it whether any weight so far may have had bits below 2**-60: from 2**-8 on none has.
 
-    Totals are integers within a block: a sum of floats waits for the one before, four cycles a row.
+    Totals are integers within a block: a sum of floats waits for the one before, four cycles a row. Weights are compared
+    as the integers that their bits are; what is wrong shows in the sign of a difference.
     """
-    bad, small, total = i4(0), i4(0), mass[0]
+    wrong, small, total = i8(0), i8(0), mass[0]
+    least, most, exact = f8(SMALLEST).view(i8), f8(LARGEST).view(i8) - i8(1), f8(WHOLE).view(i8)
     for a in range(0, w.shape[0], LONG):
         ww, units = w[a : a + LONG], i8(0)
         for j in range(ww.shape[0]):
-            bad |= i4(not (((ww[j] >= SMALLEST) & (ww[j] < LARGEST)) | (ww[j] == 0.0)))
-            small |= i4(ww[j] < WHOLE) & i4(ww[j] != 0.0)
+            bits = f8(ww[j] + 0.0).view(i8)  # of -0.0 those of 0
+            some = ~(bits - i8(1))  # not negative for 0, which is no weight to look at
+            wrong |= bits | (((bits - least) | (most - bits)) & some)
+            small |= (bits - exact) & some
             units += split(ww[j])[0] + i8(1)
         total += f8(units) * 2.0**-20
-    if bad or total >= MOST:
+    if wrong < 0 or total >= MOST:
         return True
     mass[0] = total
-    if small:
+    if small < 0:
         mass[1] = 1.0
     return False
 
