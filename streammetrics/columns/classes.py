@@ -238,19 +238,6 @@ def kinds_of(classes: NDArray[np.int64]) -> list[str]:
     return [KINDS[int(row[0]) // 100] for row in classes]
 
 
-def name_of(row: NDArray[np.int64]) -> Any:
-    """The class that integers stand for; ValueError if they stand for none."""
-    kind, length = divmod(int(row[0]), 100)
-    if not 0 <= kind < len(KINDS):
-        raise ValueError(f"there is no kind of class {kind}")
-    text = row[1:].astype(">i8").tobytes()
-    name = int(row[1]) if kind == 0 else text[:length].decode() if kind == 1 else text[:length]
-    again = (0, int(row[1]), 0, 0, 0, 0) if kind == 0 else _worded(KINDS[kind], text[:length])
-    if tuple(int(v) for v in row) != again:
-        raise ValueError(f"{row.tolist()} is no class")
-    return name
-
-
 class Distribution(Matrix):
     """A probability for each class; those of a row sum to 1."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics.exact import LOW_BITS, UNIT, Limits, to_float
+from ..numerics.exact import UNIT, Limits, to_float, weights
 from ..numerics.settings import setting
 from ..statistics.by_label import ByLabel
 from ..statistics.classes import Margins, PairCounts
@@ -70,7 +70,7 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
         rows, excess = state.square() if isinstance(state, PairCounts) else state.at_threshold(self._cut)
         if self.normalize is None and excess is None:
             return np.array(rows)
-        cells = _whole(rows, excess)
+        cells = weights(rows, excess)
         if self.normalize is None:
             return to_float(cells, np.full(cells.shape, UNIT, object))
         totals = {"true": cells.sum(1)[:, None], "pred": cells.sum(0)[None, :], "all": cells.sum()}[self.normalize]
@@ -82,14 +82,6 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
 
     def details(self, state: Any) -> dict[str, Any]:
         return {"names": self.names_of(state)} if isinstance(state, PairCounts) else {}
-
-
-def _whole(rows: NDArray[np.int64], excess: NDArray[np.int64] | None) -> NDArray[Any]:
-    """Rows, or weight in units of 2**-60, as Python's integers."""
-    if excess is None:
-        return np.asarray(rows, object)
-    high, low = (excess[..., i].astype(object) for i in range(2))
-    return np.asarray(rows.astype(object) * UNIT + high * (1 << LOW_BITS) + low)
 
 
 class Agreement(WholeMatrix):

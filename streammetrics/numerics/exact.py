@@ -55,6 +55,12 @@ def fixed_to_int(number: Ints) -> Any:
     return (whole(number[0]) << LOW_BITS) + whole(number[1])
 
 
+def weights(rows: Ints, excess: Ints | None) -> NDArray[Any]:
+    """Rows; with the sums of w - 1 (fixed numbers, limbs last) their weights in units of 2**-60: Python's integers."""
+    counted = rows.astype(object)
+    return counted if excess is None else (counted << FRACTION_BITS) + fixed_to_int(np.moveaxis(excess, -1, 0))
+
+
 def of_units(units: Any) -> Any:
     """So many times 2**-60, as a fraction; of cells side by side the units themselves: formulas ask for quotients."""
     return Fraction(units, UNIT) if isinstance(units, int) else units

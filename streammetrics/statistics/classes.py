@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..columns.classes import class_of
 from ..columns.columns import Need, matrix, score, weight
-from ..numerics.exact import UNIT, fixed_to_int
+from ..numerics.exact import UNIT, weights
 from ..numerics.settings import setting
 from ..state.declare import Flat
 from ..state.state import State
@@ -86,9 +86,9 @@ class PairCounts(State):
         rows, excess = self.square()
         every = np.arange(len(rows))
         return Margins(
-            _whole(rows[every, every], None if excess is None else excess[every, every]),
-            _whole(rows.sum(axis=1), None if excess is None else excess.sum(axis=1)),
-            _whole(rows.sum(axis=0), None if excess is None else excess.sum(axis=0)),
+            weights(rows[every, every], None if excess is None else excess[every, every]).tolist(),
+            weights(rows.sum(axis=1), None if excess is None else excess.sum(axis=1)).tolist(),
+            weights(rows.sum(axis=0), None if excess is None else excess.sum(axis=0)).tolist(),
         )
 
     def each(self) -> list[Table]:
@@ -104,13 +104,6 @@ class PairCounts(State):
     def facts(self) -> dict[str, Any]:
         classes, rows = len(self.names()), int(self.rows_seen.sum())
         return {"rows": rows, "classes": classes, "weight": Fraction(self.margins().total, self.unit)}
-
-
-def _whole(rows: Ints, excess: Ints | None) -> list[int]:
-    """Rows, or weight in units of 2**-60, as Python's integers."""
-    if excess is None:
-        return [int(r) for r in rows]
-    return [int(r) * UNIT + fixed_to_int(e) for r, e in zip(rows, excess, strict=True)]
 
 
 class ClassCounts(KnownClasses, PairCounts, tag="class_counts"):
