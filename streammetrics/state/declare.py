@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..numerics import exact
-
-if TYPE_CHECKING:
-    from .state import State
-    from .tally import Entries
+from .tally import Array, Entries
 
 __all__ = ["CEILING", "FORMS", "LIMIT", "Array", "Flat", "Form", "Part", "Tally", "carry", "identity"]
 
-Array = NDArray[Any]
 FormName = Literal["count", "signed", "flag", "fixed", "exact", "square", "low", "high", "register", "once"]
 
 CEILING = 1 << 61
@@ -83,17 +78,22 @@ def carry(form: str, array: Array) -> Array:
     return array
 
 
+class Readable(Protocol):
+    """What parts are read of: the content of a state."""
+
+    def part(self, flat: Flat) -> Array | None: ...
+
+    def entries(self, part: Tally) -> Entries: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Part:
     """One part of a statistic, under the name of the class attribute that it is."""
 
+    name: str = field(init=False, default="")
+
     def __set_name__(self, owner: type, name: str) -> None:
         object.__setattr__(self, "name", name)
-
-    if TYPE_CHECKING:
-
-        @property
-        def name(self) -> str: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,8 +161,8 @@ class Flat(Part):
     @overload
     def __get__(self, state: None, owner: type) -> Flat: ...
     @overload
-    def __get__(self, state: State, owner: type) -> Any: ...
-    def __get__(self, state: State | None, owner: type) -> Any:
+    def __get__(self, state: Readable, owner: type) -> Any: ...
+    def __get__(self, state: Readable | None, owner: type) -> Any:
         return self if state is None else state.part(self)
 
 
@@ -193,8 +193,8 @@ class Tally(Part):
     @overload
     def __get__(self, state: None, owner: type) -> Tally: ...
     @overload
-    def __get__(self, state: State, owner: type) -> Entries: ...
-    def __get__(self, state: State | None, owner: type) -> Any:
+    def __get__(self, state: Readable, owner: type) -> Entries: ...
+    def __get__(self, state: Readable | None, owner: type) -> Any:
         return self if state is None else state.entries(self)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +16,15 @@ from ..errors import CounterOverflowError, IncompatibleStateError
 from . import tally
 from .axes import Axis, Vocabulary, common
 from .cells import Cells
+from .content import Content
 from .declare import CEILING, FORMS, LIMIT, Array, Flat, Tally, carry
 from .tally import Entries
-
-if TYPE_CHECKING:
-    from .state import State
 
 __all__ = ["aligned", "check_room", "fold", "gathered", "regroup"]
 
 Ints = NDArray[np.int64]
 MANY = 1 << 22
-S = TypeVar("S", bound="State")
+S = TypeVar("S", bound="Content")
 
 
 def fold(states: Sequence[S], *, sign: int = 1) -> S:
@@ -49,7 +47,7 @@ def fold(states: Sequence[S], *, sign: int = 1) -> S:
     return _folded(states, keys, first.cells.axes, words, sign=sign, ordered=True)
 
 
-def check_room(state: State, rows: float, beside: float) -> None:
+def check_room(state: Content, rows: float, beside: float) -> None:
     """Raise unless so many rows, whose weight is so far from their number, can be counted.
 
     Raises
@@ -119,7 +117,7 @@ def _folded(
     return first.holding(Cells(axes, table, words, inner, behind, flats, tallies)).present(parts)
 
 
-def _moved(state: State, name: str, to: Ints) -> Entries:
+def _moved(state: Content, name: str, to: Ints) -> Entries:
     """Give the entries of each cell to another; not in order yet if cells are not: many of them may go to buckets."""
     entries = state.cells.tallies[name]
     if _rises(to):
@@ -142,7 +140,7 @@ def _rises(at: Ints) -> bool:
     return len(at) < 2 or bool((at[1:] > at[:-1]).all())
 
 
-def _opaque_parts(states: Sequence[State]) -> dict[str, Flat | Tally]:
+def _opaque_parts(states: Sequence[Content]) -> dict[str, Flat | Tally]:
     """The parts of all states: of a class that is not here, each state knows those that it holds."""
     parts: dict[str, Flat | Tally] = {}
     for state in states:
@@ -150,7 +148,7 @@ def _opaque_parts(states: Sequence[State]) -> dict[str, Flat | Tally]:
     return parts
 
 
-def _may_subtract(states: Sequence[State], parts: dict[str, Flat | Tally]) -> None:
+def _may_subtract(states: Sequence[Content], parts: dict[str, Flat | Tally]) -> None:
     for name, part in parts.items():
         there = any(name in s.cells.flats for s in states)
         if isinstance(part, Flat) and not FORMS[part.form].subtracts and there:
@@ -162,7 +160,7 @@ def _may_subtract(states: Sequence[State], parts: dict[str, Flat | Tally]) -> No
 # -- flats -----------------------------------------------------------------------------------------------------------
 
 
-def _flat(states: Sequence[State], flat: Flat, maps: Sequence[Ints], cells: int, sign: int) -> Array | None:
+def _flat(states: Sequence[Content], flat: Flat, maps: Sequence[Ints], cells: int, sign: int) -> Array | None:
     """Add one part of all states; None where it is absent."""
     name = flat.name
     if not any(name in s.cells.flats for s in states):
@@ -243,7 +241,9 @@ def _check(flat: Flat, out: Array, sign: int) -> None:
 # -- exact rows that become buckets ----------------------------------------------------------------------------------
 
 
-def _fold_exact(first: State, moved: dict[str, list[Entries]], flats: dict[str, Array], cells: int, sign: int) -> None:
+def _fold_exact(
+    first: Content, moved: dict[str, list[Entries]], flats: dict[str, Array], cells: int, sign: int
+) -> None:
     """Turn the exact rows of cells that hold too many, or are folded on another side, into buckets.
 
     Rows that are taken away are taken from those that are there: they do not make a cell larger.
@@ -285,7 +285,7 @@ def _per_cell(entries: Entries, cells: int) -> Ints:
 # -- keys ------------------------------------------------------------------------------------------------------------
 
 
-def _common_words(states: Sequence[State]) -> tuple[tuple[Vocabulary, ...], list[Ints]]:
+def _common_words(states: Sequence[Content]) -> tuple[tuple[Vocabulary, ...], list[Ints]]:
     """Rank the keys of all states alike; ranks keep their order, so keys stay sorted."""
     keys = [s.cells.keys for s in states]
     words = list(states[0].cells.words)
@@ -300,7 +300,7 @@ def _common_words(states: Sequence[State]) -> tuple[tuple[Vocabulary, ...], list
     return tuple(words), keys
 
 
-def _inner(states: Sequence[State], fronts: Sequence[Ints]) -> tuple[Ints | None, list[Ints], Vocabulary | None]:
+def _inner(states: Sequence[Content], fronts: Sequence[Ints]) -> tuple[Ints | None, list[Ints], Vocabulary | None]:
     """Align the cells behind the front ones: the table, where the cells of each state are in it, their vocabulary."""
     if states[0].cells.inner is None:
         return None, [], None

@@ -8,25 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..numerics.keys import atom_text, hash_of
 from .axes import EXPIRED, MARKS, OTHER, Axis, Vocabulary
+from .content import Content
 from .declare import Flat
 from .fold import gathered
 from .tally import Entries
-
-if TYPE_CHECKING:
-    from .state import State
 
 __all__ = ["limited", "retained", "settled"]
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-S = TypeVar("S", bound="State")
+S = TypeVar("S", bound="Content")
 
 
 def limited(state: S) -> S:
@@ -62,7 +60,7 @@ def _applied(state: S, *, limits: bool, keeps: bool) -> S:
         return gathered([state], [keys])
     knows = state.reasoned("expired")
     kept, old = np.flatnonzero(~gone), np.flatnonzero(gone)
-    return gathered([knows._take_fronts(kept), _counted(knows, old)], [keys[kept], keys[old]])
+    return gathered([knows.take_fronts(kept), _counted(knows, old)], [keys[kept], keys[old]])
 
 
 # -- limits ----------------------------------------------------------------------------------------------------------

@@ -11,16 +11,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import CounterOverflowError
 from ..numerics import compiled
 from ..numerics.exact import carry_fixed
-from .declare import Array
 
-__all__ = ["Entries", "add", "canonical", "code_type", "count_type", "joined", "reduce", "united", "weighs"]
+__all__ = ["Array", "Entries", "add", "canonical", "code_type", "count_type", "joined", "reduce", "united", "weighs"]
 
+Array = NDArray[Any]
 U4, U8, I8 = np.uint32, np.uint64, np.int64
 MANY = 1 << 32
 SPAN = 1 << 22  # of codes: below it counters for all of them, side by side, are the quickest way to add

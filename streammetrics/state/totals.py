@@ -8,18 +8,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import StateFormatError
 from ..numerics.exact import CHUNK_BASE, CHUNKS, LOW_BITS, about, carry_exact, carry_fixed
+from .content import Content
 from .declare import LIMIT, Array, Flat
 from .fold import check_room
-
-if TYPE_CHECKING:
-    from .state import State
 
 __all__ = ["Weight", "all_within", "check_totals", "weight_of"]
 
@@ -124,7 +122,7 @@ def all_within(less: Ints, more: Ints) -> bool:
     return not ((less[..., -1] < 0).any() or (left[..., -1] < 0).any())
 
 
-def weight_of(state: State, name: str) -> Weight:
+def weight_of(state: Content, name: str) -> Weight:
     """What the rows weigh that a part counts, of all cells."""
     beside = next((f.name for f in state.parts().values() if isinstance(f, Flat) and f.beside == name), None)
     cells = state.cells
@@ -188,7 +186,7 @@ def _exact(rows: Array, excess: Array | None) -> Ints:
     return out
 
 
-def check_totals(state: State) -> None:
+def check_totals(state: Content) -> None:
     """Raise unless rows and weights are in range, and the same wherever a row is counted several times."""
     name = type(state).__name__
     held = state.cells.flats
@@ -201,7 +199,7 @@ def check_totals(state: State) -> None:
         raise StateFormatError(f"{name} has not seen the same rows in each of {state.times}")
 
 
-def _alike(state: State, name: str) -> bool:
+def _alike(state: Content, name: str) -> bool:
     """Whether each of what a row is counted for has seen as many rows; a row may weigh otherwise for another label."""
     cells, times = state.cells, state.times
     if name in cells.flats:

@@ -55,7 +55,7 @@ class Sections(Sequence[State]):
         i %= len(self)
         if len(self) == 1:
             return self.joined
-        return self.joined._take_fronts(np.arange(self.fronts[i], self.fronts[i + 1]))._used_words()
+        return self.joined.take_fronts(np.arange(self.fronts[i], self.fronts[i + 1])).used_words()
 
     def __iter__(self) -> Iterator[State]:
         return (self[i] for i in range(len(self)))

@@ -278,7 +278,7 @@ class GroupRows(ScoredGroups, tag="group_rows"):
         dropped[:, self.reasons.index("sample")] += int(self.rows_behind[gone].sum())
         flats = {**self.cells.flats, "level": np.full(len(self), level, np.uint8), "dropped": dropped}
         kept = self.holding(replace(self.cells, flats=flats))
-        return super(GroupRows, kept._take_inner(np.flatnonzero(~gone))).present()
+        return super(GroupRows, kept.take_inner(np.flatnonzero(~gone))).present()
 
     @cached_property
     def zeros(self) -> Ints:

@@ -1,0 +1,137 @@
+"""What a statistic declares; all else, from merge to bytes, follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Self, dataclass_transform
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..numerics.settings import Settings, setting, union, unions
+from .axes import Axis
+from .declare import Array, Flat, Part
+from .tally import Entries
+
+__all__ = ["Statistic"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=False, field_specifiers=(setting, union))
+class Statistic(Settings):
+    """What a statistic declares: settings, parts, the columns it needs, its kernels, and what else may be asked of it."""
+
+    tag: ClassVar[str] = ""
+    together: ClassVar[str | None] = None
+    """The role of the column whose equal rows, a block, stand side by side and come in one batch: `query`."""
+    behind: ClassVar[Axis | None] = None
+    """The axis that the statistic brings itself."""
+    counted: ClassVar[tuple[str, ...]] = ("rows",)
+    """The parts that count rows."""
+    folds: ClassVar[tuple[str, str, str] | None] = None
+    """A tally of exact rows, that of the buckets they become beyond `most` rows, and the flag of what was lost thereby."""
+
+    dropped = Flat("reasons", optional=True, front=True)
+    rounded = Flat(form="flag", optional=True, front=True)
+    """Whether a weight had bits below 2**-60, which its sum does not have (see `slip`)."""
+
+    declared: ClassVar[dict[str, Part]] = {}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in unions(type(self)):  # type: ignore[arg-type] # sets, so that states alone and in a collection are alike
+            object.__setattr__(self, name, tuple(sorted(set(getattr(self, name)))))
+
+    def needs(self) -> tuple[Any, ...]:
+        """The columns that are read, each with its check."""
+        raise NotImplementedError(f"{type(self).__name__} does not say which columns it needs")
+
+    def steps(self, like: Any) -> Iterable[Any]:
+        """The kernels that count checked columns `like` these (see `count.steps`)."""
+        raise NotImplementedError(f"{type(self).__name__} cannot count rows")
+
+    def derive(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Make what `steps` read of checked columns: to scratch, before anything is counted."""
+        return columns
+
+    def absorb(self, into: dict[str, Array], at: Ints, **columns: Any) -> None:
+        """Count checked rows, each in its cell, into copies of the parts, cells first: for what numpy counts.
+
+        Then there are no `steps`. Sums need not be carried; a tally takes a list to which (cells, places, weights) are
+        appended, weights being None where there are none.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot count rows")
+
+    @property
+    def spread(self) -> int:
+        """How many cells side by side each row goes to, one for each label."""
+        return 1
+
+    def admit_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
+        """Raise unless checked rows, each in its front cell (`at` is empty for a lone state), may be counted together."""
+
+    def admit_beside(self, flats: Mapping[str, Array], columns: Mapping[str, Any]) -> None:
+        """Raise unless checked rows may be counted with those before; `flats` holds the parts of all cells so far."""
+
+    def class_codes(self, columns: Mapping[str, Any], numbers: Any) -> tuple[Ints, ...]:
+        """Of a statistic of classes behind: the number of the class of each row, for each column of the axis."""
+        raise NotImplementedError
+
+    def admit_classes(self, count: int) -> None:
+        """Raise unless there may be so many different classes behind."""
+
+    @property
+    def times(self) -> int:
+        """How often a row is counted in `counted`."""
+        return 1
+
+    @property
+    def most(self) -> int | None:
+        """Of a statistic that folds: the rows of a cell that are kept exactly; None for all."""
+        return None
+
+    def bucketed(self, exact: Entries) -> tuple[Entries, Ints]:
+        """Of a statistic that folds: the bucket entries of exact ones, and the cells in which something was lost."""
+        raise NotImplementedError
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why a row may be left out: `where`, the role of a bad value, or an epoch that has expired."""
+        return ("where", *dict.fromkeys(n.role for n in self.needs()), "expired")
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of the rows of a block matters."""
+        return False
+
+    def contradiction(self, columns: Mapping[str, Any]) -> tuple[str, int, str] | None:
+        """Say which checked row contradicts others, or is not for this state: its role, the row, and why; or None."""
+        return None
+
+    def plausible(self, columns: dict[str, Array]) -> dict[str, Array]:
+        """Make columns that were made up one by one, for the laws, fit together (see `contradiction`)."""
+        return columns
+
+    def corrected(self, negative_rate: float, scale: str) -> Self:
+        """Return a view from which scores are read as those of the full log, of what was counted as it was given."""
+        return self
+
+    def check(self) -> None:
+        """Raise StateFormatError where decoded parts, of all cells, contradict one another."""
+
+    def alike(self, states: Sequence[Self]) -> Sequence[Self]:
+        """Let states that are to be added know the same parts (see `OpaqueState`)."""
+        return states
+
+    def reasoned(self, reason: str) -> Self:
+        """Return this state as one that knows a reason for leaving rows out."""
+        return self
+
+    def facts(self) -> dict[str, Any]:
+        """What is worth telling about a state of one cell: rows, positives, weight."""
+        return {}
+
+    def parts(self) -> Mapping[str, Any]:
+        """The declared parts by name, in the order in which they are written."""
+        return self.declared
