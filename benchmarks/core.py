@@ -162,7 +162,7 @@ def many_slices() -> None:
     sheet.line("update, the first 4 M rows", at, 18, "ns/row")
     sheet.line("update, all rows", min(r[-1] for r in runs) / ROWS * 1e9, 30, "ns/row")
     sheet.line("memory held while counting", held / MIB, 100, "MiB")
-    sheet.line("most memory while counting", room / MIB, 195, "MiB", 100)
+    sheet.line("most memory while counting", room / MIB, 100, "MiB")
     other = empty()
     stream(other.update, half)
     data = sliced.to_bytes()
@@ -179,10 +179,7 @@ def many_slices() -> None:
         most = (peak() - before) / size
         del made
         sheet.line(name, fastest(call), 0.3, "s")
-        if name == "merge":
-            sheet.line(f"peak of {name} / result", most, 3.6, asked=2.5)
-        else:
-            sheet.line(f"peak of {name} / result", most, 2.5)
+        sheet.line(f"peak of {name} / result", most, 2.5)
     copies = [sliced.copy() for _ in range(3)]
     sheet.line("merge of objects", fastest(lambda: copies.pop().merge(other).states), 0.3, "s")
     fresh = [sm.from_bytes(data) for _ in range(3)]

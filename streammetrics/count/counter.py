@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from ..errors import MemoryLimitError
 from ..kernels import reduce
+from ..numerics.rows import put
 from ..state import policy, tally
 from ..state.axes import Axis, Vocabulary
 from ..state.cells import Cells
 from ..state.declare import Flat, Tally, carry
+from ..state.fold import ascending
 from ..state.state import State
 from ..state.tally import Entries
 from ..statistics.step import Like
@@ -87,7 +89,7 @@ class Counter:
                 if name in cells.flats:
                     size, where = (fronts, at) if part.front or cells.inner is None else (count, places)
                     self.flats[name] = part.empty(self.statistic, size)
-                    self.flats[name][where] = cells.flats[name]
+                    put(self.flats[name], where, cells.flats[name])
                 elif not part.optional:
                     self.flats[name] = part.empty(self.statistic, count)
             else:
@@ -417,17 +419,17 @@ class Counter:
         fronts, cells = (index.count(p) if p else 1 for p in (self.front, self.inner))
         names = [n for n, _ in self.front]
         words, keys = _ranked(index, self.front, index.codes(self.front)[:, : len(names)])
-        order = np.lexsort(keys.T[::-1]) if len(names) else np.zeros(1, np.int64)
+        order = ascending(keys) if len(names) else np.zeros(1, np.int64)
         inner = behind = None
         below = order
         if statistic.behind is not None:
             inner, behind = self._inner_table(order)
-            below = np.lexsort(inner.T[::-1])
-            inner = inner[below]
+            below = ascending(inner)
+            inner = inner.take(below, axis=0)
         flats = {}
         for name, array in self.flats.items():
             front = statistic.parts()[name].front or inner is None
-            flats[name] = array[: fronts if front else cells][order if front else below]
+            flats[name] = array[: fronts if front else cells].take(order if front else below, axis=0)
         tallies = {n: self._in_order(h, below) for n, h in self.hot.items()}
         made = statistic.holding(Cells(statistic.axes, keys[order], words, inner, behind, flats, tallies))
         if self.lone and statistic.folds is not None and not self._folded_alone:  # known, and slow to add up

@@ -15,7 +15,7 @@ from ..errors import InvalidInputError, MemoryLimitError
 from ..numerics.compiled import kernel
 from ..state import policy
 from ..state.cells import Cells
-from ..state.fold import fold
+from ..state.fold import ascending, fold
 from ..state.state import State
 from ..statistics.groups.rows import (
     ADVICE,
@@ -261,15 +261,15 @@ class GroupCounter(Counter):
         index, statistic = self.index, self.statistic
         count = index.count(self.front)
         words, keys = _ranked(index, self.front, index.codes(self.front)[:, : len(self.front)])
-        order = np.lexsort(keys.T[::-1])
+        order = ascending(keys)
         to = np.empty(len(order), np.int64)
         to[order] = np.arange(len(order))
         raws = self.kept.raws()
         fronts = to[np.concatenate([np.zeros(0, np.int64), *(r["cells"] for r in raws)])]
         inner, entries = entries_of(raws, statistic.real, fronts)
-        flats = {n: a[:count][order] for n, a in self.flats.items()}
+        flats = {n: a[:count].take(order, axis=0) for n, a in self.flats.items()}
         made = statistic.holding(
-            Cells(statistic.axes, keys[order], words, inner, None, flats, {"scores": entries})
+            Cells(statistic.axes, keys.take(order, axis=0), words, inner, None, flats, {"scores": entries})
         ).present()
         whole: GroupRows = policy.settled(fold([self.before, made]) if len(self.before) else made)
         none = {n: statistic.parts()[n].empty(statistic, len(a)) for n, a in self.flats.items()}

@@ -7,8 +7,12 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, kernel
+from ._memory import fetch, scratch
 
 i4, i8, u8 = np.int32, np.int64, np.uint64
+
+BLOCK = 128  # rows whose cells are asked of memory at once
+NEAR = 1 << 17  # places of a table that stays in the cache
 
 
 @inline
@@ -63,23 +67,40 @@ def locate_small(
 def locate_group(
     above: Any, left: Any, right: Any, table: Any, parents: Any, codes: Any, count: Any, out: Any
 ) -> Any:  # fmt: skip
-    """Do what `locate` does for ids of 128 bits (`right` is empty where they have 64); `codes` holds two words a cell."""
+    """Do what `locate` does for ids of 128 bits (`right` is empty where they have 64); `codes` holds two words a cell.
+
+    There are many: a place of the table, and then the id that is there, are asked of memory for a block of rows before
+    any of them is looked at.
+    """
     mask = u8(table.shape[0] - 1)
     lone, short = above.shape[0] == 0, right.shape[0] == 0
-    for i in range(left.shape[0]):
-        a, b, parent = left[i], i8(0) if short else right[i], i8(0) if lone else above[i]
-        h = mix(u8(a) + (u8(b) ^ u8(parent)) * u8(0x9E3779B97F4A7C15))
-        cell = i8(table[h & mask])
-        while cell >= 0 and (codes[u8(2 * cell)] != a or codes[u8(2 * cell + 1)] != b or parents[u8(cell)] != parent):
-            h += u8(1)
+    far, hashes = table.shape[0] > NEAR, scratch(BLOCK, u8)
+    for begin in range(0, left.shape[0], BLOCK):
+        size = min(BLOCK, left.shape[0] - begin)
+        for j in range(size):
+            i = begin + j
+            a, b, parent = left[i], i8(0) if short else right[i], i8(0) if lone else above[i]
+            hashes[j] = mix(u8(a) + (u8(b) ^ u8(parent)) * u8(0x9E3779B97F4A7C15))
+            if far:
+                fetch(table, hashes[j] & mask, 1)
+        for j in range(size if far else 0):
+            fetch(codes, u8(2) * u8(max(table[hashes[j] & mask], i4(0))), 1)
+        for j in range(size):
+            i, h = begin + j, hashes[j]
+            a, b, parent = left[i], i8(0) if short else right[i], i8(0) if lone else above[i]
             cell = i8(table[h & mask])
-        if cell < 0:
-            if 2 * (count + 1) > table.shape[0] or count >= parents.shape[0]:
-                return -1 - count
-            cell, table[h & mask] = i8(count), i4(count)
-            parents[count], codes[2 * count], codes[2 * count + 1] = parent, a, b
-            count += 1
-        out[i] = cell
+            while cell >= 0 and (
+                codes[u8(2 * cell)] != a or codes[u8(2 * cell + 1)] != b or ((not lone) and parents[u8(cell)] != parent)
+            ):
+                h += u8(1)
+                cell = i8(table[h & mask])
+            if cell < 0:
+                if 2 * (count + 1) > table.shape[0] or count >= parents.shape[0]:
+                    return -1 - count
+                cell, table[h & mask] = i8(count), i4(count)
+                parents[count], codes[2 * count], codes[2 * count + 1] = parent, a, b
+                count += 1
+            out[i] = cell
     return count
 
 

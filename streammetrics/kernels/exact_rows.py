@@ -133,30 +133,6 @@ def insert(la: Any, ca: Any, lb: Any, cb: Any, l: Any, c: Any) -> Any:  # noqa: 
     return m + na - i
 
 
-@kernel(out=("h", "l", "c"))
-def merge(ha: Any, la: Any, ca: Any, hb: Any, lb: Any, cb: Any, h: Any, l: Any, c: Any) -> Any:  # noqa: E741
-    """Write the union of two sorted sets of codes, counts added; return its length. Without branches."""
-    i, j, m, na, nb = u8(0), u8(0), u8(0), u8(la.shape[0]), u8(lb.shape[0])
-    while i < na and j < nb:
-        before = (ha[i] < hb[j]) | ((ha[i] == hb[j]) & (la[i] < lb[j]))
-        same = (ha[i] == hb[j]) & (la[i] == lb[j])
-        ours, theirs = before | same, not before
-        h[m], l[m] = ha[i] if ours else hb[j], la[i] if ours else lb[j]
-        c[m] = (ca[i] if ours else u4(0)) + (cb[j] if theirs else u4(0))
-        i += u8(ours)
-        j += u8(theirs)
-        m += u8(1)
-    while i < na:
-        h[m], l[m], c[m] = ha[i], la[i], ca[i]
-        i += u8(1)
-        m += u8(1)
-    while j < nb:
-        h[m], l[m], c[m] = hb[j], lb[j], cb[j]
-        j += u8(1)
-        m += u8(1)
-    return i8(m)
-
-
 @kernel(out=("out",))
 def pairs(low: Any, starts: Any, counts: Any, out: Any) -> Any:
     """Write of each cell negatives, positives, twice the pairs that positives win (ties half), and the ties, flat.

@@ -14,7 +14,7 @@ import numpy as np
 from ._jit import inline, kernel
 from .sums import add_fixed, split
 
-i8, u1, u8 = np.int64, np.uint8, np.uint64
+i8, u1, u4, u8 = np.int64, np.uint8, np.uint32, np.uint64
 
 
 @inline
@@ -92,6 +92,32 @@ def runs(fresh: Any, codes: Any, counts: Any) -> Any:
     return i8(m) + 1
 
 
+@kernel(out=("codes", "counts"))
+def add_sorted(old: Any, rows: Any, fresh: Any, codes: Any, counts: Any) -> Any:
+    """Write entries, of which there is one at least, with one row more for each of some sorted codes; return how many."""
+    i, j, m, na, nb = u8(0), u8(0), u8(0), u8(old.shape[0]), u8(fresh.shape[0])
+    last, run = min(old[0], fresh[0]), u4(0)
+    while i < na and j < nb:  # without branches
+        x, y = old[i], fresh[j]
+        code, ours = min(x, y), u4(x <= y)
+        m += u8(code != last)
+        run = run * u4(code == last) + ours * rows[i] + (u4(1) - ours)
+        codes[m], counts[m], last = code, run, code
+        i += u8(ours)
+        j += u8(u4(1) - ours)
+    while i < na:
+        m += u8(old[i] != last)
+        run = run * u4(old[i] == last) + rows[i]
+        codes[m], counts[m], last = old[i], run, old[i]
+        i += u8(1)
+    while j < nb:
+        m += u8(fresh[j] != last)
+        run = run * u4(fresh[j] == last) + u4(1)
+        codes[m], counts[m], last = fresh[j], run, fresh[j]
+        j += u8(1)
+    return i8(m) + 1
+
+
 @kernel(out=("out", "in_a", "in_b"))
 def union(a: Any, b: Any, out: Any, in_a: Any, in_b: Any) -> Any:
     """Write the union of two sorted unique arrays and where in it the members of each are; return its length."""
@@ -112,6 +138,38 @@ def union(a: Any, b: Any, out: Any, in_a: Any, in_b: Any) -> Any:
         j += u8(1)
         m += u8(1)
     return i8(m)
+
+
+@kernel(out=("high", "low", "in_a", "in_b"))
+def union_wide(ha: Any, la: Any, hb: Any, lb: Any, high: Any, low: Any, in_a: Any, in_b: Any) -> Any:
+    """Write the union of two sorted unique sets of codes of two words, as `union` does."""
+    i, j, m, na, nb = u8(0), u8(0), u8(0), u8(la.shape[0]), u8(lb.shape[0])
+    while i < na and j < nb:
+        p, q, x, y = ha[i], hb[j], la[i], lb[j]
+        ours = u8(p < q) | (u8(p == q) & u8(x <= y))
+        theirs = u8(q < p) | (u8(p == q) & u8(y <= x))
+        in_a[i], in_b[j] = m, m
+        high[m], low[m] = min(p, q), y ^ ((x ^ y) & (u8(0) - ours))  # a choice without a branch
+        i += ours
+        j += theirs
+        m += u8(1)
+    while i < na:
+        high[m], low[m], in_a[i] = ha[i], la[i], m
+        i += u8(1)
+        m += u8(1)
+    while j < nb:
+        high[m], low[m], in_b[j] = hb[j], lb[j], m
+        j += u8(1)
+        m += u8(1)
+    return i8(m)
+
+
+@kernel(out=("out",))
+def spread(at: Any, values: Any, out: Any) -> Any:
+    """Add values at their places."""
+    for i in range(at.shape[0]):
+        out[at[i]] += values[i]
+    return 0
 
 
 @kernel(out=("out",))

@@ -50,6 +50,9 @@ FINE_BITS, FINE_LOSS_BITS = i8(0x3FF8000000000000), i8(0x40A8000000000000)
 
 LANES = 4
 LANE_CELLS = 4096  # more lanes than that would not stay in the cache, and with so many cells rows seldom collide
+NEAR = (
+    1 << 16
+)  # numbers of rows by cell that stay in the cache; of more, those of a part are fetched before they are added to
 OFTEN = 18  # parts after which lanes are poured: 2**11 squares, or limbs, of a lane fit an int64
 
 
@@ -442,6 +445,16 @@ def take_large_rows(v: Any, here: Any, n_terms: Any, t: Any, large: Any, squares
             v[j] = 0.0
 
 
+@inline
+def fetch_cells(here: Any, n_terms: Any, rows: Any, sums: Any, squares: Any) -> None:
+    """Ask for what the rows of a part will be added to."""
+    if rows.shape[0] > NEAR:
+        for j in range(here.shape[0]):
+            fetch(rows, u8(2) * u8(here[j]), 1)
+            fetch(sums, u8(4 * n_terms) * u8(here[j]), u8(4 * n_terms))
+            fetch(squares, u8(2 * n_terms) * u8(here[j]), 1)
+
+
 @kernel(out=("rows", "sums", "large", "squares", "clipped"))
 def sum_cells(
     y: Any, s: Any, at: Any, terms: Any, logit: Any, eps: Any,
@@ -463,6 +476,7 @@ def sum_cells(
         m = min(PART, n - a)
         fetch(at, a + AHEAD, m)
         yy, ss, here = y[a : a + m], s[a : a + m], at[a : a + m]
+        fetch_cells(here, n_terms, rows, sums, squares)
         if laned:
             for j in range(m):
                 place[j] = u8((((j & (LANES - 1)) * cells + here[j]) * 2 + yy[j]) * width)
@@ -554,6 +568,7 @@ def sum_weighted_cells(
         fetch(at, a + AHEAD, m)
         fetch(w, a + AHEAD, m)
         yy, ss, ww, here = y[a : a + m], s[a : a + m], w[a : a + m], at[a : a + m]
+        fetch_cells(here, n_terms, rows, sums, squares)
         for j in range(m):
             place[j] = u8(here[j]) * u8(2) + u8(yy[j])
             v[j] = ww[j] * ww[j]

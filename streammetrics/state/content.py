@@ -131,12 +131,14 @@ class Content(Statistic):
     def by_cell(self, name: str) -> Ints:
         """The rows that a tally counts in each cell."""
         starts, counts = self.starts(name), self.cells.tallies[name].counts
+        rows = counts.sum(dtype=np.int64)
         if len(starts) == 2:
-            return np.array([counts.sum(dtype=np.int64)])
+            return np.array([rows])
         held = starts[1:] > starts[:-1]
         out = np.zeros(len(held), np.int64)
         if held.any():
-            out[held] = np.add.reduceat(counts, starts[:-1][held], dtype=np.int64)
+            kind = counts.dtype if rows < 1 << 32 else np.int64  # in another than theirs all would be copied
+            out[held] = np.add.reduceat(counts, starts[:-1][held], dtype=kind)
         return out
 
     @cached_property
@@ -263,18 +265,18 @@ class Content(Statistic):
             assert inner is not None
             renumbered = np.column_stack([to[inner[:, 0]], inner[:, 1:]])
             cells = replace(kept.cells, inner=renumbered)
-            flats = {n: a[chosen] if parts[n].front else a for n, a in cells.flats.items()}
-            return self.holding(replace(cells, keys=cells.keys[chosen], flats=flats))
-        flats = {n: a[chosen] for n, a in cells.flats.items()}
+            flats = {n: a.take(chosen, axis=0) if parts[n].front else a for n, a in cells.flats.items()}
+            return self.holding(replace(cells, keys=cells.keys.take(chosen, axis=0), flats=flats))
+        flats = {n: a.take(chosen, axis=0) for n, a in cells.flats.items()}
         tallies = {n: e.take(chosen, self.starts(n)) for n, e in cells.tallies.items()}
-        return self.holding(replace(cells, keys=cells.keys[chosen], flats=flats, tallies=tallies))
+        return self.holding(replace(cells, keys=cells.keys.take(chosen, axis=0), flats=flats, tallies=tallies))
 
     def take_inner(self, chosen: Ints) -> Self:
         cells, parts = self.cells, self.parts()
         assert cells.inner is not None
-        flats = {n: a if parts[n].front else a[chosen] for n, a in cells.flats.items()}
+        flats = {n: a if parts[n].front else a.take(chosen, axis=0) for n, a in cells.flats.items()}
         tallies = {n: e.take(chosen, self.starts(n)) for n, e in cells.tallies.items()}
-        return self.holding(replace(cells, inner=cells.inner[chosen], flats=flats, tallies=tallies))
+        return self.holding(replace(cells, inner=cells.inner.take(chosen, axis=0), flats=flats, tallies=tallies))
 
     def select(self, which: Array) -> Self:
         """Keep the front cells of a mask, or of an index in ascending order."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterOverflowError, IncompatibleStateError
+from ..numerics.rows import put
 from . import tally
 from .axes import Axis, Vocabulary, common
 from .cells import Cells
@@ -20,7 +21,7 @@ from .content import Content
 from .declare import CEILING, FORMS, LIMIT, Array, Flat, Tally, carry
 from .tally import Entries
 
-__all__ = ["aligned", "check_room", "fold", "gathered", "regroup"]
+__all__ = ["aligned", "ascending", "check_room", "fold", "gathered", "regroup"]
 
 Ints = NDArray[np.int64]
 MANY = 1 << 22
@@ -107,13 +108,14 @@ def _folded(
         if name != exact:
             moved[name] = _placed(entries, at)
     if first.folds is not None and exact is not None:
-        _fold_exact(first, moved, flats, cells, sign)
+        _fold_exact(states, at, moved, flats, cells, sign)
         moved[exact] = _placed(moved[exact], at)
     for name, placed in moved.items():
         tallies[name] = tally.united(placed) if sign > 0 else tally.add(placed[0], placed[1], -1)
     if first.folds is not None and sign < 0:
         _, rows, flag = first.folds
-        flats[flag] = np.where(_cells_with(tallies[rows], cells), flats[flag], 0).astype(np.uint8)
+        held = np.diff(tallies[rows].starts(cells)) > 0
+        flats[flag] = np.where(held, flats[flag], 0).astype(np.uint8)
     return first.holding(Cells(axes, table, words, inner, behind, flats, tallies)).present(parts)
 
 
@@ -128,12 +130,6 @@ def _moved(state: Content, name: str, to: Ints) -> Entries:
 def _placed(entries: Sequence[Entries], at: Sequence[Ints]) -> list[Entries]:
     """Bring entries that were moved to canonical form."""
     return [tally.canonical(e) if _rises(m) else tally.reduce(e) for e, m in zip(entries, at, strict=True)]
-
-
-def _cells_with(entries: Entries, cells: int) -> NDArray[np.bool_]:
-    out = np.zeros(cells, bool)
-    out[entries.cells] = True
-    return out
 
 
 def _rises(at: Ints) -> bool:
@@ -172,13 +168,18 @@ def _flat(states: Sequence[Content], flat: Flat, maps: Sequence[Ints], cells: in
         if not len(at):
             continue
         combine = np.subtract if i and sign < 0 and rule.combine is np.add else rule.combine
-        if len(at) > 1 and not _rises(at):  # cells that meet
+        rises = _rises(at)
+        if not rises:  # cells that meet
             values, at = _met(values, at, form)
+        before = out if rises and len(at) == cells else out.take(at, axis=0)
         if form == "square" and combine is np.subtract:
-            out[at] = _unsquared(out[at], values)
-            continue
-        out[at] = combine(out[at], values)
-        carry(form, out)
+            made = _unsquared(before, values)
+        else:
+            made = carry(form, combine(before, values))
+        if before is out:
+            out = made
+        else:
+            put(out, at, made)
     _check(flat, out, sign)
     return out
 
@@ -190,7 +191,7 @@ def _met(values: Array, at: Ints, form: str) -> tuple[Array, Ints]:
         parts = [_met(values[i : i + MANY], at[i : i + MANY], form) for i in range(0, len(values), MANY)]
         values, at = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
     order = np.argsort(at, kind="stable")
-    ordered, to = values[order], at[order]
+    ordered, to = values.take(order, axis=0), at[order]
     begins = np.flatnonzero(np.diff(to, prepend=-1))
     made = carry(form, rule.combine.reduceat(ordered, begins))
     if rule.combine is np.add and ordered.size:
@@ -242,21 +243,27 @@ def _check(flat: Flat, out: Array, sign: int) -> None:
 
 
 def _fold_exact(
-    first: Content, moved: dict[str, list[Entries]], flats: dict[str, Array], cells: int, sign: int
+    states: Sequence[Content],
+    at: Sequence[Ints],
+    moved: dict[str, list[Entries]],
+    flats: dict[str, Array],
+    cells: int,
+    sign: int,
 ) -> None:
     """Turn the exact rows of cells that hold too many, or are folded on another side, into buckets.
 
     Rows that are taken away are taken from those that are there: they do not make a cell larger.
     """
+    first = states[0]
     assert first.folds is not None
     exact, rows, flag = first.folds
     rows_of = np.zeros(cells, np.int64)
     folded = np.zeros(cells, bool)
-    for i, (fine, coarse) in enumerate(zip(moved[exact], moved[rows], strict=True)):
+    for i, (state, to) in enumerate(zip(states, at, strict=True)):
+        coarse = state.by_cell(rows)
         if sign > 0 or i == 0:
-            rows_of += _per_cell(fine, cells) + _per_cell(coarse, cells)
-        if len(coarse):
-            folded[coarse.cells] = True
+            np.add.at(rows_of, to, state.by_cell(exact) + coarse)
+        folded[to[coarse > 0]] = True
     if first.most is not None:
         folded |= rows_of > first.most
     if not folded.any():
@@ -272,14 +279,6 @@ def _fold_exact(
                 flats[flag][off] = 1
             moved[rows][i] = tally.add(moved[rows][i], made)
             moved[exact][i] = fine.where(~apart)
-
-
-def _per_cell(entries: Entries, cells: int) -> Ints:
-    if not len(entries):
-        return np.zeros(cells, np.int64)
-    out = np.zeros(cells, np.int64)
-    np.add.at(out, entries.cells, entries.mass)
-    return out
 
 
 # -- keys ------------------------------------------------------------------------------------------------------------
@@ -340,6 +339,13 @@ def numbers(keys: Sequence[Ints]) -> list[Ints] | None:
     return out
 
 
+def ascending(table: Ints) -> Ints:
+    """An order in which the rows of a table ascend; one number is sorted many times as quickly as some are."""
+    some = [c for c in table.T if len(c) and (c != c[0]).any()]
+    ones = some[:1] if len(some) == 1 else numbers([table])
+    return np.lexsort(table.T[::-1]) if ones is None else np.argsort(ones[0])
+
+
 def aligned(keys: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
     """The union of tables with sorted unique rows, and where in it the rows of each are."""
     if all(np.array_equal(k, keys[0]) for k in keys[1:]):
@@ -350,7 +356,7 @@ def aligned(keys: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
     union, *at = tally.unite(*(one.view(np.uint64) for one in ones))
     table = np.empty((len(union), keys[0].shape[1]), np.int64)
     for where, rows in zip(at, keys, strict=True):
-        table[where] = rows
+        put(table, where, rows)
     return table, [where.astype(np.int64) for where in at]
 
 
@@ -361,8 +367,8 @@ def distinct(keys: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
     if ones is not None:
         _, first, at = np.unique(np.concatenate(ones), return_index=True, return_inverse=True)
         return table[first], np.split(at.reshape(-1), splits)
-    order = np.lexsort(table.T[::-1])
-    ordered = table[order]
+    order = ascending(table)
+    ordered = table.take(order, axis=0)
     new = np.concatenate([[True], (ordered[1:] != ordered[:-1]).any(axis=1)])
     at = np.empty(len(table), np.int64)
     at[order] = np.cumsum(new) - 1

@@ -224,8 +224,7 @@ def unite(a: Array, b: Array) -> tuple[Array, Array, Array]:
     wide = a.dtype if a.dtype == b.dtype else np.dtype(U8)
     a, b = a.astype(wide, copy=False), b.astype(wide, copy=False)
     if compiled.loaded():  # by whoever counts; not to be loaded for a merge
-        out = np.empty(len(a) + len(b), wide)
-        at = np.empty(len(a) + 1, U4), np.empty(len(b) + 1, U4)
+        out, *at = np.empty(len(a) + len(b), wide), np.empty(len(a) + 1, U4), np.empty(len(b) + 1, U4)
         m = compiled.kernel("reduce:union")(a, b, out, *at)
         return out[:m], at[0][:-1], at[1][:-1]
     most = max(int(s[-1]) if len(s) else 0 for s in (a, b))
@@ -250,6 +249,20 @@ def unite(a: Array, b: Array) -> tuple[Array, Array, Array]:
     return codes[first], place[~theirs], place[theirs]
 
 
+def _unite_wide(a: Entries, b: Entries) -> tuple[Array, Array, Array, Array]:
+    """The union of codes of two words: low words, high words, and where in it those of each are."""
+    assert a.high is not None
+    assert b.high is not None
+    if not a.high.any() and not b.high.any():  # those of one cell
+        low, in_a, in_b = unite(a.codes, b.codes)
+        return low, np.zeros(len(low), U4), in_a, in_b
+    size = len(a) + len(b)
+    out = np.empty(size, U4), np.empty(size, U8)
+    at = [np.empty(len(a) + 1, U4), np.empty(len(b) + 1, U4)]
+    m = compiled.kernel("reduce:union_wide")(a.high, a.codes, b.high, b.codes, *out, *at)
+    return out[1][:m], out[0][:m], at[0][:-1], at[1][:-1]
+
+
 def add(a: Entries, b: Entries, sign: int = 1) -> Entries:
     """Add entries to entries, or take them away.
 
@@ -262,13 +275,17 @@ def add(a: Entries, b: Entries, sign: int = 1) -> Entries:
         return a
     if not len(a) and sign > 0:
         return b
-    if a.wide:
+    if not a.wide:
+        codes, in_a, in_b = unite(a.codes, b.codes)
+        high = None
+    elif compiled.loaded():
+        codes, high, in_a, in_b = _unite_wide(a, b)
+    else:
         return _not_below(reduce(joined([a, b], sign)), sign)
-    codes, in_a, in_b = unite(a.codes, b.codes)
     most = int(a.counts.max(initial=0)) + int(b.counts.max(initial=0))
     counts: Array = np.zeros(len(codes), count_type(most) if sign > 0 else I8)
-    counts[in_a] = a.counts
-    counts[in_b] += b.counts.astype(counts.dtype) if sign > 0 else -b.mass
+    _spread(in_a, a.counts, counts)
+    _spread(in_b, b.counts if sign > 0 else -b.mass, counts)
     if sign < 0 and counts.min(initial=0) < 0:
         raise ValueError("a count would fall below zero: these rows were not counted here")
     excess = None
@@ -277,7 +294,15 @@ def add(a: Entries, b: Entries, sign: int = 1) -> Entries:
         excess[in_a] = 0 if a.excess is None else a.excess
         excess[in_b] += 0 if b.excess is None else sign * b.excess
         carry_fixed(excess)
-    return _not_below(canonical(Entries(a.shift, codes, counts, excess)), sign)
+    return _not_below(canonical(Entries(a.shift, codes, counts, excess, high)), sign)
+
+
+def _spread(at: Array, counts: Array, out: Array) -> None:
+    """Add counts at their places, each of which comes once."""
+    if compiled.loaded():
+        compiled.kernel("reduce:spread")(at, counts.astype(out.dtype, copy=False), out)
+    else:
+        out[at] += counts.astype(out.dtype, copy=False)
 
 
 def _not_below(e: Entries, sign: int) -> Entries:
