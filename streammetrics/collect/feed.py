@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -41,6 +41,7 @@ MEMORY_LIMIT = 4 << 30
 ARROW_NUMBERS = {*(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)), "halffloat", "float", "double"}
 
 
+@cache
 def counting() -> Any:
     """What counts: loaded at the first row, so that merging and reading need no kernels."""
     from .. import count
@@ -81,6 +82,27 @@ class Held(NamedTuple):
     drafts: dict[Any, Draft]
     recent: dict[int, Ints]
     left: list[int]
+
+
+class Given:
+    """Arrays that kernels are given, each once, however many read it."""
+
+    def __init__(self) -> None:
+        self.flats: list[Array] = []
+        self.typed: list[Typed] = []
+        self.ndims: list[int] = []
+        self._places: dict[int, tuple[Array, int]] = {}  # with the array, lest another gets its number
+
+    def place(self, values: Array, source: str) -> int:
+        """Say where an array stands."""
+        known = self._places.get(id(values))
+        if known is None:
+            known = values, len(self.flats)
+            self._places[id(values)] = known
+            self.flats.append(values if values.flags.c_contiguous else np.ascontiguousarray(values))
+            self.typed.append(Typed(values.dtype, source))
+            self.ndims.append(values.ndim)
+        return known[1]
 
 
 def _signature(n: int) -> Callable[..., Any]:
@@ -476,36 +498,28 @@ class Feed:
             counter.fold_ahead(at, rows.n)
         most = max((r.n * c.statistic.spread for c, r in zip(held.counters, prepared, strict=True)), default=0)
         held = self._room(held, most, weighted=any("sample_weight" in r.columns for r in prepared))
-        flats: list[Array] = []
+        given = Given()
         bound: list[dict[str, int]] = []
-        typed: list[Typed] = []
-        ndims: list[int] = []
         extra: list[Callable[[], Any]] = []
         for counter, rows, columns, (front, at) in zip(held.counters, prepared, derived, places, strict=True):
             mine: dict[str, int] = {}
-            if _absorbs(counter.statistic):
+            bound.append(mine)
+            if rows.left_out:
                 extra += self._left_out(counter, rows, front)
+            if _absorbs(counter.statistic):
                 extra += counter.absorbed(rows.columns, at, rows.n)
-                bound.append(mine)
                 continue
             for role, column in columns.items():
                 if isinstance(column.values, np.ndarray) and column.values.dtype != object:
-                    mine[role] = len(flats)
-                    flats.append(np.ascontiguousarray(column.values))
-                    typed.append(Typed(column.values.dtype, column.source))
-                    ndims.append(column.values.ndim)
+                    mine[role] = given.place(column.values, column.source)
             fronts = _fronts(front, rows)
             ones = np.ones(rows.n * counter.statistic.spread) if counter.weighed else NO_WEIGHTS
             for role, values in (("at", at), ("front", fronts), ("ones", ones)):
                 if len(values):
-                    mine[role] = len(flats)
-                    flats.append(values)
-                    typed.append(Typed(values.dtype, ""))
-                    ndims.append(1)
-            bound.append(mine)
-            extra += self._left_out(counter, rows, front)
+                    mine[role] = given.place(values, "")
             extra += self._rounded(counter, rows, fronts, held.mass)
-        key = tuple((t, d) for t, d in zip(typed, ndims, strict=True)), tuple(map(tuple, (m.items() for m in bound)))
+        flats, typed, ndims = given.flats, given.typed, given.ndims
+        key = tuple(typed), tuple(ndims), tuple([tuple(m.items()) for m in bound])
         draft = held.drafts.get(key)
         if draft is None:
             draft = Draft(None, self._bind(held, bound, typed, None, ndims))

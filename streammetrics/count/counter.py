@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
+from operator import is_not
 from typing import Any
 
 import numpy as np
@@ -199,14 +200,21 @@ class Counter:
         limit = getattr(self.statistic, "memory_limit", None)
         if limit is not None and self.statistic.most is None and self.need(rows) > limit:
             self._check_limit(rows, limit)
-        self._room_in_tallies(rows, weighted=weighted)
+        if weighted or self.left < rows:
+            self._room_in_tallies(rows, weighted=weighted)
         fresh = weighted and self._weigh()
-        changed = any(
-            a is not b for name, held in self.given.items() for a, b in zip(held, self._arrays(name), strict=True)
-        )
-        if changed or fresh:
+        if fresh or self._moved:
             self.given = {}
-        return changed or fresh
+            return True
+        return False
+
+    @property
+    def _moved(self) -> bool:
+        """Whether an array that kernels were bound to is another one now."""
+        for name, held in self.given.items():
+            if any(map(is_not, held, self._arrays(name))):
+                return True
+        return False
 
     def admit_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
         """Raise unless checked rows, each in its front cell, may be counted, together and with those before."""

@@ -129,7 +129,9 @@ class Index:
 
     def numbers(self, name: str) -> KeyNumbers:
         """The numbers of the keys of a column."""
-        return self.keys.setdefault(name, KeyNumbers(name))
+        if name not in self.keys:
+            self.keys[name] = KeyNumbers(name)
+        return self.keys[name]
 
     def count(self, path: Any) -> int:
         """How many cells there are."""
@@ -143,8 +145,9 @@ class Index:
             return NOTHING
         if path not in made:
             above = self.locate(path[:-1], codes, made)
-            level = self.levels.setdefault(path, Level(2 if path[-1][1].kind == "group" else 1))
-            made[path] = level.locate(above, max(self.count(path[:-1]), 1), codes(path[-1]))
+            if path not in self.levels:
+                self.levels[path] = Level(2 if path[-1][1].kind == "group" else 1)
+            made[path] = self.levels[path].locate(above, max(self.count(path[:-1]), 1), codes(path[-1]))
         return made[path]
 
     def codes(self, path: Any) -> Ints:

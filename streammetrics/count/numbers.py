@@ -207,9 +207,9 @@ class KeyNumbers:
     def ranked(self, codes: Ints) -> tuple[Vocabulary, Ints]:
         """Return the vocabulary of the keys with these numbers, and the rank of each; marks stay."""
         keys = codes >= 0
-        used = np.unique(codes[keys])
-        if not len(used):
+        if not keys.any():
             return Vocabulary(self.kind), codes
+        used, at = _distinct(codes[keys])
         if KINDS[self.kind]:
             texts = self._texts.values
             held: Any = [texts[i] for i in used.tolist()]
@@ -222,7 +222,7 @@ class KeyNumbers:
             vocabulary = Vocabulary.of(self.kind, held)
         ranks = vocabulary.ranks(held)
         out = codes.copy()
-        out[keys] = ranks[np.searchsorted(used, codes[keys])]
+        out[keys] = ranks[at]
         return vocabulary, out
 
     def learn(self, vocabulary: Vocabulary) -> Ints:
@@ -236,6 +236,16 @@ class KeyNumbers:
             return self._integers(np.asarray(vocabulary.values))
         ends = np.cumsum([0, *(len(t) for t in vocabulary.values)], dtype=np.int64)
         return self._texts.of(np.frombuffer(b"".join(vocabulary.values), np.uint8), ends)
+
+
+def _distinct(codes: Ints) -> tuple[Ints, Ints]:
+    """The numbers that occur, ascending, and the place of each among them; by a table, as most are small."""
+    if int(codes.max()) >= 4 * len(codes) + 64:
+        used, at = np.unique(codes, return_inverse=True)
+        return used, at.reshape(-1)
+    there = np.zeros(int(codes.max()) + 1, bool)
+    there[codes] = True
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[codes]
 
 
 def kind_is_null(made: Any) -> bool:

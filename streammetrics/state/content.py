@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -47,7 +47,7 @@ class Content(Statistic):
     def holding(self, cells: Cells) -> Self:
         """Return a state of the same settings with this content, which is canonical."""
         new = object.__new__(type(self))
-        new.__dict__.update({f.name: getattr(self, f.name) for f in fields(self)})
+        new.__dict__.update({name: getattr(self, name) for name in _settings(type(self))})  # type: ignore[arg-type]
         new.__dict__["cells"] = cells
         return new
 
@@ -130,6 +130,12 @@ class Content(Statistic):
 
     def by_cell(self, name: str) -> Ints:
         """The rows that a tally counts in each cell."""
+        kept: dict[str, Ints] = self.__dict__.setdefault("_rows_by_cell", {})
+        if name not in kept:
+            kept[name] = self._by_cell(name)
+        return kept[name]
+
+    def _by_cell(self, name: str) -> Ints:
         starts, counts = self.starts(name), self.cells.tallies[name].counts
         rows = counts.sum(dtype=np.int64)
         if len(starts) == 2:
@@ -322,6 +328,11 @@ class Content(Statistic):
             if isinstance(part, Flat):
                 new.__dict__[name] = np.moveaxis(held[name], 0, -1) if name in held else None
         return new
+
+
+@cache
+def _settings(statistic: Any) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(statistic))
 
 
 def _size(numbers: Ints) -> float:

@@ -74,10 +74,10 @@ class Lead:
         self.fronts = self.said["fronts"]
         self.cells = self.said["cells"] if self.layout.inner else self.fronts
         self.total, self.behind = int(self.fronts.sum()), int(self.cells.sum())
-        self._bound(max_bytes)
         # of one section all this is numbers of Python: an array of one costs twenty times as much
-        said: dict[str, Any] = dict(zip(names, table[0].tolist(), strict=True)) if self.many == 1 else self.said
-        self._place(size, said)
+        one = dict(zip(names, table[0].tolist(), strict=True)) if self.many == 1 else None
+        self._bound(one or {n: int(v.sum()) for n, v in self.said.items()}, max_bytes)
+        self._place(size, one or self.said)
 
     def of(self, flat: Any) -> tuple[Ints, int]:
         """How many cells of every section have a row of a flat, and of all."""
@@ -109,9 +109,9 @@ class Lead:
         self.numbers.finish()
         need(self.rest.done(self._last) and self.last.done(self._end), "there are bytes after the last part")
 
-    def _bound(self, max_bytes: int) -> None:
+    def _bound(self, said: dict[str, int], max_bytes: int) -> None:
         """Refuse what would take too much memory; in whole numbers of Python, which do not overflow."""
-        size = taken(self.layout, {n: int(v.sum()) for n, v in self.said.items()}) + sum(map(len, self.plains))
+        size = taken(self.layout, said) + sum(map(len, self.plains))
         for _, shift, wide in self.layout.places.values():
             room = 1 << (32 - max(shift - 64, 0) if wide else 64 - shift)
             need(self.behind <= room, "there are more cells than codes")

@@ -211,12 +211,17 @@ def canonical(e: Entries) -> Entries:
     kept = e.counts != 0
     if not kept.all():
         e = e.where(kept)
-    excess = e.excess if e.excess is not None and e.excess.any() else None
-    codes = e.codes
-    if not e.wide:
-        codes = codes.astype(code_type(int(codes[-1]) + 1 if len(codes) else 0), copy=False)
-    counts: Array = e.counts.astype(count_type(int(e.counts.max(initial=0))), copy=False)
-    return Entries(e.shift, codes, counts, excess, e.high)
+    if e.excess is not None and not e.excess.any():
+        e = replace(e, excess=None)
+    return narrow(e)
+
+
+def narrow(e: Entries) -> Entries:
+    """Take the narrowest types."""
+    codes = e.codes if e.wide else e.codes.astype(code_type(int(e.codes[-1]) + 1 if len(e) else 0), copy=False)
+    most = int(e.counts.max(initial=0)) if e.counts.dtype != U4 else 0
+    counts: Array = e.counts.astype(count_type(most), copy=False)
+    return Entries(e.shift, codes, counts, e.excess, e.high)
 
 
 def unite(a: Array, b: Array) -> tuple[Array, Array, Array]:

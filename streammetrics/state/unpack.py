@@ -7,7 +7,6 @@ counting could not have made. Sizes follow from the lead, and are bounded before
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,8 +133,8 @@ def _unpack(schema: Schema, plains: Sequence[bytes], max_bytes: int) -> Sections
     made = like.holding(cells)
     _check(made, lead)
     if len(plains) == 1:
-        entries = {n: tallies_.canonical(e) for n, e in entries.items()}
-        made = like.holding(replace(cells, tallies=entries))
+        entries = {n: tallies_.narrow(e) for n, e in entries.items()}
+        made = like.holding(Cells(like.axes, keys, front_words, inner, behind, cells.flats, entries))
     return Sections(made, lead.ends(lead.fronts), lead.ends(lead.cells))
 
 
