@@ -211,10 +211,7 @@ class Counter:
     @property
     def _moved(self) -> bool:
         """Whether an array that kernels were bound to is another one now."""
-        for name, held in self.given.items():
-            if any(map(is_not, held, self._arrays(name))):
-                return True
-        return False
+        return any(any(map(is_not, held, self._arrays(name))) for name, held in self.given.items())
 
     def admit_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
         """Raise unless checked rows, each in its front cell, may be counted, together and with those before."""

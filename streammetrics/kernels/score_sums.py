@@ -193,6 +193,70 @@ def sum_squares(v: Any, magic: Any, magic_bits: Any) -> Any:
 
 
 @outline
+def sum_weights(y: Any, w: Any, positives: Any, out: Any) -> Any:
+    """Write the sums of a block of weights and of their squares, as `by_class` does, and return whether one is large."""
+    h, l, h1, l1, g, k, g1, k1, large = i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
+    for j in range(w.shape[0]):
+        x = w[j]
+        q = x * x
+        t, u = x + HIGH, q + HIGH
+        high, low = f8(t).view(i8), f8((x - (t - HIGH)) + LOW).view(i8)
+        above, below = f8(u).view(i8), f8((q - (u - HIGH)) + LOW).view(i8)
+        large |= i8(q >= LARGE)
+        positive = y[j] != 0
+        h += high
+        l += low  # noqa: E741
+        g += above
+        k += below
+        h1 += high if positive else i8(0)
+        l1 += low if positive else i8(0)
+        g1 += above if positive else i8(0)
+        k1 += below if positive else i8(0)
+    without_magic(w.shape[0], positives, out, u8(0), h, l, h1, l1)
+    without_magic(w.shape[0], positives, out, u8(4), g, k, g1, k1)
+    return large != 0
+
+
+@outline
+def sum_products(y: Any, v: Any, w: Any, positives: Any, magic: Any, magic_bits: Any, out: Any) -> Any:
+    """Write the sums of a block of x = v w and x w, as `by_class` does, and of x x; return whether one is large."""
+    h, l, h1, l1, g, k, g1, k1, large = i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
+    a, b = i8(0), i8(0)
+    for j in range(w.shape[0]):
+        x = v[j] * w[j]
+        z, q = x * w[j], x * x
+        t, u, r = x + HIGH, z + HIGH, q + HIGH
+        high, low = f8(t).view(i8), f8((x - (t - HIGH)) + LOW).view(i8)
+        above, below = f8(u).view(i8), f8((z - (u - HIGH)) + LOW).view(i8)
+        large |= i8(x >= LARGE) | i8(z >= LARGE) | i8(q >= LARGE)
+        positive = y[j] != 0
+        h += high
+        l += low  # noqa: E741
+        g += above
+        k += below
+        h1 += high if positive else i8(0)
+        l1 += low if positive else i8(0)
+        g1 += above if positive else i8(0)
+        k1 += below if positive else i8(0)
+        a += f8(r).view(i8)
+        b += f8((q - (r - HIGH)) + magic).view(i8)
+    n = i8(w.shape[0])
+    without_magic(n, positives, out, u8(0), h, l, h1, l1)
+    without_magic(n, positives, out, u8(4), g, k, g1, k1)
+    out[8], out[9] = a - n * HIGH_BITS, b - n * magic_bits
+    return large != 0
+
+
+@inline
+def without_magic(n: Any, positives: Any, out: Any, at: Any, h: Any, l: Any, h1: Any, l1: Any) -> None:  # noqa: E741
+    """Write sums over negatives and over positives without what the magic numbers put in."""
+    h1 -= positives * HIGH_BITS
+    l1 -= positives * LOW_BITS
+    out[at], out[at + u8(1)] = h - i8(n) * HIGH_BITS - h1, l - i8(n) * LOW_BITS - l1
+    out[at + u8(2)], out[at + u8(3)] = h1, l1
+
+
+@outline
 def take_large(v: Any, large: Any, at: Any, squares: Any, square: Any) -> None:
     """Move terms of 2**31 and more to a superaccumulator; the sum of their squares is lost."""
     for j in range(v.shape[0]):
@@ -233,6 +297,52 @@ def put_squares(y: Any, v: Any, loss: Any, numbers: Any, at: Any) -> None:
     else:
         high, low = sum_squares(v, FINE, FINE_BITS)
         put(numbers, at, high, low << i8(8))
+
+
+@outline
+def add_weights(y: Any, w: Any, positives: Any, v: Any, found: Any, excess: Any, w2: Any) -> None:
+    """Add a block of weights less one, and of their squares, by class."""
+    large = sum_weights(y, w, positives, found)
+    add_fixed(excess, u8(0), found[0] - ((i8(w.shape[0]) - positives) << i8(20)), found[1])
+    add_fixed(excess, u8(2), found[2] - (positives << i8(20)), found[3])
+    if large:
+        for j in range(w.shape[0]):
+            v[j] = w[j] * w[j]
+        put_by_class(y, v, positives, w2, u8(0))
+    else:
+        put(w2, u8(0), found[4], found[5])
+        put(w2, u8(2), found[6], found[7])
+
+
+@outline
+def put_products(found: Any, loss: Any, t: Any, sums: Any, squares: Any, w2x: Any) -> None:
+    """Add what `sum_products` has found of one term."""
+    add_fixed(sums, u8(4) * t, found[0], found[1])
+    add_fixed(sums, u8(4) * t + u8(2), found[2], found[3])
+    put(w2x, u8(4) * t, found[4], found[5])
+    put(w2x, u8(4) * t + u8(2), found[6], found[7])
+    put(squares, u8(2) * t, found[8], found[9] << (i8(19) if loss else i8(8)))
+
+
+@outline
+def put_large(
+    y: Any, x: Any, w: Any, positives: Any, loss: Any, v: Any, t: Any, sums: Any, large: Any, squares: Any, w2x: Any
+) -> None:  # fmt: skip
+    """Add a block of one term of any size, with weights or (`w` is empty) without."""
+    for j in range(w.shape[0]):
+        x[j] *= w[j]
+    if any_from(x, LARGE):
+        take_large(x, large, t * CHUNKS, squares, u8(2) * t)
+    h0, l0, h1, l1 = by_class(y, x, positives)
+    add_fixed(sums, u8(4) * t, h0, l0)
+    add_fixed(sums, u8(4) * t + u8(2), h1, l1)
+    for j in range(x.shape[0]):
+        v[j] = x[j] * x[j]
+    put_squares(y, v, loss, squares, u8(2) * t)
+    if w.shape[0]:
+        for j in range(x.shape[0]):
+            x[j] *= w[j]
+        put_by_class(y, x, positives, w2x, u8(4) * t)
 
 
 @inline
@@ -295,6 +405,7 @@ def add_any(
     if not weighted and bad_values(logit, y, s):  # large terms are added as they come: check before
         return 1
     k, f, out, v = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8), scratch(BLOCK, f8)
+    found = scratch(10, i8)
     for a in range(0, y.shape[0], BLOCK):
         m = min(BLOCK, y.shape[0] - a)
         yy, ss, ww = y[a : a + m], s[a : a + m], w[a : a + m]
@@ -302,30 +413,16 @@ def add_any(
         rows[0] += m - positives
         rows[1] += positives
         if weighted:
-            h0, l0, h1, l1 = by_class(yy, ww, positives)
-            add_fixed(excess, u8(0), h0 - ((i8(m) - positives) << i8(20)), l0)
-            add_fixed(excess, u8(2), h1 - (positives << i8(20)), l1)
-            for j in range(m):
-                v[j] = ww[j] * ww[j]
-            put_by_class(yy, v[:m], positives, w2, u8(0))
+            add_weights(yy, ww, positives, v[:m], found, excess, w2)
         clip = terms.shape[0] > 0 and not logit and clips(eps, ss)
         for t in range(terms.shape[0]):
             fill(terms[t], logit, eps, clip, yy, ss, k, f, out)
-            loss, at = terms[t] == LOG_LOSS, u8(4 * t)
-            for j in range(m if weighted else 0):
-                out[j] *= ww[j]
-            if any_from(out[:m], LARGE):
-                take_large(out[:m], large, u8(t) * CHUNKS, squares, u8(2 * t))
-            h0, l0, h1, l1 = by_class(yy, out[:m], positives)
-            add_fixed(sums, at, h0, l0)
-            add_fixed(sums, at + u8(2), h1, l1)
-            for j in range(m):
-                v[j] = out[j] * out[j]
-            put_squares(yy, v[:m], loss, squares, u8(2 * t))
-            if weighted:
-                for j in range(m):
-                    out[j] *= ww[j]
-                put_by_class(yy, out[:m], positives, w2x, at)
+            loss = terms[t] == LOG_LOSS
+            magic, magic_bits = (FINE_LOSS, FINE_LOSS_BITS) if loss else (FINE, FINE_BITS)
+            if weighted and not sum_products(yy, out[:m], ww, positives, magic, magic_bits, found):
+                put_products(found, loss, u8(t), sums, squares, w2x)
+            else:
+                put_large(yy, out[:m], ww, positives, loss, v[:m], u8(t), sums, large, squares, w2x)
             if loss and clip:
                 for j in range(m):
                     clipped[t] += clipped_row(eps, yy[j], ss[j])
