@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, Self, TypeVar, dataclass_transform
 
 import numpy as np
@@ -157,6 +158,11 @@ class Metric(Settings, Holder, Generic[S, T]):
     # -- what every metric does ---------------------------------------------------------------------------------------
 
     def reads(self) -> tuple[Read, ...]:
+        return self._reads
+
+    @cached_property
+    def _reads(self) -> tuple[Read, ...]:
+        """What is read depends on settings alone, and is asked for at every door."""
         return (Read(self.make_state(), PLAIN, self.ranks),)
 
     positional: ClassVar[tuple[str, ...] | None] = None
