@@ -598,9 +598,8 @@ class Feed:
         for reason, gone in rows.left_out:
             if len(gone):
                 at = front[gone] if len(front) else NOTHING
-                dropped = counter.held(type(statistic).dropped)[0]
-                number = statistic.reasons.index(reason)
-                out.append(_compiled("cells:drop_rows", dropped, at, len(statistic.reasons), number, len(gone)))
+                dropped, numbers = counter.held(type(statistic).dropped)[0], statistic.reason_numbers
+                out.append(_compiled("cells:drop_rows", dropped, at, len(numbers), numbers[reason], len(gone)))
         return out
 
     def _explain(self, batch: Batch, held: Held) -> None:

@@ -65,9 +65,9 @@ def prepare(batch: Batch, binding: Binding, needs: Sequence[Need], on_invalid: s
     index: NDArray[np.int64] | None = None
     chosen = batch
     if binding.where is not None:
-        chosen = _where(batch, binding.where, on_invalid)
+        chosen, others = _where(batch, binding.where, on_invalid)
         index = chosen.index
-        left_out.append(("where", _complement(index, len(batch.array(binding.where)))))
+        left_out.append(("where", others))
     bound = [(n.role, binding.column(n.role), n.kind) for n in needs if _present(n, binding, batch)]
     for role, name, kind in bound:
         if kind.skips and (gone := kind.skipped(chosen.column(name, kind))) is not None:
@@ -97,13 +97,15 @@ def _present(need: Need, binding: Binding, batch: Batch) -> bool:
     return False
 
 
-def _where(batch: Batch, name: str, on_invalid: str) -> Batch:
-    def select() -> Batch:
+def _where(batch: Batch, name: str, on_invalid: str) -> tuple[Batch, NDArray[np.int64]]:
+    """The rows that a flag selects, and the others."""
+
+    def select() -> tuple[Batch, NDArray[np.int64]]:
         if on_invalid != "drop":
             batch.check(name, FLAG)
-        return batch.select(batch.column(name, FLAG).values == 1)
+        return batch.split(batch.column(name, FLAG).values)
 
-    made: Batch = batch.make((name, "where", on_invalid), select)
+    made: tuple[Batch, NDArray[np.int64]] = batch.make((name, "where", on_invalid), select)
     return made
 
 
@@ -129,12 +131,6 @@ def _drop(
     kept = gone
     made: Batch = chosen.make(("kept", tuple((n, k) for _, n, k in bound)), lambda: chosen.select(~kept))
     return made, made.index if index is None else index[made.index]
-
-
-def _complement(index: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    out = np.ones(n, bool)
-    out[index] = False
-    return np.flatnonzero(out).astype(np.int64)
 
 
 def _correct(columns: dict[str, Column], binding: Binding) -> dict[str, Column]:

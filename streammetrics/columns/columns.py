@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
+from ..numerics.compiled import kernel, loaded
 from .convert import as_array, is_listed, missing, one_column
 
 __all__ = ["Batch", "Column", "Need", "flag", "grade", "kind_word", "label", "matrix", "score", "weight"]
@@ -130,6 +131,9 @@ class Label(Kind):
             out[gone] = 2
         return out
 
+    def ok(self, column: Column) -> bool:
+        return int(column.values.max(initial=0)) <= 1
+
     def bad(self, column: Column) -> Mask:
         return np.asarray(column.values > 1)
 
@@ -175,6 +179,8 @@ class Score(Kind):
     def ok(self, column: Column) -> bool:
         if not column.values.size:
             return True
+        if type(self) is Score and loaded() and column.values.ndim == 1:  # others have other limits
+            return not kernel("checks:probabilities" if self.scale == "probability" else "checks:finite")(column.values)
         low, high = column.values.min(), column.values.max()  # NaN comes through both, and fails every comparison
         return bool(low >= self.low and high <= self.high and np.isfinite(low) and np.isfinite(high))
 
@@ -419,7 +425,7 @@ class Batch:
         """Return a column as a numpy array, rows selected, values unchecked; a tuple of columns as a matrix."""
         if (name, ndim) not in self._arrays:
             if self._parent is not None:
-                values = self._parent.array(name, ndim)[self._index]
+                values = self._parent.array(name, ndim).take(self.index, axis=0)
             elif isinstance(name, tuple):
                 values = np.column_stack([self.array(n) for n in name])
             else:
@@ -468,7 +474,16 @@ class Batch:
 
     def select(self, keep: Mask) -> Batch:
         """Return the batch of the rows kept."""
-        return Batch({}, self, np.flatnonzero(keep).astype(np.int64))
+        return self.split(keep.view(np.uint8))[0]
+
+    def split(self, flags: NDArray[np.uint8]) -> tuple[Batch, NDArray[np.int64]]:
+        """Return the batch of the rows whose flag is 1, and the other rows."""
+        if loaded():
+            rows = np.empty(len(flags) + 1, np.int64), np.empty(len(flags) + 1, np.int64)
+            n = kernel("convert:choose")(flags, *rows)
+            return Batch({}, self, rows[0][:n]), rows[1][: len(flags) - n]
+        kept = flags == 1
+        return Batch({}, self, np.flatnonzero(kept)), np.flatnonzero(~kept)
 
     @property
     def parent(self) -> Batch | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ __all__ = [
     "kind_of",
     "plain_key",
     "read_keys",
+    "read_texts",
     "sort_key",
 ]
 
@@ -46,6 +48,32 @@ def read_keys(raw: Any, name: str) -> tuple[str, Any]:
     if isinstance(raw, np.ma.MaskedArray) and np.ma.getmaskarray(raw).any():
         raise InvalidInputError(f"{name}: masked rows would be read through their mask; drop or fill them", column=name)
     return _from_numpy(np.asarray(raw) if not isinstance(raw, (list, tuple)) else _from_list(raw, name), name)
+
+
+class Numbered(dict[Any, int]):
+    """Things numbered as they are met."""
+
+    def __missing__(self, thing: Any) -> int:
+        self[thing] = number = len(self)
+        return number
+
+
+def read_texts(values: Any, name: str) -> tuple[str, Any] | None:
+    """Read objects that are all texts, or all bytes, or null: each distinct one is looked at once. None of any others."""
+    if not len(values) or not isinstance(values[0], (str, bytes, float, NoneType)):
+        return None
+    numbers = Numbered()
+    try:
+        index = np.fromiter(map(numbers.__getitem__, values), np.int64, len(values))
+    except TypeError:  # of what cannot be a key, and has no hash
+        return None
+    distinct = list(numbers)
+    null = missing(distinct, len(distinct))
+    texts = [None if gone else v for v, gone in zip(distinct, null.tolist(), strict=True)]
+    types = {str if isinstance(v, str) else type(v) for v in texts} - {NoneType}
+    if types not in ({str}, {bytes}):
+        return None
+    return _encoded(texts, index, "string" if str in types else "bytes", name, null[index] if null.any() else None)
 
 
 def _from_list(raw: Any, name: str) -> NDArray[Any]:
@@ -119,7 +147,7 @@ def _from_numpy(values: NDArray[Any], name: str) -> tuple[str, Any]:
     if values.dtype.kind in "biu":
         return "integer", (values.astype(np.uint8) if values.dtype.kind == "b" else values, None)
     if values.dtype.kind in "US":
-        return _texts(values, "string" if values.dtype.kind == "U" else "bytes", name, None)
+        return read_texts(values.tolist(), name) or ("", 0)
     if values.dtype.kind in "OT":
         return _objects(values.astype(object), name)
     raise _wrong_kind(name, values.dtype.name)
@@ -150,12 +178,19 @@ def _objects(values: NDArray[Any], name: str) -> tuple[str, Any]:
 
 def _texts(values: NDArray[Any], kind: str, name: str, missing: NDArray[np.bool_] | None) -> tuple[str, Any]:
     distinct, index = np.unique(values, return_inverse=True)
+    return _encoded(distinct.tolist(), index.reshape(-1), kind, name, missing)
+
+
+def _encoded(
+    distinct: list[Any], index: NDArray[Any], kind: str, name: str, missing: NDArray[np.bool_] | None
+) -> tuple[str, Any]:
+    """Texts as bytes one behind the other, where each begins, and which each row has; of a missing one "" will do."""
     try:
-        encoded = [v.encode() if kind == "string" else bytes(v) for v in distinct.tolist()]
+        encoded = [b"" if v is None else v.encode() if kind == "string" else bytes(v) for v in distinct]
     except UnicodeEncodeError as error:
         raise InvalidInputError(f"{name}: {error.object[:50]!r} is not text: {error.reason}", column=name) from error
     offsets = np.concatenate([[0], np.cumsum([len(e) for e in encoded], dtype=np.int64)]).astype(np.int64)
-    return kind, ((np.frombuffer(b"".join(encoded), np.uint8), offsets), index.reshape(-1), missing)
+    return kind, ((np.frombuffer(b"".join(encoded), np.uint8), offsets), index, missing)
 
 
 def _wrong_kind(name: str, found: str) -> InvalidInputError:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidInputError
 from ..numerics.keys import raw as held
 from .convert import arrow_values, missing, one_column
-from .keys import read_keys
+from .keys import read_keys, read_texts
 
 __all__ = ["read_slice_keys"]
 
@@ -41,7 +41,12 @@ def read_slice_keys(raw: Any, name: str) -> Read:
         import pyarrow
 
         raw, library = pyarrow.array(raw, from_pandas=True), "pyarrow"
-    found = _from_arrow(raw, name) if library == "pyarrow" else _from_numpy(raw, name)
+    if library == "pyarrow":
+        found = _from_arrow(raw, name)
+    elif isinstance(raw, (list, tuple)) or (type(raw) is np.ndarray and raw.ndim == 1 and raw.dtype == object):
+        found = read_texts(raw, name) or _from_numpy(raw, name)
+    else:
+        found = _from_numpy(raw, name)
     return read_keys(raw, name) if found is None else found
 
 

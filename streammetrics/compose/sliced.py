@@ -176,13 +176,19 @@ class Sliced(Holder):
     def _found(self, states: Sequence[State]) -> dict[Any, list[Ints]]:
         width = len(self.by)
         found: dict[tuple[Any, ...], list[Ints]] = {}
+        first = 0  # how many keys the first state has
         for i, state in enumerate(states):
             keys = state.cells.keys[:, :width]
             starts = np.flatnonzero(np.r_[len(keys) > 0, (keys[1:] != keys[:-1]).any(axis=1)][: len(keys)])
             ends = np.append(starts[1:], len(keys))[: len(starts)]
             for key, a, b in zip(self._spelled(state, keys[starts]), starts.tolist(), ends.tolist(), strict=True):
                 found.setdefault(key, [np.zeros(0, np.int64)] * len(states))[i] = np.arange(a, b)
-        return {k: found[k] for k in sorted(found, key=_in_order)}
+            first = first or len(found)
+        if len(found) > first:
+            return {k: found[k] for k in sorted(found, key=_in_order)}
+        if REST in found:  # cells are in the order of keys, marks before all
+            found[REST] = found.pop(REST)
+        return found
 
     def _spelled(self, state: State, keys: Ints) -> list[tuple[Any, ...]]:
         """Keys as users write them; REST for what a limit does not keep."""

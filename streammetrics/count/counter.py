@@ -358,7 +358,11 @@ class Counter:
     @property
     def weighed(self) -> bool:
         """Whether there are parts that only weights make: rows without them feed these, too, as rows of weight 1."""
-        return any(part.like is not None for part in self._optional if part.name in self.flats)
+        return not self._of_weights.isdisjoint(self.flats)
+
+    @cached_property
+    def _of_weights(self) -> frozenset[str]:
+        return frozenset(part.name for part in self._optional if part.like is not None)
 
     @property
     def _optional(self) -> list[Flat]:

@@ -96,13 +96,10 @@ class Kernel:
             self.dispatcher = numba.njit(cache=cache, **_OPTIONS)(self.function)
         except (RuntimeError, OSError):  # no folder to cache in (numba#7883): compile in every process instead
             self.dispatcher = numba.njit(**_OPTIONS)(self.function)
-        self._known: set[tuple[Any, ...]] = set()
+        self._entries: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
     def __call__(self, *arguments: Any) -> Any:
-        kinds = tuple([(a.dtype, a.ndim) if type(a) is np.ndarray else type(a) for a in arguments])
-        if kinds not in self._known:
-            self._compile(arguments)
-            self._known.add(kinds)
+        self.entry(*arguments)
         return self.dispatcher(*arguments)
 
     def _compile(self, arguments: tuple[Any, ...]) -> None:
@@ -127,11 +124,15 @@ class Kernel:
         What numba's dispatch looks up at every call (types, layouts, flags of each array) is looked up once. The function
         checks neither dtype nor dimensions: whoever calls it has to.
         """
-        signature = tuple(self._type(n, a) for n, a in zip(self._names, like, strict=True))
-        if signature not in self.dispatcher.overloads:
-            self._compile(like)
-        found = self.dispatcher.overloads[signature]
-        return getattr(found, "entry_point", None) or self
+        kinds = tuple([(a.dtype, a.ndim) if type(a) is np.ndarray else type(a) for a in like])
+        found = self._entries.get(kinds)
+        if found is None:
+            signature = tuple(self._type(n, a) for n, a in zip(self._names, like, strict=True))
+            if signature not in self.dispatcher.overloads:
+                self._compile(like)
+            found = getattr(self.dispatcher.overloads[signature], "entry_point", None) or self.dispatcher
+            self._entries[kinds] = found
+        return found
 
     def _type(self, name: str, value: Any) -> Any:
         if isinstance(value, np.ndarray):

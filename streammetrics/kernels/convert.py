@@ -8,7 +8,7 @@ import numpy as np
 
 from ._jit import kernel
 
-f4, u1, u2, u4 = np.float32, np.uint8, np.uint16, np.uint32
+f4, i8, u1, u2, u4, u8 = np.float32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64
 
 
 @kernel(out=("out",))
@@ -39,3 +39,14 @@ def widen(given: Any, out: Any) -> Any:
         bits = f4(v).view(u4) | ((h & u4(0x8000)) << u4(16))
         out[i] = u4(u4(0x7FC00000) if size >= u4(0x7C00) else bits).view(f4)
     return 0
+
+
+@kernel(out=("chosen", "others"))
+def choose(flags: Any, chosen: Any, others: Any) -> Any:
+    """Write the rows whose flag is 1, and the others; return how many are chosen. Without branches."""
+    m = u8(0)
+    for i in range(flags.shape[0]):
+        one = u8(flags[i] == 1)
+        chosen[m], others[u8(i) - m] = i, i
+        m += one
+    return i8(m)

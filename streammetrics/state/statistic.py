@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
@@ -99,6 +100,11 @@ class Statistic(Settings):
     def reasons(self) -> tuple[str, ...]:
         """Why a row may be left out: `where`, the role of a bad value, or an epoch that has expired."""
         return ("where", *dict.fromkeys(n.role for n in self.needs()), "expired")
+
+    @cached_property
+    def reason_numbers(self) -> dict[str, int]:
+        """The place of each reason."""
+        return {reason: i for i, reason in enumerate(self.reasons)}
 
     @property
     def ordered(self) -> bool:
