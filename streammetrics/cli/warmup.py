@@ -128,6 +128,8 @@ def _variants(metric: Any) -> Iterator[Metric[Any, Any]]:
     for which in {"num_classes", "num_labels"} & set(declared):
         with suppress(ValueError):  # some are of labels alone
             yield metric(**(metric.example | {which: 2}))
+    for more in ({}, {"num_labels": 2}) if "soft_labels" in declared else ():
+        yield metric(**(metric.example | {"soft_labels": True} | more))
 
 
 def _compiled(kernels: list[Any]) -> int:
