@@ -46,6 +46,8 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
         {"bits": 12},
         {"exact": True},
         {"bits": 8, **CLASSES},
+        {"bits": 16, **LABELS},
+        {"bits": 16, "scale": "real", **NAMED, **WEIGHTED},
         {"bits": 8, "scale": "real", **NAMED, **WEIGHTED},
         {"bits": 9, **LABELS, **EACH},
     ],

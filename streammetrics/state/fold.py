@@ -113,7 +113,8 @@ def _folded(
         tallies[name] = tally.united(placed) if sign > 0 else tally.add(placed[0], placed[1], -1)
     if first.folds is not None and sign < 0:
         _, rows, flag = first.folds
-        flats[flag] = np.where(_cells_with(tallies[rows], cells), flats[flag], 0).astype(np.uint8)
+        flats[flag] = flats[flag].copy()
+        flats[flag][~_cells_with(tallies[rows], cells)] = 0
     return first.holding(Cells(axes, table, words, inner, behind, flats, tallies)).present(parts)
 
 
@@ -267,9 +268,8 @@ def _fold_exact(
         apart = folded[fine.cells]
         if apart.any():
             made, off = first.bucketed(fine.where(apart))
-            if off is not None and len(off):
-                flats[flag] = flats[flag].copy()
-                flats[flag][off] = 1
+            flats[flag] = flats[flag].copy()
+            flats[flag][off] = 1
             moved[rows][i] = tally.add(moved[rows][i], made)
             moved[exact][i] = fine.where(~apart)
 
