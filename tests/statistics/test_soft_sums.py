@@ -147,7 +147,9 @@ def test_a_row_is_a_share_of_a_positive_and_the_rest_of_a_negative():
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
-    "settings", [{}, {"scale": "logit"}, {"eps": 0.0}, {"eps": 0.1}, {"num_labels": 2, "average": "weighted"}], ids=str
+    "settings",
+    [{}, {"scale": "logit"}, {"eps": 0.0}, {"eps": 1e-17}, {"eps": 0.1}, {"num_labels": 2, "average": "weighted"}],
+    ids=str,
 )
 def test_hard_labels_have_the_value_of_hard_labels(settings, dtype, weighted):
     rng = np.random.default_rng(4)
