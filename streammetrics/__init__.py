@@ -44,6 +44,7 @@ from .statistics.moments import Moments as Moments
 from .statistics.ranking import RankingSums as RankingSums
 from .statistics.regression import RegressionSums as RegressionSums
 from .statistics.scores import ScoreHistogram as ScoreHistogram
+from .statistics.soft_sums import SoftSums as SoftSums
 from .statistics.step import Like as Like
 from .statistics.step import Step as Step
 from .statistics.sums import ScoreSums as ScoreSums

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import streammetrics as sm
 from streammetrics.columns.classes import Classes, Distribution, FoundClasses
-from streammetrics.columns.columns import Count, Grade, Label, Matrix, Score, Weight
+from streammetrics.columns.columns import Count, Grade, Label, Matrix, Score, Target, Weight
 from streammetrics.columns.ids import Ids, Names
 from streammetrics.columns.numbers import Number
 from streammetrics.laws import metric_case
@@ -37,7 +37,7 @@ DECISIONS = [{}, {"threshold": 0.3}]
 GAINS = [{}, {"k": 2, "gain": "exponential"}]
 RELEVANCE = [{}, {"k": 2, "relevance_level": 2, "empty": "skip"}, {"k": 3, "ties": "order"}]
 CLASSES, NAMED, LABELS = {"num_classes": 3}, {"labels": ("b", "a")}, {"num_labels": 2}
-FOUND = {"labels": "discover"}
+FOUND, SOFT = {"labels": "discover"}, {"soft_labels": True}
 EACH, MICRO, WEIGHTED = ({"average": a} for a in (None, "micro", "weighted"))
 SETTINGS: dict[str, list[dict[str, object]]] = {
     "auc": [
@@ -46,6 +46,8 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
         {"bits": 12},
         {"exact": True},
         {"bits": 8, **CLASSES},
+        {"bits": 16, **LABELS},
+        {"bits": 16, "scale": "real", **NAMED, **WEIGHTED},
         {"bits": 8, "scale": "real", **NAMED, **WEIGHTED},
         {"bits": 9, **LABELS, **EACH},
     ],
@@ -72,11 +74,23 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
         {"scale": "logit", **NAMED},
         {"eps": 0.0, **CLASSES},
         LABELS | {"scale": "logit"},
+        SOFT,
+        SOFT | {"scale": "logit"},
+        SOFT | {"eps": 0.0},
+        SOFT | LABELS | EACH,
     ],
-    "normalized_entropy": [{}, {"base_rate": 0.1}, {"scale": "logit"}, LABELS],
-    "brier_score": [{}, {"scale": "logit"}, CLASSES, {"scale": "logit", **CLASSES}, LABELS | MICRO],
-    "calibration": [{}, {"inverse": True}, {"scale": "logit"}, LABELS | EACH, CLASSES | MICRO],
-    "ctr": [{}, CLASSES | EACH, LABELS],
+    "normalized_entropy": [{}, {"base_rate": 0.1}, {"scale": "logit"}, LABELS, SOFT],
+    "brier_score": [
+        {},
+        {"scale": "logit"},
+        CLASSES,
+        {"scale": "logit", **CLASSES},
+        LABELS | MICRO,
+        SOFT,
+        SOFT | LABELS | MICRO | {"scale": "logit"},
+    ],
+    "calibration": [{}, {"inverse": True}, {"scale": "logit"}, LABELS | EACH, CLASSES | MICRO, SOFT],
+    "ctr": [{}, CLASSES | EACH, LABELS, SOFT, SOFT | LABELS | WEIGHTED],
     "expected_calibration_error": [
         {},
         {"n_bins": 3, "norm": "l2", "scale": "logit"},
@@ -91,7 +105,7 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
     "calibration_curve": [{"n_bins": 1}, {"strategy": "log", "bits": 10, "scale": "logit"}, CLASSES],
     "calibration_table": [{}, {"n_bins": 3, "bits": 8}],
     "bucket_error": [{"n_bins": 50}, {"n_bins": 1000, "scale": "logit"}],
-    "predicted_ctr": [{}, {"scale": "logit"}, LABELS | WEIGHTED],
+    "predicted_ctr": [{}, {"scale": "logit"}, LABELS | WEIGHTED, SOFT],
     "confusion_matrix": [
         {},
         {"threshold": None},
@@ -230,6 +244,7 @@ def rows(draw, needs, most=30):
 _DTYPES = {
     Label: ("u1", "?", "i8", "f4"),
     Score: ("f4", "f8"),
+    Target: ("f4", "f8"),
     Number: ("f4", "f8"),
     Weight: ("f8",),
     Ids: ("i8", "i2"),

@@ -198,14 +198,19 @@ ORACLES: dict[str, list[Oracle]] = {
     "log_loss": [
         Oracle({}, log_loss),
         Oracle({"eps": 1e-3}, lambda y, p, w: log_loss(y, p, w, 1e-3)),
+        Oracle({"soft_labels": True}, log_loss),
         Oracle({"scale": "logit"}, logit_loss, "logit"),
     ],
     "normalized_entropy": [
-        Oracle({}, lambda y, p, w: log_loss(y, p, w) / entropy(np.average(y, weights=w))),
+        *(
+            Oracle(soft, lambda y, p, w: log_loss(y, p, w) / entropy(np.average(y, weights=w)))
+            for soft in ({}, {"soft_labels": True})
+        ),
         Oracle({"base_rate": 0.02}, lambda y, p, w: log_loss(y, p, w) / entropy(0.02)),
     ],
     "brier_score": [
         Oracle({}, lambda y, p, w: sk.brier_score_loss(y, p, sample_weight=w)),
+        Oracle({"soft_labels": True}, lambda y, p, w: sk.mean_squared_error(y, p, sample_weight=w)),
         Oracle({"scale": "logit"}, lambda y, z, w: np.average((special.expit(z) - y) ** 2, weights=w), "logit"),
     ],
     "calibration": [

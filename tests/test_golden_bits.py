@@ -45,6 +45,8 @@ SEVERAL = [
     sm.ExpectedCalibrationError(**CLASSES, scale="logit"),
     sm.F1(labels="discover"),
     sm.AveragePrecision(num_labels=2),
+    sm.NormalizedEntropy(soft_labels=True),
+    sm.LogLoss(soft_labels=True, scale="logit"),
 ]
 
 

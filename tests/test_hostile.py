@@ -211,6 +211,12 @@ WRONG: dict[str, Callable[[], bytes]] = {
     "more predicted than there are rows": lambda: with_flat(
         sm.PredictedCTR().update(PLAIN), "sums", (0, 0, 1, 0), 9 << 20
     ),
+    "more soft positives than there are rows": lambda: with_flat(
+        sm.CTR(soft_labels=True).update([0.5, 0.25]), "sums", (0, 0, 0), 3 << 20
+    ),
+    "soft labels that lose more than they can": lambda: with_flat(
+        sm.LogLoss(soft_labels=True).update(PLAIN), "sums", (0, 0, 0), 9 << 30
+    ),
     "a calibration error beyond 1": lambda: with_flat(
         sm.ExpectedCalibrationError(n_bins=2).update(PLAIN), "scores", (0, 1, 0), 9 << 20
     ),

@@ -83,6 +83,11 @@ def _feed_scores(dtype: Any) -> None:
         wide.update(y, s, key=[2, 1, 2, 1]).compute()
         wide.merge(wide.copy()).update(y, s, key=[0, 1, 0, 1]).compute()
         Sliced(AUC(scale=scale, bits=12), by="key").update(y, s, key=[2, 1, 2, 1]).compute()
+    both, apart = np.array([y, 1 - y]).T, np.array([s, 1 - s]).T
+    for kept in (0, 2, None):
+        for rows in ({"y_true": both, "y_score": apart}, {"y_true": both, "y_score": apart, "sample_weight": w}):
+            AUC(num_labels=2, limit=kept).update(rows).update(rows).compute()
+            Sliced(AUC(num_labels=2, limit=kept), by="key").update(rows | {"key": np.array([2, 1, 2, 1])}).compute()
     many = AUC(exact=True).update(np.arange(64) % 2, (np.arange(64) / 64).astype(dtype))
     many.compute()
     many.update(y, s).compute()  # few among many
@@ -128,6 +133,8 @@ def _variants(metric: Any) -> Iterator[Metric[Any, Any]]:
     for which in {"num_classes", "num_labels"} & set(declared):
         with suppress(ValueError):  # some are of labels alone
             yield metric(**(metric.example | {which: 2}))
+    for more in ({}, {"num_labels": 2}) if "soft_labels" in declared else ():
+        yield metric(**(metric.example | {"soft_labels": True} | more))
 
 
 def _compiled(kernels: list[Any]) -> int:

@@ -19,7 +19,7 @@ from ..errors import InvalidInputError
 from ..numerics.compiled import kernel, loaded
 from .convert import as_array, is_listed, missing, one_column
 
-__all__ = ["Batch", "Column", "Need", "flag", "grade", "kind_word", "label", "matrix", "score", "weight"]
+__all__ = ["Batch", "Column", "Need", "flag", "grade", "kind_word", "label", "matrix", "score", "target", "weight"]
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
@@ -158,7 +158,7 @@ class Score(Kind):
         )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Score) and self.scale == other.scale
+        return isinstance(other, Score) and not isinstance(other, Target) and self.scale == other.scale
 
     def __hash__(self) -> int:
         return hash((Score, self.scale))
@@ -187,6 +187,24 @@ class Score(Kind):
     def bad(self, column: Column) -> Mask:
         values = column.values
         return ~((values >= self.low) & (values <= self.high) & np.isfinite(values))
+
+
+class Target(Score):
+    """How far a row is positive: 0, 1, or anything between. Kept as float64."""
+
+    def __init__(self) -> None:
+        super().__init__("probability")
+        self.expected = "a soft label in [0, 1]"  # type: ignore[misc]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Target)
+
+    def __hash__(self) -> int:
+        return hash(Target)
+
+    def convert(self, values: Array, name: str) -> Column:
+        _numeric(values, name, self.expected)
+        return Column(np.ascontiguousarray(values, np.float64), dtype_name(values.dtype))
 
 
 class Grade(Score):
@@ -330,7 +348,7 @@ class Matrix(Kind):
         return self.kind.bad(self._flat(column)).reshape(column.values.shape)
 
 
-LABEL, FLAG, WEIGHT = Label(), Label(), Weight()
+LABEL, FLAG, TARGET, WEIGHT = Label(), Label(), Target(), Weight()
 GRADE, COUNT = Grade(), Count()
 SCORES = {scale: Score(scale) for scale in ("probability", "real", "logit")}
 
@@ -360,6 +378,11 @@ class Need:
 def label(role: str = "y_true") -> Need:
     """Declare the need for a 0/1 column."""
     return Need(role, LABEL)
+
+
+def target(role: str = "y_true") -> Need:
+    """Declare the need for a column of soft labels: numbers in [0, 1]."""
+    return Need(role, TARGET)
 
 
 def score(role: str = "y_score", scale: str = "probability") -> Need:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..numerics.compiled import kernel
 from .classes import Classes
-from .columns import Kind, Label, Score, Weight
+from .columns import Kind, Label, Score, Target, Weight
 from .numbers import Number
 
 __all__ = ["Check", "Flat", "check_of", "flat_of"]
@@ -63,7 +63,7 @@ def flat_of(kind: Kind, like: Array) -> Flat | None:
         return _score(like.dtype, source)
     if type(kind) is Classes and isinstance(kind.names, int) and np.can_cast(like.dtype, I8):
         return Flat(None if like.dtype == I8 else _as_int64, I8, source)
-    if type(kind) is Weight:
+    if type(kind) in (Target, Weight):
         return Flat(None if like.dtype == F8 else _as_float64, F8, source)
     return None
 
@@ -123,6 +123,8 @@ def check_of(kind: Kind) -> Check | None:
         return Check("checks:numbers", (kind.smallest, kind.largest, float(kind.low), kind.above))
     if type(kind) is Classes:
         return Check("class_counts:classes", (kind.width,))
+    if type(kind) is Target or (type(kind) is Score and kind.scale == "probability"):
+        return Check("checks:probabilities")
     if type(kind) is Score:
-        return Check("checks:probabilities" if kind.scale == "probability" else "checks:finite")
+        return Check("checks:finite")
     return None

@@ -127,7 +127,7 @@ class Counter:
             if isinstance(hot, HotTally):
                 room = min(room, hot.left)
             elif not self._folded_alone:
-                room = min(room, hot.left(self.statistic.most))
+                room = min(room, hot.left(self.statistic.most) // self.statistic.times)
         return room
 
     @property
@@ -169,7 +169,9 @@ class Counter:
         parts = self.statistic.parts()
         flats = sum(a[:1].nbytes * (fronts if parts[n].front else cells) for n, a in self.flats.items())
         placed = rows * self._places
-        hot = sum(h.need(cells, placed) if isinstance(h, HotTally) else h.nbytes + 13 * rows for h in self.hot.values())
+        hot = sum(
+            h.need(cells, placed) if isinstance(h, HotTally) else h.nbytes + 13 * placed for h in self.hot.values()
+        )
         return flats + hot
 
     @property
@@ -237,13 +239,13 @@ class Counter:
     def _room_in_tallies(self, rows: int, *, weighted: bool) -> None:
         cells, most = max(self.index.count(self.inner), 1), self.statistic.most
         for hot in self.hot.values():
-            if isinstance(hot, HotExact) and not self._folded_alone and hot.full(rows):
+            if isinstance(hot, HotExact) and not self._folded_alone and hot.full(rows * self._places):
                 self._settle_folding()
         for hot in self.hot.values():
             if isinstance(hot, HotTally):
                 hot.room(cells, rows * self._places, weighted=weighted)
             elif not self._folded_alone:
-                hot.room(rows, most, weighted=weighted)
+                hot.room(rows * self._places, most, weighted=weighted)
 
     # -- exact rows that become buckets -------------------------------------------------------------------------------
 
@@ -251,18 +253,20 @@ class Counter:
         """Whether so many more rows in a lone cell make it too large to be exact: they are checked before they come."""
         if self._all_folded or not self.lone or self.statistic.most is None or self._folded_alone:
             return False
-        return any(isinstance(h, HotExact) and h.rows + rows > self.statistic.most for h in self.hot.values())
+        more = rows * self.statistic.times
+        return any(isinstance(h, HotExact) and h.rows + more > self.statistic.most for h in self.hot.values())
 
     def fold_ahead(self, at: Ints, rows: int) -> None:
         """Fold the cells that rows, which are good, make too large: so they go to buckets at once."""
-        most = self.statistic.most
+        most, spread = self.statistic.most, self.statistic.spread
         if self._all_folded or most is None:
             return
         if self.lone:
             if self.folds_with(rows):
                 self._fold(np.ones(1, bool))
-        elif max(rows, len(at)) > most:
-            many = np.bincount(at, minlength=len(self.folded)) > most
+        elif max(rows, len(at)) * self._places > most:
+            cells = at if spread == 1 else at // spread
+            many = np.bincount(cells, minlength=len(self.folded)) * self._places > most
             if (many > self.folded).any():
                 self._fold(many)
 

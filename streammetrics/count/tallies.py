@@ -31,6 +31,7 @@ MANY_PLACES = 1 << 20
 FEW_ROWS = 1 << 17  # exact rows of a lone cell for which there is room from the first on
 FEW_WEIGHTED = 1 << 20  # and 16 more of them, for weights
 FEW_CODES = 2048
+FAR = 64  # times as many high words as codes: no counter for each
 WAIT = 3 << 20  # codes that may wait, whatever has been sorted in
 
 
@@ -323,7 +324,9 @@ class HotExact:
             self.settle()
         used = int(self.used[0])
         if used + rows > len(self.low):
-            ahead = min(most, FEW_ROWS) if self.lone and most is not None else 2 * (used + rows)
+            ahead = 2 * (used + rows)
+            if self.lone and most is not None:
+                ahead = min(most, max(FEW_ROWS, ahead))
             low = np.empty(max(used + rows, ahead, 256), U8)
             low[:used] = self.low[:used]
             self.low = low
@@ -380,6 +383,8 @@ class HotExact:
 
     def _sorted(self, n: int) -> Entries:
         """Those that wait, none of which has a weight."""
+        if not self.bare and int(self.high[:n].max()) > FAR * n + MANY_PLACES:  # of cells that lie far apart
+            return tally.reduce(self._waiting(n))
         if self.bare:
             low, ends, names = sorted_copy(self.low[:n]), np.array([n]), np.zeros(1, U4)
         else:

@@ -1,7 +1,7 @@
 """Rows that keep their exact score: as codes that wait, sorted runs, and two sorted sets made one.
 
-A code is the 64 bits of a score in their order, then the label; the high word has the cell, and the first bit of a real
-score.
+A code is the 64 bits of a score in their order, then whether it is a positive; the high word has the cell, of several
+labels the label, and the first bit of a real score.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, kernel
+from .each import each_weights
 
 f8, i4, i8, u1, u4, u8 = np.float64, np.int32, np.int64, np.uint8, np.uint32, np.uint64
 
@@ -62,6 +63,26 @@ def wait_lone(
     for i in range(s.shape[0] if weights.shape[0] else 0):
         weights[m + u8(i)] = w[i] if w.shape[0] else 1.0
     used[0] = i8(m + n)
+    return 0
+
+
+@kernel(out=("folded", "high", "low", "weights", "used"))
+def each_wait(
+    width: Any, y: Any, s: Any, w: Any, real: Any, folded: Any, high: Any, low: Any, weights: Any, used: Any
+) -> Any:  # fmt: skip
+    """Put good rows of one cell behind those that wait, one label after the other, which stands before the first bit."""
+    n = s.shape[0] // width
+    for i in range(width):
+        m, own = u8(used[0]), each_weights(w, i, n)
+        lows, highs = low[m : m + u8(n)], high[m : m + u8(n)]
+        yy, ss = y[i * n : (i + 1) * n], s[i * n : (i + 1) * n]
+        for j in range(n):
+            key = key_of(f8(ss[j]), real)
+            lows[j] = (key << u8(1)) | u8(yy[j])
+            highs[j] = (u4(i) << u4(1)) | u4(key >> u8(63))
+        for j in range(n if weights.shape[0] else 0):
+            weights[m + u8(j)] = own[j] if w.shape[0] else 1.0
+        used[0] = i8(m + u8(n))
     return 0
 
 

@@ -289,28 +289,51 @@ def count_scores(
     return 0
 
 
-@kernel(out=("bytes_", "excess", "codes", "ws", "waiting", "off_grid"))
+@inline
+def bits_of(width: Any) -> Any:
+    """How many bits tell so many labels apart."""
+    found, left = u4(0), u4(width - 1)
+    while left:
+        found += u4(1)
+        left >>= u4(1)
+    return found
+
+
+@kernel(out=("folded", "high", "low", "weights", "used", "bytes_", "excess", "codes", "ws", "waiting", "off_grid"))
 def count_label_scores(
     y: Any, s: Any, w: Any, at: Any, width: Any, real: Any, bits: Any,
+    folded: Any, high: Any, low: Any, weights: Any, used: Any,
     shift: Any, stride: Any, bytes_: Any, excess: Any, codes: Any, ws: Any, waiting: Any, off_grid: Any,
 ) -> Any:  # fmt: skip
-    """Count good rows by label and bucket: a cell has the places of one label behind those of another."""
-    here, place, cell = scratch(BLOCK, u4), scratch(BLOCK, u8), scratch(BLOCK, i8)
-    each, weighted = u8(stride) // u8(width), w.shape[0] != 0
+    """Count good rows by label: those of folded cells by bucket, all others wait. `folded` is empty if all are.
+
+    `at` is of cells and labels; a cell has the places of one label behind those of another.
+    """
+    here, place, cell, heavy = scratch(BLOCK, u4), scratch(BLOCK, u8), scratch(BLOCK, i8), scratch(BLOCK, f8)
+    each, weighted, all_folded = u8(stride) // u8(width), w.shape[0] != 0, folded.shape[0] == 0
+    top = bits_of(width) + u4(1)
     for a in range(0, s.shape[0], BLOCK):
-        n = min(BLOCK, s.shape[0] - a)
+        n, k = min(BLOCK, s.shape[0] - a), u8(0)
         fetch(at, a + AHEAD, n)
         _, off = places(y, s, a, n, real, bits, OFF_GRID, here)
-        for j in range(n if off else 0):
-            if here[j] >> u4(31):
-                here[j] &= ~OFF_GRID
-                if not weighted or w[a + j] != 0:
-                    off_grid[u8(at[a + j])] = u1(1)
         for j in range(n):
             i = u8(at[a + j]) // u8(width)
-            cell[j], place[j] = i8(i), (u8(at[a + j]) - i * u8(width)) * each + u8(here[j])
-        ww = w[a : a + n] if weighted else w[:0]
-        emit(place, i8(0), n, cell, ww, shift, stride, bytes_, excess, codes, ws, waiting)
+            label = u8(at[a + j]) - i * u8(width)
+            if all_folded or folded[i]:
+                cell[k], place[k] = i8(i), label * each + u8(here[j] & ~OFF_GRID)
+                heavy[k] = w[a + j] if weighted else 1.0
+                if off and here[j] >> u4(31) and heavy[k] != 0:
+                    off_grid[u8(at[a + j])] = u1(1)
+                k += u8(1)
+            else:
+                m, key = u8(used[0]), key_of(f8(s[a + j]), real)
+                low[m] = (key << u8(1)) | u8(y[a + j])
+                high[m] = (u4(i) << top) | (u4(label) << u4(1)) | u4(key >> u8(63))
+                if weights.shape[0]:
+                    weights[m] = w[a + j] if weighted else 1.0
+                used[0] = i8(m + u8(1))
+        ww = heavy if weighted else heavy[:0]
+        emit(place, i8(0), i8(k), cell, ww, shift, stride, bytes_, excess, codes, ws, waiting)
     return 0
 
 

@@ -207,9 +207,9 @@ def company(metric: Metric[Any, Any], columns: Columns) -> dict[str, Metric[Any,
     """Every registered metric of the same statistic that takes these rows: what needs no kernel that this one does not."""
     found, mine = {}, metric.make_state()
     for tag, cls in list(METRICS.items()):
-        scale = {"scale": getattr(metric, "scale", None)} if hasattr(cls, "scale") and _scaled(metric) else {}
+        alike = {n: getattr(metric, n) for n in ("scale", "soft_labels") if hasattr(cls, n) and _has(metric, n)}
         try:
-            other = cls(**(cls.example | scale))
+            other = cls(**(cls.example | alike))
             theirs = other.make_state()
             if theirs.tag == mine.tag and theirs.needs() == mine.needs():
                 other.update(columns)
@@ -219,8 +219,8 @@ def company(metric: Metric[Any, Any], columns: Columns) -> dict[str, Metric[Any,
     return found
 
 
-def _scaled(metric: Any) -> bool:
-    return getattr(metric, "scale", None) is not None
+def _has(metric: Any, setting: str) -> bool:
+    return getattr(metric, setting, None) is not None
 
 
 def coarsened(case: Case) -> None:

@@ -14,6 +14,7 @@ from ..numerics import elementary
 from ..numerics.exact import UNIT, Limits, to_float
 from ..numerics.settings import setting
 from ..statistics.row_means import ClassRows
+from ..statistics.soft_sums import SoftSums
 from ..statistics.sums import ScoreSums
 from .averages import Several
 
@@ -21,28 +22,41 @@ __all__ = ["CTR", "BrierScore", "Calibration", "LogLoss", "NormalizedEntropy", "
 
 
 class SummedMetric(Several[ScoreSums]):
-    """A metric that reads exact sums over scored rows."""
+    """A metric that reads exact sums over scored rows; `soft_labels` are targets in [0, 1]."""
 
     terms: ClassVar[tuple[str, ...]] = ()
     stacks = True
     scale: str = setting(default="probability", choices=("probability", "logit"))
+    soft_labels: bool = setting(default=False)
 
     cost = "about 100 bytes a label; 1 ns a row, label and term"
     bound = "exact: terms within 2 ulp, summed exactly, rounded once"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self._refused:
-            raise ValueError(f"{type(self).__name__}: {self._refused}")
+        soft = "soft labels are of two classes, or of num_labels=" if self.soft_labels and self._of_classes else None
+        if reason := soft or self._refused:
+            raise ValueError(f"{type(self).__name__}: {reason}")
 
     @property
     def _refused(self) -> str | None:
         """Why these settings make no sense, if they do not."""
-        logits = self.scale == "logit" and self.which and self.num_labels is None
+        logits = self.scale == "logit" and self._of_classes
         return 'give the probabilities of classes, the softmax of their logits, not scale="logit"' if logits else None
 
+    @property
+    def _of_classes(self) -> bool:
+        return bool(self.which) and self.num_labels is None
+
     def make_state(self) -> Any:
-        return self.spread(ScoreSums(terms=self.terms, scale=self.scale, eps=getattr(self, "eps", None)))
+        how: dict[str, Any] = {"scale": self.scale, "eps": getattr(self, "eps", None)}
+        kind = SoftSums if self.soft_labels else ScoreSums
+        return self.spread(kind(terms=self._summed, **how))
+
+    @property
+    def _summed(self) -> tuple[str, ...]:
+        """The terms of the state: soft labels are one, too."""
+        return (*self.terms, "target") if self.soft_labels else self.terms
 
     @property
     def name(self) -> str:
@@ -50,7 +64,7 @@ class SummedMetric(Several[ScoreSums]):
 
     def slack(self, state: ScoreSums, found: Limits, slip: Fraction) -> Fraction:
         most = max(abs(found.low), abs(found.high))
-        terms = [t for t in (state.total(name) for name in self.terms) if t]  # each w x was rounded to 2**-60, too
+        terms = [t for t in map(state.total, self._summed) if t]  # each w x was rounded to 2**-60, too
         return 8 * most * (slip + sum((Fraction(int(state.rows.sum()), UNIT) / t for t in terms), Fraction(0)))
 
     def reason_of_binary(self, state: ScoreSums) -> str | None:
@@ -65,10 +79,6 @@ class RowLoss(SummedMetric):
         many = self._of_classes and self.average != "macro"
         return "classes have one value together; average= is for num_labels=" if many else None
 
-    @property
-    def _of_classes(self) -> bool:
-        return bool(self.which) and self.num_labels is None
-
     def make_state(self) -> Any:
         if not self._of_classes:
             return super().make_state()
@@ -79,7 +89,8 @@ class LogLoss(RowLoss, tag="log_loss"):
     """Log-loss, or cross-entropy: the mean negative log-likelihood of the labels.
 
     Formula: -(1/W) sum w log(q), with q = p for positives and 1 - p for negatives, kept within [eps, 1 - eps]. Of several
-    classes q is the probability of the true one, and the mean is over rows (no 1/C).
+    classes q is the probability of the true one, and the mean is over rows (no 1/C). Of soft labels y
+    -(1/W) sum w (y log p + (1 - y) log(1 - p)).
 
     Parameters
     ----------
@@ -91,19 +102,25 @@ class LogLoss(RowLoss, tag="log_loss"):
     eps : float, optional
         By default the machine epsilon of the scores: 2**-23 for float32 and half precision, 2**-52 for float64 (as
         scikit-learn's `log_loss`). `explain()` counts the rows clipped.
+    soft_labels : bool
+        Targets are any numbers in [0, 1]: a teacher's probability, a share of clicks, a smoothed label. Rows have one, or
+        one for each of `num_labels`.
     on_invalid : {"raise", "drop"}
         Whether a bad row raises, or is left out and counted.
 
     Notes
     -----
-    Each term is within 2 ulp and rounded to 2**-60; sums are exact; the mean is rounded once. 0.7 ns a row, 4 from logits,
-    100 bytes. Undefined without rows.
+    Each term is within 2 ulp (of soft labels 4) and rounded to 2**-60; sums are exact; the mean is rounded once. 0.7 ns a
+    row, 4 from logits, 100 bytes; soft labels two to four times that. Soft labels of 0 and 1 have the value of hard ones,
+    to the bit. Undefined without rows.
 
     Examples
     --------
     >>> import streammetrics as sm
     >>> round(sm.LogLoss().update([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]).compute(), 6)
     0.472288
+    >>> round(sm.LogLoss(soft_labels=True).update([0.2, 0.9], [0.3, 0.8]).compute(), 6)
+    0.443954
     """
 
     eps: float | None = setting(default=None, low=0.0, high=0.25)
@@ -126,8 +143,8 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
     ----------
     base_rate : float, optional
         A fixed base rate, for numbers that compare between days.
-    scale, eps, num_labels, average, on_invalid
-        As for LogLoss.
+    scale, eps, num_labels, average, soft_labels, on_invalid
+        As for LogLoss; the base rate of soft labels is their mean.
 
     Notes
     -----
@@ -182,12 +199,12 @@ def _entropy(b: Any, rest: Any) -> Any:
 class BrierScore(RowLoss, tag="brier_score"):
     """Brier score: the mean squared difference between the predicted probability and the label.
 
-    Formula: (1/W) sum w (p - y)**2. Definition as scikit-learn's `brier_score_loss`; of several classes the sum of the
-    squares over all of them, from 0 to 2 (Brier 1950; scikit-learn's `scale_by_half=False`).
+    Formula: (1/W) sum w (p - y)**2, of soft labels, too. Definition as scikit-learn's `brier_score_loss`; of several
+    classes the sum of the squares over all of them, from 0 to 2 (Brier 1950; scikit-learn's `scale_by_half=False`).
 
     Parameters
     ----------
-    scale, num_classes, labels, num_labels, average, on_invalid
+    scale, num_classes, labels, num_labels, average, soft_labels, on_invalid
         As for LogLoss.
 
     Notes
@@ -218,7 +235,7 @@ class Calibration(SummedMetric, tag="calibration"):
     ----------
     inverse : bool
         Observed over predicted.
-    scale, num_classes, labels, num_labels, average, on_invalid
+    scale, num_classes, labels, num_labels, average, soft_labels, on_invalid
         As for LogLoss; classes are each set against the rest.
 
     Notes
@@ -258,12 +275,12 @@ class CTR(SummedMetric, tag="ctr"):
 
     Parameters
     ----------
-    num_classes, labels, num_labels, average, on_invalid
-        As for Calibration.
+    num_classes, labels, num_labels, average, soft_labels, on_invalid
+        As for Calibration; of soft labels the mean.
 
     Notes
     -----
-    Exact counts, one division. Under 1 ns a row, 100 bytes. Undefined without rows.
+    Exact counts (of soft labels sums), one division. Under 1 ns a row, 100 bytes. Undefined without rows.
 
     Examples
     --------
@@ -288,7 +305,7 @@ class PredictedCTR(SummedMetric, tag="predicted_ctr"):
 
     Parameters
     ----------
-    scale, num_classes, labels, num_labels, average, on_invalid
+    scale, num_classes, labels, num_labels, average, soft_labels, on_invalid
         As for Calibration.
 
     Notes

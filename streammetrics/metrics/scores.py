@@ -139,6 +139,9 @@ class AUC(RankingValue, tag="auc"):
         `probability`: scores in [0, 1]. `real` and `logit`: any finite score.
     bits : int, optional
         log2 of the number of buckets; 16 for probabilities (1 MiB), 19 otherwise (8 MiB, mostly untouched).
+    limit : int, optional
+        Rows that keep their exact scores, those of every class or label; with more all go to buckets. 65,536 from 16
+        bits on, 0 below.
     exact : bool
         Keep every score instead of a histogram: no bound is needed, and memory grows by 24 bytes for every different
         score (float32 models have few millions).
@@ -162,8 +165,10 @@ class AUC(RankingValue, tag="auc"):
     -----
     Bound: value ± sum a c / (2 P N). It is 0, and the value exact, if no score had bits beyond its bucket's: float16 and
     bfloat16 scores, of each scale. Typical for float32 at 16 bits: 2e-5 to 7e-5; true error 1e-6. Probabilities below
-    2**-33, and above 1 - 2**-33, share a bucket; where that decides, `explain()` has a hint. Weights below 2**-8 may have
-    bits below 2**-60, where they are rounded: then the bound has room for that, too.
+    2**-33, and above 1 - 2**-33, share a bucket; where that decides, as with softmax of a sure model, more bits change
+    nothing, and `explain()` has a hint: give logits (of classes the log-odds of each against the rest), with
+    `scale="logit"`. Up to `limit` rows nothing shares a bucket. Weights below 2**-8 may have bits below 2**-60, where they
+    are rounded: then the bound has room for that, too.
     Cost: about 1 ns a row; `compute` 1 ms. Exact: about 10 ns a row. Definition as scikit-learn's `roc_auc_score`;
     undefined for one class. `interval()` is DeLong's, made on the logit scale: within (0, 1), and not symmetric about the
     value; right if rows are independent.
@@ -273,7 +278,7 @@ class Gini(RankingValue, tag="gini"):
 
     Parameters
     ----------
-    scale, bits, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
+    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
         As for AUC.
 
     Notes
@@ -312,7 +317,7 @@ class AveragePrecision(RankingValue, tag="average_precision"):
 
     Parameters
     ----------
-    scale, bits, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
+    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
         As for AUC.
 
     Notes
@@ -347,7 +352,7 @@ class KS(RankingValue, tag="ks"):
 
     Parameters
     ----------
-    scale, bits, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
+    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
         As for AUC.
 
     Notes

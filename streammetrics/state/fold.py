@@ -114,8 +114,8 @@ def _folded(
         tallies[name] = tally.united(placed) if sign > 0 else tally.add(placed[0], placed[1], -1)
     if first.folds is not None and sign < 0:
         _, rows, flag = first.folds
-        held = np.diff(tallies[rows].starts(cells)) > 0
-        flats[flag] = np.where(held, flats[flag], 0).astype(np.uint8)
+        flats[flag] = flats[flag].copy()
+        flats[flag][np.diff(tallies[rows].starts(cells)) == 0] = 0
     return first.holding(Cells(axes, table, words, inner, behind, flats, tallies)).present(parts)
 
 
@@ -274,9 +274,8 @@ def _fold_exact(
         apart = folded[fine.cells]
         if apart.any():
             made, off = first.bucketed(fine.where(apart))
-            if off is not None and len(off):
-                flats[flag] = flats[flag].copy()
-                flats[flag][off] = 1
+            flats[flag] = flats[flag].copy()
+            flats[flag][off] = 1
             moved[rows][i] = tally.add(moved[rows][i], made)
             moved[exact][i] = fine.where(~apart)
 

@@ -51,6 +51,7 @@ def taken(layout: Layout, said: Mapping[str, int]) -> int:
     for tally in layout.tallies:
         wide, weighted = layout.places[tally.name][2], said[f"excess {tally.name}"] > 0
         size += said[f"entries {tally.name}"] * (16 + 4 * wide + 16 * weighted)
+        size += 16 * cells * (layout.runs[tally.name] - 1)  # how many entries each label has
     for i in range(len(layout.columns)):
         size += WORD * said[f"words {i}"] + said[f"letters {i}"]
     return 2 * size
@@ -146,7 +147,7 @@ class Lead:
         for tally in self.layout.tallies:
             n, excess = said[f"entries {tally.name}"], said[f"excess {tally.name}"]
             need(_all(excess <= 1), "the lead is out of range")
-            small = small + cells + n * (1 + excess)
+            small = small + cells * self.layout.runs[tally.name] + n * (1 + excess)
             rest = rest + LIMB * excess * n
             if self.layout.places[tally.name][2]:
                 zeros, width = (said[f"{what} {tally.name}"] for what in ("zeros", "width"))

@@ -14,7 +14,7 @@ from .axes import Axis
 from .cells import Cells
 from .declare import FORMS, Flat, Tally
 from .state import State
-from .tally import Entries
+from .tally import WIDEST, Entries
 
 __all__ = ["Declared", "OpaqueState"]
 
@@ -109,7 +109,8 @@ def _part(said: Any, extents: dict[str, Any]) -> Flat | Tally:
 
 def _places(said: Any) -> int:
     places = int(said)
-    if not 1 <= places <= 1 << 65 or isinstance(said, float):
+    good = 1 <= places <= WIDEST or (places % WIDEST == 0 and places <= WIDEST << 16)
+    if not good or isinstance(said, float):
         raise StateFormatError("a tally has an impossible number of places")
     return places
 

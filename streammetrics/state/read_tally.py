@@ -13,7 +13,7 @@ from .numbers import BLOCK, running, unzigzag
 from .read_flat import limbs
 from .section import LIMB, need, noise
 from .state import State
-from .tally import Entries, code_type, count_type
+from .tally import WIDEST, Entries, code_type, count_type
 
 __all__ = ["read_folds", "read_tally"]
 
@@ -24,7 +24,8 @@ Array = NDArray[Any]
 def read_tally(lead: Lead, tally: Tally) -> Entries:
     """The entries of all sections; sorted and unique in every cell."""
     name, entries = tally.name, lead.said[f"entries {tally.name}"]
-    each = lead.next(lead.cells).astype(np.int64)
+    runs = lead.cells * lead.layout.runs[name]
+    each = lead.next(runs).astype(np.int64)
     n = int(entries.sum())
     _, shift, wide = lead.layout.places[name]
     if not n:
@@ -32,7 +33,7 @@ def read_tally(lead: Lead, tally: Tally) -> Entries:
         need(not wide or not (lead.said[f"zeros {name}"].any() or lead.said[f"width {name}"].any()), "the lead")
         return Entries.none(shift, wide=wide)
     need(each.min() >= 0 and each.max() <= n, f"entries of {name} do not fit")
-    need(lead.fits(each, lead.cells, entries), f"entries of {name} do not fit")
+    need(lead.fits(each, runs, entries), f"entries of {name} do not fit")
     made = _wide(lead, tally, each, n) if wide else _narrow(lead, tally, each)
     rows = float(made.counts.sum(dtype=np.float64))
     need(rows < LIMIT and int(made.counts.max(initial=0)) < LIMIT, f"{name} has too many rows")
@@ -70,6 +71,9 @@ def _counts(less: Array) -> Array:
 def _wide(lead: Lead, tally: Tally, each: Ints, n: int) -> Entries:
     name = tally.name
     places, shift, _ = lead.layout.places[name]
+    if (runs := lead.layout.runs[name]) > 1:
+        need(not each.reshape(-1, runs)[:, places // WIDEST :].any(), f"{name} holds a label that is not there")
+        places = WIDEST
     entries = lead.said[f"entries {name}"]
     zeros, width = lead.said[f"zeros {name}"], lead.said[f"width {name}"]
     said = lead.next(entries)
@@ -99,7 +103,7 @@ def _wide(lead: Lead, tally: Tally, each: Ints, n: int) -> Entries:
     keys <<= shifts
     if places % 2:
         need(not ((keys == end) & (last == 1)).any(), f"{name} holds a place that is not there")
-    top = max(shift - 64, 0)
+    top = min(max(shift - 64, 0), 1)
     need(len(each) << top < 1 << 32, "there are more cells than codes")
     high = np.repeat(np.arange(len(each), dtype=np.uint32), each) << np.uint32(top)
     for i in range(0, n if top else 0, BLOCK):

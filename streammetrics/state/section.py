@@ -10,13 +10,15 @@
 What is small: ranks of keys, as differences by column; words, as gaps or lengths; of cells behind how many a front cell
 has, and their classes; flats, cell by cell; of tallies the entries of each cell, gaps between places, rows less one. Flats
 of 32 numbers a cell and more, of which less than a quarter say anything, are gaps and what is there. Of wide places the
-last bit goes with the rows, and gaps are without the zeros that all end in: 29 of scores that were float32.
+last bit goes with the rows, and gaps are without the zeros that all end in: 29 of scores that were float32. Of places of
+more than 65 bits the bits above say of which label they are, and entries are counted by cell and label.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -31,7 +33,7 @@ from .declare import FORMS, Flat, Tally
 from .numbers import tiers, zigzag
 from .schema import Schema, schema_of
 from .state import State
-from .tally import Entries
+from .tally import WIDEST, Entries
 
 __all__ = ["LEAD", "LIMB", "SPARSE", "Layout", "gaps_of", "keys_of", "noise", "pack", "packed", "sparse", "unmarked"]
 
@@ -56,8 +58,9 @@ class Layout:
         self.flats = [p for p in schema.parts.values() if isinstance(p, Flat)]
         self.tallies = [p for p in schema.parts.values() if isinstance(p, Tally)]
         self.places = {t.name: (t.count(like), t.shift(like), t.wide(like)) for t in self.tallies}
-        if any(shift > 65 for _, shift, _ in self.places.values()):
-            raise ValueError("a place has at most 65 bits")
+        if any(shift > 65 and count % WIDEST for count, shift, _ in self.places.values()):
+            raise ValueError("a place has at most 65 bits, and those of a label")
+        self.runs = {n: 1 << max(shift - 65, 0) for n, (_, shift, _) in self.places.items()}
         self.shapes = {f.name: self._shape(f) for f in self.flats}
         self.extents = {n: math.prod(s) for n, s in self.shapes.items()}
 
@@ -197,7 +200,8 @@ class _Writer:
         name = tally.name
         e = self.state.cells.tallies[name]
         self.lead[f"entries {name}"], self.lead[f"excess {name}"] = len(e), int(e.excess is not None)
-        starts = self.state.starts(name)
+        runs = self.layout.runs[name]
+        starts = self.state.starts(name) if runs == 1 else replace(e, shift=65).starts(runs * len(self.state.cells))
         each = np.diff(starts)
         yield each.astype(np.uint64)
         if e.wide:

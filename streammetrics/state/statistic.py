@@ -89,11 +89,11 @@ class Statistic(Settings):
 
     @property
     def most(self) -> int | None:
-        """Of a statistic that folds: the rows of a cell that are kept exactly; None for all."""
+        """Of a statistic that folds: the rows of a cell that are kept exactly, `times` each; None for all."""
         return None
 
-    def bucketed(self, exact: Entries) -> tuple[Entries, Ints]:
-        """Of a statistic that folds: the bucket entries of exact ones, and the cells in which something was lost."""
+    def bucketed(self, exact: Entries) -> tuple[Entries, Any]:
+        """Of a statistic that folds: the bucket entries of exact ones, and where in the flag something was lost."""
         raise NotImplementedError
 
     @property

@@ -3,7 +3,7 @@
 An entry is a code, how many rows, and, once a weight was not 1, the fixed-point sum of w - 1. The canonical form has codes
 ascending and unique, no entry without rows, and no excess that is all zero. A narrow code is one word, cell << shift |
 place (four bytes while that fits). A wide one, of places beyond 48 bits, is two: the low 64 bits of the place, and `high`,
-the cell and what is left of the place.
+the cell and what is left of the place: a bit, and before it the label, of statistics that keep a tally for each.
 """
 
 from __future__ import annotations
@@ -20,11 +20,24 @@ from ..errors import CounterOverflowError
 from ..numerics import compiled
 from ..numerics.exact import carry_fixed
 
-__all__ = ["Array", "Entries", "add", "canonical", "code_type", "count_type", "joined", "reduce", "united", "weighs"]
+__all__ = [
+    "WIDEST",
+    "Array",
+    "Entries",
+    "add",
+    "canonical",
+    "code_type",
+    "count_type",
+    "joined",
+    "reduce",
+    "united",
+    "weighs",
+]
 
 Array = NDArray[Any]
 U4, U8, I8 = np.uint32, np.uint64, np.int64
 MANY = 1 << 32
+WIDEST = 1 << 65  # places of a label
 SPAN = 1 << 22  # of codes: below it counters for all of them, side by side, are the quickest way to add
 
 

@@ -206,13 +206,17 @@ def _alike(state: Content, name: str) -> bool:
         rows = cells.flats[name].reshape(len(cells.flats[name]), times, -1).sum(axis=-1)
         return bool((rows == rows[:, :1]).all())
     e, part = cells.tallies[name], state.parts()[name]
-    if len(cells) * times > len(e) or e.wide:  # some have seen none; of wide ones no statistic has several
-        return e.wide
-    share = part.count(state) // times
-    fronts = np.arange(len(cells), dtype=np.uint64) << np.uint64(e.shift)
-    firsts = fronts[:, None] + np.arange(times, dtype=np.uint64) * np.uint64(share)
-    begins = np.searchsorted(e.codes, firsts.reshape(-1))
+    held = np.flatnonzero(np.diff(state.starts(name))).astype(np.uint64)
+    if not len(held) or (e.high is not None and e.top < 2):
+        return True
+    if len(held) * times > len(e):  # some have seen none
+        return False
+    # of wide places the label is what is beyond 65 bits
+    share, shift = (part.count(state) // times, e.shift) if e.high is None else (1, e.top - 1)
+    codes = e.codes if e.high is None else e.high >> np.uint32(1)
+    firsts = (held << np.uint64(shift))[:, None] + np.arange(times, dtype=np.uint64) * np.uint64(share)
+    begins = np.searchsorted(codes, firsts.reshape(-1))
     if (np.diff(begins, append=len(e)) == 0).any():
         return False
-    rows = np.add.reduceat(e.counts, begins, dtype=np.int64).reshape(len(cells), times)
+    rows = np.add.reduceat(e.counts, begins, dtype=np.int64).reshape(len(held), times)
     return bool((rows == rows[:, :1]).all())

@@ -23,10 +23,21 @@ from ..state.state import State
 from .bins import ScoreBins
 from .known_classes import KnownClasses
 from .labels import DecisionCounts
+from .soft_sums import SoftSums
 from .step import Like, Step
 from .sums import ScoreSums
 
-__all__ = ["ByLabel", "LabelBins", "LabelDecisions", "LabelSums", "TopBins", "TopLabel", "by_label", "counted"]
+__all__ = [
+    "ByLabel",
+    "LabelBins",
+    "LabelDecisions",
+    "LabelSoftSums",
+    "LabelSums",
+    "TopBins",
+    "TopLabel",
+    "by_label",
+    "counted",
+]
 
 
 def counted(parts: Sequence[Any]) -> list[tuple[Any, int]]:
@@ -175,6 +186,12 @@ class LabelSums(ByLabel, ScoreSums, tag="label_sums"):
     """The exact sums over scored rows of every label."""
 
     binary = ScoreSums
+
+
+class LabelSoftSums(ByLabel, SoftSums, tag="label_soft_sums"):
+    """The exact sums over scored rows of every label, all of them soft."""
+
+    binary = SoftSums
 
 
 class LabelBins(ByLabel, ScoreBins, tag="label_bins"):

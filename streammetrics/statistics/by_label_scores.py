@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidInputError, StateFormatError
+from ..errors import StateFormatError
 from ..numerics.buckets import coarser
-from ..state.declare import Array
+from ..state.declare import Array, Tally
 from ..state.state import State
-from ..state.tally import Entries, weighs
+from ..state.tally import WIDEST, Entries, reduce, weighs
 from .by_label import ByLabel, TopLabel
 from .scores import ScoreHistogram, negative_weight
 from .step import Like, Step
@@ -21,41 +21,63 @@ from .step import Like, Step
 __all__ = ["LabelScores", "TopScores"]
 
 Ints = NDArray[np.int64]
+U4 = np.uint32
+
+NO_FOLDS = np.zeros(0, np.uint8)
+NO_EXACT = (np.zeros(0, np.uint32), np.zeros(0, np.uint64), np.zeros(0), np.zeros(0, np.int64))
+"""What a kernel is given where nothing is kept exactly: as of an exact tally, of which there is none."""
 
 LONE = (1 << 25) + 2  # places of which a lone state has a counter each (see `count.tallies`)
 
 
 class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):  # type: ignore[misc]
-    """The score histogram of every label, by bucket.
+    """The score histogram of every label: exact while a cell is small, by bucket beyond.
 
     Parameters
     ----------
     limit : int, optional
-        Always 0: labels keep no rows exactly. It is written, so that a release in which they do reads these as they are.
+        Rows that a cell keeps exactly, with the scores of all labels; those of a cell with more go to buckets. By default
+        as for `ScoreHistogram`. With 0 there are buckets alone, and no part for exact rows.
 
     Notes
     -----
-    One tally: the place of a row is that of its label, and within it twice the bucket, and whether it is a positive.
+    The place of a row in a tally is that of its label, and within it the place that `ScoreHistogram` gives it. An exact
+    score takes 16 bytes. All labels of a cell have the same rows, so all of them are exact, or none.
     """
 
     binary: ClassVar[type[State]] = ScoreHistogram
-    counted: ClassVar[tuple[str, ...]] = ("rows",)
-    folds: ClassVar[tuple[str, str, str] | None] = None
+
+    exact = Tally("exact_places")
 
     def __post_init__(self) -> None:
         if self.bits is None:
             raise ValueError(f"{type(self).__name__}: bits=None is for two classes; give bits= for a finer histogram")
-        object.__setattr__(self, "limit", 0)
         super().__post_init__()
+
+    def parts(self) -> Mapping[str, Any]:
+        return self.declared if self.kept else {n: p for n, p in self.declared.items() if n != "exact"}
+
+    @property
+    def counted(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("exact", "rows") if self.kept else ("rows",)
+
+    @property
+    def folds(self) -> tuple[str, str, str] | None:  # type: ignore[override]
+        return ("exact", "rows", "off_grid") if self.kept else None
+
+    @property
+    def most(self) -> int:
+        return (self.kept or 0) * self.width
+
+    @property
+    def exact_places(self) -> int:
+        """Those of one label behind those of another."""
+        return self.width * WIDEST
 
     @property
     def one(self) -> Any:
         ours = {f: v for f, v in self.settings.items() if f not in ("num_labels", "num_classes", "labels")}
-        return ScoreHistogram(**(ours | {"limit": 0}))
-
-    @property
-    def most(self) -> int | None:
-        return 0
+        return ScoreHistogram(**ours)
 
     @property
     def places(self) -> int:
@@ -75,84 +97,104 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):  # type: ignore[
         own, rows, how = type(self), ("y_true", "y_score"), (self.real, self.bits)
         into = own.rows, own.off_grid
         if not self.in_turn:
+            kept: tuple[Any, ...] = (own.exact,) if self.kept else (NO_FOLDS, *NO_EXACT)
             kernel = "histogram:count_label_scores"
-            return [Step(kernel, *rows, "sample_weight", "at", self.width, *how, *into)]
+            return [Step(kernel, *rows, "sample_weight", "at", self.width, *how, *kept, *into)]
+        if "rows" not in like.dense:
+            return [Step("exact_rows:each_wait", self.width, *rows, "sample_weight", self.real, own.exact)]
         if like.weighted:
             return [Step("histogram:each_weigh_scores", self.width, *rows, "sample_weight", *how, *into)]
         return [Step("histogram:each_count_scores", self.width, *rows, *how, *into)]
 
+    def bucketed(self, exact: Entries) -> tuple[Entries, Any]:
+        place, lost = self._bucket_places(exact)
+        cells, label = exact.cells, _labels(exact)
+        return self._coded(cells, label * self.each_places + place, exact), (cells[lost], label[lost])
+
     def check(self) -> None:
-        if negative_weight(self.cells.tallies["rows"]):
+        if self.kept:
+            super().check()
+            exact = self.cells.tallies["exact"]
+            if not self.real and exact.high is not None and (exact.high & U4(1)).any():
+                raise StateFormatError(f"{type(self).__name__}.exact holds a score that is not of scale {self.scale}")
+        elif negative_weight(self.cells.tallies["rows"]):
             raise StateFormatError(f"{type(self).__name__}.excess makes a weight negative")
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def each(self) -> list[State]:
+    @property
+    def _entries(self) -> Entries:
+        """The entries of a lone state, of either form."""
         self._lone()
-        held, off_grid = self.rows, self.cells.flats["off_grid"]
-        places = held.places.astype(np.int64)
-        ends = np.searchsorted(places, np.arange(self.width + 1) * self.each_places)
+        held: Entries = self.rows if self.folded or not self.kept else self.exact
+        return held
+
+    def each(self) -> list[State]:
+        held, off_grid = self._entries, self.cells.flats["off_grid"]
+        ends = np.searchsorted(self._label_of(held), np.arange(self.width + 1))
+        within = self._within(held)
         made, known = list[State](), dict[tuple[bytes, ...], State]()
         for i in range(self.width):
             part = slice(ends[i], ends[i + 1])
-            own, at = held.where(part), places[part] - i * self.each_places
-            weights = b"" if own.excess is None else own.excess.tobytes()
-            content = at.tobytes(), own.counts.tobytes(), weights, off_grid[:, i].tobytes()
+            content = *(a[part].tobytes() for a in within.arrays), off_grid[:, i].tobytes()
             if content not in known:
-                known[content] = self._of(own, at, off_grid[:, i])
+                known[content] = self._of(within.where(part), off_grid[:, i])
             made.append(known[content])
         return made
+
+    def _within(self, held: Entries) -> Entries:
+        """Entries at their places within their labels."""
+        if held.high is not None:
+            one = self.one
+            return replace(held, shift=type(one).exact.shift(one), high=held.high & U4(1))
+        return replace(held, codes=held.places.astype(np.int64) % self.each_places)
+
+    def _label_of(self, held: Entries) -> Ints:
+        """The label of each entry."""
+        return _labels(held) if held.wide else held.places.astype(np.int64) // self.each_places
 
     @property
     def saturated(self) -> bool:
         return any(part.saturated for part in self.each())  # type: ignore[attr-defined]
 
     def _first(self) -> State:
-        self._lone()
-        held = self.rows
-        part = slice(0, int(np.searchsorted(held.places, self.each_places)))
-        return self._of(held.where(part), held.places[part].astype(np.int64), self.cells.flats["off_grid"][:, 0])
+        held = self._entries
+        return self._of(self._within(held.where(self._label_of(held) == 0)), self.cells.flats["off_grid"][:, 0])
 
     def pooled(self) -> State:
-        self._lone()
-        places = self.rows.places.astype(np.int64) % self.each_places
-        return self._of(self.rows, places, self.cells.flats["off_grid"].max(axis=1, initial=0))
+        return self._of(self._within(self._entries), self.cells.flats["off_grid"].max(axis=1, initial=0))
 
-    def _of(self, held: Entries, places: Ints, off_grid: Array) -> State:
-        """A state of two classes that holds entries at these places."""
+    def _of(self, within: Entries, off_grid: Array) -> State:
+        """A state of two classes that holds entries, of whatever labels."""
         one = self.one
         empty = one.no_cells(())
-        rows = one._coded(np.zeros(len(places), np.int64), places, held)
-        tallies = {**empty.tallies, "rows": rows}
-        made = replace(empty, keys=self.cells.keys, flats={"off_grid": off_grid}, tallies=tallies)
-        found: State = one.holding(made).present()
-        return found
+        found = (
+            {"exact": reduce(within)} if within.wide else {"rows": one._coded(0 * within.codes, within.codes, within)}
+        )
+        made = replace(empty, keys=self.cells.keys, flats={"off_grid": off_grid}, tallies={**empty.tallies, **found})
+        state: State = one.holding(made).present()
+        return state
 
     # -- fewer bits ---------------------------------------------------------------------------------------------------
 
-    def coarsen(self, bits: int, limit: int | None = None) -> Self:
+    def _exact_entries(self) -> Entries:
+        none = Entries.none(type(self).exact.shift(self), wide=True)
+        return self.cells.tallies.get("exact", none)
+
+    def _coarser(self, rows: Entries, new: Self) -> tuple[Entries, Any]:
         assert self.bits is not None
-        if bits > self.bits:
-            raise InvalidInputError(f"a histogram of {self.bits} bits cannot be refined to {bits}; coarsen() goes down")
-        if limit:
-            raise InvalidInputError(f"labels keep no rows exactly; limit={limit} cannot bring them back")
-        if bits == self.bits:
-            return self
-        new = self.with_settings(bits=bits)
-        rows, off_grid = self.cells.tallies["rows"], self.cells.flats["off_grid"].copy()
-        if len(rows):
-            label, place = np.divmod(rows.places.astype(np.int64), self.each_places)
-            to, off = coarser(place >> 1, self.real, self.bits, self.bits - bits)
-            gone = off & weighs(rows)
-            off_grid[rows.cells[gone], label[gone]] = 1
-            rows = new._coded(rows.cells, label * new.each_places + (to << 1 | place & 1), rows)
-        rows = rows if len(rows) else Entries.none(type(new).rows.shift(new))
-        return new.holding(
-            replace(self.cells, flats={**self.cells.flats, "off_grid": off_grid}, tallies={"rows": rows})
-        )
+        assert new.bits is not None
+        label, place = np.divmod(rows.places.astype(np.int64), self.each_places)
+        to, off = coarser(place >> 1, self.real, self.bits, self.bits - new.bits)
+        gone = off & weighs(rows)
+        made = new._coded(rows.cells, label * new.each_places + (to << 1 | place & 1), rows)
+        return made, (rows.cells[gone], label[gone])
 
 
-LabelScores.declared.pop("exact")  # labels keep no rows exactly
+def _labels(exact: Entries) -> Ints:
+    """The label of each exact entry."""
+    assert exact.high is not None
+    return ((exact.high & U4((1 << exact.top) - 1)) >> U4(1)).astype(np.int64)
 
 
 class TopScores(TopLabel, ScoreHistogram, tag="top_scores"):

@@ -179,8 +179,13 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         return 1 << exact_bits(self.real)
 
     @property
-    def most(self) -> int | None:
+    def kept(self) -> int | None:
+        """Rows that a cell keeps exactly; None for all."""
         return _usual(self.bits) if self.limit is None else self.limit
+
+    @property
+    def most(self) -> int | None:
+        return self.kept
 
     def needs(self) -> tuple[Need, ...]:
         return label(), score(scale=self.scale), weight()
@@ -198,7 +203,12 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         into = own.exact, own.rows, own.off_grid
         return [Step("histogram:count_scores", *rows, "sample_weight", "at", self.real, bits, *into)]
 
-    def bucketed(self, exact: Entries) -> tuple[Entries, Ints]:
+    def bucketed(self, exact: Entries) -> tuple[Entries, Any]:
+        place, lost = self._bucket_places(exact)
+        return self._coded(exact.cells, place, exact), np.unique(exact.cells[lost])
+
+    def _bucket_places(self, exact: Entries) -> tuple[Array, Array]:
+        """Twice the bucket of each exact entry, and its label; and whether something is lost there."""
         assert self.bits is not None
         if compiled.loaded():
             place, lost = np.empty(len(exact), U4), np.empty(len(exact), np.bool_)
@@ -207,8 +217,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         else:
             bucket, lost = bucket_of(score_of(_keys(exact, self.real), self.real), self.real, self.bits)
             place = (bucket.astype(U4) << U4(1)) | (exact.codes & U8(1)).astype(U4)
-        gone = lost & weighs(exact)
-        return self._coded(exact.cells, place, exact), np.unique(exact.cells[gone])
+        return place, lost & weighs(exact)
 
     def _coded(self, cells: Ints, place: Array, like: Entries) -> Entries:
         """Entries with rows and weights like others, at places of buckets."""
@@ -357,7 +366,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         """
         if self.bits is not None and bits > self.bits:
             raise InvalidInputError(f"a histogram of {self.bits} bits cannot be refined to {bits}; coarsen() goes down")
-        usual, most = _usual(bits), self.most
+        usual, most = _usual(bits), self.kept
         assert usual is not None
         if limit is not None and most is not None and limit > most:
             raise InvalidInputError(
@@ -373,14 +382,11 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         assert new.bits is not None
         assert new.most is not None
         cells, off_grid = self.cells, self.flat("off_grid").copy()
-        rows, exact = cells.tallies["rows"], cells.tallies["exact"]
+        rows, exact = cells.tallies["rows"], self._exact_entries()
         if len(rows) and self.bits is not None and new.bits < self.bits:
-            bucket = (rows.places >> rows.places.dtype.type(1)).astype(I8)
-            to, off = coarser(bucket, self.real, self.bits, self.bits - new.bits)
-            off_grid[rows.cells[off & weighs(rows)]] = 1
-            place = (to << 1) | (rows.codes & rows.codes.dtype.type(1)).astype(I8)
-            rows = new._coded(rows.cells, place, rows)
-        many = self.by_cell("exact") > new.most
+            rows, lost = self._coarser(rows, new)
+            off_grid[lost] = 1
+        many = self.by_cell("exact") > new.most if len(exact) else np.zeros(len(cells), bool)
         if many.any():
             apart = many[exact.cells]
             made, lost = new.bucketed(exact.where(apart))
@@ -388,8 +394,21 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
             rows = reduce(_both(rows, made)) if len(rows) else made
             exact = canonical(exact.where(~apart))
         rows = rows if len(rows) else Entries.none(type(new).rows.shift(new))
-        tallies = {"exact": exact, "rows": rows}
+        tallies = {n: e for n, e in (("exact", exact), ("rows", rows)) if n in new.parts()}
         return new.holding(replace(cells, flats={**cells.flats, "off_grid": off_grid}, tallies=tallies)).present()
+
+    def _exact_entries(self) -> Entries:
+        """The exact entries of all cells."""
+        return self.cells.tallies["exact"]
+
+    def _coarser(self, rows: Entries, new: Self) -> tuple[Entries, Any]:
+        """Bucket entries with fewer bits, and the cells in which something is lost."""
+        assert self.bits is not None
+        assert new.bits is not None
+        bucket = (rows.places >> rows.places.dtype.type(1)).astype(I8)
+        to, off = coarser(bucket, self.real, self.bits, self.bits - new.bits)
+        place = (to << 1) | (rows.codes & rows.codes.dtype.type(1)).astype(I8)
+        return new._coded(rows.cells, place, rows), rows.cells[off & weighs(rows)]
 
 
 def _usual(bits: int | None) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,18 +16,17 @@ from ..numerics.exact import FRACTION_BITS, exact_to_fraction, fixed_to_int, of_
 from ..numerics.settings import setting, union
 from ..state.declare import Flat
 from ..state.state import State
-from ..state.totals import weight_of
+from ..state.totals import Weight, weight_of
 from .step import NO_WEIGHTS, NOTHING, Like, Step
 
-__all__ = ["ScoreSums", "TermSums"]
+__all__ = ["ScoreSums", "TermSums", "Terms"]
 
-TERMS = ("score", "log_loss", "brier")
 MOST_LOSS = 1024  # of a probability: -log of the least float64 is 745
 SMALLEST_EPS = 2.0**-52  # with which no square of a loss passes 2**11
 
 
-class TermSums(State):
-    """Exact sums over rows of a label and a score, and rows and weight by label, in every cell.
+class Terms(State):
+    """Settings of exact sums of terms, and what rows of some weight cannot add up to.
 
     Parameters
     ----------
@@ -38,6 +37,56 @@ class TermSums(State):
     eps : float, optional
         Log-loss keeps probabilities within [eps, 1 - eps]. By default the machine epsilon of float32 for float32 and
         half-precision scores, of float64 for the others (scikit-learn's rule).
+    """
+
+    terms: tuple[str, ...] = union(default=())
+    scale: str = setting(default="probability", choices=("probability", "logit"))
+    eps: float | None = setting(default=None, low=0.0, high=0.25)
+
+    choices: ClassVar[tuple[str, ...]] = ("score", "log_loss", "brier")
+
+    def __post_init__(self) -> None:
+        if unknown := set(self.terms) - set(self.choices):
+            name, known = type(self).__name__, ", ".join(self.choices)
+            raise ValueError(f"{name} has no term {sorted(unknown)[0]!r}; there are {known}")
+        super().__post_init__()
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """The terms as the kernel takes them."""
+        return np.array([self.choices.index(t) for t in self.terms], np.int64)
+
+    def epsilon(self, source: str) -> float:
+        """What probabilities of a dtype are kept away from 0 and 1."""
+        if self.eps is not None:
+            return self.eps
+        return 2.0**-23 if source in ("float32", "float16", "bfloat16") else 2.0**-52
+
+    def all_rows(self) -> Weight:
+        """What all rows of each cell weigh."""
+        return weight_of(self, "rows")
+
+    def check(self) -> None:
+        name, weight, both = type(self).__name__, weight_of(self, "rows"), self.all_rows()
+        sums, large = np.moveaxis(self.flat("sums"), both.rows.ndim, 0), self.cells.flats.get("large")
+        for i, term in enumerate(self.terms):
+            most = self._most(term)
+            if weight.fall_short(sums[i], most):
+                raise StateFormatError(f"{name}.sums holds a sum of {term} that rows of this weight cannot have")
+            if large is not None and both.fall_short(large[..., i, :], most if term == "log_loss" else 0):
+                raise StateFormatError(f"{name}.large holds a sum of {term} that rows of this weight cannot have")
+        if (self.flat("clipped") > both.rows[..., None]).any():
+            raise StateFormatError(f"{name}.clipped counts more rows than there are")
+
+    def _most(self, term: str) -> float:
+        """What a term of a row can be at most."""
+        if term != "log_loss":
+            return 1
+        return MOST_LOSS if self.scale == "probability" else sys.float_info.max
+
+
+class TermSums(Terms):
+    """Exact sums over rows of a label and a score, and rows and weight by label, in every cell; settings as for `Terms`.
 
     Notes
     -----
@@ -49,10 +98,6 @@ class TermSums(State):
     bytes.
     """
 
-    terms: tuple[str, ...] = union(default=())
-    scale: str = setting(default="probability", choices=("probability", "logit"))
-    eps: float | None = setting(default=None, low=0.0, high=0.25)
-
     rows = Flat(2)
     excess = Flat(2, form="fixed", beside="rows")
     sums = Flat("terms", 2, form="fixed")
@@ -61,11 +106,6 @@ class TermSums(State):
     w2 = Flat(2, form="square", like="rows")
     w2x = Flat("terms", 2, form="square", like="sums")
     clipped = Flat("terms")
-
-    def __post_init__(self) -> None:
-        if unknown := set(self.terms) - set(TERMS):
-            raise ValueError(f"{type(self).__name__} has no term {sorted(unknown)[0]!r}; there are {', '.join(TERMS)}")
-        super().__post_init__()
 
     def needs(self) -> tuple[Need, ...]:
         return (label(), score(scale=self.scale), weight()) if self.terms else (label(), weight())
@@ -94,36 +134,8 @@ class TermSums(State):
         into = own.rows, own.sums, own.squares, own.clipped
         return [Step("score_sums:sum_scores", "y_true", scores, self.numbers, eps, *into, checks=True)]
 
-    @property
-    def numbers(self) -> NDArray[np.int64]:
-        """The terms as the kernel takes them."""
-        return np.array([TERMS.index(t) for t in self.terms], np.int64)
-
-    def epsilon(self, source: str) -> float:
-        """What probabilities of a dtype are kept away from 0 and 1."""
-        if self.eps is not None:
-            return self.eps
-        return 2.0**-23 if source in ("float32", "float16", "bfloat16") else 2.0**-52
-
-    def check(self) -> None:
-        name, weight, sums = type(self).__name__, weight_of(self, "rows"), self.flat("sums")
-        for i, term in enumerate(self.terms):
-            if weight.fall_short(sums[..., i, :, :], self._most(term)):
-                raise StateFormatError(f"{name}.sums holds a sum of {term} that rows of this weight cannot have")
-        large = self.cells.flats.get("large")
-        for i, term in enumerate(self.terms):
-            if large is not None and weight.sum(-1).fall_short(
-                large[..., i, :], self._most(term) if term == "log_loss" else 0
-            ):
-                raise StateFormatError(f"{name}.large holds a sum of {term} that rows of this weight cannot have")
-        if (self.flat("clipped") > self.flat("rows").sum(axis=-1)[..., None]).any():
-            raise StateFormatError(f"{name}.clipped counts more rows than there are")
-
-    def _most(self, term: str) -> float:
-        """What a term of a row can be at most."""
-        if term != "log_loss":
-            return 1
-        return MOST_LOSS if self.scale == "probability" else sys.float_info.max
+    def all_rows(self) -> Weight:
+        return super().all_rows().sum(-1)
 
 
 class ScoreSums(TermSums, tag="score_sums"):

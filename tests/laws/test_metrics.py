@@ -52,6 +52,11 @@ def test_settings_with_defaults_are_tried(cls):
     assert isinstance(draws.usual(cls.tag).name, str)
 
 
+def test_soft_labels_are_tried():
+    soft = {type(metric) for metric in draws.VARIANTS if metric.settings.get("soft_labels")}
+    assert soft == {cls for cls in draws.OWN.values() if hasattr(cls, "soft_labels")}
+
+
 @pytest.mark.parametrize("metric", [sm.AUC(), sm.AveragePrecision(scale="real")], ids=repr)
 def test_every_law_at_the_usual_resolution(metric):
     sm.check_metric(metric, seed=1, examples=draws.tries(2))

@@ -157,11 +157,15 @@ def test_saturated_probabilities_are_told_of() -> None:
     p = np.exp(z - z.max(axis=1)[:, None])
     others = np.stack([np.delete(z, k, axis=1) for k in range(3)], axis=1)
     odds = z - np.logaddexp(others[..., 0], others[..., 1])
-    probable = sm.AUC(num_classes=3).update(y, p / p.sum(axis=1)[:, None])
+    probable = sm.AUC(num_classes=3, limit=0).update(y, p / p.sum(axis=1)[:, None])
     low, high = probable.bounds()
     assert high - low > 0.1
     assert 'scale="logit"' in probable.explain()["hint"]
-    told = sm.AUC(num_classes=3, scale="logit").update(y, odds)
+    few = sm.AUC(num_classes=3).update(y, p / p.sum(axis=1)[:, None])
+    assert low <= few.compute() <= high
+    assert few.explain()["exact"]
+    assert "hint" not in few.explain()
+    told = sm.AUC(num_classes=3, scale="logit", limit=0).update(y, odds)
     assert low <= told.bounds()[0] <= told.bounds()[1] <= high
     assert told.bounds()[1] - told.bounds()[0] < 1e-3
     assert "hint" not in told.explain()

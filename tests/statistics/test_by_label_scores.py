@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
+
+import draws
 import numpy as np
 import pytest
+from hypothesis import Phase, given
 
 import streammetrics as sm
 from streammetrics.collect.binding import PLAIN
 from streammetrics.collect.feed import Feed, Read
 from streammetrics.count import tallies
+from streammetrics.errors import StateFormatError
+from streammetrics.laws import LAWS, run
+from streammetrics.state import frame
 from streammetrics.state.axes import Axis
 from streammetrics.statistics import by_label_scores
 from streammetrics.statistics.by_label_scores import LabelScores, TopScores
@@ -103,9 +111,145 @@ def test_the_top_class_as_frozen():
 
 
 def test_what_is_always_said():
-    assert LabelScores(num_labels=2).written == {"limit": 0, "num_labels": 2}
-    assert LabelScores(num_labels=2, limit=7).limit == 0
+    assert LabelScores(num_labels=2).written == LabelScores(num_labels=2, limit=1 << 16).written == {"num_labels": 2}
+    assert LabelScores(num_labels=2, bits=8, limit=0).written == {"bits": 8, "num_labels": 2}
     assert by_label_scores.LONE == tallies.LONE
-    assert list(LabelScores.declared) == ["rows", "off_grid", "dropped", "rounded"]
     with pytest.raises(ValueError, match="bits"):
         LabelScores(num_labels=2, bits=None)
+
+
+def test_without_exact_rows_it_is_what_it_was_when_there_were_none():
+    """States of buckets alone keep their parts, and so their bytes and digests."""
+    for state in (LabelScores(num_labels=2, limit=0), LabelScores(num_labels=2, bits=8)):
+        assert list(state.parts()) == ["rows", "off_grid", "dropped", "rounded"]
+        assert (state.folds, state.counted, state.most) == (None, ("rows",), 0)
+
+
+# -- exact while small -------------------------------------------------------------------------------------------------
+
+FOLDING = [
+    sm.AUC(bits=8, limit=7, num_classes=3),
+    sm.AUC(bits=10, limit=5, num_labels=2, average=None),
+    sm.KS(bits=9, limit=12, scale="real", labels=("b", "a")),
+]
+
+
+@pytest.mark.parametrize("metric", FOLDING, ids=repr)
+def test_every_law_while_cells_fold(metric):
+    laws = [law for law in LAWS if law.__name__ not in ("absent_class", "coarsened")]  # these are of usual limits
+
+    @draws.short(4, phases=[Phase.generate])
+    @given(draws.cases(metric))
+    def hold(case):
+        for law in laws:
+            run(law, case)
+
+    hold()
+
+
+def pairs(y, s):
+    """AUC over all pairs."""
+    p, n = s[y == 1], s[y == 0]
+    return Fraction(int(2 * (p[:, None] > n).sum() + (p[:, None] == n).sum()), 2 * len(p) * len(n))
+
+
+@pytest.mark.parametrize("kind", ["num_classes", "num_labels"])
+def test_saturated_probabilities_have_the_value_of_all_pairs(kind):
+    """Of a sure model nearly all probabilities share the first and the last bucket, whatever the bits."""
+    rng = np.random.default_rng(7)
+    z = rng.normal(0, 40, (600, 4))
+    s = np.exp(z - z.max(axis=1, keepdims=True))
+    s /= s.sum(axis=1, keepdims=True)
+    y = rng.integers(0, 4, 600) if kind == "num_classes" else rng.integers(0, 2, (600, 4))
+    each = [pairs(y == i if kind == "num_classes" else y[:, i], s[:, i]) for i in range(4)]
+    auc = sm.AUC(**{kind: 4}).update(y, s)
+    assert auc.compute() == float(sum(each) / 4)
+    assert auc.bounds() == (auc.compute(),) * 2
+    assert "hint" not in auc.explain()
+    assert sm.AUC(**{kind: 4}, average=None).of(auc.state).tolist() == [float(v) for v in each]
+    folded = sm.AUC(**{kind: 4}, limit=0).update(y, s)
+    assert folded.bounds()[1] - folded.bounds()[0] > 0.1
+    assert "logit" in folded.explain()["hint"]
+
+
+@pytest.mark.parametrize("lone", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("scale", ["probability", "real"])
+@pytest.mark.parametrize("limit", [0, 60, 199, 200, 201, None])
+def test_each_label_is_a_state_of_two_classes(limit, scale, weighted, lone, monkeypatch):
+    if not lone:  # as if there were very many places
+        monkeypatch.setattr(tallies, "LONE", 10)
+        monkeypatch.setattr(by_label_scores, "LONE", 10)
+    rng = np.random.default_rng(3)
+    columns = drawn(rng, 200, scale, "num_labels", weighted)
+    weights = {"sample_weight": columns["sample_weight"]} if weighted else {}
+    empty = LabelScores(scale=scale, bits=16, num_labels=3, limit=limit)
+    whole = fed(empty, columns)
+    for many in (2, 5, 40):
+        parts = [sliced_off(columns, rows) for rows in np.array_split(rng.permutation(200), many)]
+        assert fed(empty, *parts) == whole
+        first, *rest = [fed(empty, part) for part in parts]
+        assert first.merge(*rest) == whole
+    monkeypatch.undo()
+    for i, one in enumerate(whole.each()):
+        direct = {"y_true": columns["y_true"][:, i], "y_score": columns["y_score"][:, i]} | weights
+        assert one == fed(ScoreHistogram(scale=scale, bits=16, limit=limit), direct)
+    assert whole.coarsen(12) == fed(LabelScores(scale=scale, bits=12, num_labels=3), columns)
+    if limit is None:
+        for less in (60, 200):
+            assert whole.coarsen(16, less) == fed(LabelScores(scale=scale, num_labels=3, bits=16, limit=less), columns)
+    g = rng.integers(0, 9, 200) // 3
+    slices = fed(empty.empty((Axis(("g",)),)), *(sliced_off(columns | {"g": g}, r) for r in (g < 1, g == 2, g == 1)))
+    assert slices.whole == whole
+    for i in range(3):
+        assert slices.cell(i) == fed(empty, sliced_off(columns, g == i))
+    assert slices.coarsen(12).whole == whole.coarsen(12)
+    read = frame.Frame(frame.write([slices, whole], {})).states()
+    assert read[0] == slices
+    assert read[1] == whole
+
+
+@pytest.mark.parametrize("width", [1, 2, 5, 17, 1000])
+def test_bytes_of_any_number_of_labels(width):
+    rng = np.random.default_rng(width)
+    n = 20
+    auc = sm.Sliced(sm.AUC(num_labels=width), by="k").update(
+        y_true=rng.integers(0, 2, (n, width)), y_score=rng.random((n, width)), k=rng.integers(0, 3, n) * 7
+    )
+    assert sm.from_bytes(auc.to_bytes()) == auc
+    assert sm.merge([auc.to_bytes()]).to_bytes() == auc.to_bytes()
+
+
+def test_many_slices_of_many_labels():
+    """Cells whose numbers lie far apart are sorted without a counter for each."""
+    n = 3000
+    rng = np.random.default_rng(0)
+    y, s, k = rng.integers(0, 2, (n, 300)), rng.random((n, 300)), np.arange(n)
+    few = rng.integers(0, n, 20)
+    slices = sm.Sliced(sm.AUC(num_labels=300), by="k")
+    for rows in (slice(None), few, few[:3]):
+        slices.update(y_true=y[rows], y_score=s[rows], k=k[rows])
+    for key in (0, int(few[0]), n - 1):
+        rows = np.r_[key, few[few == key], few[:3][few[:3] == key]]
+        assert slices[key].state == sm.AUC(num_labels=300).update(y[rows], s[rows]).state
+
+
+def altered(state, **arrays):
+    """Bytes of a state whose exact entries say something else."""
+    entries = replace(state.cells.tallies["exact"], **arrays)
+    return frame.write([state.holding(replace(state.cells, tallies={**state.cells.tallies, "exact": entries}))], {})
+
+
+def test_entries_that_no_rows_make():
+    state = fed(LabelScores(num_labels=3), {"y_true": [[0, 1, 1]] * 2, "y_score": [[0.5, 0.25, 0.75], [0.1, 0.2, 0.3]]})
+    held = state.exact
+    assert frame.Frame(altered(state)).states()[0] == state
+    for what, arrays in {
+        "a label that is not there": {"high": held.high + np.uint32(2)},
+        "half of a label": {"high": held.high | np.uint32(1)},
+        "labels of different rows": {"counts": held.counts + np.arange(6, dtype=np.uint32)},
+        "no score": {"codes": held.codes | np.uint64(0x7FF8 << 49)},
+    }.items():
+        data = altered(state, **arrays)
+        with pytest.raises(StateFormatError):
+            print(what, frame.Frame(data).states())

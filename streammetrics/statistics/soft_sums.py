@@ -1,0 +1,86 @@
+"""Exact sums over scored rows whose labels are soft: targets in [0, 1]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+from ..columns.columns import Need, score, target, weight
+from ..numerics.exact import FRACTION_BITS, exact_to_fraction, fixed_to_int, of_units, whole
+from ..state.declare import Flat
+from .step import NOTHING, Like, Step
+from .sums import Terms
+
+__all__ = ["SoftSums"]
+
+
+class SoftSums(Terms, tag="soft_sums"):
+    """Exact sums over rows of a target in [0, 1] and a score, and rows and weight; settings as for `ScoreSums`.
+
+    Notes
+    -----
+    The targets are one more term, "target". A row of target t and weight w stands for a positive of weight w t and a
+    negative of weight w (1 - t): so its log-loss is w (t L(1) + (1 - t) L(0)). Targets of 0 and 1 have the terms that
+    `ScoreSums` has of labels, to the bit. Terms are rounded, and large ones kept, as there; so are second moments, of
+    which `crossed` has w**2 x t: with it there is the standard error of what is divided by the sum of targets.
+    """
+
+    rows = Flat()
+    excess = Flat(form="fixed", beside="rows")
+    sums = Flat("terms", form="fixed")
+    large = Flat("terms", form="exact", optional=True)
+    squares = Flat("terms", form="square")
+    crossed = Flat("terms", form="square")
+    w2 = Flat(form="square", like="rows")
+    w2x = Flat("terms", form="square", like="sums")
+    clipped = Flat("terms")
+
+    choices = (*Terms.choices, "target")
+
+    @property
+    def _scored(self) -> bool:
+        return any(term != "target" for term in self.terms)
+
+    def needs(self) -> tuple[Need, ...]:
+        return (target(), *([score(scale=self.scale)] if self._scored else []), weight())
+
+    def steps(self, like: Like) -> Iterable[Step]:
+        own, weighted = type(self), like.weighted or "w2" in like.present
+        scores = "y_score" if self._scored else "y_true"  # which nobody reads
+        weights = "sample_weight" if like.weighted else "ones" if weighted else "sample_weight"
+        how = self.numbers, self.scale == "logit", self.epsilon(like.source(scores))
+        large = own.large if weighted or self.scale == "logit" else NOTHING
+        more = (own.w2, own.w2x) if weighted else (NOTHING, NOTHING)
+        into = own.rows, own.excess if weighted else NOTHING, own.sums, large, own.squares, own.crossed, *more
+        return [Step("soft_sums:sum_soft", "y_true", scores, weights, "at", *how, *into, own.clipped)]
+
+    # -- read from a state of one cell --------------------------------------------------------------------------------
+
+    def facts(self) -> dict[str, Any]:
+        seen = {"rows": int(self.rows), "weight": self.weight()}
+        return seen | {"clipped": int(self.clipped[self.terms.index("log_loss")])} if "log_loss" in self.terms else seen
+
+    @property
+    def stacks(self) -> bool:
+        return "large" not in self.cells.flats
+
+    def weight(self, label: int | None = None) -> Fraction:
+        """Rows, or total weight; of one label the share that targets give it."""
+        if label is not None:
+            positive = self.total("target")
+            return positive if label else self.weight() - positive
+        units = whole(self.rows) << FRACTION_BITS
+        if self.excess is not None:
+            units += fixed_to_int(self.excess)
+        return of_units(units)  # type: ignore[no-any-return]
+
+    def support(self) -> Fraction:
+        """What the positives weigh."""
+        return self.weight(1)
+
+    def total(self, term: str) -> Fraction:
+        """The weighted sum of one term; exact over the rounded terms."""
+        i = self.terms.index(term)
+        total: Fraction = of_units(fixed_to_int(self.sums[i]))
+        return total if self.large is None else total + exact_to_fraction(self.large[i])
