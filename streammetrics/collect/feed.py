@@ -366,7 +366,8 @@ class Feed:
             like = counter.like({role: typed[i] for role, i in mine.items() if role not in ("at", "front", "ones")})
             steps += [(step, dict(mine), counter) for step in counter.statistic.steps(like)]
             if reads is not None and like.weighted and counter.statistic.fixed_weights:
-                step = Step("checks:note_rounding", "sample_weight", "front", held.mass, State.rounded)
+                terms = counter.statistic.fixed_terms
+                step = Step("checks:note_rounding", "sample_weight", "front", terms, held.mass, State.rounded)
                 steps.append((step, {"sample_weight": mine["sample_weight"]}, counter))
         if reads is not None:
             steps.sort(key=lambda s: not s[0].checks)
@@ -483,8 +484,10 @@ class Feed:
         extra: list[Callable[[], Any]] = []
         for counter, rows, columns, (front, at) in zip(held.counters, prepared, derived, places, strict=True):
             mine: dict[str, int] = {}
+            fronts = _fronts(front, rows)
+            extra += self._left_out(counter, rows, front)
+            extra += self._rounded(counter, rows, fronts, held.mass)
             if _absorbs(counter.statistic):
-                extra += self._left_out(counter, rows, front)
                 extra += counter.absorbed(rows.columns, at, rows.n)
                 bound.append(mine)
                 continue
@@ -494,7 +497,6 @@ class Feed:
                     flats.append(np.ascontiguousarray(column.values))
                     typed.append(Typed(column.values.dtype, column.source))
                     ndims.append(column.values.ndim)
-            fronts = _fronts(front, rows)
             ones = np.ones(rows.n * counter.statistic.spread) if counter.weighed else NO_WEIGHTS
             for role, values in (("at", at), ("front", fronts), ("ones", ones)):
                 if len(values):
@@ -503,8 +505,6 @@ class Feed:
                     typed.append(Typed(values.dtype, ""))
                     ndims.append(1)
             bound.append(mine)
-            extra += self._left_out(counter, rows, front)
-            extra += self._rounded(counter, rows, fronts, held.mass)
         key = tuple((t, d) for t, d in zip(typed, ndims, strict=True)), tuple(map(tuple, (m.items() for m in bound)))
         draft = held.drafts.get(key)
         if draft is None:
@@ -575,7 +575,8 @@ class Feed:
         values = np.ascontiguousarray(column.values).reshape(-1)
         if len(at) and len(values) != len(at):  # one for each row and label
             at = np.repeat(at, len(values) // len(at))
-        return [_compiled("checks:note_rounding", values, at, mass, counter.held(State.rounded)[0])]
+        noted = counter.held(State.rounded)[0]
+        return [_compiled("checks:note_rounding", values, at, counter.statistic.fixed_terms, mass, noted)]
 
     def _left_out(self, counter: Counter, rows: Rows, front: Ints) -> list[Callable[[], Any]]:
         """The calls that note the rows that are not counted, by the reason."""

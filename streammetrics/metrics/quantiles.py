@@ -76,7 +76,7 @@ class Quantile(Metric[ValueHistogram, float], tag="quantile"):
         return middle(low, high)
 
     def bounds_of(self, state: ValueHistogram) -> tuple[float, float]:
-        low, high = quantile(state, self.q, 0)
+        low, high = limits(state, self.q, 0)
         return (NAN, NAN) if low is None or high is None else enclosed(low, high)
 
     def reason_of(self, state: ValueHistogram) -> str | None:
@@ -130,7 +130,7 @@ class ErrorQuantile(OutputMetric[ValueHistogram], tag="error_quantile"):
         return middle(*quantile(state, self.q, output))
 
     def bounds_of(self, state: ValueHistogram) -> tuple[Any, Any]:
-        found = [quantile(state, self.q, i) for i in range(state.outputs)]
+        found = [limits(state, self.q, i) for i in range(state.outputs)]
         sides = [enclosed(low, high) for low, high in found if low is not None and high is not None]
         if not sides:
             nothing: NDArray[np.float64] | float = self.of(state)
@@ -245,18 +245,30 @@ class MaxError(OutputMetric[Extremes], tag="max_error"):
 
 
 def quantile(state: ValueHistogram, q: float, output: int) -> tuple[Fraction | None, Fraction | None]:
-    """Return between which values a quantile of one output lies; None if there is no weight."""
+    """Return between which values a quantile of one output lies, by weights as they were counted; None without."""
+    (a, b), (c, d) = _neighbours(state, q, output, Fraction(0))
+    return (None, None) if a is None or b is None else ((a + c) / 2, (b + d) / 2)
+
+
+def limits(state: ValueHistogram, q: float, output: int) -> tuple[Fraction | None, Fraction | None]:
+    """Return between which values it certainly lies, by the weights as they were given: each was rounded to 2**-60."""
+    if not state.rounded:
+        return quantile(state, q, output)
+    (a, _), (_, d) = _neighbours(state, q, output, Fraction(state.facts()["rows"]))
+    return a, d
+
+
+def _neighbours(state: ValueHistogram, q: float, output: int, slack: Fraction) -> Any:
+    """Return the limits of the two values whose mean the quantile is; sums of weights may be off by `slack` units."""
     mass = state.mass(output)
     total = mass.total()
     if not total:
-        return None, None
+        return (None, None), (None, None)
     target = Fraction(repr(q)) * total
-    before = mass.before()
-    here = _first(mass, before, target, reach=True)
-    there = _first(mass, before, target, reach=False)
-    buckets = state.occupied(output)
-    (a, b), (c, d) = (state.limits(int(buckets[i]), output) for i in (here, there))
-    return (a + c) / 2, (b + d) / 2
+    before, buckets = mass.before(), state.occupied(output)
+    here = _first(mass, before, target - slack, reach=True)
+    there = _first(mass, before, target + slack, reach=False)
+    return tuple(state.limits(int(buckets[i]), output) for i in (here, there))
 
 
 def _first(mass: Mass, before: Mass, target: Fraction, *, reach: bool) -> int:
