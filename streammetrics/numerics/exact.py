@@ -9,6 +9,7 @@ form, so equal values are equal arrays.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple, overload
 
@@ -28,6 +29,7 @@ CHUNKS = 68  # 32-bit chunks of a superaccumulator: all of float64, and room for
 CHUNK_BASE = 1088  # chunk 0 is worth 2**-1088
 BLOCK = 1 << 16
 WORTH = np.ldexp(1.0, 32 * np.arange(CHUNKS) - CHUNK_BASE - 64)  # of chunks, in units of 2**64
+FEW_TERMS = 16  # are added as they are, whatever their divisors
 DIGIT_BITS = 20  # of the digits below: products of two, summed over 2**20 cells, stay in int64
 
 
@@ -152,6 +154,17 @@ class Limits(NamedTuple):
         high = low + (rest != 0 or low * low != whole)
         return cls(*(Fraction(x, 2 << shift) for x in (2 * low, low + high, 2 * high)))
 
+    @classmethod
+    def mean(cls, numbers: Sequence[Limits | None], weights: Sequence[Fraction] | None = None) -> Limits | None:
+        """The weighted mean of those that are defined; None if none is, or none has a weight."""
+        given = [Fraction(1)] * len(numbers) if weights is None else weights
+        known = [(n, w) for n, w in zip(numbers, given, strict=True) if n is not None and w]
+        if not known:
+            return None
+        total = sum((w for _, w in known), Fraction(0))
+        low, value, high = (_quotient_of_sum([n[i] * w for n, w in known], total) for i in range(3))
+        return cls(low[0], sum(value, Fraction(0)) / 2, high[1])
+
     def __neg__(self) -> Limits:
         return Limits(-self.high, -self.value, -self.low)
 
@@ -173,6 +186,24 @@ class Limits(NamedTuple):
         """The limits, rounded outward; twice the number where both round to it, as then the true one does."""
         low, high = _float(self.low), _float(self.high)
         return (low, high) if low == high else enclose(self.low, self.high)
+
+
+def _quotient_of_sum(terms: Sequence[Fraction], total: Fraction) -> tuple[Fraction, Fraction]:
+    """Return limits of a sum over a total: it itself twice, or, of many terms, so near to it that they round alike.
+
+    Each term has a divisor of its own, and the exact sum of thousands would have the product of these.
+    """
+    if len(terms) > FEW_TERMS and any(terms):
+        shift = 256 - max(t.numerator.bit_length() - t.denominator.bit_length() for t in terms)
+        up, down = max(shift, 0), max(-shift, 0)
+        parts = [divmod(t.numerator << up, t.denominator << down) for t in terms]
+        low = sum(whole for whole, _ in parts)
+        high = low + sum(rest != 0 for _, rest in parts)
+        divisor = total * Fraction(1 << up, 1 << down)
+        if _float(low / divisor) == _float(high / divisor):
+            return low / divisor, high / divisor
+    exact = sum(terms, Fraction(0)) / total
+    return exact, exact
 
 
 def slip(rows: Ints, excess: Ints | None) -> Fraction:
