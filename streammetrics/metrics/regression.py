@@ -105,8 +105,8 @@ class RMSE(MSE, tag="rmse"):
 
     Notes
     -----
-    The root of what MSE is, rounded once; of several outputs the mean of their roots to 120 bits is. State and cost as MAE. Definition as scikit-learn's `root_mean_squared_error`.
-    Undefined without rows.
+    The root of what MSE is, rounded once; of several outputs the mean of their roots to 120 bits is. State and cost as
+    MAE. Definition as scikit-learn's `root_mean_squared_error`. Undefined without rows.
 
     Examples
     --------
