@@ -47,7 +47,7 @@ from streammetrics.state.tally import Entries
 PREFIX, ROW = 16, 48
 MAX_BYTES = 1 << 21
 CLOSE = 1e-8  # what rounded weights of groups, and discounted gains, may be beyond
-LONGEST = 5.0  # seconds of CPU: 10,000 bins of equal weight take 2 to 4, all else a fraction of one
+LONGEST = 1.0  # seconds of CPU for any one answer
 NUMBERS = (0, 1, -1, 2, 7, 8, 24, 25, 1 << 20, 1 << 31, 1 << 33, 1 << 62, 1 << 63, 1 << 64, -(1 << 63), 0.5, 1e308)
 WORDS = (
     "", "auc", "scores", "score_sums", "decisions", "tally", "count", "high", "once", "rows", "fixed", "exact", "flag",

@@ -6,7 +6,6 @@ histogram that AUC reads; the sum of p in a bucket lies between its ends times i
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -215,30 +214,34 @@ def _unions(
     high: Floats,
 ) -> list[Bin]:
     """Return the bins from each cut to the next."""
-    unit = UNIT if state.weighted else 1
+    unit, at = UNIT if state.weighted else 1, np.array(cuts)
+    if state.is_exact:
+        least = most = _sums(masses, grid, at)
+    else:
+        least, most = (
+            masses.dots(Mass.of(_fixed(p, up)), at) * Fraction(1, UNIT) for p, up in ((low, False), (high, True))
+        )
+    columns = (x.tolist() for x in (masses.totals(at), positives.totals(at), least, most))
     made = []
-    for first, end in itertools.pairwise(cuts):
-        part = slice(first, end)
-        here = masses[part]
-        if state.is_exact:
-            a = b = _dot(here, grid[part]) / unit
-        else:
-            a, b = (
-                Fraction(here.dot(Mass.of(_fixed(p[part], up))), unit * UNIT) for p, up in ((low, False), (high, True))
-            )
-        made.append(Bin(Fraction(here.total(), unit), Fraction(positives[part].total(), unit), a, (a + b) / 2, b))
+    for weight, positive, a, b in zip(*columns, strict=True):
+        a, b = a / unit, b / unit
+        made.append(Bin(Fraction(weight, unit), Fraction(positive, unit), a, (a + b) / 2, b))
     return made
 
 
-def _dot(masses: Mass, p: Floats) -> Fraction:
-    """The sum of masses times floats, without rounding: mantissas are whole numbers, of each exponent apart."""
+def _sums(masses: Mass, p: Floats, cuts: Ints) -> NDArray[Any]:
+    """The sums of masses times floats from each cut to the next, unrounded: of each exponent, mantissas are whole."""
     mantissas, exponents = np.frexp(p)
-    total = Fraction(0)
-    for e in np.unique(exponents):
-        here = np.flatnonzero(exponents == e)
-        whole = Mass.of((mantissas[here] * 2.0**53).astype(np.int64))
-        total += Mass(masses.digits[:, here]).dot(whole) * Fraction(2) ** (int(e) - 53)
-    return total
+    bins = np.repeat(np.arange(len(cuts) - 1), np.diff(cuts))
+    order = np.lexsort([exponents, bins])
+    bins, exponents = bins[order], exponents[order]
+    fresh = np.flatnonzero((np.diff(bins, prepend=-1) != 0) | (np.diff(exponents, prepend=0) != 0))
+    whole = Mass.of((mantissas[order] * 2.0**53).astype(np.int64))
+    found = masses[order].dots(whole, np.append(fresh, len(order)))
+    out = np.full(len(cuts) - 1, Fraction(0))
+    for i, e, x in zip(bins[fresh].tolist(), exponents[fresh].tolist(), found.tolist(), strict=True):
+        out[i] += x * Fraction(2) ** (e - 53)
+    return out
 
 
 def _fixed(p: Floats, up: bool) -> Ints:

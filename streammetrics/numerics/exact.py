@@ -8,6 +8,7 @@ form, so equal values are equal arrays.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -28,6 +29,7 @@ UNIT = 1 << FRACTION_BITS
 CHUNKS = 68  # 32-bit chunks of a superaccumulator: all of float64, and room for 2**62 of its largest numbers
 CHUNK_BASE = 1088  # chunk 0 is worth 2**-1088
 BLOCK = 1 << 16
+MOST_PRODUCTS = 1 << 20  # of digits, below 2**40, whose sum stays in int64; or of one digit, whose total is small
 WORTH = np.ldexp(1.0, 32 * np.arange(CHUNKS) - CHUNK_BASE - 64)  # of chunks, in units of 2**64
 FEW_TERMS = 16  # are added as they are, whatever their divisors
 DIGIT_BITS = 20  # of the digits below: products of two, summed over 2**20 cells, stay in int64
@@ -288,6 +290,23 @@ class Mass:
                     total += int((a * b).sum()) << (DIGIT_BITS * (i + j))
         return total
 
+    def totals(self, cuts: Ints) -> NDArray[Any]:
+        """Sums from each cut to the next, as Python's integers."""
+        out = np.zeros(len(cuts) - 1, object)
+        for i, digits in enumerate(self.digits):
+            out += np.diff(_run(digits)[cuts]).astype(object) << DIGIT_BITS * i
+        return out
+
+    def dots(self, other: Mass, cuts: Ints) -> NDArray[Any]:
+        """Sums of products, cell by cell, from each cut to the next, as Python's integers."""
+        if self.digits.shape[1] > MOST_PRODUCTS:
+            return np.array([self[a:b].dot(other[a:b]) for a, b in itertools.pairwise(cuts.tolist())], object)
+        out = np.zeros(len(cuts) - 1, object)
+        for i, a in enumerate(self.digits):
+            for j, b in enumerate(other.digits):
+                out += np.diff(_run(a * b)[cuts]).astype(object) << DIGIT_BITS * (i + j)
+        return out
+
     def above(self, other: Mass) -> tuple[int, int]:
         """Twice the pairs in which a row of this is above one of the other (of equal ones half), and the equal ones."""
         if len(self.digits) > 1 or len(other.digits) > 1:
@@ -333,6 +352,13 @@ class Mass:
         for digit in self.digits[::-1]:
             out = out * float(1 << DIGIT_BITS) + digit
         return out
+
+
+def _run(numbers: Ints) -> Ints:
+    """What is before each cell, and before the end."""
+    run = np.zeros(len(numbers) + 1, np.int64)
+    np.cumsum(numbers, out=run[1:])
+    return run
 
 
 def ratios(tops: Mass, whole: Mass) -> NDArray[np.float64]:
