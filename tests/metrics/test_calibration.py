@@ -158,6 +158,15 @@ def test_bins_of_equal_weight_in_fractions(n_bins: int, kind: str, dtype: str) -
         assert np.array_equal(got, [*map(float, expected), float(weight)], equal_nan=True)
 
 
+def test_a_bucket_whose_middle_is_an_ulp_below_an_edge() -> None:
+    """Of three buckets the one between is of the lower bin if what is below weighs less than what is above."""
+    more = 1 + 2.0**-52
+    for below, above in ((1.0, more), (more, 1.0), (1.0, 1.0)):
+        metric = sm.CalibrationCurve(n_bins=2, strategy="quantile")
+        metric.update([0, 1, 0], [0.25, 0.5, 0.75], sample_weight=[below, 1.0, above])
+        assert metric.compute().weight.tolist() == ([below + 1, above] if below < above else [below, 1 + above])
+
+
 def test_ten_thousand_bins_take_no_second() -> None:
     rng = np.random.default_rng(0)
     metric = sm.ExpectedCalibrationError(n_bins=10_000, strategy="quantile")
