@@ -135,7 +135,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
     def bounds_of(self, state: State) -> tuple[float, float]:
         """Wider where weights were rounded: as if each were the smallest, since closed groups do not say who has which."""
         low, high = super().bounds_of(state.close_groups())
-        return low, high if high <= 1.0 else math.nan if high != high else 1.0
+        return low, min(high, 1.0)  # NaN stays
 
     def reason_of(self, state: State) -> str | None:
         rows = state.facts()["rows"]
