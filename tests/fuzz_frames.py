@@ -586,6 +586,7 @@ def attack(count: int, seed: int = 0, things: list[Any] | None = None) -> Report
             else:
                 with without_kernels():
                     one(data, settled, kind, report)
+    gc.unfreeze()
     report.seconds = time.process_time() - begin
     return report
 
