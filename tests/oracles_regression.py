@@ -147,3 +147,9 @@ ORACLES: dict[str, list[Oracle]] = {
     "explained_variance": [Oracle({}, each(explained), rtol=0.0)],
     "pearson_correlation": [Oracle({}, each(pearson), rtol=0.0)],
 }
+
+
+def spread(a: list[Fraction], b: list[Fraction], w: list[Fraction]) -> Fraction:
+    """The sum of w (a - mean)(b - mean)."""
+    p, q = (sum((x * u for x, u in zip(v, w, strict=True)), Fraction(0)) / sum(w) for v in (a, b))
+    return sum(((x - p) * (y - q) * u for x, y, u in zip(a, b, w, strict=True)), Fraction(0))

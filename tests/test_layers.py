@@ -149,7 +149,7 @@ def test_modules_make_no_circle() -> None:
 def modules(path: Path, names: dict[str, Path]) -> set[str]:
     """The modules of ours that a module imports at its top, those for types alone included."""
     found = set()
-    for node in [*at_top(path), *(below for node in tree(path).body if typing_only(node) for below in node.body)]:
+    for node in [*at_top(path), *(inner for part in tree(path).body if typing_only(part) for inner in part.body)]:
         if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith("streammetrics")):
             if node.level:
                 folder = path.parent.relative_to(ROOT).parts

@@ -388,7 +388,8 @@ class Feed:
             like = counter.like({role: typed[i] for role, i in mine.items() if role not in ("at", "front", "ones")})
             steps += [(step, dict(mine), counter) for step in counter.statistic.steps(like)]
             if reads is not None and like.weighted and counter.statistic.fixed_weights:
-                step = Step("checks:note_rounding", "sample_weight", "front", held.mass, State.rounded)
+                terms = counter.statistic.fixed_terms
+                step = Step("checks:note_rounding", "sample_weight", "front", terms, held.mass, State.rounded)
                 steps.append((step, {"sample_weight": mine["sample_weight"]}, counter))
         if reads is not None:
             steps.sort(key=lambda s: not s[0].checks)
@@ -504,20 +505,20 @@ class Feed:
         for counter, rows, columns, (front, at) in zip(held.counters, prepared, derived, places, strict=True):
             mine: dict[str, int] = {}
             bound.append(mine)
+            fronts = _fronts(front, rows)
             if rows.left_out:
                 extra += self._left_out(counter, rows, front)
+            extra += self._rounded(counter, rows, fronts, held.mass)
             if _absorbs(counter.statistic):
                 extra += counter.absorbed(rows.columns, at, rows.n)
                 continue
             for role, column in columns.items():
                 if isinstance(column.values, np.ndarray) and column.values.dtype != object:
                     mine[role] = given.place(column.values, column.source)
-            fronts = _fronts(front, rows)
             ones = np.ones(rows.n * counter.statistic.spread) if counter.weighed else NO_WEIGHTS
             for role, values in (("at", at), ("front", fronts), ("ones", ones)):
                 if len(values):
                     mine[role] = given.place(values, "")
-            extra += self._rounded(counter, rows, fronts, held.mass)
         flats, typed, ndims = given.flats, given.typed, given.ndims
         key = tuple(typed), tuple(ndims), tuple([tuple(m.items()) for m in bound])
         draft = held.drafts.get(key)
@@ -589,7 +590,8 @@ class Feed:
         values = np.ascontiguousarray(column.values).reshape(-1)
         if len(at) and len(values) != len(at):  # one for each row and label
             at = np.repeat(at, len(values) // len(at))
-        return [_compiled("checks:note_rounding", values, at, mass, counter.held(State.rounded)[0])]
+        noted = counter.held(State.rounded)[0]
+        return [_compiled("checks:note_rounding", values, at, counter.statistic.fixed_terms, mass, noted)]
 
     def _left_out(self, counter: Counter, rows: Rows, front: Ints) -> list[Callable[[], Any]]:
         """The calls that note the rows that are not counted, by the reason."""

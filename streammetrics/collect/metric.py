@@ -110,8 +110,9 @@ class Metric(Settings, Holder, Generic[S, T]):
 
     def bounds_of(self, state: S) -> tuple[T, T]:
         """Return certified limits of the value, from a state. Equal limits: the value is exact, rounded once."""
-        value, slip = self.of(state), state.slip
-        return (spread(value, -8 * slip), spread(value, 8 * slip)) if slip else (value, value)
+        value, slip = self.of(state), 8 * state.slip
+        least = slip if state.fixed_terms else Fraction(0)  # each w x was rounded, too: of a mean no more than that
+        return (spread(value, -slip, -least), spread(value, slip, least)) if slip else (value, value)
 
     def interval_of(self, state: S, confidence: float) -> Interval:
         """Return the statistical interval of the value, from a state."""
@@ -355,14 +356,17 @@ def record(metric: Metric[Any, Any], state: State, value: Any, limits: Any) -> d
     }
 
 
-def spread(value: Any, slip: Fraction) -> Any:
-    """Return a value that is larger by a share, rounded outward; of arrays and tuples each number. 0 and infinity stay."""
+def spread(value: Any, slip: Fraction, least: Fraction = Fraction(0)) -> Any:
+    """Return a value that is larger by a share, and at least so much, rounded outward; of arrays and tuples each number.
+
+    Infinity stays, and 0 without a least.
+    """
     if isinstance(value, tuple):
-        return type(value)(*(spread(v, slip) for v in value))
+        return type(value)(*(spread(v, slip, least) for v in value))
     with np.errstate(invalid="ignore"):
         made = np.asarray(value, np.float64)
-        wider = np.nextafter(made + np.abs(made) * float(slip), math.copysign(math.inf, slip))
-        made = np.where((made == 0) | np.isinf(made), made, wider)
+        wider = np.nextafter(made + (np.abs(made) * float(slip) + float(least)), math.copysign(math.inf, slip))
+        made = np.where(((made == 0) & (not least)) | np.isinf(made), made, wider)
     return made if isinstance(value, np.ndarray) else float(made)
 
 

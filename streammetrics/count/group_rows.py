@@ -125,6 +125,8 @@ class GroupCounter(Counter):
         self.flats["kinds"][0], self.level = held.kinds, held.level
         if held.dropped is not None:
             self.flats["dropped"] = held.dropped[None].copy()
+        if held.rounded:
+            self.flats["rounded"] = np.ones(1, np.uint8)
         self.kept = Kept(held.raws, held.settled, held.spilled)
 
     @property
@@ -252,8 +254,9 @@ class GroupCounter(Counter):
             self._thin()
         kept, dropped = self.kept, self.flats.get("dropped")
         gone = dropped[0].copy() if dropped is not None and dropped.any() else None
+        rounded = "rounded" in self.flats and bool(self.flats["rounded"].any())
         return self.statistic.awaiting(
-            Waiting(kept.raws(), self.flats["kinds"][0].copy(), gone, self.level, kept.spilled, kept.settled)
+            Waiting(kept.raws(), self.flats["kinds"][0].copy(), gone, rounded, self.level, kept.spilled, kept.settled)
         )
 
     def _sliced(self) -> State:

@@ -183,8 +183,7 @@ class SortedCounter(Counter):
         flats["begins"], flats["ends"] = np.zeros((2, len(inner)), np.int64)
         if len(inner):
             flats["begins"][0] = flats["ends"][-1] = 1
-        if dropped is not None:
-            flats["dropped"] = dropped.copy()
+        flats |= {n: a.copy() for n, a in self.flats.items()}  # rows left out, weights rounded
         made = statistic.holding(
             Cells((), np.zeros((1, 0), np.int64), (), inner, None, flats, {"scores": entries})
         ).present()

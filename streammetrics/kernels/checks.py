@@ -91,14 +91,17 @@ def weighted_pairs(y: Any, s: Any, w: Any, mass: Any) -> Any:
 
 
 @kernel(out=("rounded",))
-def note_rounding(w: Any, at: Any, mass: Any, rounded: Any) -> Any:
-    """Note whether a weight is no multiple of 2**-60, for its front cell (`at` is empty for a lone state)."""
+def note_rounding(w: Any, at: Any, terms: Any, mass: Any, rounded: Any) -> Any:
+    """Note whether a weight is no multiple of 2**-60, for its front cell (`at` is empty for a lone state).
+
+    With `terms`, sums of w x, any small weight is noted: of w x more bits are lost than a float64 would lose.
+    """
     lone = at.shape[0] == 0
     if mass[1] == 0.0 or (lone and rounded[0]):
         return 0
     for j in range(w.shape[0]):
         scaled = w[j] * UNIT
-        if w[j] < WHOLE and f8(i8(scaled)) != scaled:
+        if 0.0 < w[j] < WHOLE and (terms or f8(i8(scaled)) != scaled):
             rounded[0 if lone else at[j]] = 1
     return 0
 

@@ -39,6 +39,15 @@ def carried(numbers: Any) -> None:
 
 
 @inline
+def add_digits(a: Any, b: Any, out: Any) -> None:
+    """Add a product of two numbers of four digits."""
+    for i in range(4):
+        for j in range(4):
+            out[i + j] += a[i] * b[j]
+    carried(out)
+
+
+@inline
 def rounded(numbers: Any, units: Any) -> Any:
     """Return digits, in units of 2**units, as the nearest float64."""
     top = numbers.shape[0] - 1
@@ -88,11 +97,11 @@ def scan_counted(
     return n
 
 
-@kernel(out=("negatives", "positives", "wins"))
+@kernel(out=("negatives", "positives", "wins", "pairs"))
 def scan_weighted(
-    numbers: Any, keys: Any, labels: Any, high: Any, low: Any, negatives: Any, positives: Any, wins: Any
+    numbers: Any, keys: Any, labels: Any, high: Any, low: Any, negatives: Any, positives: Any, wins: Any, pairs: Any
 ) -> Any:  # fmt: skip
-    """Do the same of weights, high * 2**-20 + low * 2**-60; each of the three is rounded once."""
+    """Do the same of weights, high * 2**-20 + low * 2**-60, and of all pairs; each of the four is rounded once."""
     neg, pos, here, tied = scratch(4, i8), scratch(4, i8), scratch(4, i8), scratch(4, i8)
     above, won = scratch(4, i8), scratch(8, i8)
     n, j = numbers.shape[0], i8(0)
@@ -109,10 +118,7 @@ def scan_weighted(
                     above[k] = i8(2) * neg[k] - tied[k]
                 carried(pos)
                 carried(above)
-                for a in range(4):
-                    for b in range(4):
-                        won[a + b] += here[a] * above[b]
-                carried(won)
+                add_digits(here, above, won)
             else:
                 for k in range(4):
                     neg[k] += here[k]
@@ -122,12 +128,15 @@ def scan_weighted(
             j += 1
         negatives[group], positives[group] = rounded(neg, -60), rounded(pos, -60)
         wins[group] = rounded(won, -121)
+        won[:] = 0
+        add_digits(neg, pos, won)
+        pairs[group] = rounded(won, -120)
     return n
 
 
 @kernel(out=("counts", "sums", "weights", "lone", "moments"))
 def close(
-    negatives: Any, positives: Any, wins: Any, counts: Any, sums: Any, weights: Any, lone: Any, moments: Any
+    negatives: Any, positives: Any, wins: Any, pairs: Any, counts: Any, sums: Any, weights: Any, lone: Any, moments: Any
 ) -> Any:  # fmt: skip
     """Add closed groups: how many have both classes, one, none; weight times AUC and weight of the former; the second's.
 
@@ -139,19 +148,19 @@ def close(
     w, x = scratch(BLOCK, f8), scratch(BLOCK, f8)
     for a in range(0, n, BLOCK):
         m = min(BLOCK, n - a)
-        neg, pos, won = negatives[a : a + m], positives[a : a + m], wins[a : a + m]
+        neg, pos, won, all_pairs = negatives[a : a + m], positives[a : a + m], wins[a : a + m], pairs[a : a + m]
         for j in range(m):
             both = (neg[j] > 0.0) & (pos[j] > 0.0)
             one = (neg[j] > 0.0) ^ (pos[j] > 0.0)
             full[j], single[j] = (1.0 if both else 0.0), (1.0 if one else 0.0)
-            auc[j] = won[j] / (neg[j] * pos[j]) if both else 0.0
+            auc[j] = won[j] / all_pairs[j] if both else 0.0
             counts[0] += i8(both)
             counts[1] += i8(one)
         for by in range(4):
             at = u8(by) * CHUNKS
             for j in range(m):
-                rows, pairs = neg[j] + pos[j], neg[j] * pos[j]
-                w[j] = rows if by == 0 else (1.0 if by == 1 else (pos[j] if by == 2 else pairs))
+                rows = neg[j] + pos[j]
+                w[j] = rows if by == 0 else (1.0 if by == 1 else (pos[j] if by == 2 else all_pairs[j]))
                 x[j] = w[j] * single[j]
             add_product(x[:m], single[:m], lone, at)
             add_product(x[:m], x[:m], moments, at + u8(12) * CHUNKS)

@@ -135,19 +135,13 @@ class Several(OfClasses[S, Any]):
 
     def _averaged(self, state: Any, parts: Sequence[Any], slip: Fraction) -> Limits | None:
         """Return the mean of the values that are defined, each as it is before rounding; None if none is."""
-        known = []
-        for part, times in counted(parts):
-            value = self._certified(part, slip)
-            weight = times * (Fraction(part.support()) if self.average == "weighted" else Fraction(1))
-            if value is not None and weight:
-                known.append((value, weight))
-        if not known:
-            return None
-        total = sum(w for _, w in known)
-        made = Limits(*(sum((v[i] * w for v, w in known), Fraction(0)) / total for i in range(3)))
-        if not slip or self.average != "weighted":
+        each = counted(parts)
+        values = [self._certified(part, slip) for part, _ in each]
+        supports = [Fraction(part.support()) if self.average == "weighted" else Fraction(1) for part, _ in each]
+        made = Limits.mean(values, [w * times for w, (_, times) in zip(supports, each, strict=True)])
+        if made is None or not slip or self.average != "weighted":
             return made
-        return made.widened(4 * slip * max(abs(x) for v, _ in known for x in v), *self.within)
+        return made.widened(4 * slip * max(abs(x) for v in values if v is not None for x in v), *self.within)
 
     def bounds_of(self, state: Any) -> tuple[Any, Any]:
         if not _is_several(state):

@@ -6,7 +6,7 @@ histogram that AUC reads; the sum of p in a bucket lies between its ends times i
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
@@ -36,6 +36,7 @@ __all__ = [
 NAN = float("nan")
 Floats = NDArray[np.float64]
 Binned = ScoreBins | ScoreHistogram
+NEAR = 2.0**-50
 
 
 class Bin(NamedTuple):
@@ -130,12 +131,7 @@ class BinnedMetric(OfClasses[Binned, T]):
         """Return the bins and their edges."""
         if isinstance(state, ScoreBins):
             return _own_bins(state), np.array([to_float(i, self.n_bins) for i in range(self.n_bins + 1)])
-        low, grid, high = _probabilities(state)
-        masses, positives = state.masses, state.positives
-        if not state.folded:  # a row of weight 0 makes no edge, as an empty bucket makes none
-            some = masses.digits.any(axis=0)
-            low, grid, high = low[some], grid[some], high[some]
-            masses, positives = Mass(masses.digits[:, some]), Mass(positives.digits[:, some])
+        masses, positives, low, grid, high = _buckets(state)
         if self.strategy == "log":
             inner = np.ldexp(1.0, np.arange(1 - self.n_bins, 0))
             cuts = np.searchsorted(grid, inner).tolist()
@@ -143,6 +139,24 @@ class BinnedMetric(OfClasses[Binned, T]):
             cuts = _equal_masses(masses, self.n_bins)
             inner = np.r_[low, 1.0][cuts] if masses.total() else np.full(len(cuts), NAN)
         return _unions(state, masses, positives, [0, *cuts, len(low)], low, grid, high), np.r_[0.0, inner, 1.0]
+
+    def moves(self, state: Binned, slip: Fraction) -> bool:
+        """Whether weights that are off by a share could begin a bin with another bucket."""
+        if isinstance(state, ScoreBins) or self.strategy != "quantile":
+            return False
+        first, last = _about_equal(_buckets(state)[0], self.n_bins, 4 * float(slip))
+        return bool((first < last).any())
+
+
+def _buckets(state: ScoreHistogram) -> tuple[Mass, Mass, Floats, Floats, Floats]:
+    """What the buckets weigh, of that the positives, and their `ends` as probabilities."""
+    low, grid, high = _probabilities(state)
+    masses, positives = state.masses, state.positives
+    if not state.folded:  # a row of weight 0 makes no edge, as an empty bucket makes none
+        some = masses.digits.any(axis=0)
+        low, grid, high = low[some], grid[some], high[some]
+        masses, positives = Mass(masses.digits[:, some]), Mass(positives.digits[:, some])
+    return masses, positives, low, grid, high
 
 
 def _own_bins(state: ScoreBins) -> list[Bin]:
@@ -164,17 +178,30 @@ def _probabilities(state: ScoreHistogram) -> tuple[Floats, Floats, Floats]:
 
 def _equal_masses(masses: Mass, n_bins: int) -> list[int]:
     """Return where bins 1, 2, ... begin: a bucket is of bin i if its middle row is, i/n <= (before + its own/2) / all."""
+    first, last = _about_equal(masses, n_bins, NEAR)
     before, total = masses.before(), masses.total()
 
     def begins(i: int) -> int:
-        first, last = 0, masses.digits.shape[1]
-        while first < last:
-            k = (first + last) // 2
+        low, high = int(first[i - 1]), int(last[i - 1])
+        while low < high:
+            k = (low + high) // 2
             middle = 2 * before.cell(k) + masses.cell(k)
-            first, last = (first, k) if n_bins * middle >= 2 * total * i else (k + 1, last)
-        return first
+            low, high = (low, k) if n_bins * middle >= 2 * total * i else (k + 1, high)
+        return low
 
-    return [begins(i) for i in range(1, n_bins)]
+    made: list[int] = first.tolist()
+    for i in (np.flatnonzero(first < last) + 1).tolist():
+        made[i - 1] = begins(i)
+    return made
+
+
+def _about_equal(masses: Mass, n_bins: int, slack: float) -> tuple[Ints, Ints]:
+    """Return the least and the last buckets with which those bins may begin, if weights are off by a share."""
+    own = masses.floats()
+    middles = np.cumsum(own) - own / 2
+    shares = np.arange(1, n_bins) / n_bins * float(masses.total())
+    slack += len(own) * 2.0**-51
+    return np.searchsorted(middles, shares * (1 - slack)), np.searchsorted(middles, shares * (1 + slack))
 
 
 def _unions(
@@ -187,30 +214,34 @@ def _unions(
     high: Floats,
 ) -> list[Bin]:
     """Return the bins from each cut to the next."""
-    unit = UNIT if state.weighted else 1
+    unit, at = UNIT if state.weighted else 1, np.array(cuts)
+    if state.is_exact:
+        least = most = _sums(masses, grid, at)
+    else:
+        least, most = (
+            masses.dots(Mass.of(_fixed(p, up)), at) * Fraction(1, UNIT) for p, up in ((low, False), (high, True))
+        )
+    columns = (x.tolist() for x in (masses.totals(at), positives.totals(at), least, most))
     made = []
-    for first, end in itertools.pairwise(cuts):
-        part = slice(first, end)
-        here = masses[part]
-        if state.is_exact:
-            a = b = _dot(here, grid[part]) / unit
-        else:
-            a, b = (
-                Fraction(here.dot(Mass.of(_fixed(p[part], up))), unit * UNIT) for p, up in ((low, False), (high, True))
-            )
-        made.append(Bin(Fraction(here.total(), unit), Fraction(positives[part].total(), unit), a, (a + b) / 2, b))
+    for weight, positive, a, b in zip(*columns, strict=True):
+        a, b = a / unit, b / unit
+        made.append(Bin(Fraction(weight, unit), Fraction(positive, unit), a, (a + b) / 2, b))
     return made
 
 
-def _dot(masses: Mass, p: Floats) -> Fraction:
-    """The sum of masses times floats, without rounding: mantissas are whole numbers, of each exponent apart."""
+def _sums(masses: Mass, p: Floats, cuts: Ints) -> NDArray[Any]:
+    """The sums of masses times floats from each cut to the next, unrounded: of each exponent, mantissas are whole."""
     mantissas, exponents = np.frexp(p)
-    total = Fraction(0)
-    for e in np.unique(exponents):
-        here = np.flatnonzero(exponents == e)
-        whole = Mass.of((mantissas[here] * 2.0**53).astype(np.int64))
-        total += Mass(masses.digits[:, here]).dot(whole) * Fraction(2) ** (int(e) - 53)
-    return total
+    bins = np.repeat(np.arange(len(cuts) - 1), np.diff(cuts))
+    order = np.lexsort([exponents, bins])
+    bins, exponents = bins[order], exponents[order]
+    fresh = np.flatnonzero((np.diff(bins, prepend=-1) != 0) | (np.diff(exponents, prepend=0) != 0))
+    whole = Mass.of((mantissas[order] * 2.0**53).astype(np.int64))
+    found = masses[order].dots(whole, np.append(fresh, len(order)))
+    out = np.full(len(cuts) - 1, Fraction(0))
+    for i, e, x in zip(bins[fresh].tolist(), exponents[fresh].tolist(), found.tolist(), strict=True):
+        out[i] += x * Fraction(2) ** (e - 53)
+    return out
 
 
 def _fixed(p: Floats, up: bool) -> Ints:
@@ -243,7 +274,8 @@ class CalibrationError(Several[Binned], BinnedMetric[Any]):
         return Limits(self._value(least, bins).low, found.value, self._value(most, bins).high)
 
     def slack(self, state: Binned, found: Limits, slip: Fraction) -> Fraction:
-        return 8 * slip  # of a difference of sums, to which each row brings w p as a multiple of 2**-60
+        # of a difference of sums, to which each row brings w p as a multiple of 2**-60
+        return Fraction(1) if self.moves(state, slip) else 8 * slip
 
     def _filled(self, state: Binned) -> list[Bin]:
         return [b for b in self.bins(state)[0] if b.weight]
@@ -381,8 +413,38 @@ class CalibrationCurve(BinnedMetric[Reliability], tag="calibration_curve"):
 
     def bounds_of(self, state: Binned) -> tuple[Reliability, Reliability]:
         bins, edges = self.bins(state)
+        if state.slip:
+            return self._widened(bins, edges, state)
+        return self._limits(bins, edges)
+
+    def _widened(self, bins: list[Bin], edges: Floats, state: Binned) -> tuple[Reliability, Reliability]:
+        """Return limits that hold of weights as they were before they were rounded."""
+        low, high = self._limits(bins, edges)
+        slip = 8 * float(state.slip)
+
+        def below(shares: Floats) -> Floats:
+            return np.maximum(shares - slip, 0.0)
+
+        def above(shares: Floats) -> Floats:
+            return np.minimum(shares + slip, 1.0)
+
+        if self.moves(state, state.slip):
+            total = float(sum(b.weight for b in bins)) * (1 + slip)
+            some = np.where(low.weight > 0, 0.0, NAN)
+            inner = np.r_[False, np.ones(len(bins) - 1, bool), False]
+            return (
+                Reliability(some, some, low.weight * 0.0, np.where(inner, 0.0, edges)),
+                Reliability(some + 1, some + 1, low.weight * 0.0 + total, np.where(inner, 1.0, edges)),
+            )
+        return (
+            Reliability(below(low.prob_pred), below(low.prob_true), low.weight * (1 - slip), edges),
+            Reliability(above(high.prob_pred), above(high.prob_true), high.weight * (1 + slip), edges),
+        )
+
+    def _limits(self, bins: list[Bin], edges: Floats) -> tuple[Reliability, Reliability]:
+        """Return limits that hold of weights as they were counted."""
         if all(b.low == b.high for b in bins):
-            value = self.of(state)
+            value = _curve(bins, [to_float(b.predicted, b.weight) for b in bins], edges)
             return value, value
         limits = [enclose(b.low / b.weight, b.high / b.weight) if b.weight else (NAN, NAN) for b in bins]
         low, high = ([pair[k] for pair in limits] for k in (0, 1))
@@ -469,9 +531,19 @@ class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
     def of(self, state: ScoreBins) -> float:
         groups = _groups(state)
         n, error = state.n_bins, Fraction(0)
-        for weight, positives, places in groups:
+        for weight, positives, places, _ in groups:
             error += weight * abs(Fraction(positives * n, places) - 1)
-        return to_float(error, sum(weight for weight, _, _ in groups))
+        return to_float(error, sum(weight for weight, *_ in groups))
+
+    def bounds_of(self, state: ScoreBins) -> tuple[float, float]:
+        """Anything is possible where weights, as they were before they were rounded, may make other groups."""
+        value, slip = self.of(state), 8 * state.slip
+        if not slip or value != value:
+            return value, value
+        if len({tuple(end for *_, end in _groups(state, tilt)) for tilt in (-slip, Fraction(0), slip)}) > 1:
+            return 0.0, math.inf
+        reach = float(slip) * (value + 1)
+        return max(0.0, value - reach), value + reach
 
     def reason_of(self, state: ScoreBins) -> str | None:
         if not state.facts()["rows"]:
@@ -479,8 +551,11 @@ class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
         return None if _groups(state) else "no group of buckets within 0.01 holds enough rows for an error below 5 %"
 
 
-def _groups(state: ScoreBins) -> list[tuple[int, int, int]]:
-    """Return weight, positives and sum of bucket numbers of each group that is large enough, in ascending order."""
+def _groups(state: ScoreBins, tilt: Fraction = Fraction(0)) -> list[tuple[int, int, int, int]]:
+    """Return weight, positives, sum of bucket numbers and last bucket of each group that is large enough, ascending.
+
+    With `tilt` groups are large enough that lack, or have more than, such a share.
+    """
     n, unit = state.n_bins, state.unit
     span = n // 100  # buckets i and j are within 0.01 if i - j <= n / 100
     filled = np.flatnonzero(state.rows.any(axis=0))
@@ -492,8 +567,8 @@ def _groups(state: ScoreBins) -> list[tuple[int, int, int]]:
             weight = positives = places = 0
         weight, positives, places = weight + a + c, positives + a, places + i * (a + c)
         # (1 - p) / (p W) < 0.05**2, with p = places / (n weight) and W = weight / unit
-        if 400 * (n * weight - places) * unit < places * weight:
-            made.append((weight, positives, places))
+        if 400 * (n * weight - places) * unit < places * weight * (1 + tilt if tilt else 1):
+            made.append((weight, positives, places, i))
             start = i + 1
             weight = positives = places = 0
     return made

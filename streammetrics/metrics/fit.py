@@ -6,21 +6,19 @@ last bits at any mean, however small the spread beside it.
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics.exact import to_float
+from ..numerics.exact import Limits, to_float
 from ..numerics.settings import setting
 from ..statistics.moments import Moments
 from .outputs import OutputMetric, root
 
 __all__ = ["R2", "ExplainedVariance", "MeanError", "PearsonCorrelation"]
 
-NAN = float("nan")
 PAIR = ("x", "y", "xx", "xy", "yy")
 
 
@@ -62,8 +60,8 @@ class MeanError(MomentMetric, tag="mean_error"):
     formula = "sum w (p - y) / sum w"
     cost = "1.6 kB an output; about 2 ns a row"
 
-    def of_output(self, state: Moments, output: int) -> float:
-        return to_float(state.total("y", output) - state.total("x", output), state.weight())
+    def of_output(self, state: Moments, output: int) -> Limits | None:
+        return Limits.exactly(state.total("y", output) - state.total("x", output), state.weight())
 
 
 class R2(MomentMetric, tag="r2"):
@@ -103,9 +101,9 @@ class R2(MomentMetric, tag="r2"):
         xx, xy, yy = (state.total(term, output) for term in ("xx", "xy", "yy"))
         return xx - 2 * xy + yy
 
-    def of_output(self, state: Moments, output: int) -> float:
+    def of_output(self, state: Moments, output: int) -> Limits | None:
         spread = state.covariance("x", "x", output)
-        return to_float(spread - self.unexplained(state, output), spread)
+        return Limits.exactly(spread - self.unexplained(state, output), spread)
 
     def of(self, state: Moments) -> float | NDArray[np.float64]:
         if self.multioutput != "variance_weighted":
@@ -174,9 +172,10 @@ class PearsonCorrelation(MomentMetric, tag="pearson_correlation"):
 
     formula = "Cov(y, p) / sqrt(Var(y) Var(p))"
 
-    def of_output(self, state: Moments, output: int) -> float:
+    def of_output(self, state: Moments, output: int) -> Limits | None:
         xx, xy, yy = (state.covariance(a, b, output) for a, b in ("xx", "xy", "yy"))
-        return math.copysign(root(xy * xy, xx * yy), xy) if xx and yy else NAN
+        found = root(xy * xy, xx * yy)
+        return -found if found is not None and xy < 0 else found
 
     def reason_of(self, state: Moments) -> str | None:
         alike = _no_spread(state, "x", "the targets are all alike") or _no_spread(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..collect.metric import Interval, Metric
 from ..numerics.exact import to_float
 from ..numerics.settings import setting
+from ..state.content import MOST_SLIP
 from ..statistics.groups.closed import exact_sum
 from ..statistics.groups.sums import GroupSums
 from .scores import quantile
@@ -43,14 +44,27 @@ class GroupedMetric(Metric[GroupSums, float]):
             memory_limit=self.memory_limit,
         )
 
-    def values(self, state: GroupSums) -> tuple[Floats, Floats]:
-        """Return what each group counts, and its value; groups without a value are left out."""
+    def parts(self, state: GroupSums) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
+        """Return what each group counts, numerator and divisor of its value, and which groups have one: only these."""
         raise NotImplementedError
 
+    def values(self, state: GroupSums) -> tuple[Floats, Floats]:
+        """Return what each group counts, and its value; groups without a value are left out."""
+        counts, tops, divisors, _ = self.parts(state)
+        with np.errstate(over="ignore"):
+            return counts, np.minimum(tops / divisors, np.finfo(np.float64).max)
+
     def of(self, state: GroupSums) -> float:
-        counts, values = self.values(state)
-        far = scale_of(values)
-        return to_float(exact_sum(counts * (values / far)) * Fraction(far), exact_sum(counts))
+        return _mean(*self.values(state))
+
+    def bounds_of(self, state: GroupSums) -> tuple[float, float]:
+        value, slip = self.of(state), 8 * float(MOST_SLIP)
+        if not state.rounded or value != value:
+            return value, value
+        counts, _, divisors, there = self.parts(state)
+        lost = state.rows.sum(axis=1)[there] * 2.0**-58 / divisors  # each w and w x was rounded to 2**-60
+        reach = _mean(counts, lost) + 2 * slip * value
+        return max(0.0, value - reach), value + reach
 
     def reason_of(self, state: GroupSums) -> str | None:
         if not state.facts()["rows"]:
@@ -72,6 +86,12 @@ class GroupedMetric(Metric[GroupSums, float]):
 
     def details(self, state: GroupSums) -> dict[str, Any]:
         return {"used": len(self.values(state)[0]), "memory": state.nbytes}
+
+
+def _mean(counts: Floats, values: Floats) -> float:
+    """The mean of values, each of which counts so much: exact sums, rounded once."""
+    far = scale_of(values)
+    return to_float(exact_sum(counts * (values / far)) * Fraction(far), exact_sum(counts))
 
 
 def scale_of(values: Floats) -> float:
@@ -127,14 +147,12 @@ class GroupLogLoss(GroupedMetric, tag="group_log_loss"):
     def make_state(self) -> GroupSums:
         return self._sums("log_loss", eps=self.eps)
 
-    def values(self, state: GroupSums) -> tuple[Floats, Floats]:
+    def parts(self, state: GroupSums) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
         weights = state.weights()
         both = weights.sum(axis=1)
         held = both > 0
         counts = {"uniform": np.ones(len(both)), "impressions": both, "positives": weights[:, 1]}[self.group_weight]
-        with np.errstate(over="ignore"):
-            means = state.totals("log_loss")[held] / both[held]
-        return counts[held], np.minimum(means, np.finfo(np.float64).max)
+        return counts[held], state.totals("log_loss")[held], both[held], held
 
 
 class GroupCalibrationError(GroupedMetric, tag="group_calibration_error"):
@@ -176,9 +194,9 @@ class GroupCalibrationError(GroupedMetric, tag="group_calibration_error"):
     def make_state(self) -> GroupSums:
         return self._sums("score")
 
-    def values(self, state: GroupSums) -> tuple[Floats, Floats]:
+    def parts(self, state: GroupSums) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
         weights = state.weights()
         both, observed = weights.sum(axis=1), weights[:, 1]
         held = observed > 0 if self.relative else both > 0
         gaps = np.abs(state.totals("score") - observed)[held]
-        return both[held], gaps / (observed[held] if self.relative else both[held])
+        return both[held], gaps, (observed if self.relative else both)[held], held

@@ -21,6 +21,10 @@ from .averages import Several
 __all__ = ["CTR", "BrierScore", "Calibration", "LogLoss", "NormalizedEntropy", "PredictedCTR"]
 
 
+BEYOND = Fraction(1 << 1100)
+"""More than any float: nothing is known of a number that is off by that."""
+
+
 class SummedMetric(Several[ScoreSums]):
     """A metric that reads exact sums over scored rows; `soft_labels` are targets in [0, 1]."""
 
@@ -64,8 +68,18 @@ class SummedMetric(Several[ScoreSums]):
 
     def slack(self, state: ScoreSums, found: Limits, slip: Fraction) -> Fraction:
         most = max(abs(found.low), abs(found.high))
-        terms = [t for t in map(state.total, self._summed) if t]  # each w x was rounded to 2**-60, too
-        return 8 * most * (slip + sum((Fraction(int(state.rows.sum()), UNIT) / t for t in terms), Fraction(0)))
+        lost = self.lost(state) / self.divisor(state)
+        return 8 * (most * slip + (lost * (1 + most) if self.soft_labels else lost))  # targets are summed, too
+
+    def lost(self, state: ScoreSums) -> Fraction:
+        """Return what sums of w x may be short of: each was rounded to 2**-60, too."""
+        return Fraction(int(state.rows.sum()) if self._summed else 0, UNIT)
+
+    def divisor(self, state: ScoreSums) -> Fraction:
+        """Return what the sum of a term is divided by."""
+        quotient = self.quotient_of(state)
+        assert quotient is not None
+        return Fraction(quotient[1])
 
     def reason_of_binary(self, state: ScoreSums) -> str | None:
         return None if state.weight() else "no rows" if not state.rows.any() else "the weights are all zero"
@@ -170,14 +184,21 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
             "the entropy of a rate is of two classes, or of each label" if self.which and not self.num_labels else None
         )
 
-    def of_binary(self, state: ScoreSums) -> float:
+    def _uncertainty(self, state: ScoreSums) -> Any:
+        """The entropy of the base rate."""
         total, positive = state.weight(), state.weight(1)
         if self.base_rate is not None:
             b, rest = self.base_rate, float(1 - Fraction(self.base_rate))
         else:
             b, rest = to_float(positive, total), to_float(total - positive, total)
-        value = to_float(state.total("log_loss"), total) / _entropy(np.asarray(b), np.asarray(rest))
+        return _entropy(np.asarray(b), np.asarray(rest))
+
+    def of_binary(self, state: ScoreSums) -> float:
+        value = to_float(state.total("log_loss"), state.weight()) / self._uncertainty(state)
         return value if value.ndim else float(value)
+
+    def divisor(self, state: ScoreSums) -> Fraction:
+        return state.weight() * Fraction(float(self._uncertainty(state)))
 
     def reason_of_binary(self, state: ScoreSums) -> str | None:
         if (
@@ -262,6 +283,12 @@ class Calibration(SummedMetric, tag="calibration"):
     def quotient_of(self, state: ScoreSums) -> tuple[Any, Any]:
         predicted, observed = state.total("score"), state.weight(1)
         return (observed, predicted) if self.inverse else (predicted, observed)
+
+    def slack(self, state: ScoreSums, found: Limits, slip: Fraction) -> Fraction:
+        predicted, lost = state.total("score"), self.lost(state)
+        if self.inverse and predicted < 8 * lost:
+            return BEYOND
+        return super().slack(state, found, slip) * (max(found.high, Fraction(1)) if self.inverse else 1)
 
     def reason_of_binary(self, state: ScoreSums) -> str | None:
         missing = "the predictions are all zero" if self.inverse else "no positives"

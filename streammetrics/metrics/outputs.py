@@ -14,7 +14,7 @@ from ..numerics.exact import Limits
 from ..numerics.settings import setting
 from ..state.state import State
 
-__all__ = ["OutputMetric", "average", "root"]
+__all__ = ["OutputMetric", "root"]
 
 
 S = TypeVar("S", bound=State)
@@ -49,26 +49,23 @@ class OutputMetric(Metric[S, Any]):
         """
         return super().update(y_true, y_pred, **columns)
 
-    def of_output(self, state: S, output: int) -> float:
-        """Compute the value of one output; NaN where it is undefined."""
+    def of_output(self, state: S, output: int) -> Limits | None:
+        """Return the value of one output before it is rounded, with its limits; None where it is undefined."""
         raise NotImplementedError
 
     def of(self, state: S) -> float | NDArray[np.float64]:
         values = [self.of_output(state, i) for i in range(self.num_outputs or 1)]
-        return np.array(values) if self.multioutput == "raw_values" else average(values)
+        if self.multioutput == "raw_values":
+            return np.array([math.nan if v is None else v.rounded() for v in values])
+        found = Limits.mean(values)
+        return math.nan if found is None else found.rounded()
 
     def reason_of(self, state: S) -> str | None:
         facts = state.facts()
         return "no rows" if not facts["rows"] else None if facts["weight"] else "the weights are all zero"
 
 
-def average(values: list[float]) -> float:
-    """Return the mean of the values that are defined; NaN if none is."""
-    known = [v for v in values if not math.isnan(v)]
-    return known[0] if len(known) == 1 else math.fsum(known) / len(known) if known else float("nan")
-
-
-def root(numerator: Fraction, denominator: Fraction) -> float:
-    """Return the square root of a quotient, rounded once; NaN for 0/0."""
+def root(numerator: Fraction, denominator: Fraction) -> Limits | None:
+    """Return the square root of a quotient; None for 0/0."""
     found = Limits.exactly(numerator, denominator)
-    return math.nan if found is None else Limits.root(found.value).rounded()
+    return None if found is None else Limits.root(found.value)

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..collect.metric import Metric
-from ..numerics.exact import Mass, enclose
+from ..numerics.exact import Limits, Mass
 from ..numerics.settings import setting
 from ..statistics.extremes import Extremes
 from ..statistics.values import ValueHistogram
 from .outputs import OutputMetric
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["ErrorQuantile", "MaxError", "MedianAbsoluteError", "Quantile", "ResidualQuantile"]
 
@@ -72,12 +69,12 @@ class Quantile(Metric[ValueHistogram, float], tag="quantile"):
         return ValueHistogram(columns=("value",), bits=self.bits)
 
     def of(self, state: ValueHistogram) -> float:
-        low, high = quantile(state, self.q, 0)
-        return middle(low, high)
+        found = quantile(state, self.q, 0)
+        return NAN if found is None else found.rounded()
 
     def bounds_of(self, state: ValueHistogram) -> tuple[float, float]:
-        low, high = quantile(state, self.q, 0)
-        return (NAN, NAN) if low is None or high is None else enclosed(low, high)
+        found = quantile(state, self.q, 0)
+        return (NAN, NAN) if found is None else found.outward()
 
     def reason_of(self, state: ValueHistogram) -> str | None:
         facts = state.facts()
@@ -126,20 +123,16 @@ class ErrorQuantile(OutputMetric[ValueHistogram], tag="error_quantile"):
     def make_state(self) -> ValueHistogram:
         return ValueHistogram(columns=PAIR, signed=self.signed, bits=self.bits, num_outputs=self.num_outputs)
 
-    def of_output(self, state: ValueHistogram, output: int) -> float:
-        return middle(*quantile(state, self.q, output))
+    def of_output(self, state: ValueHistogram, output: int) -> Limits | None:
+        return quantile(state, self.q, output)
 
     def bounds_of(self, state: ValueHistogram) -> tuple[Any, Any]:
         found = [quantile(state, self.q, i) for i in range(state.outputs)]
-        sides = [enclosed(low, high) for low, high in found if low is not None and high is not None]
-        if not sides:
-            nothing: NDArray[np.float64] | float = self.of(state)
-            return nothing, nothing
-        lows, highs = zip(*sides, strict=True)
         if self.multioutput == "raw_values":
-            return np.array(lows), np.array(highs)
-        low, high = (Fraction(sum(map(Fraction, side))) / len(side) for side in (lows, highs))
-        return enclosed(low, high)
+            low, high = zip(*((NAN, NAN) if f is None else f.outward() for f in found), strict=True)
+            return np.array(low), np.array(high)
+        mean = Limits.mean(found)
+        return (NAN, NAN) if mean is None else mean.outward()
 
 
 class ResidualQuantile(ErrorQuantile, tag="residual_quantile"):
@@ -236,27 +229,38 @@ class MaxError(OutputMetric[Extremes], tag="max_error"):
     def make_state(self) -> Extremes:
         return Extremes(columns=PAIR, num_outputs=self.num_outputs)
 
-    def of_output(self, state: Extremes, output: int) -> float:
-        return state.largest(output)
+    def of_output(self, state: Extremes, output: int) -> Limits | None:
+        found = state.largest(output)
+        return None if math.isnan(found) else Limits.exactly(Fraction(found))
 
     def reason_of(self, state: Extremes) -> str | None:
         unseen = math.isnan(state.largest())
         return ("the weights are all zero" if int(state.rows) else "no rows") if unseen else None
 
 
-def quantile(state: ValueHistogram, q: float, output: int) -> tuple[Fraction | None, Fraction | None]:
-    """Return between which values a quantile of one output lies; None if there is no weight."""
+def quantile(state: ValueHistogram, q: float, output: int) -> Limits | None:
+    """Return a quantile of one output, the middle of where it may be by weights as they were counted; None without.
+
+    Its limits hold by the weights as they were given, too: each was rounded to 2**-60.
+    """
     mass = state.mass(output)
     total = mass.total()
     if not total:
-        return None, None
-    target = Fraction(repr(q)) * total
-    before = mass.before()
-    here = _first(mass, before, target, reach=True)
-    there = _first(mass, before, target, reach=False)
-    buckets = state.occupied(output)
-    (a, b), (c, d) = (state.limits(int(buckets[i]), output) for i in (here, there))
-    return (a + c) / 2, (b + d) / 2
+        return None
+    before, buckets, target = mass.before(), state.occupied(output), Fraction(repr(q)) * total
+
+    def neighbours(slack: int) -> Any:
+        """The two values whose mean it is, between limits; sums of weights may be off by so many units."""
+        here = _first(mass, before, target - slack, reach=True)
+        there = _first(mass, before, target + slack, reach=False)
+        return [state.limits(int(buckets[i]), output) for i in (here, there)]
+
+    (a, b), (c, d) = neighbours(0)
+    low, high = (a + c) / 2, (b + d) / 2
+    value = (low + high) / 2
+    if state.rounded:
+        (low, _), (_, high) = neighbours(state.facts()["rows"])
+    return Limits(low, value, high)
 
 
 def _first(mass: Mass, before: Mass, target: Fraction, *, reach: bool) -> int:
@@ -269,13 +273,3 @@ def _first(mass: Mass, before: Mass, target: Fraction, *, reach: bool) -> int:
         enough = upto > 0 and (upto >= target if reach else upto > target or upto == total)
         low, high = (low, k) if enough else (k + 1, high)
     return low
-
-
-def middle(low: Fraction | None, high: Fraction | None) -> float:
-    """Return the middle of two limits; NaN if there are none."""
-    return NAN if low is None or high is None else float((low + high) / 2)
-
-
-def enclosed(low: Fraction, high: Fraction) -> tuple[float, float]:
-    """Return floats around the limits; one value, rounded, if they are one."""
-    return (float(low), float(low)) if low == high else enclose(low, high)

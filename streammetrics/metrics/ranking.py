@@ -96,6 +96,14 @@ class RankingMetric(Metric[RankingSums, float]):
             return to_float(total, queries - empty)
         return to_float(total + (empty if what == 1.0 else 0), queries)
 
+    def bounds_of(self, state: RankingSums) -> tuple[float, float]:
+        low, high = super().bounds_of(state)
+        return max(low, 0.0), high
+
+    @property
+    def certain(self) -> bool:
+        return True
+
     def reason_of(self, state: RankingSums) -> str | None:
         if not state.queries.any():
             return "no queries"

@@ -5,7 +5,7 @@ All read one `RegressionSums`: exact sums, rounded once. With `num_outputs=` tar
 
 from __future__ import annotations
 
-from ..numerics.exact import to_float
+from ..numerics.exact import Limits
 from ..numerics.settings import setting
 from ..statistics.regression import RegressionSums
 from .outputs import OutputMetric, root
@@ -28,8 +28,8 @@ class SummedLoss(OutputMetric[RegressionSums]):
     def make_state(self) -> RegressionSums:
         return RegressionSums(terms=self.terms, domain=self.domain, num_outputs=self.num_outputs)
 
-    def of_output(self, state: RegressionSums, output: int) -> float:
-        return to_float(state.total(self.terms[0], output), state.weight())
+    def of_output(self, state: RegressionSums, output: int) -> Limits | None:
+        return Limits.exactly(state.total(self.terms[0], output), state.weight())
 
 
 class MAE(SummedLoss, tag="mae"):
@@ -42,7 +42,7 @@ class MAE(SummedLoss, tag="mae"):
     num_outputs : int, optional
         The width of matrices of targets and predictions; by default both are columns.
     multioutput : {"uniform_average", "raw_values"}
-        The mean over outputs, or an array of one value each.
+        The mean over outputs, of which none is rounded before, or an array of one value each.
     on_invalid : {"raise", "drop"}
         Whether a bad row raises, or is left out and counted.
 
@@ -105,8 +105,8 @@ class RMSE(MSE, tag="rmse"):
 
     Notes
     -----
-    The root of what MSE is, rounded once. State and cost as MAE. Definition as scikit-learn's `root_mean_squared_error`.
-    Undefined without rows.
+    The root of what MSE is, rounded once; of several outputs the mean of their roots to 120 bits is. State and cost as
+    MAE. Definition as scikit-learn's `root_mean_squared_error`. Undefined without rows.
 
     Examples
     --------
@@ -117,7 +117,7 @@ class RMSE(MSE, tag="rmse"):
 
     formula = "sqrt(sum w (p - y)^2 / sum w)"
 
-    def of_output(self, state: RegressionSums, output: int) -> float:
+    def of_output(self, state: RegressionSums, output: int) -> Limits | None:
         return root(state.total(self.terms[0], output), state.weight())
 
 
@@ -150,9 +150,9 @@ class WMAE(SummedLoss, tag="wmae"):
 
     formula = "sum w |p - y| / sum w, or / rows"
 
-    def of_output(self, state: RegressionSums, output: int) -> float:
+    def of_output(self, state: RegressionSums, output: int) -> Limits | None:
         divisor = state.weight() if self.divisor == "weights" else int(state.rows)
-        return to_float(state.total("absolute", output), divisor)
+        return Limits.exactly(state.total("absolute", output), divisor)
 
     def reason_of(self, state: RegressionSums) -> str | None:
         return None if self.divisor == "rows" and int(state.rows) else super().reason_of(state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..numerics.exact import to_float
+from ..numerics.exact import Limits
 from ..numerics.settings import setting
 from ..statistics.regression import RegressionSums
 from .outputs import root
@@ -50,9 +50,9 @@ class MAPE(SummedLoss, tag="mape"):
     def terms(self) -> tuple[str, ...]:
         return ("relative", "nonzero") if self.zero == "skip" else ("guarded",)
 
-    def of_output(self, state: RegressionSums, output: int) -> float:
+    def of_output(self, state: RegressionSums, output: int) -> Limits | None:
         weight = state.total("nonzero", output) if self.zero == "skip" else state.weight()
-        return to_float(_percent(self.percent) * state.total(self.terms[0], output), weight)
+        return Limits.exactly(_percent(self.percent) * state.total(self.terms[0], output), weight)
 
     def reason_of(self, state: RegressionSums) -> str | None:
         seen = self.zero == "epsilon" or any(state.total("nonzero", i) for i in range(state.outputs))
@@ -91,8 +91,8 @@ class SMAPE(SummedLoss, tag="smape"):
     def terms(self) -> tuple[str, ...]:
         return ("symmetric",)
 
-    def of_output(self, state: RegressionSums, output: int) -> float:
-        return to_float(_percent(self.percent) * state.total("symmetric", output), state.weight())
+    def of_output(self, state: RegressionSums, output: int) -> Limits | None:
+        return Limits.exactly(_percent(self.percent) * state.total("symmetric", output), state.weight())
 
 
 class WMAPE(SummedLoss, tag="wmape"):
@@ -127,8 +127,8 @@ class WMAPE(SummedLoss, tag="wmape"):
     def terms(self) -> tuple[str, ...]:
         return "absolute", "target"
 
-    def of_output(self, state: RegressionSums, output: int) -> float:
-        return to_float(_percent(self.percent) * state.total("absolute", output), state.total("target", output))
+    def of_output(self, state: RegressionSums, output: int) -> Limits | None:
+        return Limits.exactly(_percent(self.percent) * state.total("absolute", output), state.total("target", output))
 
     def reason_of(self, state: RegressionSums) -> str | None:
         seen = any(state.total("target", i) for i in range(state.outputs))
@@ -188,7 +188,7 @@ class RMSLE(MSLE, tag="rmsle"):
 
     formula = "sqrt(sum w (log(1 + p) - log(1 + y))^2 / sum w)"
 
-    def of_output(self, state: RegressionSums, output: int) -> float:
+    def of_output(self, state: RegressionSums, output: int) -> Limits | None:
         return root(state.total(self.terms[0], output), state.weight())
 
 

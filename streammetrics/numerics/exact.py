@@ -8,7 +8,9 @@ form, so equal values are equal arrays.
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple, overload
 
@@ -27,7 +29,9 @@ UNIT = 1 << FRACTION_BITS
 CHUNKS = 68  # 32-bit chunks of a superaccumulator: all of float64, and room for 2**62 of its largest numbers
 CHUNK_BASE = 1088  # chunk 0 is worth 2**-1088
 BLOCK = 1 << 16
+MOST_PRODUCTS = 1 << 20  # of digits, below 2**40, whose sum stays in int64; or of one digit, whose total is small
 WORTH = np.ldexp(1.0, 32 * np.arange(CHUNKS) - CHUNK_BASE - 64)  # of chunks, in units of 2**64
+FEW_TERMS = 16  # are added as they are, whatever their divisors
 DIGIT_BITS = 20  # of the digits below: products of two, summed over 2**20 cells, stay in int64
 
 
@@ -152,6 +156,17 @@ class Limits(NamedTuple):
         high = low + (rest != 0 or low * low != whole)
         return cls(*(Fraction(x, 2 << shift) for x in (2 * low, low + high, 2 * high)))
 
+    @classmethod
+    def mean(cls, numbers: Sequence[Limits | None], weights: Sequence[Fraction] | None = None) -> Limits | None:
+        """The weighted mean of those that are defined; None if none is, or none has a weight."""
+        given = [Fraction(1)] * len(numbers) if weights is None else weights
+        known = [(n, w) for n, w in zip(numbers, given, strict=True) if n is not None and w]
+        if not known:
+            return None
+        total = sum((w for _, w in known), Fraction(0))
+        low, value, high = (_quotient_of_sum([n[i] * w for n, w in known], total) for i in range(3))
+        return cls(low[0], sum(value, Fraction(0)) / 2, high[1])
+
     def __neg__(self) -> Limits:
         return Limits(-self.high, -self.value, -self.low)
 
@@ -173,6 +188,24 @@ class Limits(NamedTuple):
         """The limits, rounded outward; twice the number where both round to it, as then the true one does."""
         low, high = _float(self.low), _float(self.high)
         return (low, high) if low == high else enclose(self.low, self.high)
+
+
+def _quotient_of_sum(terms: Sequence[Fraction], total: Fraction) -> tuple[Fraction, Fraction]:
+    """Return limits of a sum over a total: it itself twice, or, of many terms, so near to it that they round alike.
+
+    Each term has a divisor of its own, and the exact sum of thousands would have the product of these.
+    """
+    if len(terms) > FEW_TERMS and any(terms):
+        shift = 256 - max(t.numerator.bit_length() - t.denominator.bit_length() for t in terms)
+        up, down = max(shift, 0), max(-shift, 0)
+        parts = [divmod(t.numerator << up, t.denominator << down) for t in terms]
+        low = sum(whole for whole, _ in parts)
+        high = low + sum(rest != 0 for _, rest in parts)
+        divisor = total * Fraction(1 << up, 1 << down)
+        if _float(low / divisor) == _float(high / divisor):
+            return low / divisor, high / divisor
+    exact = sum(terms, Fraction(0)) / total
+    return exact, exact
 
 
 def slip(rows: Ints, excess: Ints | None) -> Fraction:
@@ -257,6 +290,23 @@ class Mass:
                     total += int((a * b).sum()) << (DIGIT_BITS * (i + j))
         return total
 
+    def totals(self, cuts: Ints) -> NDArray[Any]:
+        """Sums from each cut to the next, as Python's integers."""
+        out = np.zeros(len(cuts) - 1, object)
+        for i, digits in enumerate(self.digits):
+            out += np.diff(_run(digits)[cuts]).astype(object) << DIGIT_BITS * i
+        return out
+
+    def dots(self, other: Mass, cuts: Ints) -> NDArray[Any]:
+        """Sums of products, cell by cell, from each cut to the next, as Python's integers."""
+        if self.digits.shape[1] > MOST_PRODUCTS:
+            return np.array([self[a:b].dot(other[a:b]) for a, b in itertools.pairwise(cuts.tolist())], object)
+        out = np.zeros(len(cuts) - 1, object)
+        for i, a in enumerate(self.digits):
+            for j, b in enumerate(other.digits):
+                out += np.diff(_run(a * b)[cuts]).astype(object) << DIGIT_BITS * (i + j)
+        return out
+
     def above(self, other: Mass) -> tuple[int, int]:
         """Twice the pairs in which a row of this is above one of the other (of equal ones half), and the equal ones."""
         if len(self.digits) > 1 or len(other.digits) > 1:
@@ -302,6 +352,13 @@ class Mass:
         for digit in self.digits[::-1]:
             out = out * float(1 << DIGIT_BITS) + digit
         return out
+
+
+def _run(numbers: Ints) -> Ints:
+    """What is before each cell, and before the end."""
+    run = np.zeros(len(numbers) + 1, np.int64)
+    np.cumsum(numbers, out=run[1:])
+    return run
 
 
 def ratios(tops: Mass, whole: Mass) -> NDArray[np.float64]:

@@ -22,6 +22,9 @@ __all__ = ["Content"]
 
 Ints = NDArray[np.int64]
 
+MOST_SLIP = Fraction(1, 1 << 25)
+"""Half a unit beside the smallest weight: what is known where nothing says which rows have which weight."""
+
 
 class Content(Statistic):
     """A statistic and the cells that hold what was seen of it."""
@@ -190,9 +193,13 @@ class Content(Statistic):
     @property
     def fixed_weights(self) -> bool:
         """Whether weights are summed as multiples of 2**-60."""
-        parts = self.parts()
-        flat = parts.get("excess")
-        return any(isinstance(p, Tally) for p in parts.values()) or getattr(flat, "form", "") == "fixed"
+        return any(isinstance(p, Tally) or p.form == "fixed" for p in self.parts().values())
+
+    @property
+    def fixed_terms(self) -> bool:
+        """Whether sums of w x are, too: then a small weight costs x bits, even if it has none below 2**-60 itself."""
+        flats = [p for p in self.parts().values() if isinstance(p, Flat) and p.form == "fixed"]
+        return any(p.beside is None and all(p.extents(self)) for p in flats)
 
     @cached_property
     def slip(self) -> Fraction:
@@ -203,9 +210,9 @@ class Content(Statistic):
         if (excess := self.cells.flats.get("excess")) is not None and excess.shape[-1] == 2:
             rows = self.cells.flats[self.counted[0]]
             if rows.shape != excess.shape[:-1]:
-                return Fraction(1, 1 << 25)  # half a unit beside the smallest weight
+                return MOST_SLIP
             held.append((rows, excess))
-        return max((slip(rows, e) for rows, e in held if len(rows)), default=Fraction(0))
+        return max((slip(rows, e) for rows, e in held if len(rows)), default=MOST_SLIP)
 
     def weight_limit(self) -> float:
         """An upper limit of the weight of all rows."""

@@ -35,7 +35,8 @@ class Statistic(Settings):
 
     dropped = Flat("reasons", optional=True, front=True)
     rounded = Flat(form="flag", optional=True, front=True)
-    """Whether a weight had bits below 2**-60, which its sum does not have (see `slip`)."""
+    """Whether a weight had bits below 2**-60, which its sum does not have, or was so small that those of w x are (see
+    `slip`)."""
 
     declared: ClassVar[dict[str, Part]] = {}
 

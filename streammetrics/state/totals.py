@@ -114,10 +114,11 @@ class Weight:
         return bool(np.asarray(top + rest * 2.0**-LOW_BITS > limit).any())
 
 
-def all_within(less: Ints, more: Ints) -> bool:
-    """Whether sums are not negative, and none is beyond another, but for the rounding of their terms."""
+def all_within(less: Ints, more: Ints, *, rounded: bool = True) -> bool:
+    """Whether sums are not negative, and none is beyond another; but, where it can be, for the rounding of their terms."""
     left = more - less
-    left[..., :-1] += np.minimum(more[..., 1:], FAR) << 3  # relatively 2**-29
+    if rounded:
+        left[..., :-1] += np.minimum(more[..., 1:], FAR) << 3  # relatively 2**-29
     carry_exact(left)
     return not ((less[..., -1] < 0).any() or (left[..., -1] < 0).any())
 

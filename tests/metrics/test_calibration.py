@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from fractions import Fraction
 from typing import Any
 
@@ -127,6 +128,52 @@ def test_deciles_hold_equal_masses() -> None:
     np.testing.assert_allclose(table.ratio, table.prob_pred / table.prob_true)
     assert len(str(table).splitlines()) == 1
     assert len(repr(table).splitlines()) == 11
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f2"])
+@pytest.mark.parametrize("kind", ["none", "even", "any"])
+@pytest.mark.parametrize("n_bins", [3, 40, 10_000])
+def test_bins_of_equal_weight_in_fractions(n_bins: int, kind: str, dtype: str) -> None:
+    """A bucket is of the bin in which the middle of its weight is; of sums of p of any size nothing is lost."""
+    rng = np.random.default_rng(n_bins)
+    n = 200
+    y, p = rng.integers(0, 2, n), rng.integers(0, 64, n) / 64 * 2.0 ** -rng.integers(0, 3, n)
+    w = {"none": np.ones(n), "even": rng.integers(0, 3, n) / 2, "any": rng.random(n) + 0.1}[kind]
+    p = p.astype(dtype)
+    metric = sm.CalibrationCurve(n_bins=n_bins, strategy="quantile")
+    metric.update(y, p, **({} if kind == "none" else {"sample_weight": w}))
+    before, cells = Fraction(0), [[Fraction(0)] * 3 for _ in range(n_bins)]
+    whole = sum(map(Fraction, w.tolist()))
+    for v in np.unique(p[w > 0]).tolist():
+        rows = [(Fraction(u), int(label)) for u, label in zip(w[p == v].tolist(), y[p == v], strict=True)]
+        own = sum(u for u, _ in rows)
+        cell = cells[min(int(n_bins * (before + own / 2) / whole), n_bins - 1)]
+        for i, x in enumerate((own, own * Fraction(v), sum(u for u, label in rows if label))):
+            cell[i] += x
+        before += own
+    found = metric.compute()
+    assert metric.bounds()[0].prob_pred.tobytes() == found.prob_pred.tobytes()
+    for got, (weight, predicted, positive) in zip(zip(*found[:3], strict=True), cells, strict=True):
+        expected = (predicted / weight, positive / weight) if weight else (np.nan, np.nan)
+        assert np.array_equal(got, [*map(float, expected), float(weight)], equal_nan=True)
+
+
+def test_a_bucket_whose_middle_is_an_ulp_below_an_edge() -> None:
+    """Of three buckets the one between is of the lower bin if what is below weighs less than what is above."""
+    more = 1 + 2.0**-52
+    for below, above in ((1.0, more), (more, 1.0), (1.0, 1.0)):
+        metric = sm.CalibrationCurve(n_bins=2, strategy="quantile")
+        metric.update([0, 1, 0], [0.25, 0.5, 0.75], sample_weight=[below, 1.0, above])
+        assert metric.compute().weight.tolist() == ([below + 1, above] if below < above else [below, 1 + above])
+
+
+def test_ten_thousand_bins_take_no_second() -> None:
+    rng = np.random.default_rng(0)
+    metric = sm.ExpectedCalibrationError(n_bins=10_000, strategy="quantile")
+    metric.update(rng.integers(0, 2, 20_000), rng.random(20_000), sample_weight=rng.random(20_000) + 0.1)
+    begin = time.process_time()
+    metric.compute()
+    assert time.process_time() - begin < 0.6
 
 
 def test_one_histogram_serves_auc_and_quantiles() -> None:

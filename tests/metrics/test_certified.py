@@ -13,6 +13,7 @@ from typing import Any
 import draws
 import numpy as np
 import pytest
+from oracles_regression import spread
 
 import streammetrics as sm
 from streammetrics.laws.case import quiet
@@ -432,12 +433,6 @@ def test_a_small_weight_is_noted_once_and_for_the_slice_that_has_it() -> None:
     assert [sliced[k].state.rounded for k in (1, 2)] == [1, None]
     assert sliced.total.state.rounded == 1
     assert sm.AUC().update(y, s, sample_weight=[*w[1:], 2.0**-20]).state.rounded is None
-
-
-def spread(a: list[Fraction], b: list[Fraction], w: list[Fraction]) -> Fraction:
-    """The sum of w (a - mean)(b - mean)."""
-    p, q = (sum((x * u for x, u in zip(v, w, strict=True)), F(0)) / sum(w) for v in (a, b))
-    return sum(((x - p) * (y - q) * u for x, y, u in zip(a, b, w, strict=True)), F(0))
 
 
 @pytest.mark.parametrize("kind", WEIGHTS)

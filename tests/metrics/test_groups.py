@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,25 @@ def test_real_users(name: str) -> None:
             for by in GROUP_WEIGHTS:
                 expected = group_auc(u[chosen], y[chosen], s[chosen].astype(float), w[chosen], by)
                 assert sm.GroupAUC(group_weight=by).of(state) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_perfect_order_is_1_and_a_wrong_one_0_whatever_the_weights() -> None:
+    y, s, group = np.arange(6) // 3, np.arange(6) / 8, np.zeros(6, np.int64)
+    for seed in range(300):
+        w = np.random.default_rng(seed).random(6) + 0.1
+        for by in GROUP_WEIGHTS:
+            metric = sm.GroupAUC(group_weight=by)
+            assert metric.blank().update(y, s, group=group, sample_weight=w).bounds() == (1.0, 1.0)
+            assert metric.blank().update(y, s[::-1], group=group, sample_weight=w).bounds() == (0.0, 0.0)
+
+
+def test_sums_beyond_those_of_weights_are_refused() -> None:
+    state = sm.GroupAUC().update([0, 1], [0.25, 0.5], group=[1, 1]).seal().state
+    flats = {n: a.copy() for n, a in state.cells.flats.items()}
+    flats["sums"][..., 33] += 1  # by 2**-32 of one
+    held = sm.GroupAUC(sealed=1).holding([state.holding(replace(state.cells, flats=flats))])
+    with pytest.raises(sm.StateFormatError, match="sums that no groups have"):
+        sm.from_bytes(held.to_bytes())
 
 
 def test_the_definitions_of_others_on_a_toy_log() -> None:

@@ -94,7 +94,7 @@ def test_weights_by_fractions(scale: str) -> None:
             some_ = list(tied)
             a, c = (sum((r[2] for r in some_ if r[1] == y), Fraction(0)) for y in (1, 0))
             won, neg, pos = won + a * (neg + c / 2), neg + c, pos + a
-        expected.append((float(neg), float(pos), float(won)))
+        expected.append((float(neg), float(pos), float(won), float(neg * pos)))
     assert found == sorted(expected)
 
 

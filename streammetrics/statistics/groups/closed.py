@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -32,15 +32,19 @@ Sums = dict[str, Ints]
 
 
 class Groups(NamedTuple):
-    """Every group: weight of negatives and positives, and pairs won by positives (ties one half), each rounded once."""
+    """Every group: weight of negatives and positives, pairs won by positives (ties one half), all pairs.
+
+    Each is rounded once. So no AUC is beyond 1, and where all pairs are won it is 1, whatever the weights.
+    """
 
     negatives: Floats
     positives: Floats
     wins: Floats
+    pairs: Floats
 
     def auc(self) -> Floats:
         """AUC of every group; NaN for one class."""
-        pairs = self.negatives * self.positives
+        pairs = self.pairs
         auc: Floats = np.divide(self.wins, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
         return auc
 
@@ -50,18 +54,26 @@ class Groups(NamedTuple):
             return self.negatives + self.positives
         if by == "positives":
             return self.positives
-        return self.negatives * self.positives if by == "pairs" else np.ones(len(self.wins))
+        return self.pairs if by == "pairs" else np.ones(len(self.wins))
 
     @classmethod
     def joined(cls, parts: Iterable[Groups]) -> Groups:
         """Groups of several partitions."""
         held = [cls.none(), *parts]
-        return cls(*(np.concatenate([p[i] for p in held]) for i in range(3)))
+        return cls(*(np.concatenate([p[i] for p in held]) for i in range(4)))
+
+    @classmethod
+    def of_rows(cls, count: int, scan: Callable[..., Any], *rows: Any) -> Groups:
+        """Groups that a kernel reads from rows without weights, whose pairs are products of counts."""
+        out = cls.none(count)
+        scan(*rows, *out[:3])
+        np.multiply(out.negatives, out.positives, out=out.pairs)
+        return out
 
     @classmethod
     def none(cls, count: int = 0) -> Groups:
         """Room for groups."""
-        return cls(*(np.zeros(count) for _ in range(3)))
+        return cls(*(np.zeros(count) for _ in range(4)))
 
 
 class ClosedSums(State):
@@ -83,7 +95,8 @@ class ClosedSums(State):
         good = (groups.sum(axis=1) <= rows.sum(axis=1)).all()
         good &= not (both.fall_short(weights, HEAVIEST) or one.fall_short(lone, HEAVIEST))
         good &= not (both.fall_short(square_weights, HEAVIEST**2) or one.fall_short(square_lone, HEAVIEST**2))
-        good &= all_within(sums, weights) and all_within(squares, products) and all_within(products, square_weights)
+        ordered = (sums, weights), (squares, products), (products, square_weights)  # by terms: no AUC is beyond 1
+        good &= all(all_within(*pair, rounded=False) for pair in ordered)
         for i, counted in ((0, (weights, square_weights)), (1, (lone, square_lone))):
             ones = Weight(groups[:, i])
             good &= all(np.array_equal(c[:, UNIFORM], ones.exact()) for c in counted)

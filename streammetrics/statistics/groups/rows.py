@@ -57,6 +57,8 @@ class Waiting:
         Which kinds of keys were seen.
     dropped : int64, optional
         Rows that were left out, by reason.
+    rounded : bool
+        Whether a weight has bits that sums do not have.
     level : int
         Of a sample: how many zeros the hash of a group begins with.
     spilled : tuple of Spill
@@ -68,6 +70,7 @@ class Waiting:
     raws: tuple[Raw, ...]
     kinds: NDArray[np.uint8]
     dropped: Ints | None = None
+    rounded: bool = False
     level: int = 0
     spilled: tuple[Spill, ...] = ()
     settled: tuple[GroupRows, ...] = ()
@@ -97,6 +100,7 @@ class Waiting:
             self.raws + other.raws,
             np.maximum(self.kinds, other.kinds),
             np.sum(gone, axis=0, dtype=np.int64) if gone else None,
+            self.rounded or other.rounded,
             max(self.level, other.level),
             self.spilled + other.spilled,
             self.settled + other.settled,
@@ -178,6 +182,8 @@ class GroupRows(ScoredGroups, tag="group_rows"):
             flats["level"] = np.array([held.level], np.uint8)
         if held.dropped is not None:
             flats["dropped"] = held.dropped[None]
+        if held.rounded:
+            flats["rounded"] = np.ones(1, np.uint8)
         return self.holding(
             Cells((), np.zeros((1, 0), np.int64), (), inner, None, flats, {"scores": entries})
         ).present()
@@ -204,6 +210,8 @@ class GroupRows(ScoredGroups, tag="group_rows"):
             return super().part(flat)
         if flat.name == "level":
             return np.uint8(held.level) if held.level else None
+        if flat.name == "rounded":
+            return np.uint8(1) if held.rounded else None
         return {"kinds": held.kinds, "dropped": held.dropped}.get(flat.name)
 
     def weight_limit(self) -> float:
@@ -252,7 +260,7 @@ class GroupRows(ScoredGroups, tag="group_rows"):
             return Waiting((), np.zeros(len(KINDS), np.uint8))
         dropped = flats["dropped"][0] if "dropped" in flats else None
         level = int(flats["level"][0]) if "level" in flats else 0
-        return Waiting((), flats["kinds"][0], dropped, level, (), (self.bare(),))
+        return Waiting((), flats["kinds"][0], dropped, "rounded" in flats, level, (), (self.bare(),))
 
     def bare(self) -> Self:
         """Its groups, and their kind, without what else front cells have."""
@@ -359,6 +367,10 @@ class GroupRows(ScoredGroups, tag="group_rows"):
             keys, words = self.cells.keys, self.cells.words
         flats = made | {"sealed": np.zeros((cells, parts), np.int64)}
         flats["sealed"][:, part] = 1
+        if self.waiting is None:
+            flats |= {n: a for n, a in self.cells.flats.items() if n == "rounded"}
+        elif self.waiting.rounded:
+            flats["rounded"] = np.ones(1, np.uint8)
         return SealedGroups(partitions=parts).holding(Cells(self.axes, keys, words, None, None, flats, {}))
 
     @property

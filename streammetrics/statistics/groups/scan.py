@@ -71,11 +71,11 @@ def scanned(rows: Sorted, count: int) -> Groups:
     if not compiled.loaded():  # by whoever counts; not to be loaded for a merge
         out = _scanned(rows)
     else:
-        out = Groups.none(count)
         first = rows.numbers, rows.keys, rows.labels
         if rows.weights is None:
-            compiled.kernel("group_rows:scan_counted")(*first, rows.counts, *out)
+            out = Groups.of_rows(count, compiled.kernel("group_rows:scan_counted"), *first, rows.counts)
         else:
+            out = Groups.none(count)
             compiled.kernel("group_rows:scan_weighted")(*first, *rows.weights, *out)
     if rows.weights is None and int(rows.counts.sum(dtype=np.int64)) >= FEW:
         for group in np.flatnonzero(out.negatives + out.positives >= FEW).tolist():
@@ -115,15 +115,20 @@ def _scanned(rows: Sorted) -> Groups:
     twice = 2 * before
     twice[tied] -= mass[np.flatnonzero(tied) - 1]
     if rows.weights is None:
-        found = [np.add.reduceat(x[:, 0], starts) for x in (negative, positive, positive * twice)]
-        return Groups(found[0].astype(float), found[1].astype(float), found[2].astype(float) * 0.5)
-    won = np.zeros((len(numbers), 8), np.int64)
-    above = _carried(twice)
-    for a in range(4):
-        won[:, a : a + 4] += positive[:, a : a + 1] * above
-    _carried(won)
-    sums = [_carried(np.add.reduceat(x, starts)) for x in (negative, positive, won)]
-    return Groups(*(_rounded(x, unit) for x, unit in zip(sums, (-60, -60, -121), strict=True)))
+        found = [np.add.reduceat(x[:, 0], starts).astype(float) for x in (negative, positive, positive * twice)]
+        return Groups(found[0], found[1], found[2] * 0.5, found[0] * found[1])
+    won = _product(positive, _carried(twice))
+    neg, pos, won = (_carried(np.add.reduceat(x, starts)) for x in (negative, positive, won))
+    sums = neg, pos, won, _product(pos, neg)
+    return Groups(*(_rounded(x, unit) for x, unit in zip(sums, (-60, -60, -121, -120), strict=True)))
+
+
+def _product(a: Ints, b: Ints) -> Ints:
+    """Products of numbers of four digits."""
+    out = np.zeros((len(a), 8), np.int64)
+    for k in range(4):
+        out[:, k : k + 4] += a[:, k : k + 1] * b
+    return _carried(out)
 
 
 def _digits(high: Ints, low: Ints) -> Ints:

@@ -142,9 +142,7 @@ def _scan_plain(numbers: NDArray[np.int32], count: int, scores: Array, labels: A
     compiled.kernel("groups:pack_scores")(scores, labels, keys)
     compiled.kernel("groups:pack")(numbers, keys)
     keys.sort()
-    out = Groups.none(count)
-    compiled.kernel("groups:scan_packed")(keys, *out)
-    return out
+    return Groups.of_rows(count, compiled.kernel("groups:scan_packed"), keys)
 
 
 def _scan_any(numbers: Array, count: int, scores: Array, labels: Array, weights: Array | None) -> Groups:
@@ -167,11 +165,10 @@ def _solve_plain(raw: Raw, workers: int) -> Groups:
     def one(p: int) -> Groups:
         part = slice(starts[p], starts[p + 1])
         numbers, count = numbered(ids[part], NOTHING, bits)
-        packed, out = keys[part], Groups.none(count)
+        packed = keys[part]
         pack(numbers, packed)
         packed.sort()
-        scan(packed, *out)
-        return out
+        return Groups.of_rows(count, scan, packed)
 
     return Groups.joined(in_threads(one, 1 << bits, workers))
 

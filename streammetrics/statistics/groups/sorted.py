@@ -93,6 +93,7 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
                 total = added(total, {n: cells.flats[n][0] for n in SUMS})
                 rows += cells.flats["rows"][0]
             flats = {n: a[None] for n, a in total.items()} | {"rows": rows[None], "sealed": np.ones((1, 1), np.int64)}
+            flats |= {n: a for n, a in cells.flats.items() if n == "rounded"}
             empty = SealedGroups()
             made = empty.holding(Cells((), np.zeros((1, 0), np.int64), (), None, None, flats, {}))
             self.__dict__["closed"] = made

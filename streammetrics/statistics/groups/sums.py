@@ -79,7 +79,11 @@ class GroupSums(TermSums, tag="group_sums"):
 
     def weights(self) -> NDArray[np.float64]:
         """The weight of negatives and positives of every group."""
-        return np.asarray(self.rows + (0.0 if self.excess is None else _floats(self.excess)))
+        if self.excess is None:
+            return np.asarray(self.rows, np.float64)
+        whole = self.excess.copy()
+        whole[..., 0] += self.rows << 20  # here, not as floats: beside 1 the smallest weight has few bits
+        return np.asarray(_floats(whole))
 
     def totals(self, term: str) -> NDArray[np.float64]:
         """The weighted sum of a term, of every group."""
