@@ -99,6 +99,7 @@ class Binding:
     def header(self) -> dict[str, Any]:
         """Describe the binding as plain data."""
         head: dict[str, Any] = {k: encode_setting(v) for k, v in self.given.items()}
+        head |= {"ranks": True} if self.ranks else {}  # of a metric that is not known where it is read
         return head | ({"columns": dict(self.columns)} if self.columns else {})
 
     @classmethod

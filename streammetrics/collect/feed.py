@@ -50,11 +50,11 @@ def counting() -> Any:
 
 
 class Read(NamedTuple):
-    """A state, the columns it is counted from, and whether of the scores only the order matters."""
+    """A state, the columns it is counted from, and whether of the scores only the order matters; None if nobody knows."""
 
     state: State
     binding: Binding
-    ranks: bool = False
+    ranks: bool | None = False
 
 
 class Draft(NamedTuple):

@@ -84,7 +84,7 @@ class Metric(Settings, Holder, Generic[S, T]):
     example: ClassVar[dict[str, Any]] = {}
     """Values for settings that have no default: what catalogue, warm-up and laws try the metric with."""
 
-    ranks: ClassVar[bool] = False
+    ranks: ClassVar[bool | None] = False
     """Whether only the order of the scores matters: then it reads them as they were given, whatever a task corrects."""
 
     on_invalid: str = setting(default="raise", choices=("raise", "drop"), operational=True)
@@ -389,6 +389,8 @@ def badness(metric: Metric[Any, Any], value: Any) -> float:
 
 class OpaqueMetric(Metric[Any, Any]):
     """A metric whose class is not imported: it loads, merges and is written again, but cannot compute."""
+
+    ranks = None
 
     def __init__(self, tag: str, settings: dict[str, Any], state: State) -> None:
         self.__dict__.update(on_invalid="raise", _tag=tag, _settings=settings, _state=state.empty())

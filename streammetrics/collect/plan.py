@@ -119,4 +119,5 @@ def _bound(thing: Holder, read: Read, binding: Binding) -> Read:
     given = getattr(thing, "scale", None)
     if binding.corrects_scores and given not in (None, binding.scale):
         raise ValueError(f"{thing.name} has scale={given!r}, its task scale={binding.scale!r}")  # type: ignore[attr-defined]
-    return read._replace(binding=replace(binding, ranks=read.ranks and binding.corrects_scores))
+    ranks = binding.ranks if read.ranks is None else read.ranks
+    return read._replace(binding=replace(binding, ranks=bool(ranks) and binding.corrects_scores))

@@ -102,6 +102,15 @@ class Kind:
         self.sections: list[Schema] = [read_schema(s) for s in head["sections"]]
 
 
+def _inflated(unpacker: Any, data: bytes | memoryview, size: int) -> bytes:
+    """The first bytes of a deflated section."""
+    try:
+        plain: bytes = unpacker.decompress(data, size)
+    except zlib.error as error:
+        raise StateFormatError(f"a section is damaged: {error}") from error
+    return plain
+
+
 def _kind(head: bytes, size: int) -> Kind:
     unpacker = zlib.decompressobj(-15, WORDS)
     text = unpacker.decompress(head, size + 1)
@@ -210,15 +219,12 @@ class Frame:
         size, _, said = self.table[i]
         begin, end = self.bodies[i]
         if size > SMALL:
-            lead = zlib.decompressobj(-15).decompress(self.data[begin:end], SMALL)
+            lead = _inflated(zlib.decompressobj(-15), self.data[begin:end], SMALL)
             need = size + weight(self.kind.sections[i], lead)
             if need > (self.limit if limit is None else limit):
                 raise StateFormatError(f"reading the content takes {need:,} bytes, more than max_bytes allows")
         unpacker = zlib.decompressobj(-15)
-        try:
-            plain = unpacker.decompress(self.data[begin:end], size + 1)
-        except zlib.error as error:
-            raise StateFormatError(f"a section is damaged: {error}") from error
+        plain = _inflated(unpacker, self.data[begin:end], size + 1)
         if unpacker.unused_data:
             plain += unpacker.unused_data
         if len(plain) != size or not unpacker.eof:

@@ -23,6 +23,9 @@ PROBABILITY = [
     m for m in draws.VARIANTS if m.tag in draws.BINARY and getattr(m, "scale", "probability") == "probability"
 ]
 PROBABILITY = [m for m in PROBABILITY if getattr(m, "threshold", 0.5) is not None and not getattr(m, "which", None)]
+PROBABILITY = [
+    m for m in PROBABILITY if not getattr(m, "soft_labels", False)
+]  # which have no names, and are not sampled
 BINDINGS = {
     "plain": {},
     "clicks": {"y_true": "click", "y_score": "pctr"},

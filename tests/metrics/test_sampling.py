@@ -97,3 +97,15 @@ def test_saved_collections_read_as_they_did() -> None:
     again = sm.from_bytes(fed.to_bytes()).merge(sm.MetricCollection(task))
     assert again.digest() == fed.digest()
     assert again["max_f1"].threshold() == fed["max_f1"].threshold()
+
+
+def test_metrics_that_are_not_known_read_what_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that ranks and one that does not have a state each; who knows neither has to be told."""
+    task = sm.Task([sm.CalibrationTable(), sm.Gini()], negative_rate=RATE, corrects="score")
+    fed = sm.MetricCollection(task).update(log("probability"))
+    data = fed.to_bytes()
+    with monkeypatch.context() as without:
+        for metric in (sm.CalibrationTable, sm.Gini):
+            without.delitem(sm.METRICS, metric.tag)
+        assert sm.from_bytes(data).to_bytes() == data
+    assert sm.from_bytes(data) == fed
