@@ -369,16 +369,23 @@ class HotExact:
         return Entries(self.shift, self.low[:n], np.ones(n, U4), excess, high)
 
     def _united(self, n: int) -> Entries:
-        fresh = tally.reduce(self._waiting(n)) if len(self.weights) else self._sorted(n)
         old = self.entries
-        if not len(old):
-            return fresh
-        plain = fresh.excess is None and old.excess is None and self.rows < tally.MANY
-        if not (self.bare and plain and 8 * len(fresh) < len(old)):
-            return tally.add(old, fresh)
-        size = len(old) + len(fresh)
-        out = np.empty(size, U8), np.empty(size, U4)
-        m = exact_rows.insert(old.codes, old.counts, fresh.codes, fresh.counts, *out)
+        plain = not len(self.weights) and old.excess is None and self.rows < tally.MANY
+        if self.bare and plain and len(old):
+            return self._with_sorted(n)
+        fresh = tally.reduce(self._waiting(n)) if len(self.weights) else self._sorted(n)
+        return tally.add(old, fresh) if len(old) else fresh
+
+    def _with_sorted(self, n: int) -> Entries:
+        """The entries of a lone cell, and one row more for each code that waits; few are put where they belong."""
+        old, codes = self.entries, sorted_copy(self.low[:n])
+        out = np.empty(len(old) + n, U8), np.empty(len(old) + n, U4)
+        if 8 * n < len(old):
+            each = np.empty(n, U8), np.empty(n, U4)
+            k = reduce.runs(codes, *each)
+            m = exact_rows.insert(old.codes, old.counts, each[0][:k], each[1][:k], *out)
+        else:
+            m = reduce.add_sorted(old.codes, old.counts, codes, *out)
         return Entries(self.shift, out[0][:m], out[1][:m], None, np.zeros(m, U4))
 
     def _sorted(self, n: int) -> Entries:

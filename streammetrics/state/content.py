@@ -139,10 +139,11 @@ class Content(Statistic):
         return kept[name]
 
     def _by_cell(self, name: str) -> Ints:
-        starts, counts = self.starts(name), self.cells.tallies[name].counts
+        counts = self.cells.tallies[name].counts
         rows = counts.sum(dtype=np.int64)
-        if len(starts) == 2:
+        if len(self.cells) == 1:
             return np.array([rows])
+        starts = self.starts(name)
         held = starts[1:] > starts[:-1]
         out = np.zeros(len(held), np.int64)
         if held.any():

@@ -166,7 +166,7 @@ def read_folds(made: State) -> None:
     if made.folds is None:
         return
     exact, rows, flag = made.folds
-    fine, coarse = (made.starts(n)[1:] > made.starts(n)[:-1] for n in (exact, rows))
+    fine, coarse = made.by_cell(exact) > 0, made.by_cell(rows) > 0
     need(not (fine & coarse).any(), "a cell is exact, and in buckets")
     if made.most is not None:
         need(made.by_cell(exact).max(initial=0) <= made.most, "a cell holds more exact rows than it may")

@@ -8,9 +8,10 @@ the cell and what is left of the place: a bit, and before it the label, of stati
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ Array = NDArray[Any]
 U4, U8, I8 = np.uint32, np.uint64, np.int64
 MANY = 1 << 32
 WIDEST = 1 << 65  # places of a label
+PIECE = 1 << 18
 SPAN = 1 << 22  # of codes: below it counters for all of them, side by side, are the quickest way to add
 SPARSE = (
     8  # unless there are so many codes for an entry: of a label with 20 rows these took 0.6 ms, sorting takes 20 us
@@ -297,6 +299,8 @@ def add(a: Entries, b: Entries, sign: int = 1) -> Entries:
     if not len(a) and sign > 0:
         return b
     if not a.wide:
+        if not compiled.loaded() and len(a) > 2 * PIECE:  # what numpy needs beside is several times as large
+            return narrow(joined([add(*both, sign) for both in _pieces(a, b)]))
         codes, in_a, in_b = unite(a.codes, b.codes)
         high = None
     elif compiled.loaded():
@@ -316,6 +320,14 @@ def add(a: Entries, b: Entries, sign: int = 1) -> Entries:
         excess[in_b] += 0 if b.excess is None else sign * b.excess
         carry_fixed(excess)
     return _not_below(canonical(Entries(a.shift, codes, counts, excess, high)), sign)
+
+
+def _pieces(a: Entries, b: Entries) -> Iterator[tuple[Entries, Entries]]:
+    """Both sets of narrow entries cut at the same codes."""
+    ours = [*range(0, len(a) - PIECE, PIECE), len(a)]
+    theirs = [0, *np.searchsorted(b.codes, a.codes[ours[1:-1]]).tolist(), len(b)]
+    for (i, j), (k, m) in zip(pairwise(ours), pairwise(theirs), strict=True):
+        yield a.where(slice(i, j)), b.where(slice(k, m))
 
 
 def _spread(at: Array, counts: Array, out: Array) -> None:
