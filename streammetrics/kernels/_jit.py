@@ -112,6 +112,9 @@ class Kernel:
             except OSError:  # the cache folder cannot be written after all, which nothing says before it is tried
                 self._make(cache=False)
                 self._add(signature)
+            if signature not in self.dispatcher.overloads:  # two processes that compile at once may mix up their files
+                self._make(cache=False)
+                self._add(signature)
 
     def _add(self, signature: tuple[Any, ...]) -> None:
         self.dispatcher.disable_compile(False)
