@@ -35,7 +35,7 @@ GOLDEN = {
     "probabilities, float64": "c105dcc46b9a23b3e3eafad39cc5053d2504aaace5b40af2634f49d76e6a3870",
     "probabilities, weighted": "993cbc2c7ea2369fbe8e6c77d2635966f594029ee32570d5f7fdc74ac6fd93cd",
     "logits": "9aa51f2e856aa9aee3853ca0e3082672c5a4d16e73117db80cfac381d902531e",
-    "down-sampled, corrected": "f1cd4fc51b5af1214fcc04d27bf0a539b3f0996697352348e28d88b67f542688",
+    "down-sampled, corrected": "f0eb9827f69fbb4406cb582687f90474fc2dcbf4773b549b310ba46b4763cee9",
     "slices": "8203d564207fc159a38b4723c74b618609d844b58ad6bb3622e5b8d7293226a3",
     "slices, limited": "737112d2fa21320caae4e0d18c6874d6716733953ce13af609305a4cc9d147b4",
 }
