@@ -174,15 +174,22 @@ class Sliced(Holder):
         return dict(kept[asked][1])  # which callers take from
 
     def _found(self, states: Sequence[State]) -> dict[Any, list[Ints]]:
-        width = len(self.by)
+        width, none = len(self.by), np.zeros(0, np.int64)
         found: dict[tuple[Any, ...], list[Ints]] = {}
         first = 0  # how many keys the first state has
+        names: list[tuple[Any, ...]] = []
+        pieces: list[Ints] = []
         for i, state in enumerate(states):
-            keys = state.cells.keys[:, :width]
-            starts = np.flatnonzero(np.r_[len(keys) > 0, (keys[1:] != keys[:-1]).any(axis=1)][: len(keys)])
-            ends = np.append(starts[1:], len(keys))[: len(starts)]
-            for key, a, b in zip(self._spelled(state, keys[starts]), starts.tolist(), ends.tolist(), strict=True):
-                found.setdefault(key, [np.zeros(0, np.int64)] * len(states))[i] = np.arange(a, b)
+            if not i or not _alike(states[i - 1], state):
+                keys = state.cells.keys[:, :width]
+                starts = np.flatnonzero(np.r_[len(keys) > 0, (keys[1:] != keys[:-1]).any(axis=1)][: len(keys)])
+                ends, places = np.append(starts[1:], len(keys))[: len(starts)], np.arange(len(keys))
+                names = self._spelled(state, keys[starts])
+                pieces = [places[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+            for key, piece in zip(names, pieces, strict=True):
+                if key not in found:
+                    found[key] = [none] * len(states)
+                found[key][i] = piece
             first = first or len(found)
         if len(found) > first:
             return {k: found[k] for k in sorted(found, key=_in_order)}
@@ -505,6 +512,12 @@ class Sliced(Holder):
 
 def _plain(key: tuple[Any, ...]) -> Any:
     return key[0] if len(key) == 1 else key
+
+
+def _alike(a: State, b: State) -> bool:
+    """Whether two states have cells of the same keys."""
+    words = zip(a.cells.words, b.cells.words, strict=True)
+    return np.array_equal(a.cells.keys, b.cells.keys) and all(x.kind == y.kind and x.same(y) for x, y in words)
 
 
 def _in_order(key: tuple[Any, ...]) -> tuple[Any, ...]:
