@@ -497,7 +497,7 @@ class Batch:
 
     def select(self, keep: Mask) -> Batch:
         """Return the batch of the rows kept."""
-        return self.split(keep.view(np.uint8))[0]
+        return Batch({}, self, np.flatnonzero(keep))
 
     def split(self, flags: NDArray[np.uint8]) -> tuple[Batch, NDArray[np.int64]]:
         """Return the batch of the rows whose flag is 1, and the other rows."""
@@ -506,7 +506,7 @@ class Batch:
             n = kernel("convert:choose")(flags, *rows)
             return Batch({}, self, rows[0][:n]), rows[1][: len(flags) - n]
         kept = flags == 1
-        return Batch({}, self, np.flatnonzero(kept)), np.flatnonzero(~kept)
+        return self.select(kept), np.flatnonzero(~kept)
 
     @property
     def parent(self) -> Batch | None:

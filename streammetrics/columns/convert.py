@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
 
-__all__ = ["arrow_values", "as_array", "as_columns", "is_listed", "missing", "one_column"]
+__all__ = ["arrow_values", "as_array", "as_columns", "first_of", "is_listed", "missing", "one_column"]
 
 Array = NDArray[Any]
 
@@ -79,6 +79,11 @@ def _foreign(raw: Any, name: str) -> Array:
 def missing(values: Iterable[Any], n: int) -> NDArray[np.bool_]:
     """Which of n objects stand for no value: None, NaN of any kind, pandas.NA, NaT."""
     return np.fromiter(map(_is_missing, values), bool, n)
+
+
+def first_of(values: Iterable[Any]) -> Any:
+    """The first of some objects that stands for a value; None if none does."""
+    return next((v for v in values if not _is_missing(v)), None)
 
 
 def _is_missing(value: Any) -> bool:

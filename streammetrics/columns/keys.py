@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
 from ..numerics.keys import decode_key, encode_key, fixed_hash, plain, raw, sort_key
-from .convert import arrow_values, missing, one_column
+from .convert import arrow_values, first_of, missing, one_column
 
 __all__ = [
     "Key",
@@ -21,7 +20,6 @@ __all__ = [
     "kind_of",
     "plain_key",
     "read_keys",
-    "read_texts",
     "sort_key",
 ]
 
@@ -58,9 +56,9 @@ class Numbered(dict[Any, int]):
         return number
 
 
-def read_texts(values: Any, name: str) -> tuple[str, Any] | None:
+def _texts(values: Any, name: str) -> tuple[str, Any] | None:
     """Read objects that are all texts, or all bytes, or null: each distinct one is looked at once. None of any others."""
-    if not len(values) or not isinstance(values[0], (str, bytes, float, NoneType)):
+    if not isinstance(first_of(values), (str, bytes)):
         return None
     numbers = Numbered()
     try:
@@ -70,10 +68,17 @@ def read_texts(values: Any, name: str) -> tuple[str, Any] | None:
     distinct = list(numbers)
     null = missing(distinct, len(distinct))
     texts = [None if gone else v for v, gone in zip(distinct, null.tolist(), strict=True)]
-    types = {str if isinstance(v, str) else type(v) for v in texts} - {NoneType}
-    if types not in ({str}, {bytes}):
+    held = [v for v in texts if v is not None]
+    kind = next((k for k, t in (("string", str), ("bytes", bytes)) if all(isinstance(v, t) for v in held)), None)
+    if kind is None:
         return None
-    return _encoded(texts, index, "string" if str in types else "bytes", name, null[index] if null.any() else None)
+    try:
+        encoded = [b"" if v is None else v.encode() if kind == "string" else bytes(v) for v in texts]
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"{name}: {error.object[:50]!r} is not text: {error.reason}", column=name) from error
+    offsets = np.concatenate([[0], np.cumsum([len(e) for e in encoded], dtype=np.int64)]).astype(np.int64)
+    held_in = np.frombuffer(b"".join(encoded), np.uint8), offsets
+    return kind, (held_in, index, null[index] if null.any() else None)
 
 
 def _from_list(raw: Any, name: str) -> NDArray[Any]:
@@ -147,19 +152,21 @@ def _from_numpy(values: NDArray[Any], name: str) -> tuple[str, Any]:
     if values.dtype.kind in "biu":
         return "integer", (values.astype(np.uint8) if values.dtype.kind == "b" else values, None)
     if values.dtype.kind in "US":
-        return read_texts(values.tolist(), name) or ("", 0)
+        values = values.astype(object)
     if values.dtype.kind in "OT":
-        return _objects(values.astype(object), name)
+        return _objects(values.astype(object, copy=False), name)
     raise _wrong_kind(name, values.dtype.name)
 
 
 def _objects(values: NDArray[Any], name: str) -> tuple[str, Any]:
+    if (found := _texts(values, name)) is not None:
+        return found
     gone = missing(values, len(values))
-    found = {type(v) for v in values[~gone]}
+    types = {type(v) for v in values[~gone]}
     mask = gone if gone.any() else None
-    if not found:
+    if not types:
         return "", len(values)
-    if all(issubclass(t, (int, np.integer, np.bool_)) for t in found):
+    if all(issubclass(t, (int, np.integer, np.bool_)) for t in types):
         filled = [0 if m else int(v) for v, m in zip(values, gone, strict=True)]
         low, high = min(filled), max(filled)
         if low < -(1 << 63) or high >= 1 << 64:
@@ -168,29 +175,7 @@ def _objects(values: NDArray[Any], name: str) -> tuple[str, Any]:
             )
         wide: Any = np.int64 if high < 1 << 63 else np.uint64 if low >= 0 else object
         return "integer", (np.array(filled, wide), mask)
-    for kind, empty, types in (("string", "", str), ("bytes", b"", bytes)):
-        if all(issubclass(t, types) for t in found):
-            return _texts(
-                np.array([empty if m else v for v, m in zip(values, gone, strict=True)], object), kind, name, mask
-            )
-    raise _wrong_kind(name, " and ".join(sorted(t.__name__ for t in found)))
-
-
-def _texts(values: NDArray[Any], kind: str, name: str, missing: NDArray[np.bool_] | None) -> tuple[str, Any]:
-    distinct, index = np.unique(values, return_inverse=True)
-    return _encoded(distinct.tolist(), index.reshape(-1), kind, name, missing)
-
-
-def _encoded(
-    distinct: list[Any], index: NDArray[Any], kind: str, name: str, missing: NDArray[np.bool_] | None
-) -> tuple[str, Any]:
-    """Texts as bytes one behind the other, where each begins, and which each row has; of a missing one "" will do."""
-    try:
-        encoded = [b"" if v is None else v.encode() if kind == "string" else bytes(v) for v in distinct]
-    except UnicodeEncodeError as error:
-        raise InvalidInputError(f"{name}: {error.object[:50]!r} is not text: {error.reason}", column=name) from error
-    offsets = np.concatenate([[0], np.cumsum([len(e) for e in encoded], dtype=np.int64)]).astype(np.int64)
-    return kind, ((np.frombuffer(b"".join(encoded), np.uint8), offsets), index, missing)
+    raise _wrong_kind(name, " and ".join(sorted(t.__name__ for t in types)))
 
 
 def _wrong_kind(name: str, found: str) -> InvalidInputError:

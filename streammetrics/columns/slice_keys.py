@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
 from ..numerics.keys import raw as held
-from .convert import arrow_values, missing, one_column
-from .keys import read_keys, read_texts
+from .convert import arrow_values, first_of, missing, one_column
+from .keys import read_keys
 
 __all__ = ["read_slice_keys"]
 
@@ -41,12 +41,7 @@ def read_slice_keys(raw: Any, name: str) -> Read:
         import pyarrow
 
         raw, library = pyarrow.array(raw, from_pandas=True), "pyarrow"
-    if library == "pyarrow":
-        found = _from_arrow(raw, name)
-    elif isinstance(raw, (list, tuple)) or (type(raw) is np.ndarray and raw.ndim == 1 and raw.dtype == object):
-        found = read_texts(raw, name) or _from_numpy(raw, name)
-    else:
-        found = _from_numpy(raw, name)
+    found = _from_arrow(raw, name) if library == "pyarrow" else _from_numpy(raw, name)
     return read_keys(raw, name) if found is None else found
 
 
@@ -123,6 +118,8 @@ def _from_numpy(raw: Any, name: str) -> Read | None:
 
 def _from_objects(values: Array) -> Read | None:
     """Read objects of one of the kinds above; None if they are none, or of several."""
+    if not isinstance(first_of(values), (bool, np.bool_, datetime.date, Decimal)):
+        return None
     gone = missing(values, len(values))
     there = values[~gone]
     kind = next((k for k, types in OBJECTS if len(there) and all(isinstance(v, types) for v in there)), None)

@@ -56,7 +56,7 @@ def weights_less_one(weights: Array) -> NDArray[np.int64]:
 
 def sort(codes: Array) -> None:
     """Sort codes in place; no signal comes in between."""
-    if len(codes) < FEW_CODES or numpy_sorts_quicker():
+    if _by_numpy(codes):
         codes.sort()
     else:
         codes[:] = _by_digits(codes)
@@ -64,9 +64,11 @@ def sort(codes: Array) -> None:
 
 def sorted_copy(codes: Array) -> Array:
     """Return codes in ascending order."""
-    made = codes.copy()
-    sort(made)
-    return made
+    return np.sort(codes) if _by_numpy(codes) else _by_digits(codes)
+
+
+def _by_numpy(codes: Array) -> bool:
+    return len(codes) < FEW_CODES or numpy_sorts_quicker()
 
 
 def _by_digits(codes: Array) -> Array:

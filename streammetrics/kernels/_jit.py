@@ -109,10 +109,12 @@ class Kernel:
                 return
             try:
                 self._add(signature)
+                right = (
+                    signature in self.dispatcher.overloads
+                )  # two processes that compile at once may mix up their files
             except OSError:  # the cache folder cannot be written after all, which nothing says before it is tried
-                self._make(cache=False)
-                self._add(signature)
-            if signature not in self.dispatcher.overloads:  # two processes that compile at once may mix up their files
+                right = False
+            if not right:
                 self._make(cache=False)
                 self._add(signature)
 

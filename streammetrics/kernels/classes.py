@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ._jit import by_dtype, inline, kernel, outline
+from ._jit import inline, kernel, outline
 from .elementary import exp, log, log1p
+from .extremes import order
 
 f4, f8, i4, i8, u8 = np.float32, np.float64, np.int32, np.int64, np.uint64
 
@@ -26,33 +27,20 @@ def sum_rows(s: Any, sums: Any) -> Any:
     return s.shape[0]
 
 
-def _ordered4(z: Any) -> Any:
-    word = f4(z + f4(0)).view(i4)
-    return word ^ ((word >> i4(31)) & i4(0x7FFFFFFF))
-
-
-def _ordered8(z: Any) -> Any:
-    word = f8(z + 0.0).view(i8)
-    return word ^ ((word >> i8(63)) & i8(0x7FFFFFFFFFFFFFFF))
-
-
-ordered = by_dtype(float32=_ordered4, float64=_ordered8)
-"""A finite number as an integer in the order of the numbers; -0.0 is 0.0."""
-
-
 @outline
 def highest_of_many(row: Any) -> Any:
     """Do what `highest` does in two loops that vectorise: the largest as an integer, and the first that it is."""
-    top = ordered(row[0])
+    zero = f4(0)  # added, so that -0.0 is 0.0
+    top = order(row[0] + zero)
     for k in range(row.shape[0]):
-        top = max(top, ordered(row[k]))
+        top = max(top, order(row[k] + zero))
     for a in range(0, row.shape[0], PART):
         part, found = row[a : a + PART], i4(0)
         for k in range(part.shape[0]):
-            found |= i4(ordered(part[k]) == top)
+            found |= i4(order(part[k] + zero) == top)
         if found:
             k = 0
-            while ordered(part[k]) != top:
+            while order(part[k] + zero) != top:
                 k += 1
             return i8(a + k)
     return i8(0)

@@ -139,25 +139,29 @@ def any_from(v: Any, least: Any) -> Any:
     return found != 0
 
 
-@outline
-def by_class(y: Any, v: Any, positives: Any) -> Any:
-    """Return the sums of a block over negatives and over positives, in two limbs each, not carried.
+@inline
+def add_bits(x: Any, positive: Any, h: Any, l: Any, h1: Any, l1: Any) -> Any:  # noqa: E741 - first and second limbs
+    """Add the bits of both limbs of a number to sums over all and over positives, as they are, modulo 2**64."""
+    t = x + HIGH
+    high, low = f8(t).view(i8), f8((x - (t - HIGH)) + LOW).view(i8)
+    return h + high, l + low, h1 + (high if positive else i8(0)), l1 + (low if positive else i8(0))
 
-    Bits are added up as they are, modulo 2**64, and what the magic numbers put in is taken out at the end.
-    """
-    h, l, h1, l1 = i8(0), i8(0), i8(0), i8(0)  # noqa: E741 - first and second limbs
-    for j in range(v.shape[0]):
-        t = v[j] + HIGH
-        high, low = f8(t).view(i8), f8((v[j] - (t - HIGH)) + LOW).view(i8)
-        positive = y[j] != 0
-        h += high
-        l += low  # noqa: E741
-        h1 += high if positive else i8(0)
-        l1 += low if positive else i8(0)
-    n = i8(v.shape[0])
+
+@inline
+def parted(n: Any, positives: Any, h: Any, l: Any, h1: Any, l1: Any) -> Any:  # noqa: E741
+    """Take out what the magic numbers put in; return the sums over negatives, then over positives."""
     h1 -= positives * HIGH_BITS
     l1 -= positives * LOW_BITS
-    return h - n * HIGH_BITS - h1, l - n * LOW_BITS - l1, h1, l1
+    return h - i8(n) * HIGH_BITS - h1, l - i8(n) * LOW_BITS - l1, h1, l1
+
+
+@outline
+def by_class(y: Any, v: Any, positives: Any) -> Any:
+    """Return the sums of a block over negatives and over positives, in two limbs each, not carried."""
+    h, l, h1, l1 = i8(0), i8(0), i8(0), i8(0)  # noqa: E741
+    for j in range(v.shape[0]):
+        h, l, h1, l1 = add_bits(v[j], y[j] != 0, h, l, h1, l1)  # noqa: E741
+    return parted(v.shape[0], positives, h, l, h1, l1)
 
 
 @outline
@@ -165,19 +169,10 @@ def with_squares(y: Any, v: Any, magic: Any, magic_bits: Any, positives: Any) ->
     """Return the same, and the sum of the squares of all, in units of the magic number's last bit."""
     h, l, h1, l1, q = i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     for j in range(v.shape[0]):
-        x = v[j]
-        t = x + HIGH
-        high, low = f8(t).view(i8), f8((x - (t - HIGH)) + LOW).view(i8)
-        positive = y[j] != 0
-        h += high
-        l += low  # noqa: E741
-        q += f8(x * x + magic).view(i8)
-        h1 += high if positive else i8(0)
-        l1 += low if positive else i8(0)
-    n = i8(v.shape[0])
-    h1 -= positives * HIGH_BITS
-    l1 -= positives * LOW_BITS
-    return h - n * HIGH_BITS - h1, l - n * LOW_BITS - l1, h1, l1, q - n * magic_bits
+        h, l, h1, l1 = add_bits(v[j], y[j] != 0, h, l, h1, l1)  # noqa: E741
+        q += f8(v[j] * v[j] + magic).view(i8)
+    h0, l0, h1, l1 = parted(v.shape[0], positives, h, l, h1, l1)
+    return h0, l0, h1, l1, q - i8(v.shape[0]) * magic_bits
 
 
 @outline
@@ -197,23 +192,12 @@ def sum_weights(y: Any, w: Any, positives: Any, out: Any) -> Any:
     """Write the sums of a block of weights and of their squares, as `by_class` does, and return whether one is large."""
     h, l, h1, l1, g, k, g1, k1, large = i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     for j in range(w.shape[0]):
-        x = w[j]
-        q = x * x
-        t, u = x + HIGH, q + HIGH
-        high, low = f8(t).view(i8), f8((x - (t - HIGH)) + LOW).view(i8)
-        above, below = f8(u).view(i8), f8((q - (u - HIGH)) + LOW).view(i8)
+        q, positive = w[j] * w[j], y[j] != 0
+        h, l, h1, l1 = add_bits(w[j], positive, h, l, h1, l1)  # noqa: E741
+        g, k, g1, k1 = add_bits(q, positive, g, k, g1, k1)
         large |= i8(q >= LARGE)
-        positive = y[j] != 0
-        h += high
-        l += low  # noqa: E741
-        g += above
-        k += below
-        h1 += high if positive else i8(0)
-        l1 += low if positive else i8(0)
-        g1 += above if positive else i8(0)
-        k1 += below if positive else i8(0)
-    without_magic(w.shape[0], positives, out, u8(0), h, l, h1, l1)
-    without_magic(w.shape[0], positives, out, u8(4), g, k, g1, k1)
+    out[0], out[1], out[2], out[3] = parted(w.shape[0], positives, h, l, h1, l1)
+    out[4], out[5], out[6], out[7] = parted(w.shape[0], positives, g, k, g1, k1)
     return large != 0
 
 
@@ -223,37 +207,19 @@ def sum_products(y: Any, v: Any, w: Any, positives: Any, magic: Any, magic_bits:
     h, l, h1, l1, g, k, g1, k1, large = i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     a, b = i8(0), i8(0)
     for j in range(w.shape[0]):
-        x = v[j] * w[j]
+        x, positive = v[j] * w[j], y[j] != 0
         z, q = x * w[j], x * x
-        t, u, r = x + HIGH, z + HIGH, q + HIGH
-        high, low = f8(t).view(i8), f8((x - (t - HIGH)) + LOW).view(i8)
-        above, below = f8(u).view(i8), f8((z - (u - HIGH)) + LOW).view(i8)
-        large |= i8(x >= LARGE) | i8(z >= LARGE) | i8(q >= LARGE)
-        positive = y[j] != 0
-        h += high
-        l += low  # noqa: E741
-        g += above
-        k += below
-        h1 += high if positive else i8(0)
-        l1 += low if positive else i8(0)
-        g1 += above if positive else i8(0)
-        k1 += below if positive else i8(0)
+        h, l, h1, l1 = add_bits(x, positive, h, l, h1, l1)  # noqa: E741
+        g, k, g1, k1 = add_bits(z, positive, g, k, g1, k1)
+        r = q + HIGH
         a += f8(r).view(i8)
         b += f8((q - (r - HIGH)) + magic).view(i8)
+        large |= i8(x >= LARGE) | i8(z >= LARGE) | i8(q >= LARGE)
     n = i8(w.shape[0])
-    without_magic(n, positives, out, u8(0), h, l, h1, l1)
-    without_magic(n, positives, out, u8(4), g, k, g1, k1)
+    out[0], out[1], out[2], out[3] = parted(n, positives, h, l, h1, l1)
+    out[4], out[5], out[6], out[7] = parted(n, positives, g, k, g1, k1)
     out[8], out[9] = a - n * HIGH_BITS, b - n * magic_bits
     return large != 0
-
-
-@inline
-def without_magic(n: Any, positives: Any, out: Any, at: Any, h: Any, l: Any, h1: Any, l1: Any) -> None:  # noqa: E741
-    """Write sums over negatives and over positives without what the magic numbers put in."""
-    h1 -= positives * HIGH_BITS
-    l1 -= positives * LOW_BITS
-    out[at], out[at + u8(1)] = h - i8(n) * HIGH_BITS - h1, l - i8(n) * LOW_BITS - l1
-    out[at + u8(2)], out[at + u8(3)] = h1, l1
 
 
 @outline
