@@ -34,6 +34,8 @@ LAYERS: dict[str, set[str]] = {  # what each folder may import, beside itself
     "io": {*COUNTS, "compose"},
     "laws": {*COUNTS, "compose"},
     "report": {*COUNTS, "compose", "metrics"},
+    "engines": {*COUNTS, "compose", "metrics", "io"},
+    "hooks": {*COUNTS, "compose", "metrics"},
     "cli": {*COUNTS, "compose", "metrics", "io", "laws", "report", "count", "__version__"},
 }
 LATE = {"collect": {"count"}}  # and what it loads at the first row

@@ -1,0 +1,34 @@
+"""What every engine's adapter is made of."""
+
+from __future__ import annotations
+
+import pytest
+
+import streammetrics as sm
+from streammetrics.engines import fold
+
+ROWS = {"y_true": [0, 1, 1, 0, 1], "y_score": [0.1, 0.8, 0.4, 0.5, 0.9]}
+
+
+def cut(start: int, stop: int) -> dict[str, list[float]]:
+    return {name: column[start:stop] for name, column in ROWS.items()}
+
+
+def test_parts_in_any_order_are_the_whole() -> None:
+    metrics = sm.MetricCollection(sm.AUC(), sm.LogLoss())
+    whole = metrics.copy().update(ROWS)
+    parts = [fold([cut(0, 1), cut(1, 3)], metrics), fold([], metrics), fold([cut(3, 5)], metrics)]
+    for order in (parts, parts[::-1]):
+        assert sm.merge(order).digest() == whole.digest()
+
+
+def test_what_was_seen_before_is_not_counted_again() -> None:
+    seen = sm.CTR().update(y_true=[1, 1, 1])
+    before = seen.digest()
+    assert sm.merge([fold([{"y_true": [0, 1]}], seen)]).compute() == 0.5
+    assert seen.digest() == before
+
+
+def test_a_bad_batch_raises() -> None:
+    with pytest.raises(sm.InvalidInputError, match="y_true"):
+        fold([cut(0, 2), {"y_true": [2], "y_score": [0.1]}], sm.AUC())
