@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import fields
+from functools import partial
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -29,46 +33,74 @@ from streammetrics.state.axes import Axis
 
 __all__ = ["warm_up"]
 
+MOST = 8  # processes; beyond, they wait for each other's kernels
+
 
 def warm_up() -> None:
-    """Compile all kernels, and say how long it took."""
+    """Compile all kernels, in as many processes as there are processors, and say how long it took."""
     began = time.perf_counter()
     from streammetrics.count import KERNELS
 
-    before = _compiled(KERNELS)
-    feed_all()
-    made = _compiled(KERNELS)
-    cached = sum(sum(k.dispatcher.stats.cache_hits.values()) for k in KERNELS)
+    with ProcessPoolExecutor(min(os.cpu_count() or 1, MOST), mp_context=get_context("spawn")) as pool:
+        made = sum(pool.map(_compiled_by, _apart(list(range(len(parts()))))))
+    feed_all()  # what one process has compiled, another reads from the cache: this one takes it all
     where = next((str(k.dispatcher.stats.cache_path) for k in KERNELS if k.dispatcher.stats.cache_path), None)
     seconds = time.perf_counter() - began
-    print(f"{len(KERNELS)} kernels, {made - before} variants in {seconds:.1f} s: {cached} were in the cache")
+    variants = sum(len(k.dispatcher.overloads) for k in KERNELS)
+    print(
+        f"{len(KERNELS)} kernels, {variants} variants in {seconds:.1f} s: {max(variants - made, 0)} were in the cache"
+    )
     print(f"cache: {where}" if where else "no folder can be written for a cache: every process will compile anew")
+
+
+def _apart(jobs: list[int]) -> list[int]:
+    """Bring jobs that stand together, and need the same kernels, apart: first, last, second, last but one."""
+    return [jobs.pop(0 if i % 2 == 0 else -1) for i in range(len(jobs))]
+
+
+def _compiled_by(job: int) -> int:
+    """Do a part of the work in this process; return how many kernels it had to compile."""
+    from streammetrics.count import KERNELS
+
+    before = _misses(KERNELS)
+    parts()[job]()
+    return _misses(KERNELS) - before
+
+
+def _misses(kernels: list[Any]) -> int:
+    return sum(sum(k.dispatcher.stats.cache_misses.values()) for k in kernels)
 
 
 def feed_all() -> None:
     """Let every metric absorb rows of each dtype, with and without weights and slices."""
-    for metric in METRICS.values():
-        for made in _variants(metric):
-            state = made.make_state()
-            apart = {state.together: np.array([1, 2])} if state.together else {}
-            for dtype in (np.float32, np.float64):
-                for weighted in (False, True):
-                    drawn = sample(state.needs(), np.random.default_rng(0), 2, "plain", weighted=weighted)
-                    drawn = fitting(state, drawn | apart)
-                    columns = {
-                        n: c.astype(dtype) if c.dtype.kind == "f" and n != "sample_weight" else c
-                        for n, c in drawn.items()
-                    }
-                    made.reset()
-                    for _ in range(2 if state.together is None else 1):  # what waits is united, then united with more
-                        made.update(columns).of(made.state)
-                    if state.together is None:
-                        made.update(**columns).of(made.state)  # plain arrays go another way than tables
-                    Sliced(made, by="key").update(columns | {"key": np.array([1, 2])})
-                    Sliced(made, by=("key", "text")).update(columns | {"key": [1, 2], "text": ["a", "b"]})
-    for dtype in (np.float32, np.float64):
-        _feed_scores(dtype)
-    _feed_keys()
+    for part in parts():
+        part()
+
+
+def parts() -> list[Callable[[], None]]:
+    """The work, in parts."""
+    metrics = [partial(_feed_metric, metric) for metric in METRICS.values()]
+    return [*metrics, *(partial(_feed_scores, dtype) for dtype in (np.float32, np.float64)), _feed_keys]
+
+
+def _feed_metric(metric: Any) -> None:
+    for made in _variants(metric):
+        state = made.make_state()
+        apart = {state.together: np.array([1, 2])} if state.together else {}
+        for dtype in (np.float32, np.float64):
+            for weighted in (False, True):
+                drawn = sample(state.needs(), np.random.default_rng(0), 2, "plain", weighted=weighted)
+                drawn = fitting(state, drawn | apart)
+                columns = {
+                    n: c.astype(dtype) if c.dtype.kind == "f" and n != "sample_weight" else c for n, c in drawn.items()
+                }
+                made.reset()
+                for _ in range(2 if state.together is None else 1):  # what waits is united, then united with more
+                    made.update(columns).of(made.state)
+                if state.together is None:
+                    made.update(**columns).of(made.state)  # plain arrays go another way than tables
+                Sliced(made, by="key").update(columns | {"key": np.array([1, 2])})
+                Sliced(made, by=("key", "text")).update(columns | {"key": [1, 2], "text": ["a", "b"]})
 
 
 def _feed_scores(dtype: Any) -> None:
@@ -135,7 +167,3 @@ def _variants(metric: Any) -> Iterator[Metric[Any, Any]]:
             yield metric(**(metric.example | {which: 2}))
     for more in ({}, {"num_labels": 2}) if "soft_labels" in declared else ():
         yield metric(**(metric.example | {"soft_labels": True} | more))
-
-
-def _compiled(kernels: list[Any]) -> int:
-    return sum(len(k.dispatcher.overloads) for k in kernels)

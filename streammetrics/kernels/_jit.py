@@ -11,10 +11,13 @@ of the time.
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import inspect
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FunctionType
 from typing import Any, Literal, TypeVar
 
@@ -36,6 +39,7 @@ _OPTIONS: dict[str, Any] = {
 _CHOSEN: set[Callable[..., Any]] = set()
 
 _COMPILING = threading.RLock()
+LOCK = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 KERNELS: list[Kernel] = []
 """Every kernel of the package, for `streammetrics warmup` and for the tests that read the assembly."""
@@ -104,19 +108,42 @@ class Kernel:
 
     def _compile(self, arguments: tuple[Any, ...]) -> None:
         signature = tuple(self._type(n, a) for n, a in zip(self._names, arguments, strict=True))
-        with _COMPILING:
+        with _COMPILING, self._alone():
             if signature in self.dispatcher.overloads:  # another thread was faster
                 return
             try:
                 self._add(signature)
-                right = (
-                    signature in self.dispatcher.overloads
-                )  # two processes that compile at once may mix up their files
+                right = signature in self.dispatcher.overloads  # files mixed up by processes that no lock kept apart
             except OSError:  # the cache folder cannot be written after all, which nothing says before it is tried
                 right = False
             if not right:
                 self._make(cache=False)
                 self._add(signature)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let one process at a time compile this kernel; the others wait, and read what it has cached."""
+        file = self._lock_file()
+        if file is None:
+            yield
+            return
+        try:
+            with suppress(OSError):  # some file systems have no locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+        finally:
+            with suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_UN)  # closing is not enough: a child forked meanwhile has it open, too
+            os.close(file)
+
+    def _lock_file(self) -> int | None:
+        folder = self.dispatcher.stats.cache_path
+        if folder is None:
+            return None
+        try:
+            return os.open(os.path.join(folder, f"{self.function.__module__}.{self.__name__}.lock"), LOCK)
+        except OSError:  # the folder cannot be written
+            return None
 
     def _add(self, signature: tuple[Any, ...]) -> None:
         self.dispatcher.disable_compile(False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ __all__ = [
 
 Array = NDArray[Any]
 Columns = dict[str, Array]
-Data = Mapping[str, Any] | Callable[[np.random.Generator, int], Mapping[str, Any]] | None
+Data: TypeAlias = "Mapping[str, Any] | Callable[[np.random.Generator, int], Mapping[str, Any]] | None"  # not evaluated
 
 STYLES = ("plain", "ties", "saturated", "one class", "few", "empty")
 """What rows may look like."""

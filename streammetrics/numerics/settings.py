@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import inspect
 import math
 import types
 import typing
@@ -60,15 +59,14 @@ class Settings:
         super().__init_subclass__(**keywords)
         dataclass(frozen=True, eq=False, repr=False)(cls)
         made: Any = cls.__init__
-        signature = inspect.signature(made)
+        known = {f.name for f in fields(cls) if f.init}  # type: ignore[arg-type]
 
+        @functools.wraps(made)
         def init(self: Any, *arguments: Any, **settings: Any) -> None:
-            if not settings.keys() <= signature.parameters.keys():
+            if not settings.keys() <= known:
                 _reject_unknown(cls, settings)
             made(self, *arguments, **settings)
 
-        init.__doc__ = made.__doc__
-        init.__signature__ = signature  # type: ignore[attr-defined]
         cls.__init__ = init  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:

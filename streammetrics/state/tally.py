@@ -146,6 +146,12 @@ class Entries:
         np.cumsum(np.bincount(self.cells, minlength=cells), out=out[1:])
         return out
 
+    def cells_with(self, some: Array) -> Array:
+        """The cells that have one of these entries, each once; entries of a cell stand together."""
+        cells = self.cells
+        first = np.flatnonzero(np.append(True, cells[1:] != cells[:-1])[: len(cells)])
+        return cells[first][np.logical_or.reduceat(some, first)] if len(cells) else cells
+
     def where(self, kept: Array | slice) -> Entries:
         """Return some entries, by a mask, their index, or a slice."""
         rest = (None if a is None else a[kept] for a in (self.excess, self.high))

@@ -148,7 +148,7 @@ def _heavy(state: ScoreHistogram) -> NDArray[np.bool_]:
     for name in state.counted:
         e = state.cells.tallies[name]
         if e.excess is not None:
-            heavy[np.unique(e.cells[e.excess.any(axis=1)])] = True
+            heavy[e.cells_with((e.excess != 0).any(axis=1))] = True
     return heavy
 
 

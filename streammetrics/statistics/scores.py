@@ -205,7 +205,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
     def bucketed(self, exact: Entries) -> tuple[Entries, Any]:
         place, lost = self._bucket_places(exact)
-        return self._coded(exact.cells, place, exact), np.unique(exact.cells[lost])
+        return self._coded(exact.cells, place, exact), exact.cells_with(lost)
 
     def _bucket_places(self, exact: Entries) -> tuple[Array, Array]:
         """Twice the bucket of each exact entry, and its label; and whether something is lost there."""
