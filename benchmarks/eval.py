@@ -18,18 +18,21 @@ from benchmarks.process import Usage
 from benchmarks.report import table, verdict
 from benchmarks.timing import MIB
 
-ROWS = 50_000_000
+ROWS, GROUPED = 50_000_000, 10_000_000
 WARM_ROWS = 2_000_000
 THREADS = 2
 ROUNDS = 7
-METRICS = "auc,log_loss,calibration"
+METRICS = ["--metrics", "auc,log_loss,calibration"]
 
 
 def score_log(paths: Sequence[Path], by: Sequence[str] = (), environment: dict[str, str] | None = None) -> Usage:
     """Score a log as `python -m streammetrics eval` does."""
-    options = ["--label", "click", "--score", "pctr", "--metrics", METRICS, "--threads", str(THREADS)]
-    for column in by:
-        options += ["--by", column]
+    return evaluate(paths, [*METRICS, *(word for column in by for word in ("--by", column))], environment)
+
+
+def evaluate(paths: Sequence[Path], more: Sequence[str], environment: dict[str, str] | None = None) -> Usage:
+    """Run it with some more options."""
+    options = ["--label", "click", "--score", "pctr", "--threads", str(THREADS), *more]
     warm, real = (["eval", *map(str, some), *options] for some in ([logs.log(WARM_ROWS)], paths))
     return process.run("-m streammetrics", warm, real, environment)
 
@@ -64,31 +67,42 @@ def read(arguments: Sequence[str]) -> None:
 
 
 def main() -> None:
-    """Print both sides without slices and with two, the ratios and the targets."""
-    by = ["variant", "country"]
-    compare("", logs.log(ROWS), [], 1.15)
-    compare(", as Spark writes it", logs.log(ROWS, typed=False), by, 1.5)
-    compare(", dictionaries by Arrow's types", logs.log(ROWS), by, 1.5)
+    """Print both sides, what scoring adds to reading, and the limits."""
+    typed, plain, fewer = logs.log(ROWS), logs.log(ROWS, typed=False), logs.log(GROUPED)
+    compare("", typed, [], 3.0)
+    compare(" as Spark writes them", plain, ["country"], 6.0)
+    compare(" as Spark writes them", plain, ["variant", "country"], 9.0)
+    compare(" with dictionaries of Arrow's", typed, ["variant", "country"], 9.0)
+    grouped = ["--metrics", "group_auc", "--group", "user_id"]
+    rounds = [(evaluate([fewer], grouped), read_log(fewer, ["user_id"])) for _ in range(ROUNDS)]
+    show(f"{GROUPED:,} rows: eval --group user_id", rounds, GROUPED)
+    ratio = median(ours.cpu / theirs.cpu for ours, theirs in rounds)
+    print(f"{ratio:.2f} times the CPU of reading, at most 4: {verdict('eval --group', ratio <= 4)}", flush=True)
 
 
-def compare(kind: str, path: Path, by: list[str], target: float) -> None:
+def compare(kind: str, path: Path, by: list[str], limit: float) -> None:
     read_log(path, by)  # warms the disk's cache
     rounds = [(score_log([path], by), read_log(path, by)) for _ in range(ROUNDS)]
-    rows = [_row(name, side) for name, side in zip(("eval", "pyarrow reads"), zip(*rounds, strict=True), strict=True)]
+    sliced = "".join(f" --by {column}" for column in by)
+    show(f"{ROWS:,} rows{kind}: eval {' '.join(METRICS)}{sliced}", rounds, ROWS)
+    added = median(ours.cpu - theirs.cpu for ours, theirs in rounds) / ROWS * 1e9
+    passed = verdict(f"eval{sliced}{kind}", added <= limit)
+    print(f"{added:.1f} ns of CPU a row more than reading, at most {limit:g}: {passed}", flush=True)
 
+
+def show(title: str, rounds: Sequence[tuple[Usage, Usage]], count: int) -> None:
+    names = "eval", "pyarrow reads"
+    rows = [_row(name, side, count) for name, side in zip(names, zip(*rounds, strict=True), strict=True)]
     cpu = median(ours.cpu / theirs.cpu for ours, theirs in rounds)
     wall = median(ours.wall / theirs.wall for ours, theirs in rounds)
     whole = median((ours.start_cpu + ours.cpu) / (theirs.start_cpu + theirs.cpu) for ours, theirs in rounds)
     rows.append(["ratio", f"{cpu:.2f}", f"{wall:.2f}", "", f"{whole:.2f}", "", ""])
-
-    sliced = "".join(f" --by {column}" for column in by)
     head = ["", "CPU s", "wall s", "M rows/s", "CPU s with start", "wall s to start", "peak MiB"]
-    table(f"{ROWS:,} rows{kind}: eval --metrics {METRICS}{sliced}, {THREADS} threads", head, rows)
-    print(f"CPU ratio {cpu:.2f}, target {target:.2f}: {verdict(f'eval{sliced}{kind}', cpu <= target)}", flush=True)
+    table(f"{title}, {THREADS} threads", head, rows)
 
 
-def _row(name: str, runs: Sequence[Usage]) -> list[str]:
+def _row(name: str, runs: Sequence[Usage], rows: int) -> list[str]:
     cpu, wall, start, peak = (median(getattr(r, f) for r in runs) for f in ("cpu", "wall", "start_wall", "peak"))
     whole = median(r.start_cpu + r.cpu for r in runs)
-    speed = f"{ROWS / wall / 1e6:.0f}"
+    speed = f"{rows / wall / 1e6:.0f}"
     return [name, f"{cpu:.2f}", f"{wall:.2f}", speed, f"{whole:.2f}", f"{start:.2f}", f"{peak / MIB:.0f}"]

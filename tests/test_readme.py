@@ -1,4 +1,4 @@
-"""Every block of the README runs; its tables and figures are those of the code."""
+"""Every block of the README runs; its links lead somewhere."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import streammetrics as sm
+from streammetrics.cli.guide import pages
 
 README = Path(__file__).parent.parent / "README.md"
 TEXT = README.read_text() if README.exists() else ""
@@ -28,14 +29,11 @@ def test_the_first_lines_of_code_run(capsys: pytest.CaptureFixture[str]) -> None
     assert printed.startswith("{'auc': 0.875, 'log_loss': 0.4114"), printed
 
 
-def test_the_tour_prints_what_it_says() -> None:
+def test_the_sessions_print_what_they_say() -> None:
     source = "\n".join(blocks("pycon"))
     test = doctest.DocTestParser().get_doctest(source, {}, "README", str(README), 0)
     report: list[str] = []
-    try:
-        failed = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=report.append).failed
-    finally:
-        sm.METRICS.pop("readme.odds", None)
+    failed = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=report.append).failed
     assert not failed, "".join(report)
 
 
@@ -44,7 +42,7 @@ def test_the_commands_run(tmp_path: Path) -> None:
 
     write_demo_log(tmp_path / "log", rows=20_000)
     commands = [line for block in blocks("sh") for line in block.splitlines() if line.startswith("streammetrics ")]
-    assert len(commands) >= 4
+    assert len(commands) == 3
     for command in commands:
         words = [w.strip("'\"") for w in command.split()][1:]
         run(words, tmp_path)
@@ -65,24 +63,16 @@ def test_the_installation_commands_are_those_that_ci_runs() -> None:
     assert re.search(r"\.venv/bin/pytest\S*( \S+)*$", install[1])
 
 
-def test_the_metric_table_is_the_registry() -> None:
-    inside = re.search(r"<!-- metrics -->\n(.*?)<!-- /metrics -->", TEXT, flags=re.S)
-    assert inside is not None
-    assert inside.group(1) == metric_table(), "write it anew: python -m tests.test_readme"
+def test_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)]+)\)", TEXT)
+    assert len(links) >= 9
+    for link in links:
+        assert (README.parent / link).is_file() or (Path(sm.__file__).parent.parent / link).is_file(), link
 
 
-def metric_table() -> str:
-    """The rows of the README's metric table."""
-    own = {t: m for t, m in sm.METRICS.items() if m.__module__.startswith("streammetrics.")}
-    order = sorted(own.values(), key=lambda m: (m.__module__ != "streammetrics.metrics.scores", m.__module__, m.tag))
-    return "| metric | formula | bound | state |\n|---|---|---|---|\n" + "".join(
-        f"| `{m.__name__}` | {m.formula.replace('|', chr(92) + '|')} | {m.bound} | {m(**m.example).make_state().tag} |\n"
-        for m in order
-    )
+def test_every_page_of_the_guide_is_linked() -> None:
+    assert set(re.findall(r"guide/(\w+)\.md", TEXT)) == set(pages())
 
 
-if __name__ == "__main__":
-    rows = metric_table()
-    README.write_text(
-        re.sub(r"(<!-- metrics -->\n).*?(<!-- /metrics -->)", lambda m: m[1] + rows + m[2], TEXT, flags=re.S)
-    )
+def test_it_is_short() -> None:
+    assert len(TEXT.splitlines()) <= 120

@@ -267,6 +267,14 @@ def _catalog(
     list_all() if metric is None else tell_one(metric)
 
 
+@app.command("guide")
+def _guide(page: Annotated[Text, typer.Argument(help="One page; all are listed without.")] = None) -> None:
+    """Read how it is used: in training loops, on engines, on many machines, and what to use when."""
+    from streammetrics.cli.guide import show_page
+
+    show_page(page)
+
+
 @app.command("warmup")
 def _warmup() -> None:
     """Compile all kernels into the cache, so that nothing has to wait for it later."""

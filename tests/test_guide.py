@@ -1,0 +1,243 @@
+"""Every block of the guide runs, its tables are those of the code, and its page is what the command prints."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import streammetrics as sm
+from streammetrics.cli.guide import pages
+from streammetrics.cli.tasks import TaskSpec
+from streammetrics.io.demo import write_demo_log
+
+PAGES = pages()
+FAMILIES = {
+    "Order of scores": ("scores",),
+    "Best thresholds": ("thresholds",),
+    "Curves": ("curves",),
+    "Log-loss, rates and calibration": ("losses", "calibration"),
+    "By user or group": ("groups", "group_losses"),
+    "Decisions": ("labels", "decisions", "agreement"),
+    "Classes and labels": ("multiclass", "multilabel"),
+    "Regression": ("regression", "relative", "deviance", "fit"),
+    "Ranking": ("ranking", "relevance"),
+    "Quantiles": ("quantiles",),
+    "Values": ("values",),
+}
+
+HEAD = """\
+# Metrics by family
+
+Every metric with its formula, how far off it can be, and the state it is read from: metrics of one state share it.
+
+Weights, `where`, down-sampling, slices, merging and bytes work for all of them. `streammetrics catalog NAME` prints a
+metric's definition, settings, cost and source.
+"""
+
+
+def sections(text: str) -> list[tuple[str, str]]:
+    """The parts of a page, by heading: each is a program of its own."""
+    found = re.split(r"^## (.*)$", text, flags=re.M)
+    return [("", found[0]), *zip(found[1::2], found[2::2], strict=True)]
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.M | re.S)
+
+
+def missing(text: str) -> list[str]:
+    """The packages that a section names in `<!-- needs: ... -->` and that are not installed."""
+    named = re.findall(r"<!-- needs: ([\w ,.]+) -->", text)
+    words = [word for line in named for word in re.split(r"[ ,]+", line) if word]
+    return [word for word in words if importlib.util.find_spec(word.split(".")[0]) is None]
+
+
+def parts(*languages: str) -> list[Any]:
+    return [
+        pytest.param(text, id=f"{page}: {heading or 'beginning'}")
+        for page, whole in PAGES.items()
+        for heading, text in sections(whole)
+        if any(blocks(text, language) for language in languages)
+    ]
+
+
+def skip_without(text: str) -> None:
+    if absent := missing(text):
+        pytest.skip(f"{', '.join(absent)} is not installed")
+
+
+@pytest.mark.parametrize("page", [p for p, whole in PAGES.items() if blocks(whole, "pycon")])
+def test_sessions_print_what_they_say(page: str) -> None:
+    source = "\n".join(blocks(PAGES[page], "pycon"))
+    test = doctest.DocTestParser().get_doctest(source, {}, page, page, 0)
+    report: list[str] = []
+    before = set(sm.METRICS)
+    try:
+        failed = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=report.append).failed
+    finally:
+        for tag in set(sm.METRICS) - before:
+            sm.METRICS.pop(tag)
+    assert not failed, "".join(report)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with what the pages work on: a log, and states of other days and workers."""
+    write_demo_log(tmp_path / "log", rows=20_000)
+    metrics = sm.MetricCollection(sm.AUC(), sm.Calibration())
+    (tmp_path / "parts").mkdir()
+    for i in range(3):
+        sm.save(metrics.copy().update([0, 1, 1], [0.1, 0.2, i / 3]), tmp_path / "parts" / f"{i}.smet")
+    (tmp_path / "tasks.toml").write_text("\n".join(blocks(PAGES["logs"], "toml")))
+    return tmp_path
+
+
+@pytest.mark.parametrize("text", parts("python"))
+def test_programs_run(text: str, folder: Path) -> None:
+    skip_without(text)
+    source = "\n".join(blocks(text, "python"))
+    done = subprocess.run([sys.executable, "-c", source], cwd=folder, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+@pytest.mark.parametrize("text", parts("sh"))
+def test_commands_run(text: str, folder: Path) -> None:
+    skip_without(text)
+    lines = [line for block in blocks(text, "sh") for line in block.replace("\\\n", "").splitlines()]
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        if words[:1] != ["streammetrics"]:
+            continue
+        if not (folder / "today.smet").exists() and "today.smet" in words and "--save" not in words:
+            run(
+                [
+                    "eval",
+                    "log/",
+                    "--label",
+                    "click",
+                    "--score",
+                    "pctr_a",
+                    "--by",
+                    "country,device",
+                    "--save",
+                    "today.smet",
+                ],
+                folder,
+            )
+        if "yesterday.smet" in words:
+            (folder / "yesterday.smet").write_bytes((folder / "today.smet").read_bytes())
+        if words[1] == "show" and not (folder / words[2]).exists():
+            (folder / words[2]).write_bytes((folder / "today.smet").read_bytes())
+        run(words[1:], folder)
+
+
+def run(words: list[str], folder: Path) -> str:
+    """Run the command line as a user does."""
+    command = [sys.executable, "-m", "streammetrics", *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_every_page_begins_with_its_title_and_what_it_is_about() -> None:
+    for page, text in PAGES.items():
+        title, _, about, *_ = text.splitlines()
+        assert title.startswith("# "), page
+        assert about[0].isupper(), page
+        assert about.endswith("."), page
+
+
+def test_pages_that_are_named_exist() -> None:
+    for page, text in PAGES.items():
+        for name in re.findall(r"streammetrics guide (\w[\w-]*)", text):
+            assert name in PAGES, f"{page} names {name}"
+
+
+def test_what_stands_for_other_libraries_can_be_made() -> None:
+    """Every `sm....` of the tables is something that the library has, with settings that it takes."""
+    found = {code for text in PAGES.values() for code in re.findall(r"`(sm\.[A-Z]\w+\([^`]*\)|sm\.[A-Z]\w+)`", text)}
+    assert len(found) > 40
+    for code in sorted(found - {"sm.MetricCollection({...})"}):
+        if "..." not in code and "metrics" not in code:
+            eval(code, {"sm": sm, "C": 3})
+
+
+def test_words_that_stand_for_metrics_are_metrics() -> None:
+    for name in re.findall(r"\*\*([A-Z]\w+)\*\*", PAGES["choose"]):
+        assert hasattr(sm, name) or name in {"Wait", "Replace"}, name
+
+
+def rows_of(page: str, table: str) -> list[str]:
+    """The first column of a table between two marks."""
+    inside = re.search(rf"<!-- {table} -->\n(.*?)<!-- /{table} -->", PAGES[page], flags=re.S)
+    assert inside is not None
+    return [word for line in inside[1].splitlines()[2:] for word in re.findall(r"`(\w+)`", line.split("|")[1])]
+
+
+def test_the_keys_of_task_files_are_told() -> None:
+    assert set(rows_of("logs", "keys")) == {f.name for f in fields(TaskSpec)} - {"report"}
+
+
+def test_the_fields_of_records_are_told(folder: Path) -> None:
+    import json
+
+    options = ["--label", "click", "--score", "pctr_a", "--by", "country", "--limit", "2", "--format", "json"]
+    records = json.loads(run(["eval", "log/", *options], folder))
+    assert rows_of("logs", "record") == list(records[0])
+    assert all(list(record) == list(records[0]) for record in records)
+
+
+def test_the_metric_tables_are_the_registry() -> None:
+    assert PAGES["metrics"] == metrics_page(), "write it anew: python tests/test_guide.py"
+
+
+def metrics_page() -> str:
+    """The page of all metrics, by family."""
+    made = HEAD
+    own = [m for m in sm.METRICS.values() if m.__module__.startswith("streammetrics.")]
+    for family, modules in FAMILIES.items():
+        members = sorted((m for m in own if m.__module__.rpartition(".")[2] in modules), key=lambda m: m.__name__)
+        made += f"\n## {family}\n\n| metric | formula | bound | state |\n|---|---|---|---|\n"
+        for metric in members:
+            state, formula = metric(**metric.example).make_state().tag, metric.formula.replace("|", "\\|")
+            made += f"| `{metric.__name__}` | {formula} | {metric.bound} | {state} |\n"
+        own = [m for m in own if m not in members]
+    assert not own, f"of no family: {own}"
+    return made
+
+
+def test_the_command_prints_a_page(tmp_path: Path) -> None:
+    assert run(["guide", "streaming"], tmp_path) == PAGES["streaming"]
+
+
+def test_the_command_lists_the_pages(tmp_path: Path) -> None:
+    listed = run(["guide"], tmp_path)
+    for name, text in PAGES.items():
+        assert re.search(rf"^{name} +{re.escape(text.splitlines()[0][2:])}", listed, flags=re.M), name
+
+
+def test_a_page_that_is_not_there(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "streammetrics", "guide", "trainin"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "did you mean 'training'" in done.stderr
+
+
+def test_programs_are_python() -> None:
+    for text in PAGES.values():
+        for block in blocks(text, "python"):
+            ast.parse(block)
+
+
+if __name__ == "__main__":
+    (Path(sm.__file__).parent / "guide" / "metrics.md").write_text(metrics_page())
