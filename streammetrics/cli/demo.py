@@ -10,16 +10,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from streammetrics.cli.grid import Cell, Grid, say, show
 from streammetrics.cli.messages import UsageError
-from streammetrics.cli.records import Record, overall, tasks_of
-from streammetrics.cli.report import compare, headline, slices
 from streammetrics.cli.score import scored, write_report
 from streammetrics.cli.tasks import TaskSpec, make_collection, read_task_file
 from streammetrics.collect.files import atomic_write
 from streammetrics.io.demo import DemoTruth, write_demo_log
 from streammetrics.io.logs import Log
 from streammetrics.io.search import SearchTruth, write_search_log
+from streammetrics.report.grid import Cell, Grid, say, show
+from streammetrics.report.records import Record, overall, tasks_of
+from streammetrics.report.tables import compare, headline, slices
 
 __all__ = ["run_demo"]
 

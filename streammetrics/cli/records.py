@@ -1,4 +1,4 @@
-"""Results as records: what the tables, JSON and CSV of the command line are made from."""
+"""What is shown of results, and results for programs: JSON and CSV."""
 
 from __future__ import annotations
 
@@ -12,71 +12,17 @@ from typing import Any
 import numpy as np
 
 from streammetrics.cli.messages import UsageError, nearest
-from streammetrics.collect.collection import Content, MetricCollection
+from streammetrics.collect.collection import MetricCollection
 from streammetrics.collect.metric import Metric
 from streammetrics.collect.table import RESULT
 from streammetrics.compose.bundle import Bundle
 from streammetrics.compose.sliced import Sliced
 from streammetrics.numerics.keys import encode_key, shown
+from streammetrics.report.records import Record, by_slice, contents, overall, pieces
 
-__all__ = ["by_slice", "check_order", "contents", "overall", "pieces", "restricted", "write_csv", "write_json"]
+__all__ = ["check_order", "restricted", "write_csv", "write_json"]
 
-Record = dict[str, Any]
 CSV = ("model", "slice", *RESULT)
-
-
-def pieces(thing: Any, name: str = "") -> list[tuple[str, MetricCollection | Sliced]]:
-    """Return the metrics and the slices that an object holds, each with its name; a lone object has none."""
-    if isinstance(thing, Bundle):
-        return [piece for inner, one in thing.items() for piece in pieces(one, _joined(name, inner))]
-    if isinstance(thing, Metric):
-        return [(name, MetricCollection(thing).holding(thing.states))]
-    if isinstance(thing, Sliced):
-        return [(name, thing)]
-    if not isinstance(thing, MetricCollection):
-        raise UsageError(f"this is a bare {type(thing).__name__}; show reads metrics, collections, slices and bundles")
-    others = [c.name for c in thing.contents() if not isinstance(c.thing, Metric)]
-    lone = [n for n in thing.names if n not in others]
-    first = [(name, thing.only(lone) if others else thing)] if lone else []
-    return [*first, *(piece for other in others for piece in pieces(thing[other], _joined(name, other)))]
-
-
-def _joined(name: str, inner: str) -> str:
-    return f"{name}/{inner}" if name else inner
-
-
-def contents(thing: MetricCollection | Sliced) -> dict[str, Content]:
-    """Return the metrics of a collection, or of every slice, by name."""
-    inner = thing.inner if isinstance(thing, Sliced) else thing
-    if isinstance(inner, Sliced):
-        return contents(inner)
-    collection = MetricCollection(inner) if isinstance(inner, Metric) else inner
-    found: dict[str, Content] = {}
-    for content in collection.contents():
-        if isinstance(content.thing, Metric):
-            found[content.name] = content
-        else:
-            found |= {f"{content.name}/{name}": one for name, one in contents(content.thing).items()}
-    return found
-
-
-def overall(collection: MetricCollection) -> list[Record]:
-    """Return a record of every metric: the columns of `Table`, and the rows left out by reason."""
-    return _with_columns(collection, collection.records(collection.feed.states))
-
-
-def by_slice(sliced: Sliced, top: int | None = None, sort: str | None = None, min_rows: int = 0) -> list[Record]:
-    """Return records of every slice and metric, by key; `other` comes last. `top` keeps the slices with most rows.
-
-    With `sort` the order is that of `Sliced.table`, and `top` keeps the first.
-    """
-    made: list[Record] = []
-    for record in _with_columns(sliced, sliced.shown(top=top, sort=sort, min_rows=min_rows)):
-        by = tuple(name for name in sliced.levels if name in record)
-        other = bool(record.get("other"))
-        key = {name: None if other and record[name] == "(other)" else record[name] for name in by}
-        made.append(record | {"by": by, "slice": key, "other": other})
-    return made
 
 
 def restricted(thing: Any, metrics: Sequence[str] | None, by: Sequence[tuple[str, ...]]) -> Any:
@@ -128,17 +74,6 @@ def check_order(sliced: Sliced, sort: str | None) -> None:
         sliced.shown(sort=sort)
     except ValueError as error:
         raise UsageError(f"--sort: {error}") from None
-
-
-def _with_columns(thing: MetricCollection | Sliced, made: list[Record]) -> list[Record]:
-    """Add the column that each reason for leaving out rows speaks of."""
-    known = contents(thing)
-    for record in made:
-        content = known.get(record["metric"])
-        if content is not None:
-            binding = content.binding
-            record["columns"] = {r: binding.where if r == "where" else binding.column(r) for r in record["dropped"]}
-    return made
 
 
 # -- for programs ----------------------------------------------------------------------------------------------------
@@ -210,12 +145,3 @@ def _key(record: Record, name: str) -> str:
 def _text(value: Any) -> Any:
     plain = _plain(value)
     return json.dumps(plain) if isinstance(plain, (list, dict)) else plain
-
-
-def tasks_of(found: Sequence[Record]) -> dict[str, dict[str, Record]]:
-    """Return records by task ("" if there is one without a name) and by metric."""
-    tasks: dict[str, dict[str, Record]] = {}
-    for record in found:
-        task, _, metric = record["metric"].rpartition("/")
-        tasks.setdefault(task, {})[metric] = record
-    return tasks

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from streammetrics.cli.messages import UsageError
-from streammetrics.cli.records import check_order, pieces, restricted
+from streammetrics.cli.records import check_order, restricted
 from streammetrics.cli.score import check_target, print_results, read_sets, write_report
 from streammetrics.collect.saved import load, save
 from streammetrics.compose.sliced import Sliced
 from streammetrics.errors import IncompatibleStateError
+from streammetrics.report.records import pieces
 
 __all__ = ["merge_files", "show_file"]
 

@@ -88,16 +88,12 @@ def score_log(request: Request) -> None:
 
 def write_report(thing: Any, path: str, title: str, sort: str | None = None, min_rows: int = 0) -> None:
     """Write results as a page."""
-    try:
-        from streammetrics.cli.page import render
+    from streammetrics.report.page.render import write_page
 
-        page = render(thing, title, sort, min_rows)
+    try:
+        write_page(thing, path, title=title, sort=sort, min_rows=min_rows)
     except ImportError as error:
         raise UsageError(str(error)) from None
-    from streammetrics.collect.files import atomic_write
-
-    with atomic_write(path) as file:
-        file.write(page.encode())
 
 
 def read_sets(by: Sequence[str]) -> list[tuple[str, ...]]:
@@ -151,8 +147,8 @@ def print_results(thing: Any, printed: str, top: int, title: str, sort: str | No
 
         write_csv(thing, sort, min_rows)
     else:
-        from streammetrics.cli.grid import say, show
-        from streammetrics.cli.report import grids
+        from streammetrics.report.grid import say, show
+        from streammetrics.report.tables import grids
 
         say(title, "dim")
         say()

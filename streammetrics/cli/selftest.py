@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammetrics import __version__
-from streammetrics.cli.grid import Cell, Grid, say, show
 from streammetrics.cli.specs import make_metrics
 from streammetrics.collect.collection import MetricCollection
 from streammetrics.collect.task import Task
 from streammetrics.compose.sliced import Sliced
+from streammetrics.report.grid import Cell, Grid, say, show
 
 __all__ = ["GOLDEN", "cases", "fingerprint", "self_test"]
 

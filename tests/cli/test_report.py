@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.cli.page import render
 from streammetrics.collect.table import show
+from streammetrics.report.page.render import render
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))), None)
 VOID = {"meta", "br", "hr", "link", "img", "input"}

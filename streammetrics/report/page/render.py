@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+import os
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
-from streammetrics import __version__
-from streammetrics.cli.grid import Cell, Grid
-from streammetrics.cli.records import pieces
-from streammetrics.cli.report import BEST, headline, slices
-from streammetrics.cli.several import each_class
-from streammetrics.collect.collection import MetricCollection
-from streammetrics.compose.sliced import Sliced
-from streammetrics.report.page.pictures import pictures
+from ... import __version__
+from ...collect.collection import MetricCollection
+from ...collect.files import atomic_write
+from ...compose.sliced import Sliced
+from ..grid import Cell, Grid
+from ..records import pieces
+from ..several import each_class
+from ..tables import BEST, headline, slices
+from .pictures import pictures
 
-__all__ = ["render"]
+__all__ = ["render", "write_page"]
 
 SLICES = 1000  # in a table: those with most rows
 
@@ -62,6 +65,33 @@ def render(thing: Any, title: str, sort: str | None = None, min_rows: int = 0) -
             if isinstance(p, Sliced)
         ],
     )
+
+
+def write_page(
+    thing: Any, path: str | os.PathLike[str], *, title: str, sort: str | None = None, min_rows: int = 0
+) -> Path:
+    """Write results as one HTML page that needs nothing else, whole or not at all.
+
+    Parameters
+    ----------
+    thing : MetricCollection, Sliced, Metric or Bundle
+        The results.
+    path : path
+        Where.
+    title, sort, min_rows
+        As for `render`.
+
+    Raises
+    ------
+    ImportError
+        jinja2 is not installed.
+    OSError
+        The system refuses; what was there is there.
+    """
+    page = render(thing, title, sort, min_rows)
+    with atomic_write(path) as file:
+        file.write(page.encode())
+    return Path(path)
 
 
 def _table(grid: Grid) -> dict[str, Any]:

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from streammetrics.cli.grid import Cell, Grid
-from streammetrics.cli.records import Record, by_slice, contents, overall, pieces, tasks_of
-from streammetrics.cli.several import breakdowns
-from streammetrics.collect.collection import MetricCollection
-from streammetrics.collect.metric import Metric, badness
-from streammetrics.collect.table import bound, show
-from streammetrics.compose.sliced import Sliced
-from streammetrics.numerics.keys import shown
+from ..collect.collection import MetricCollection
+from ..collect.metric import Metric, badness
+from ..collect.table import bound, show
+from ..compose.sliced import Sliced
+from ..numerics.keys import shown
+from .grid import Cell, Grid
+from .records import Record, by_slice, contents, overall, pieces, tasks_of
+from .several import breakdowns
 
 __all__ = ["BEST", "grids", "headline", "slices"]
 

@@ -7,18 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streammetrics.cli.grid import Cell, Grid
-from streammetrics.collect.collection import MetricCollection
-from streammetrics.collect.metric import Metric
-from streammetrics.collect.table import show
-from streammetrics.metrics.agreement import ConfusionMatrix
-from streammetrics.metrics.averages import Several
-from streammetrics.metrics.labels import F1, Precision, Recall
-from streammetrics.metrics.scores import AUC, AveragePrecision
-from streammetrics.report.page.families import MOST
-from streammetrics.statistics.by_label import ByLabel, LabelDecisions
-from streammetrics.statistics.by_label_scores import LabelScores
-from streammetrics.statistics.classes import PairCounts
+from ..collect.collection import MetricCollection
+from ..collect.metric import Metric
+from ..collect.table import show
+from ..metrics.agreement import ConfusionMatrix
+from ..metrics.averages import Several
+from ..metrics.labels import F1, Precision, Recall
+from ..metrics.scores import AUC, AveragePrecision
+from ..statistics.by_label import ByLabel, LabelDecisions
+from ..statistics.by_label_scores import LabelScores
+from ..statistics.classes import PairCounts
+from .grid import Cell, Grid
+from .page.families import MOST
 
 __all__ = ["Values", "breakdowns", "confusions", "each_class", "names_of", "plain_name", "values_of"]
 
