@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 from ..columns.columns import Batch
@@ -80,6 +81,10 @@ class MetricCollection(Holder):
         new._plan, new.on_invalid = plan, on_invalid
         return new
 
+    @classmethod
+    def _named(cls, named: list[tuple[str, Any, Binding]], on_invalid: str) -> Self:
+        return cls._of(Plan(named), on_invalid)
+
     # -- what it is ---------------------------------------------------------------------------------------------------
 
     @property
@@ -97,6 +102,9 @@ class MetricCollection(Holder):
 
     def blank(self) -> Self:
         return self._of(Plan(self._plan.named()), self.on_invalid)
+
+    def recipe(self) -> Callable[[], Holder]:
+        return partial(type(self)._named, self._plan.named(), self.on_invalid)
 
     def header(self) -> dict[str, Any]:
         return {"kind": "collection", "items": self._plan.header(), "units": self._plan.units_header()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -277,8 +277,12 @@ class Holder:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def recipe(self) -> Callable[[], Holder] | None:
+        """What makes its blank in another process, with the settings and the classes that bytes do not hold; or None."""
+        return None
+
     def __reduce__(self) -> Any:
-        return unpickled, (self.to_bytes(),)
+        return unpickled, (self.to_bytes(), self.recipe())
 
     def __copy__(self) -> Self:
         return self.copy()
@@ -317,10 +321,14 @@ def fits(thing: Any, about: Any, states: list[State]) -> None:
         raise ValueError("the header is not as it would be written")
 
 
-def unpickled(data: bytes) -> Any:
+def unpickled(data: bytes, recipe: Callable[[], Holder] | None = None) -> Any:
     """Read what `to_bytes` wrote, as a copy of this process or another that trusts it."""
+    blank = recipe() if recipe is not None else None  # first: it brings the classes of metrics of other packages
     opened = frame.Frame(data)
-    return made(opened.about, opened.states())
+    if blank is None:
+        return made(opened.about, opened.states())
+    blank.take_states(opened.states())
+    return blank
 
 
 def coarsened(state: State, bits: int) -> State:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, Self, TypeVar, dataclass_transform
 
 import numpy as np
@@ -183,7 +183,14 @@ class Metric(Settings, Holder, Generic[S, T]):
         return state  # type: ignore[no-any-return]
 
     def blank(self) -> Self:
-        return type(self)(**{f.name: getattr(self, f.name) for f in fields(self) if f.init})  # type: ignore[arg-type]
+        return type(self)(**self._given())
+
+    def _given(self) -> dict[str, Any]:
+        """What the constructor was given, operational settings included."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
+
+    def recipe(self) -> Callable[[], Holder] | None:
+        return partial(metric_of_class, type(self), self._given())
 
     def differences(self, other: Any) -> list[str]:
         if type(other) is not type(self) or other.tag != self.tag:
@@ -409,6 +416,9 @@ class OpaqueMetric(Metric[Any, Any]):
     def blank(self) -> Self:
         return type(self)(self.tag, self.settings, self.make_state())
 
+    def recipe(self) -> None:
+        return None
+
     def update(self, *given: Any, **columns: Any) -> NoReturn:
         raise _unknown(self.tag)
 
@@ -421,6 +431,12 @@ class OpaqueMetric(Metric[Any, Any]):
 
 def _unknown(tag: str) -> StreamMetricsError:
     return StreamMetricsError(f"{tag!r} is not known here: import the package that defines it, then load again")
+
+
+def metric_of_class(cls: type[Metric[Any, Any]], settings: dict[str, Any]) -> Metric[Any, Any]:
+    """Make a metric of a class that came along, which may be unknown here: of a script, say, that cannot be imported."""
+    METRICS.setdefault(cls.tag, cls)
+    return cls(**settings)
 
 
 def make_metric(tag: str, settings: dict[str, Any], state: State) -> Metric[Any, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 from ..collect.feed import Read
@@ -115,6 +116,9 @@ class Bundle(Mapping[str, Any], Holder):
 
     def blank(self) -> Self:
         return type(self)({n: thing.blank() for n, thing in self.items()})
+
+    def recipe(self) -> Callable[[], Holder]:
+        return partial(type(self), {n: thing.blank() for n, thing in self.items()})
 
     def coarsen(self, bits: int) -> Self:
         return type(self)({n: thing.coarsen(bits) for n, thing in self.items()})

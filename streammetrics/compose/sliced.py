@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -95,12 +95,16 @@ class Sliced(Holder):
     def _take(self, inner: Any, axis: Axis) -> None:
         self.inner, self.axis = inner, axis
 
+    @classmethod
+    def _of(cls, inner: Any, axis: Axis, memory_limit: int | None = MEMORY_LIMIT, on_invalid: str = "raise") -> Self:
+        new = cls.__new__(cls)
+        new._take(inner, axis)
+        new.memory_limit, new.on_invalid = memory_limit, on_invalid
+        return new
+
     def _like(self, axis: Axis | None = None, inner: Any = None) -> Self:
         """Make slices of other settings that have seen nothing."""
-        new = type(self).__new__(type(self))
-        new._take((inner or self.inner).blank(), axis or self.axis)
-        new.memory_limit, new.on_invalid = self.memory_limit, self.on_invalid
-        return new
+        return self._of((inner or self.inner).blank(), axis or self.axis, self.memory_limit, self.on_invalid)
 
     # -- what it is ---------------------------------------------------------------------------------------------------
 
@@ -124,6 +128,9 @@ class Sliced(Holder):
     def blank(self) -> Self:
         return self._like()
 
+    def recipe(self) -> Callable[[], Holder]:
+        return partial(type(self)._of, self.inner.blank(), self.axis, self.memory_limit, self.on_invalid)
+
     def by_position(self) -> tuple[str, ...]:
         made: tuple[str, ...] = self.inner.by_position()
         return made
@@ -135,12 +142,9 @@ class Sliced(Holder):
 
     @classmethod
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
-        new = cls.__new__(cls)
         inner = kinds[header["inner"]["kind"]](header["inner"], [s.empty(s.axes[1:]) for s in states])
         pinned = tuple(decode_key(k) for k in header.get("pinned", []))
-        new._take(inner, Axis(tuple(header["by"]), "key", 0, header.get("limit"), pinned))
-        new.memory_limit, new.on_invalid = MEMORY_LIMIT, "raise"
-        return new
+        return cls._of(inner, Axis(tuple(header["by"]), "key", 0, header.get("limit"), pinned))
 
     def differences(self, other: Any) -> list[str]:
         found = [f"by is {self.by} here and {other.by} there"] if self.by != other.by else []
