@@ -1,0 +1,104 @@
+"""Logs that every engine counts, and the metrics it counts them with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+import streammetrics as sm
+
+
+class Case(NamedTuple):
+    """A log, where it may be cut anywhere between rows, and what to compute of it."""
+
+    log: pa.Table
+    metrics: Any
+
+    def parts(self, n: int, seed: int = 0) -> list[pa.Table]:
+        """Cut the log in n parts of rows drawn at random, of very different sizes; one of them may be empty."""
+        draw = np.random.default_rng(seed)
+        order = draw.permutation(self.log.num_rows)
+        edges = np.sort(draw.integers(0, self.log.num_rows + 1, n - 1))
+        return [self.log.take(piece) for piece in np.split(order, edges)]
+
+    def digest(self) -> str:
+        """What one pass over the whole log ends in."""
+        return self.metrics.copy().update(self.log).digest()
+
+
+def impressions(rows: int, seed: int = 3) -> pa.Table:
+    """Impressions of two models: floats of both widths, weights, users, and slices, some of them null."""
+    draw = np.random.default_rng(seed)
+    p = draw.beta(1, 8, rows)
+    click = draw.random(rows) < p
+    country = draw.choice(np.array(["br", "de", "us", None], object), rows)
+    return pa.table(
+        {
+            "click": pa.array(click.astype(np.int8)),
+            "convert": pa.array(click & (draw.random(rows) < 0.3)),
+            "pctr": pa.array(p.astype(np.float32)),
+            "pctr_b": pa.array(p**0.9),
+            "price": pa.array(draw.integers(1, 40, rows) / 8),
+            "user": pa.array(draw.integers(0, max(rows // 20, 1), rows)),
+            "country": pa.array(country.tolist(), pa.string()),
+            "device": pa.array(draw.choice(["app", "web"], rows).tolist()).dictionary_encode(),
+            "unread": pa.array(np.zeros(rows)),
+        }
+    )
+
+
+def queries(rows: int, seed: int = 4) -> pa.Table:
+    """Queries, a row each, with lists of documents."""
+    draw = np.random.default_rng(seed)
+    lengths = draw.integers(1, 9, rows)
+    return pa.table(
+        {
+            "y_true": pa.array([draw.integers(0, 3, n).tolist() for n in lengths]),
+            "y_score": pa.array([draw.random(n).round(1).tolist() for n in lengths]),
+        }
+    )
+
+
+def scored() -> sm.MetricCollection:
+    by = ("country", "device")
+    return sm.MetricCollection(
+        {
+            "ctr": sm.Task(
+                [sm.AUC(), sm.LogLoss(), sm.Calibration(), sm.ExpectedCalibrationError(), sm.GroupAUC()],
+                y_true="click",
+                y_score="pctr",
+                group="user",
+            ),
+            "weighted": sm.Task(
+                [sm.AUC(bits=12), sm.LogLoss()], y_true="click", y_score="pctr_b", sample_weight="price"
+            ),
+            "cvr": sm.Task([sm.NormalizedEntropy()], y_true="convert", y_score="pctr", where="click"),
+            "slices": sm.Sliced(sm.Task([sm.AUC(bits=10), sm.CTR()], y_true="click", y_score="pctr"), by=by),
+        }
+    )
+
+
+def simple(rows: int = 300) -> pa.Table:
+    """Labels, scores in float64 and a variant, under the names that metrics read by themselves."""
+    table = impressions(rows)
+    named = {"y_true": "click", "y_score": "pctr_b", "variant": "country"}
+    return pa.table({name: table[column] for name, column in named.items()})
+
+
+CASES = {
+    "scores": lambda: Case(impressions(6000), scored()),
+    "rankings": lambda: Case(queries(1500), sm.MetricCollection(sm.NDCG(k=3), sm.MeanReciprocalRank())),
+}
+
+
+def spoiled(tables: Sequence[pa.Table], column: str, part: int, row: int) -> list[pa.Table]:
+    """The same with a bad value in one row of one part."""
+    found = list(tables)
+    values = found[part][column].to_numpy().copy()
+    values[row] = 7.5
+    at = found[part].column_names.index(column)
+    found[part] = found[part].set_column(at, column, pa.array(values))
+    return found

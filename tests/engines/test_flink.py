@@ -1,0 +1,77 @@
+"""Apache Flink: the same digest, SQL over states, and what goes wrong in its workers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import streammetrics as sm
+
+pytest.importorskip("pyflink")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of Beam, protobuf and pkg_resources as Flink pins them
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # its gateway is left to the exit
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+import engine_logs as logs  # noqa: E402
+from pyflink.table import EnvironmentSettings, TableEnvironment  # noqa: E402
+
+from streammetrics.engines.flink import evaluate, register  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def env() -> Iterator[TableEnvironment]:
+    made = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+    for name in ("python.executable", "python.client.executable"):
+        made.get_config().set(name, sys.executable)
+    made.get_config().set("parallelism.default", "2")
+    yield made
+    from pyflink.java_gateway import get_gateway
+
+    get_gateway().shutdown()
+
+
+def log_of(env: TableEnvironment, table: Any) -> Any:
+    frame = table.to_pandas()
+    frame["device"] = frame["device"].astype(str)
+    return env.from_pandas(frame, splits_num=3)
+
+
+def test_the_digest_is_that_of_one_pass(env: TableEnvironment) -> None:
+    case = logs.CASES["scores"]()
+    assert evaluate(log_of(env, case.log), case.metrics, buckets=5).digest() == case.digest()
+
+
+def test_no_rows(env: TableEnvironment) -> None:
+    case = logs.CASES["scores"]()
+    none = log_of(env, case.log).limit(0)
+    assert evaluate(none, case.metrics).digest() == case.metrics.digest()
+
+
+def test_sql_by_key_and_states_of_states(env: TableEnvironment) -> None:
+    table = logs.simple(400)
+    env.create_temporary_view("log", env.from_pandas(table.to_pandas()))
+    register(env, {"ctr": sm.CTR(), "both": sm.MetricCollection(sm.AUC(), sm.CTR())})
+    states = "SELECT variant, smet_both_agg(y_true, y_score) AS state FROM log GROUP BY variant"
+    whole = sm.MetricCollection(sm.AUC(), sm.CTR()).update(table)
+    with env.sql_query(f"SELECT smet_merge_agg(state) FROM ({states})").execute().collect() as rows:
+        (merged,) = [sm.from_bytes(row[0]) for row in rows]
+    assert merged.digest() == whole.digest()
+    expected = sm.Sliced(sm.CTR(), by="variant").update(table).compute()
+    with env.sql_query(f"SELECT variant, smet_value(state, 'ctr') FROM ({states})").execute().collect() as rows:
+        assert {row[0]: row[1] for row in rows} == expected
+
+
+def test_a_bad_row_says_what_and_where(env: TableEnvironment) -> None:
+    table, *_ = logs.spoiled([logs.simple(60)], "y_score", 0, 17)
+    with pytest.raises(Exception, match=r"y_score: expected a probability .*found 7\.5 in row 17"):
+        evaluate(env.from_pandas(table.to_pandas()), sm.AUC(), buckets=1)
+
+
+def test_a_column_is_missing(env: TableEnvironment) -> None:
+    with pytest.raises(sm.InvalidInputError, match="no column 'y_score'"):
+        evaluate(env.from_pandas(logs.simple(10).select(["y_true"]).to_pandas()), sm.AUC())
