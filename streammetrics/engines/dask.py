@@ -44,6 +44,9 @@ def evaluate(data: Any, metrics: H, *, split_every: int = 16) -> H:
     -----
     Partitions may end anywhere: queries of several rows must be parts, or rows that hold lists.
 
+    Dask names what it holds by a hash, which all slices of one Arrow table share, and takes one for the other: give
+    ``hash=False`` to ``client.scatter`` and ``pure=False`` to ``client.map`` when these are given slices.
+
     Examples
     --------
     >>> import pandas as pd

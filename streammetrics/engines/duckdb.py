@@ -91,6 +91,8 @@ def register(connection: duckdb.DuckDBPyConnection, metrics: Mapping[str, Holder
     >>> connection.sql(f"select variant, smet_auc(click, pctr) from {log} group by all").fetchall()  # doctest: +SKIP
     [(0, 0.5), (1, 0.5)]
     """
+    _function(connection, "smet_merge_rows", _merged, "BLOB")
+    _function(connection, "smet_value_of", _values, "DOUBLE")
     for name, counted in metrics.items():
         columns = [column for column, must in counted.columns.items() if must]
         rows = _identifier(f"smet_{name}_rows")
@@ -101,8 +103,6 @@ def register(connection: duckdb.DuckDBPyConnection, metrics: Mapping[str, Holder
         _macro(connection, f"smet_{name}_agg", f"({taken}) AS {state}")
         if isinstance(counted, Metric):
             _macro(connection, f"smet_{name}", f"({taken}) AS smet_value_of({state}, NULL)")
-    _function(connection, "smet_merge_rows", _merged, "BLOB")
-    _function(connection, "smet_value_of", _values, "DOUBLE")
     _macro(connection, "smet_merge_agg", "(state) AS smet_merge_rows(list(state))")
     _macro(
         connection,
@@ -113,7 +113,7 @@ def register(connection: duckdb.DuckDBPyConnection, metrics: Mapping[str, Holder
 
 def _function(connection: duckdb.DuckDBPyConnection, name: str, function: Any, kind: str) -> None:
     """Make a function of columns of any types, which are Arrow arrays; null, too, is for it to see."""
-    there = connection.execute("SELECT 1 FROM duckdb_functions() WHERE function_name = ?", [name]).fetchone()
+    there = connection.execute("SELECT 1 FROM duckdb_functions() WHERE function_name = ?", [name]).fetchall()
     if there:
         connection.remove_function(name)
 

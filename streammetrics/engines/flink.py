@@ -107,7 +107,7 @@ def _value(state: Any, metric: str | None = None) -> float | None:
 
 
 def register(env: TableEnvironment, metrics: Mapping[str, Holder]) -> None:
-    """Let SQL count, merge and read states: ``smet_NAME_agg(...)``, ``smet_merge_agg(state)``, ``smet_value(state, metric)``.
+    """Let SQL count, merge and read states: ``smet_NAME_agg(...)``, ``smet_merge_agg(state)``, ``smet_value(state)``.
 
     Parameters
     ----------
@@ -123,9 +123,9 @@ def register(env: TableEnvironment, metrics: Mapping[str, Holder]) -> None:
     >>> from streammetrics.engines.flink import register
     >>> env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())  # doctest: +SKIP
     >>> register(env, {"auc": sm.AUC()})  # doctest: +SKIP
-    >>> log = "(VALUES ('A', 0, 0.1e0), ('A', 1, 0.9e0)) AS log (variant, click, pctr)"
-    >>> states = f"SELECT variant, smet_auc_agg(click, pctr) AS state FROM {log} GROUP BY variant"
-    >>> env.execute_sql(f"SELECT variant, smet_value(state) FROM ({states})").print()  # doctest: +SKIP
+    >>> log = "(VALUES ('A', 0, 0.1e0), ('A', 1, 0.9e0)) AS log (arm, click, pctr)"
+    >>> states = f"SELECT arm, smet_auc_agg(click, pctr) AS state FROM {log} GROUP BY arm"
+    >>> env.execute_sql(f"SELECT arm, smet_value(state) FROM ({states})").print()  # doctest: +SKIP
     """
     functions = {f"smet_{name}_agg": state(counted) for name, counted in metrics.items()}
     for name, function in (functions | {"smet_merge_agg": merged(), "smet_value": value()}).items():

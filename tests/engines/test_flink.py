@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,16 +12,18 @@ import pytest
 import streammetrics as sm
 
 pytest.importorskip("pyflink")
+logs = pytest.importorskip("engine_logs")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # of what Flink pins, and of its own
+    from pyflink.table import EnvironmentSettings, TableEnvironment
+
+    from streammetrics.engines.flink import evaluate, register
+
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of Beam, protobuf and pkg_resources as Flink pins them
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # its gateway is left to the exit
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-
-import engine_logs as logs  # noqa: E402
-from pyflink.table import EnvironmentSettings, TableEnvironment  # noqa: E402
-
-from streammetrics.engines.flink import evaluate, register  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +59,13 @@ def test_sql_by_key_and_states_of_states(env: TableEnvironment) -> None:
     table = logs.simple(400)
     env.create_temporary_view("log", env.from_pandas(table.to_pandas()))
     register(env, {"ctr": sm.CTR(), "both": sm.MetricCollection(sm.AUC(), sm.CTR())})
-    states = "SELECT variant, smet_both_agg(y_true, y_score) AS state FROM log GROUP BY variant"
+    states = "SELECT `variant`, smet_both_agg(y_true, y_score) AS state FROM `log` GROUP BY `variant`"
     whole = sm.MetricCollection(sm.AUC(), sm.CTR()).update(table)
     with env.sql_query(f"SELECT smet_merge_agg(state) FROM ({states})").execute().collect() as rows:
         (merged,) = [sm.from_bytes(row[0]) for row in rows]
     assert merged.digest() == whole.digest()
     expected = sm.Sliced(sm.CTR(), by="variant").update(table).compute()
-    with env.sql_query(f"SELECT variant, smet_value(state, 'ctr') FROM ({states})").execute().collect() as rows:
+    with env.sql_query(f"SELECT `variant`, smet_value(state, 'ctr') FROM ({states})").execute().collect() as rows:
         assert {row[0]: row[1] for row in rows} == expected
 
 

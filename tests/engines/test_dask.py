@@ -1,0 +1,129 @@
+"""Dask: frames, bags and delayed parts, on threads and on a cluster whose workers die."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import streammetrics as sm
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+pd = pytest.importorskip("pandas")
+
+import engine_logs as logs  # noqa: E402
+from dask import bag, dataframe  # noqa: E402
+
+from streammetrics.engines.dask import evaluate, states  # noqa: E402
+from streammetrics.engines.parts import fold_part  # noqa: E402
+
+TABLE = logs.simple(500)
+METRICS = sm.MetricCollection(sm.AUC(), sm.CTR(), {"by": sm.Sliced(sm.CTR(), by="variant")})
+WHOLE = METRICS.copy().update(TABLE)
+
+
+@pytest.fixture
+def frame() -> Any:
+    return dataframe.from_pandas(TABLE.to_pandas().assign(unread=1), npartitions=4)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    with (
+        distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as made,
+    ):
+        yield made
+
+
+@pytest.mark.parametrize("scheduler", ["sync", "threads"])
+def test_frames_null_keys_among_them(frame: Any, scheduler: str) -> None:
+    with dask.config.set(scheduler=scheduler):
+        for every in (2, 3, 16):
+            assert evaluate(frame, METRICS, split_every=every) == WHOLE
+
+
+def test_bags(frame: Any) -> None:
+    tables = bag.from_sequence([TABLE.slice(i, 50) for i in range(0, 500, 50)], npartitions=3)
+    with dask.config.set(scheduler="sync"):
+        assert evaluate(tables, METRICS) == WHOLE
+        by_hand = tables.map_partitions(lambda some: [fold_part(iter(some), METRICS)]).compute()
+        assert sm.merge(by_hand) == WHOLE
+        reduced = tables.reduction(
+            partial(fold_part, metrics=METRICS), lambda some: sm.merge(some).to_bytes(), split_every=2
+        )
+        assert sm.from_bytes(reduced.compute()) == WHOLE
+
+
+def test_map_partitions(frame: Any) -> None:
+    def count(part: Any) -> Any:
+        return pd.DataFrame({"state": [fold_part(part, METRICS)]})
+
+    with dask.config.set(scheduler="sync"):
+        found = frame.map_partitions(count, meta={"state": object}).compute()
+    assert sm.merge(found["state"]) == WHOLE
+
+
+def test_states_are_bytes(frame: Any) -> None:
+    found = dask.compute(*states(frame, METRICS), scheduler="sync")
+    assert {type(state) for state in found} == {bytes}
+    assert sm.merge(found) == WHOLE
+
+
+def test_on_a_cluster_what_it_holds_stays_as_it_is(client: Any, frame: Any) -> None:
+    tables = client.scatter([TABLE.slice(0, 300), TABLE.slice(300)], hash=False)
+    counted = client.map(partial(fold_part, metrics=METRICS), tables)
+    before = client.gather(counted)
+    assert evaluate(tables, METRICS) == WHOLE
+    assert evaluate(frame, METRICS) == WHOLE
+    held = [client.submit(sm.from_bytes, state) for state in counted]
+    twice = client.submit(lambda *some: sm.merge(some).to_bytes(), *held).result()
+    assert sm.from_bytes(twice) == WHOLE
+    assert client.gather(counted) == before
+    assert [one.to_bytes() for one in client.gather(held)] == before
+
+
+def once_killed(folder: Path, part: Any) -> Any:
+    """Die at the first attempt."""
+    mark = folder / "died"
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return part
+
+
+def test_a_worker_that_dies_counts_once(client: Any, tmp_path: Path) -> None:
+    parts = [TABLE.slice(0, 200), partial(once_killed, tmp_path, TABLE.slice(200, 200)), TABLE.slice(400)]
+    assert evaluate(parts, METRICS) == WHOLE
+    assert (tmp_path / "died").exists()
+
+
+def test_nothing(frame: Any) -> None:
+    with dask.config.set(scheduler="sync"):
+        assert evaluate([], METRICS) == METRICS
+        assert evaluate(frame[frame.y_true > 5], METRICS) == METRICS
+        assert evaluate(bag.from_sequence([], npartitions=1), METRICS) == METRICS
+        sparse = dataframe.concat([frame[frame.y_true > 5], frame])
+        assert evaluate(sparse, METRICS) == WHOLE
+
+
+def test_a_bad_row_says_what_and_where(client: Any) -> None:
+    tables = logs.spoiled([TABLE.slice(0, 50), TABLE.slice(50, 50)], "y_score", 1, 17)
+    frame = dataframe.from_pandas(tables[1].to_pandas(), npartitions=1)
+    for log in (tables, [dask.delayed(t) for t in tables], frame):
+        with pytest.raises(sm.InvalidInputError, match=r"y_score: .*found 7\.5 in row 17"):
+            evaluate(log, METRICS)
+    with pytest.raises(sm.InvalidInputError, match=r"no column 'y_score'; the table has 'y_true'"):
+        evaluate(frame[["y_true"]], METRICS)
+
+
+def test_bad_rows_are_dropped_by_workers(client: Any) -> None:
+    tables = logs.spoiled([TABLE.slice(0, 50), TABLE.slice(50, 50)], "y_score", 1, 17)
+    dropping = sm.MetricCollection(sm.AUC(), on_invalid="drop")
+    assert evaluate(tables, dropping)["auc"].explain()["dropped"] == {"y_score": 1}

@@ -1,0 +1,91 @@
+"""Threads and processes: what goes wrong in a part, and what a part may be."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import streammetrics as sm
+from streammetrics.engines.local import evaluate
+
+ROWS = {"y_true": np.array([0, 1, 1, 0] * 5), "y_score": np.linspace(0, 1, 20)}
+
+
+def rows(start: int = 0, stop: int = 20) -> dict[str, Any]:
+    return {name: column[start:stop] for name, column in ROWS.items()}
+
+
+def kill() -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_a_part_is_a_table_batches_or_what_returns_them(processes: bool) -> None:
+    parts = [rows(0, 3), [rows(3, 4), rows(4, 9)], partial(rows, 9, 15), partial(list, [rows(15, 20)]), [], rows(0, 0)]
+    assert evaluate(parts, sm.AUC(), processes=processes, workers=2) == sm.AUC().update(ROWS)
+
+
+def test_no_parts_are_no_rows() -> None:
+    assert evaluate([], sm.AUC()) == sm.AUC()
+    assert evaluate([], sm.AUC(), processes=True) == sm.AUC()
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_a_bad_batch_raises_what_update_raises(processes: bool) -> None:
+    bad = rows() | {"y_score": np.where(np.arange(20) == 13, 7.5, 0.5)}
+    metrics = sm.AUC()
+    with pytest.raises(sm.InvalidInputError, match=r"y_score: .*found 7\.5 in row 13") as caught:
+        evaluate([rows(), [rows(), bad], rows()], metrics, processes=processes, workers=2)
+    assert (caught.value.column, caught.value.row, caught.value.count) == ("y_score", 13, 1)
+    assert metrics == sm.AUC()
+
+
+def test_after_a_bad_part_those_that_wait_are_left() -> None:
+    begun = []
+    block = threading.Event()
+
+    def wait(i: int) -> dict[str, Any]:
+        begun.append(i)
+        block.wait(10)
+        return rows()
+
+    def bad() -> dict[str, Any]:
+        threading.Timer(0.2, block.set).start()
+        return {"y_true": [2], "y_score": [0.1]}
+
+    with pytest.raises(sm.InvalidInputError):
+        evaluate([bad, *(partial(wait, i) for i in range(50))], sm.AUC(), workers=2)
+    assert len(begun) < 10
+
+
+def test_rows_to_be_dropped_are_dropped_in_other_processes() -> None:
+    bad = rows() | {"y_score": np.where(np.arange(20) == 13, 7.5, 0.5)}
+    metrics = sm.MetricCollection(sm.AUC(), on_invalid="drop")
+    found = evaluate([bad, rows()], metrics, processes=True, workers=1)
+    assert found == metrics.copy().update(bad).update(ROWS)
+    assert found.on_invalid == "drop"
+
+
+def test_a_killed_process_is_an_error() -> None:
+    with pytest.raises(BrokenProcessPool):
+        evaluate([rows(), kill, rows()], sm.AUC(), processes=True, workers=2)
+
+
+def test_parts_of_files(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    from streammetrics.io.logs import Log
+
+    pq.write_table(pa.table(ROWS), tmp_path / "log.parquet", row_group_size=7)
+    parts = [part.batches for part in Log(tmp_path / "log.parquet").parts(["y_true", "y_score"])]
+    for processes in (False, True):
+        assert evaluate(parts, sm.AUC(), processes=processes, workers=2) == sm.AUC().update(ROWS)

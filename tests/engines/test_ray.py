@@ -1,0 +1,107 @@
+"""Ray: datasets, tasks whose workers die, aggregation by key, bad rows."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import streammetrics as sm
+
+ray = pytest.importorskip("ray")
+data = pytest.importorskip("ray.data")
+pa = pytest.importorskip("pyarrow")
+
+import engine_logs as logs  # noqa: E402
+
+from streammetrics.engines.ray import Fold, evaluate  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore:`use_[a-z_]+` is deprecated:DeprecationWarning")
+
+TABLE = logs.simple(500)
+METRICS = sm.MetricCollection(sm.AUC(), sm.CTR())
+WHOLE = METRICS.copy().update(TABLE)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cluster() -> Iterator[None]:
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+def test_by_key_null_and_dictionaries_among_them() -> None:
+    table = TABLE.set_column(
+        2, "variant", pa.array(["A", "B", None, "A", "B"] * 100).dictionary_encode().cast("string")
+    )
+    rows = data.from_arrow(table).groupby("variant").aggregate(Fold(METRICS, "held")).take_all()
+    slices = sm.Sliced(METRICS, by="variant").update(table)
+    assert {row["variant"]: sm.from_bytes(row["held"]) for row in rows} == {k: slices[k] for k in slices.keys}
+
+
+def test_all_rows_in_one_state() -> None:
+    found = data.from_arrow([TABLE.slice(0, 300), TABLE.slice(300)]).aggregate(Fold(METRICS))
+    assert sm.from_bytes(found["state"]) == WHOLE
+
+
+@pytest.mark.parametrize("kind", ["items", "pandas", "numpy"])
+def test_datasets_of_any_kind(kind: str) -> None:
+    make = {
+        "items": lambda: data.from_items(TABLE.to_pylist()),
+        "pandas": lambda: data.from_pandas(TABLE.to_pandas()),
+        "numpy": lambda: data.from_numpy(TABLE["y_score"].to_numpy()).map_batches(
+            lambda b: {"y_score": b["data"], "y_true": TABLE["y_true"].to_numpy()}, batch_size=None
+        ),
+    }[kind]
+    assert evaluate(make(), METRICS) == WHOLE
+
+
+def test_references_are_read_only_and_stay_as_they_are() -> None:
+    arrays = {name: TABLE[name].to_numpy() for name in ("y_true", "y_score")}
+    held = [ray.put(arrays), ray.put(arrays)]
+    assert not ray.get(held[0])["y_true"].flags.writeable
+    assert evaluate(held, METRICS) == sm.merge([WHOLE, WHOLE.copy()])
+    np.testing.assert_array_equal(ray.get(held[0])["y_score"], arrays["y_score"])
+
+
+def test_a_worker_that_dies_counts_once(tmp_path: Path) -> None:
+    mark, table = tmp_path / "died", TABLE.slice(200, 200)
+
+    def read() -> Any:
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return table
+
+    assert evaluate([TABLE.slice(0, 200), read, TABLE.slice(400)], METRICS) == WHOLE
+    assert mark.exists()
+
+
+def test_nothing() -> None:
+    assert evaluate([], METRICS) == METRICS
+    assert evaluate([TABLE.slice(0, 0), []], METRICS) == METRICS
+    assert evaluate(data.from_arrow(TABLE.slice(0, 0)), METRICS) == METRICS
+    assert evaluate(data.from_arrow(TABLE).filter(expr="y_true > 5"), METRICS) == METRICS
+    assert evaluate(data.from_items([]), METRICS) == METRICS
+
+
+def test_a_bad_row_says_what_and_where() -> None:
+    tables = logs.spoiled([TABLE.slice(0, 50), TABLE.slice(50, 50)], "y_score", 1, 17)
+    for log in (tables, data.from_arrow(tables)):
+        with pytest.raises(ray.exceptions.RayTaskError, match=r"y_score: .*found 7\.5 in row \d+") as caught:
+            evaluate(log, METRICS)
+        assert isinstance(caught.value, sm.InvalidInputError)
+    with pytest.raises(sm.InvalidInputError, match=r"no column 'y_score'; the table has 'y_true'"):
+        evaluate(data.from_arrow(TABLE.select(["y_true"])), METRICS)
+
+
+def test_bad_rows_are_dropped_by_workers() -> None:
+    tables = logs.spoiled([TABLE.slice(0, 50), TABLE.slice(50, 50)], "y_score", 1, 17)
+    dropping = sm.MetricCollection(sm.AUC(), on_invalid="drop")
+    for log in (tables, data.from_arrow(tables)):
+        assert evaluate(log, dropping)["auc"].explain()["dropped"] == {"y_score": 1}
