@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import ray
 from ray.data import Dataset
-from ray.data.aggregate import AggregateFnV2
+from ray.data.aggregate import AggregateFn
 
 from ..collect.holder import Holder
 from ..collect.saved import merge
@@ -40,7 +40,7 @@ def evaluate(data: Dataset | Iterable[Any], metrics: H) -> H:
     Raises
     ------
     ray.exceptions.RayTaskError
-        A batch is bad; it is an InvalidInputError, too.
+        A batch is bad; the message holds ours, and from tasks it is an InvalidInputError, too.
     InvalidInputError
         The dataset lacks a column.
 
@@ -90,7 +90,7 @@ def _of_tasks(parts: Iterable[Any], metrics: Holder) -> Iterator[bytes]:
             ray.cancel(one)
 
 
-class Fold(AggregateFnV2):
+class Fold(AggregateFn):
     """Aggregate rows to a state, as bytes: ``dataset.aggregate(Fold(metrics))``, ``dataset.groupby(key).aggregate(...)``.
 
     Parameters
@@ -102,7 +102,8 @@ class Fold(AggregateFnV2):
 
     Notes
     -----
-    ``groupby`` moves all rows to where their key is: many keys are counted faster by a `Sliced` in `evaluate`.
+    ``groupby`` sorts rows by key: many keys are counted faster by a `Sliced` in `evaluate`. This is no `AggregateFnV2`, as
+    those read one column, and Ray drops all others but the keys.
 
     Examples
     --------
@@ -116,15 +117,14 @@ class Fold(AggregateFnV2):
     """
 
     def __init__(self, metrics: Holder, name: str = "state") -> None:
-        self._counts = metrics
-        super().__init__(name, zero_factory=partial(fold, (), metrics), on=None, ignore_nulls=False)
+        super().__init__(
+            name=name,
+            init=lambda _: fold((), metrics),
+            accumulate_block=lambda state, block: _united(state, fold([block], metrics)),
+            merge=_united,
+        )
 
-    def aggregate_block(self, block: Any) -> bytes:
-        return fold([block], self._counts)
 
-    def combine(self, current_accumulator: bytes, new: bytes) -> bytes:
-        data: bytes = merge([current_accumulator, new]).to_bytes()
-        return data
-
-    def finalize(self, accumulator: bytes) -> bytes:
-        return accumulator
+def _united(one: bytes, other: bytes) -> bytes:
+    data: bytes = merge([one, other]).to_bytes()
+    return data

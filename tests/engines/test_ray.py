@@ -18,10 +18,11 @@ data = pytest.importorskip("ray.data")
 pa = pytest.importorskip("pyarrow")
 
 import engine_logs as logs  # noqa: E402
+from ray.data.expressions import col  # noqa: E402
 
 from streammetrics.engines.ray import Fold, evaluate  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore:`use_[a-z_]+` is deprecated:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:`[a-z0-9_]+` is deprecated:DeprecationWarning:ray")
 
 TABLE = logs.simple(500)
 METRICS = sm.MetricCollection(sm.AUC(), sm.CTR())
@@ -86,16 +87,16 @@ def test_nothing() -> None:
     assert evaluate([], METRICS) == METRICS
     assert evaluate([TABLE.slice(0, 0), []], METRICS) == METRICS
     assert evaluate(data.from_arrow(TABLE.slice(0, 0)), METRICS) == METRICS
-    assert evaluate(data.from_arrow(TABLE).filter(expr="y_true > 5"), METRICS) == METRICS
+    assert evaluate(data.from_arrow(TABLE).filter(expr=col("y_true") > 5), METRICS) == METRICS
     assert evaluate(data.from_items([]), METRICS) == METRICS
 
 
 def test_a_bad_row_says_what_and_where() -> None:
     tables = logs.spoiled([TABLE.slice(0, 50), TABLE.slice(50, 50)], "y_score", 1, 17)
-    for log in (tables, data.from_arrow(tables)):
-        with pytest.raises(ray.exceptions.RayTaskError, match=r"y_score: .*found 7\.5 in row \d+") as caught:
-            evaluate(log, METRICS)
-        assert isinstance(caught.value, sm.InvalidInputError)
+    with pytest.raises(sm.InvalidInputError, match=r"y_score: .*found 7\.5 in row 17"):
+        evaluate(tables, METRICS)
+    with pytest.raises(ray.exceptions.RayTaskError, match=r"y_score: .*found 7\.5 in row 17"):
+        evaluate(data.from_arrow(tables), METRICS)
     with pytest.raises(sm.InvalidInputError, match=r"no column 'y_score'; the table has 'y_true'"):
         evaluate(data.from_arrow(TABLE.select(["y_true"])), METRICS)
 

@@ -102,7 +102,7 @@ ENGINES: dict[str, Callable[[Tables, Any, Path], Any]] = {
 """What counts tables on an engine: given them, the metrics, and an empty folder. It skips where the engine is absent."""
 
 
-@pytest.mark.filterwarnings("ignore:`use_[a-z_]+` is deprecated:DeprecationWarning")  # Ray's own use
+@pytest.mark.filterwarnings("ignore:`[a-z0-9_]+` is deprecated:DeprecationWarning:ray")  # Ray's own use
 @pytest.mark.parametrize("case", logs.CASES)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_digest_is_that_of_one_pass(engine: str, case: str, tmp_path: Path) -> None:
