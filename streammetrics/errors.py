@@ -7,6 +7,7 @@ __all__ = [
     "IncompatibleStateError",
     "InvalidInputError",
     "MemoryLimitError",
+    "PartitionConflictError",
     "StateFormatError",
     "StreamMetricsError",
     "UndefinedMetricWarning",
@@ -49,6 +50,25 @@ class CounterOverflowError(StreamMetricsError, OverflowError):
 
 class MemoryLimitError(StreamMetricsError, MemoryError):
     """A state that grows with the data reached its limit; the state is as it was."""
+
+
+class PartitionConflictError(StreamMetricsError, ValueError):
+    """A partition was added to a ledger before, with other content; the ledger is as it was.
+
+    Attributes
+    ----------
+    partition : str, int, bytes or date
+        Its id.
+    held, given : str
+        The digest of what was added, and of what came now.
+    """
+
+    def __init__(self, partition: object, held: str, given: str):
+        super().__init__(
+            f"partition {partition!r} was added with digest {held[:12]}..., and now has {given[:12]}...: its rows, or the "
+            f"metrics, are not what they were; count it again, or give it another id"
+        )
+        self.partition, self.held, self.given = partition, held, given
 
 
 class UndefinedMetricWarning(UserWarning):

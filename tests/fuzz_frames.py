@@ -124,6 +124,7 @@ def holders() -> list[Any]:
             table
         ),
         sm.Bundle({"a": sm.CTR().update([0, 1]), "b": sm.Sliced(sm.CTR(), by="n").update(table)}),
+        sm.Ledger(sm.CTR()).add("a", sm.CTR().update([0, 1])).add("b", sm.CTR().update([1])),
         sm.NormalizedEntropy().update(y, s).state,
     ]
 

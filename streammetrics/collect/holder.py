@@ -16,10 +16,13 @@ from ..state import frame
 from ..state.state import State
 from .feed import MEMORY_LIMIT, Feed, Read
 
-__all__ = ["Holder", "kinds", "made", "same_lengths"]
+__all__ = ["Holder", "kinds", "made", "same_lengths", "whole_kinds"]
 
 kinds: dict[str, Any] = {}
 """How what a frame is about becomes an object again: by kind, a function of it and of its states."""
+
+whole_kinds: set[str] = set()
+"""The kinds that merge as a whole only: adding their states would count twice."""
 
 
 class Holder:
@@ -29,12 +32,15 @@ class Holder:
     """
 
     sort: ClassVar[str] = ""
+    adds: ClassVar[bool] = True
+    """Whether to merge two is to merge their states, one by one."""
     memory_limit: int | None = MEMORY_LIMIT
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         if "sort" in vars(cls) and cls.sort:
             kinds[cls.sort] = cls.of_header
+            whole_kinds.update([] if cls.adds else [cls.sort])
 
     # -- what it is ---------------------------------------------------------------------------------------------------
 
@@ -99,7 +105,7 @@ class Holder:
     def holding(self, states: Sequence[State]) -> Self:
         """Return one of the same settings that has seen what these states have."""
         new = self.blank()
-        new.feed.hold(states)
+        new.take_states(states)
         return new
 
     def take_states(self, states: Sequence[State]) -> None:

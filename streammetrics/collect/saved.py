@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..errors import InvalidInputError, StateFormatError
+from ..errors import IncompatibleStateError, InvalidInputError, StateFormatError, StreamMetricsError
 from ..state import frame
 from ..state.frame import MAX_BYTES, Frame
 from ..state.state import State
 from . import files
 from .collection import MetricCollection
-from .holder import Holder, made
+from .holder import Holder, made, whole_kinds
 
 __all__ = ["from_bytes", "load", "merge", "save"]
 
 PATHS = (str, os.PathLike)
 BYTES = (bytes, bytearray, memoryview)
+RUN, RUN_BYTES = 1 << 14, 1 << 26
+"""Saved parts that are held at once: so many, of so many bytes."""
 
 
 def from_bytes(data: bytes | bytearray | memoryview, *, max_bytes: int = MAX_BYTES) -> Any:
@@ -83,8 +86,8 @@ def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
         raise StateFormatError(f"{os.fspath(path)}: {error}") from error
 
 
-def merge(parts: Iterable[Any], *, metrics: str = "same") -> Any:
-    """Merge states, metrics, collections or slices into a new one; the parts stay as they are.
+def merge(parts: Iterable[Any], *, metrics: str = "same", max_bytes: int = MAX_BYTES) -> Any:
+    """Merge states, metrics, collections, slices or ledgers into a new one; the parts stay as they are.
 
     Parameters
     ----------
@@ -93,13 +96,19 @@ def merge(parts: Iterable[Any], *, metrics: str = "same") -> Any:
         one kind are read many at a time.
     metrics : {"same", "common"}
         For collections: whether all must have the same metrics, or those that all have are merged and the others left.
+    max_bytes : int
+        The most memory that decoding any one of the parts may take.
 
     Raises
     ------
     IncompatibleStateError
-        Two parts answer different questions; the message names each difference.
+        Two parts answer different questions; the message names each difference, and the file if there is one.
     StateFormatError
         Bytes or a file are not a state.
+
+    Notes
+    -----
+    At most 16,384 saved parts, or 64 MiB of them, are held at a time, besides the total.
 
     Examples
     --------
@@ -113,18 +122,23 @@ def merge(parts: Iterable[Any], *, metrics: str = "same") -> Any:
     if isinstance(parts, (*BYTES, *PATHS)):
         raise TypeError("merge() takes an iterable of parts, such as [a, b]")
     total: Any = None
-    for thing, fresh in _read(parts):
-        if total is None:
-            total = thing if fresh or isinstance(thing, State) else thing.copy()
-        elif isinstance(total, State):
-            total = total.merge(thing)
-        else:
-            if metrics == "common" and isinstance(thing, MetricCollection):
-                total, thing = _common(total, thing)
-            total.merge(thing)
+    for thing, fresh, path in _read(parts, max_bytes):
+        with _named(path):
+            total = _added(total, thing, fresh, metrics)
     if total is None:
         raise InvalidInputError("there is nothing to merge")
     return total
+
+
+def _added(total: Any, thing: Any, fresh: bool, metrics: str) -> Any:
+    """The total with one more; `fresh` says that nobody else has that."""
+    if total is None:
+        return thing if fresh or isinstance(thing, State) else thing.copy()
+    if isinstance(total, State):
+        return total.merge(thing)
+    if metrics == "common" and isinstance(thing, MetricCollection):
+        total, thing = _common(total, thing)
+    return total.merge(thing)
 
 
 def _common(total: Any, thing: Any) -> tuple[Any, Any]:
@@ -134,35 +148,85 @@ def _common(total: Any, thing: Any) -> tuple[Any, Any]:
     return total.only(shared), thing.only(shared)
 
 
-def _read(parts: Iterable[Any]) -> Iterable[tuple[Any, bool]]:
-    """Yield objects, and whether nobody else has them; saved ones of one kind, side by side, as one."""
-    run: list[Frame] = []
+class _Saved(NamedTuple):
+    """A saved part, and the file that it is from."""
+
+    frame: Frame
+    path: Any
+
+    @property
+    def about(self) -> str:
+        """What it is, as text."""
+        return self.frame.kind.about
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is merged as a whole only."""
+        about = self.frame.about
+        return isinstance(about, dict) and about.get("kind") in whole_kinds
+
+    def made(self) -> Any:
+        """The object."""
+        with _named(self.path):
+            return made(self.frame.about, self.frame.states())
+
+
+Read = tuple[Any, bool, Any]
+
+
+def _read(parts: Iterable[Any], max_bytes: int) -> Iterator[Read]:
+    """Yield objects, whether nobody else has them, and their file; saved ones of one kind, side by side, as one."""
+    run: list[_Saved] = []
+    size = 0
     for part in parts:
         if isinstance(part, (Holder, State)) or not isinstance(part, (*BYTES, *PATHS)):
             yield from _united(run)
-            run = []
-            yield part, False
+            run, size = [], 0
+            yield part, False, None
             continue
-        opened = _opened(part)
-        if run and (opened.about != run[0].about or len(run) >= 1 << 14):
+        opened = _opened(part, max_bytes)
+        if run and (opened.about != run[0].about or len(run) >= RUN or size >= RUN_BYTES):
             yield from _united(run)
-            run = []
+            run, size = [], 0
         run.append(opened)
+        size += len(opened.frame.data)
     yield from _united(run)
 
 
-def _opened(part: Any) -> Frame:
+def _opened(part: Any, max_bytes: int) -> _Saved:
     if isinstance(part, BYTES):
-        return Frame(part)
+        return _Saved(Frame(part, max_bytes), None)
+    with _named(part):
+        opened = Frame(files.read(part), max_bytes)
+        _ = opened.about  # a header that is none is said with the name of its file
+        return _Saved(opened, part)
+
+
+def _united(run: list[_Saved]) -> Iterator[Read]:
+    """One object of all; or each, where they have to be merged as objects, or to be told apart in an error."""
+    if len(run) > 1 and not run[0].alone and (found := _folded(run)) is not None:
+        yield found, True, None
+    else:
+        yield from ((one.made(), True, one.path) for one in run)
+
+
+def _folded(run: list[_Saved]) -> Any:
+    """All as one; None if one of them, from a file, has to be named: for it is read again by itself."""
     try:
-        return Frame(files.read(part))
-    except StateFormatError as error:
-        raise StateFormatError(f"{os.fspath(part)}: {error}") from error
+        about, states = frame.merge_frames((one.frame for one in run), run[0].frame.limit)
+        return made(about, states)
+    except StreamMetricsError:
+        if all(one.path is None for one in run):
+            raise
+        return None
 
 
-def _united(run: list[Frame]) -> Iterable[tuple[Any, bool]]:
-    if len(run) == 1:
-        yield made(run[0].about, run[0].states()), True
-    elif run:
-        about, states = frame.merge_frames(run)
-        yield made(about, states), True
+@contextmanager
+def _named(path: Any) -> Iterator[None]:
+    """Let errors name the file, if it is one."""
+    try:
+        yield
+    except (StateFormatError, IncompatibleStateError) as error:
+        if path is None:
+            raise
+        raise type(error)(f"{os.fspath(path)}: {error}") from error

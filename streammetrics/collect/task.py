@@ -88,7 +88,9 @@ class Task:
 
 
 def fitting(metric: Holder, binding: Binding) -> Holder:
-    """Return the metric, or raise where the binding makes no sense for it."""
+    """Return the metric, or raise where it, or the binding, makes no sense."""
+    if not metric.adds:
+        raise TypeError(f"a collection holds metrics, collections and slices, not a {type(metric).__name__}")
     for state, *_ in metric.reads() if binding.corrects is not None else ():
         if not all(isinstance(need.kind, Label) for need in state.needs() if need.role == "y_true"):
             raise ValueError(f"{metric!r}: negative_rate= undoes the sampling of rows of one 0/1 label")
@@ -98,7 +100,8 @@ def fitting(metric: Holder, binding: Binding) -> Holder:
 def flatten(metrics: Any, binding: Binding = PLAIN, prefix: str = "") -> Iterator[tuple[str, Any, Binding]]:
     """Yield everything that holds states in a nest of lists, dicts and tasks, with its full name and binding."""
     if isinstance(metrics, Holder):
-        yield prefix + metrics.name, fitting(metrics, binding), binding  # type: ignore[attr-defined]
+        metric = fitting(metrics, binding)
+        yield prefix + metric.name, metric, binding  # type: ignore[attr-defined]
     elif isinstance(metrics, Task):
         if binding != PLAIN:
             raise TypeError(f"a task inside a task: say in one how {metrics!r} is bound to columns")

@@ -38,7 +38,7 @@ class Bundle(Mapping[str, Any], Holder):
         for name, thing in things.items():
             if not isinstance(name, str) or not name:
                 raise TypeError(f"a bundle names what it holds by strings, not {name!r}")
-            if not isinstance(thing, Holder):
+            if not isinstance(thing, Holder) or not thing.adds:
                 raise TypeError(f"{name}: a bundle holds metrics, collections and slices, not a {type(thing).__name__}")
         if not things:
             raise ValueError("a bundle holds at least one object")
