@@ -124,6 +124,7 @@ SORT = "Show slices worst first by this metric, such as calibration; or most fir
 FEW = "Slices of fewer rows are left out."
 ROLLUP = "Slices by these columns, rolled up from slices by them and others: country. Again for more tables."
 REPORT = "Write a page with tables and pictures, which needs nothing else: report.html."
+SAVED = "Files that --save or sm.save wrote, folders of them, and patterns, quoted where there are thousands: 'parts/*.smet'."
 TASK = "TOML file with several tasks, instead of --label, --score and so on."
 
 
@@ -230,7 +231,7 @@ def _eval(
 
 @app.command("merge")
 def _merge(
-    files: Annotated[list[str], typer.Argument(help="Files that --save or sm.save wrote.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILES...", help=SAVED)],
     output: Annotated[str, typer.Option("-o", "--output", help="Where the merged states go.")],
 ) -> None:
     """Merge saved states, in any order: the same bits as one pass over all logs."""

@@ -9,9 +9,9 @@ from typing import Any
 from streammetrics.cli.messages import UsageError
 from streammetrics.cli.records import check_order, restricted
 from streammetrics.cli.score import check_target, print_results, read_sets, write_report
-from streammetrics.collect.saved import load, save
+from streammetrics.collect.saved import load, merge, save
 from streammetrics.compose.sliced import Sliced
-from streammetrics.errors import IncompatibleStateError
+from streammetrics.io.sources import find_files
 from streammetrics.report.records import pieces
 
 __all__ = ["merge_files", "show_file"]
@@ -19,24 +19,35 @@ __all__ = ["merge_files", "show_file"]
 MOST = 8 << 30  # bytes that a file may unfold to: slices by the thousand, but no bomb
 
 
-def merge_files(files: Sequence[str], output: str) -> None:
-    """Merge files into one."""
+def merge_files(paths: Sequence[str], output: str) -> None:
+    """Merge the files behind paths, folders and patterns into one."""
     check_target(output)
-    real = [os.path.realpath(file) for file in files]
-    for file in files:
-        if real.count(os.path.realpath(file)) > 1:
-            raise UsageError(f"{file}: named twice, and its rows would count twice")
-    total: Any = None
-    for file in files:
-        part = load(file, max_bytes=MOST)
-        try:
-            total = part if total is None else total.merge(part)
-        except IncompatibleStateError as error:
-            raise UsageError(f"{file}: {error}") from None
+    files = _found(paths, output)
+    total = merge(files, max_bytes=MOST)
     save(total, output)
-    print(
-        f"{output}: {len(files)} file{'s' if len(files) > 1 else ''} merged, {_rows(total)}digest {total.digest()[:16]}"
-    )
+    some = f"{len(files):,} file{'s' if len(files) > 1 else ''} merged"
+    print(f"{output}: {some}, {_rows(total)}digest {total.digest()[:16]}")
+
+
+def _found(paths: Sequence[str], output: str) -> list[str]:
+    """The files, each once; one that a folder or pattern found may not be written over, or the next run counts it."""
+    named: dict[tuple[int, int], str] = {}
+    target = _identity(output) if os.path.exists(output) else None
+    for path in paths:
+        for file in find_files(path):
+            identity = _identity(file)
+            if identity in named:
+                raise UsageError(f"{file}: named twice, and its rows would count twice")
+            if identity == target and file != path:
+                raise UsageError(f"{output}: is among the files of {path}, and would count again; write it elsewhere")
+            named[identity] = file
+    return list(named.values())
+
+
+def _identity(file: str) -> tuple[int, int]:
+    """What is the same for all names of a file; of 10,000 in 20 ms, where their real paths take a second."""
+    found = os.stat(file)
+    return found.st_dev, found.st_ino
 
 
 def show_file(

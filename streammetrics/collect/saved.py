@@ -197,9 +197,7 @@ def _opened(part: Any, max_bytes: int) -> _Saved:
     if isinstance(part, BYTES):
         return _Saved(Frame(part, max_bytes), None)
     with _named(part):
-        opened = Frame(files.read(part), max_bytes)
-        _ = opened.about  # a header that is none is said with the name of its file
-        return _Saved(opened, part)
+        return _Saved(Frame(files.read(part), max_bytes), part)
 
 
 def _united(run: list[_Saved]) -> Iterator[Read]:

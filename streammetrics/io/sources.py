@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from streammetrics.errors import StreamMetricsError
 
-__all__ = ["LogError", "PathLike", "Source", "find_sources", "key_values"]
+__all__ = ["LogError", "PathLike", "Source", "find_files", "find_sources", "key_values"]
 
 PathLike = str | os.PathLike[str]
 
@@ -61,7 +61,7 @@ def find_sources(paths: Iterable[PathLike]) -> list[Source]:
     """
     found: dict[str, Source] = {}
     for path in paths:
-        for file in _files(os.fspath(path)):
+        for file in find_files(os.fspath(path)):
             if os.path.normpath(file) in found:
                 # Counting rows twice is hardly ever meant and never visible in the result.
                 raise LogError(f"{file}: named twice")
@@ -87,8 +87,14 @@ def key_values(sources: Sequence[Source]) -> dict[str, dict[str, int | str | Non
     return result
 
 
-def _files(path: str) -> Iterator[str]:
-    """Files behind one argument; an existing path is taken literally before it is read as a pattern."""
+def find_files(path: str) -> Iterator[str]:
+    """Yield the files behind a path or pattern, in a fixed order; what exists is taken literally before it is a pattern.
+
+    Raises
+    ------
+    LogError
+        There is none.
+    """
     if os.path.isdir(path):
         yield from _in_folder(path)
     elif os.path.exists(path):
@@ -102,7 +108,7 @@ def _files(path: str) -> Iterator[str]:
 def _in_folder(folder: str) -> list[str]:
     files = sorted(_walk(folder, frozenset()))
     if not files:
-        raise LogError(f"{folder}: no log files in this folder")
+        raise LogError(f"{folder}: no files in this folder")
     return files
 
 

@@ -34,6 +34,60 @@ def test_days_merge_to_the_week_in_any_order(run, log, days, tmp_path, more):
     assert sm.merge(days(*more)).digest() == sm.load(tmp_path / "week").digest()
 
 
+class TestPatterns:
+    @pytest.fixture
+    def parts(self, tmp_path):
+        folder = tmp_path / "parts"
+        for i in range(30):
+            (folder / f"day={i % 3}").mkdir(parents=True, exist_ok=True)
+            sm.save(sm.CTR().update([0, 1, i % 2]), folder / f"day={i % 3}" / f"{i:02}.smet")
+        (folder / ".streammetrics-00").write_text("what a killed process left")
+        (folder / "_SUCCESS").touch()
+        return folder
+
+    @pytest.mark.parametrize(
+        ("given", "count"), [("parts", 30), ("parts/day=*/*.smet", 30), ("parts/**/1?.smet", 10), ("parts/day=1", 10)]
+    )
+    def test_folders_and_quoted_patterns(self, run, parts, tmp_path, given, count):
+        ran = run("merge", tmp_path / given, "-o", tmp_path / "total")
+        assert (ran.code, ran.err) == (0, "")
+        assert f"{count} files merged, {3 * count} rows" in ran.out
+        rest = run("merge", parts / "day=0", parts / "day=1" / "*", parts / "day=2", "-o", tmp_path / "other")
+        assert f"30 files merged, 90 rows, digest {sm.load(tmp_path / 'other').digest()[:16]}" in rest.out
+
+    def test_the_next_run_does_not_count_the_total(self, run, fails, parts, tmp_path):
+        assert run("merge", parts, "-o", tmp_path / "total").code == 0
+        assert run("merge", parts, "-o", parts / "total").code == 0  # not there yet
+        before = (parts / "total").read_bytes()
+        for given in (parts, parts / "*"):
+            line = fails("merge", given, "-o", parts / "total")
+            assert line.startswith(f"{parts / 'total'}: is among the files of {given}, and would count again")
+        assert (parts / "total").read_bytes() == before
+        one = parts / "day=0" / "00.smet"
+        assert run("merge", parts / "total", one, "-o", parts / "total").code == 0  # but by name it is meant
+        assert sm.load(parts / "total").state.facts()["rows"] == 93
+
+    def test_nothing_there(self, fails, parts, tmp_path):
+        assert fails("merge", tmp_path / "no*", "-o", tmp_path / "x") == f"{tmp_path / 'no*'}: no file matches"
+        (tmp_path / "empty").mkdir()
+        assert fails("merge", tmp_path / "empty", "-o", tmp_path / "x").endswith("no files in this folder")
+
+    def test_a_bad_one_among_many_is_named(self, fails, parts, tmp_path):
+        bad = parts / "day=1" / "16.smet"
+        sm.save(sm.CTR(num_labels=2).update([[0, 1]]), bad)
+        assert fails("merge", parts, "-o", tmp_path / "x").startswith(f"{bad}: cannot merge this CTR")
+        bad.write_bytes(b"SMET" + bytes(60))
+        assert fails("merge", parts, "-o", tmp_path / "x").startswith(f"{bad}: ")
+        (parts / "day=1" / "again.smet").hardlink_to(parts / "day=0" / "00.smet")
+        bad.unlink()
+        assert "named twice" in fails("merge", parts, "-o", tmp_path / "x")
+        sm.save(sm.Sliced(sm.CTR(), by="k").update(y_true=[1], k=[1]), tmp_path / "a")
+        sm.save(sm.Sliced(sm.CTR(), by="k").update(y_true=[1], k=["1"]), tmp_path / "b")
+        line = fails("merge", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "x")
+        assert line == f"{tmp_path / 'b'}: keys of k are of kind integer here and string there"
+        assert not (tmp_path / "x").exists()
+
+
 def test_show_prints_what_eval_printed(run, log, tmp_path):
     for form in ("table", "csv"):
         first = run("eval", log, *BASE, "--by", "variant", "--save", tmp_path / "x", "--format", form).out

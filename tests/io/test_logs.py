@@ -360,7 +360,7 @@ def test_a_column_goes_before_a_partition_key(tmp_path):
 def test_nothing_found(tmp_path):
     (tmp_path / "_SUCCESS").touch()
     assert error_of(Log, []) == "no log file was named"
-    assert error_of(Log, tmp_path) == f"{tmp_path}: no log files in this folder"
+    assert error_of(Log, tmp_path) == f"{tmp_path}: no files in this folder"
     assert error_of(Log, tmp_path / "a.csv") == f"{tmp_path}/a.csv: no such file or folder"
     assert error_of(Log, f"{tmp_path}/*.csv") == f"{tmp_path}/*.csv: no file matches"
     assert error_of(Log, f"{tmp_path}/*") == f"{tmp_path}/*: no file matches"
