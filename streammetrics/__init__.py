@@ -23,6 +23,7 @@ from .columns.ids import query as query
 from .columns.lists import ranked_lists as ranked_lists
 from .columns.numbers import number as number
 from .compose.bundle import Bundle as Bundle
+from .compose.checkpoint import Checkpoint as Checkpoint
 from .compose.ledger import Ledger as Ledger
 from .compose.sliced import Sliced as Sliced
 from .errors import *

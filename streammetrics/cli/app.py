@@ -116,7 +116,7 @@ RATE = "Share of negatives that a down-sampled log kept."
 BY = "Slice by a column, or by the cross of several: country,device. Again for more tables."
 KEEP = (
     "Which slices --limit keeps: those of most rows, which reads the log's keys first; or those of smallest hash, the "
-    "same in every log, so that saved states merge: the default with --save, and for standard input."
+    "same in every log, so that saved states merge: the default with --save or --checkpoint, and for standard input."
 )
 METRICS = "Such as auc,log_loss,precision@0.1; `streammetrics catalog` lists all."
 BITS = "Resolution of score histograms; 16 by default, which takes 1 MiB a slice."
@@ -124,7 +124,13 @@ SORT = "Show slices worst first by this metric, such as calibration; or most fir
 FEW = "Slices of fewer rows are left out."
 ROLLUP = "Slices by these columns, rolled up from slices by them and others: country. Again for more tables."
 REPORT = "Write a page with tables and pictures, which needs nothing else: report.html."
-SAVED = "Files that --save or sm.save wrote, folders of them, and patterns, quoted where there are thousands: 'parts/*.smet'."
+CHECKPOINT = (
+    "File that holds what was counted so far, replaced as parts of the log are done (row groups; of text whole files), "
+    "in at most 5 % of the time. The same command goes on from it, wherever it was killed, to the same bits."
+)
+SAVED = (
+    "Files that --save or sm.save wrote, folders of them, patterns (quoted where there are thousands): 'parts/*.smet'."
+)
 TASK = "TOML file with several tasks, instead of --label, --score and so on."
 
 
@@ -155,6 +161,7 @@ def _eval(
     on_invalid: Annotated[OnInvalid, typer.Option(help=INVALID)] = OnInvalid.stop,
     threads: Annotated[int | None, typer.Option(min=1, help="By default one for each processor.")] = None,
     save: Annotated[Text, typer.Option(help="Write the states to a file that `merge` and `show` read.")] = None,
+    checkpoint: Annotated[Text, typer.Option(metavar="FILE", help=CHECKPOINT)] = None,
     report: Annotated[Text, typer.Option(help=REPORT)] = None,
     printed: Printed = Format.table,
     top: Top = 40,
@@ -225,6 +232,7 @@ def _eval(
             min_rows,
             report,
             keep.value if keep else None,
+            checkpoint,
         )
     )
 

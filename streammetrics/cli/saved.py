@@ -10,6 +10,8 @@ from streammetrics.cli.messages import UsageError
 from streammetrics.cli.records import check_order, restricted
 from streammetrics.cli.score import check_target, print_results, read_sets, write_report
 from streammetrics.collect.saved import load, merge, save
+from streammetrics.compose.checkpoint import Checkpoint
+from streammetrics.compose.ledger import Ledger
 from streammetrics.compose.sliced import Sliced
 from streammetrics.io.sources import find_files
 from streammetrics.report.records import pieces
@@ -24,6 +26,8 @@ def merge_files(paths: Sequence[str], output: str) -> None:
     check_target(output)
     files = _found(paths, output)
     total = merge(files, max_bytes=MOST)
+    if isinstance(total, Checkpoint):
+        raise UsageError(f"{files[0]}: is a checkpoint, half of a result: finish its pass, and merge what --save wrote")
     save(total, output)
     some = f"{len(files):,} file{'s' if len(files) > 1 else ''} merged"
     print(f"{output}: {some}, {_rows(total)}digest {total.digest()[:16]}")
@@ -66,7 +70,7 @@ def show_file(
         check_target(report)
     sets = read_sets(by)
     thing = load(file, max_bytes=MOST)
-    title = f"{file}, {_rows(thing)}digest {thing.digest()[:16]}"
+    title = f"{file}, {_held(thing)}{_rows(thing)}digest {thing.digest()[:16]}"
     shown = restricted(thing, metrics, sets) if metrics is not None or sets else thing
     for _, piece in pieces(shown):
         if isinstance(piece, Sliced):
@@ -74,6 +78,13 @@ def show_file(
     print_results(shown, printed, top, title, sort, min_rows)
     if report is not None:
         write_report(shown, report, f"{file}, {_rows(thing).rstrip(', ')}", sort, min_rows)
+
+
+def _held(thing: Any) -> str:
+    """What a checkpoint or a ledger has added up."""
+    if isinstance(thing, Checkpoint):
+        return f"{thing.count:,} of {thing.parts:,} parts, "
+    return f"{len(thing):,} partitions, " if isinstance(thing, Ledger) else ""
 
 
 def _rows(thing: Any) -> str:

@@ -31,7 +31,7 @@ class Request:
         Tasks by name; "" for the one of the options.
     by : list of str
         Slices, as `--by` has them.
-    limit, on_invalid, threads, save, printed, top, delimiter, sort, min_rows, report, keep
+    limit, on_invalid, threads, save, printed, top, delimiter, sort, min_rows, report, keep, checkpoint
         As the options of these names; `printed` is `--format`.
     """
 
@@ -49,6 +49,7 @@ class Request:
     min_rows: int = 0
     report: str | None = None
     keep: str | None = None
+    checkpoint: str | None = None
 
 
 def score_log(request: Request) -> None:
@@ -57,9 +58,7 @@ def score_log(request: Request) -> None:
     specs = {name: replace(spec, report=request.report is not None) for name, spec in request.specs.items()}
     for spec in specs.values():
         spec.check()
-    for target in (request.save, request.report):
-        if target is not None:
-            check_target(target)
+    _check_targets({"save": request.save, "report": request.report, "checkpoint": request.checkpoint})
     from streammetrics.io.logs import Log  # pyarrow only once the request makes sense
 
     log = Log(request.paths, delimiter=_delimiter(request.delimiter))
@@ -70,11 +69,11 @@ def score_log(request: Request) -> None:
 
         check_order(Sliced(metrics, by="key"), request.sort)
     where = {f.name: f for spec in specs.values() if (f := spec.filter(log.schema)) is not None}
-    keep = request.keep or ("rows" if request.save is None else "hash")
+    keep = request.keep or ("rows" if request.save is None and request.checkpoint is None else "hash")
     if keep == "rows" and request.keep is not None and log.once:
         raise UsageError("--keep rows reads the log twice; standard input can be read once")
     given: dict[str, Any] = {"limit": request.limit, "keep": keep, "threads": request.threads}
-    found = scored(log, metrics, sets, where=where.values(), **given)
+    found = scored(log, metrics, sets, where=where.values(), checkpoint=request.checkpoint, **given)
     if request.save is not None:
         from streammetrics.collect.saved import save
 
@@ -120,6 +119,18 @@ def _delimiter(given: str | None) -> str | None:
     if spelled is not None and len(spelled) != 1:
         raise UsageError(f"--delimiter is one character (or tab), not {given!r}")
     return spelled
+
+
+def _check_targets(given: dict[str, str | None]) -> None:
+    """Raise where a file cannot be written, or is to be two at once."""
+    there: dict[str, str] = {}
+    for option, target in given.items():
+        if target is None:
+            continue
+        check_target(target)
+        other = there.setdefault(os.path.realpath(target), option)
+        if other != option:
+            raise UsageError(f"--{other} and --{option} are one file, {target}; the one would replace the other")
 
 
 def check_target(path: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,10 +19,12 @@ from streammetrics.columns.ids import Ids
 from streammetrics.compose.bundle import Bundle
 from streammetrics.compose.sliced import Sliced
 from streammetrics.errors import InvalidInputError
+from streammetrics.io.checkpoints import Keeper, Kept
 from streammetrics.io.largest import largest_keys
 from streammetrics.io.logs import Log, Part
 from streammetrics.io.queries import Piece, Queries, query_column, together
 from streammetrics.io.scattered import Gathered, Share, Shares, shares_of
+from streammetrics.io.sources import PathLike
 from streammetrics.io.where import Filter
 
 __all__ = ["OVERALL", "Progress", "Scored", "cpus", "evaluate", "slice_name"]
@@ -93,6 +95,7 @@ def evaluate(
     threads: int | None = None,
     where: Iterable[Filter] = (),
     watch: Callable[[Progress], object] | None = None,
+    checkpoint: PathLike | None = None,
 ) -> Scored:
     """Score a log in one pass, in memory that does not grow with its rows.
 
@@ -115,6 +118,11 @@ def evaluate(
         Comparisons of columns, each a column of its name: what a task's `where` may name.
     watch : callable, optional
         Called ten times a second with the progress so far, in the calling thread.
+    checkpoint : path, optional
+        A file for what was counted so far, and of which parts. It is replaced as a whole when parts are done: after each,
+        as far as that takes no more than a twentieth of the time. If it is there, the pass goes on from it; if that was
+        finished, its result is returned at once. Parts are row groups and record batches, of text and Arrow streams whole
+        files. The result has the same digest, wherever a pass was killed.
 
     Returns
     -------
@@ -128,7 +136,9 @@ def evaluate(
     InvalidInputError
         A value is bad; the message names file, column and row (counted from 0 in its file).
     MemoryLimitError
-        There are too many slices.
+        There are too many slices; or groups hold more rows than a checkpoint can.
+    OSError
+        The checkpoint cannot be written; what was there is there.
     """
     sets = [(one,) if isinstance(one, str) else tuple(one) for one in by]
     keys = list(dict.fromkeys(name for names in sets for name in names))
@@ -142,9 +152,23 @@ def evaluate(
     if filters:
         parts = [part.with_flags(tuple(filters.values())) for part in parts]
     count = threads or cpus()
-    named = {} if keep == "hash" or limit is None or log.once else largest_keys(log, sets, limit, count)
+    query = query_column(metrics)
+    keeper = None
+    if checkpoint is not None:
+        kept = "all" if limit is None else f"{limit} by {keep}"
+        keeper = Keeper(checkpoint, log, parts, [*columns, *keys, *filters, kept])
+        keeper.check(metrics, query)
+    begun = None if keeper is None else keeper.begun
+    named: Mapping[Any, Sequence[Any]]
+    if begun is not None:
+        named = _pinned(begun.total, sets)
+    else:
+        named = {} if keep == "hash" or limit is None or log.once else largest_keys(log, sets, limit, count)
     counted = _counted(metrics, sets, limit, named)
-    total, rows = _count(parts, query_column(metrics), counted, None if log.once else log.bytes, count, watch)
+    if keeper is not None:
+        total, rows = _count_kept(keeper, parts, counted, count, watch)
+    else:
+        total, rows = _count(parts, query, counted, None if log.once else log.bytes, count, watch)
     slices = {names: total[slice_name(names)] for names in sets}
     overall = slices[sets[0]].total if sets else total
     return Scored(overall, slices, rows)
@@ -172,6 +196,36 @@ def _count(
     if queries is not None:
         _count_joined(queries.joined(), total)
     return total, rows
+
+
+def _count_kept(
+    keeper: Keeper, parts: Sequence[Part], metrics: MetricCollection, threads: int, watch: Watch
+) -> tuple[MetricCollection, int]:
+    """Count the parts that are not in a checkpoint, and write it as they are done."""
+    begun = keeper.open(metrics)
+    if begun.finished:
+        return begun.total, begun.rows
+    done = {i for a, b in begun.done for i in range(a, b)}
+    job = _Job(parts, done)
+    workers = [_Counter(metrics.blank(), None, keeper) for _ in range(min(threads, len(parts) - len(done)))]
+
+    def watched(progress: Progress) -> None:
+        keeper.write(workers)
+        if watch is not None:
+            watch(progress._replace(rows=progress.rows + begun.rows))
+
+    _run(job, workers, watched)
+    if any(worker.error is not None for worker in workers):
+        keeper.write(workers)  # a bad row may be left out by the next run, a file repaired
+    _raise_first(workers)
+    found = keeper.close(workers)
+    return found.total, found.rows
+
+
+def _pinned(total: Any, sets: Sequence[tuple[str, ...]]) -> dict[Any, Sequence[Any]]:
+    """The keys that a checkpoint keeps of each kind of slices, if they were named."""
+    names = [names for names in sets if isinstance(total, MetricCollection) and slice_name(names) in total]
+    return {n: total[slice_name(n)].axis.pinned for n in names if total[slice_name(n)].axis.limit == 0}
 
 
 def _count_scattered(
@@ -243,18 +297,18 @@ def _check_unasked(metrics: MetricCollection, read: set[str]) -> None:
 class _Job:
     """The parts that are left."""
 
-    def __init__(self, parts: Sequence[Any]) -> None:
+    def __init__(self, parts: Sequence[Any], done: Collection[int] = ()) -> None:
         self.parts = parts
         self.stopped = False
-        self._next = 0
+        self._left = iter([i for i in range(len(parts)) if i not in done])
         self._lock = threading.Lock()
 
     def take(self) -> Iterator[tuple[int, Any]]:
         """Yield parts until none is left."""
         while not self.stopped:
             with self._lock:
-                i, self._next = self._next, self._next + 1
-            if i >= len(self.parts):
+                i = next(self._left, None)
+            if i is None:
                 return
             yield i, self.parts[i]
 
@@ -307,9 +361,11 @@ class _Sorter(_Worker):
 class _Counter(_Worker):
     """Counts parts, each query at once where these are asked for."""
 
-    def __init__(self, metrics: MetricCollection, queries: Queries | None) -> None:
+    def __init__(self, metrics: MetricCollection, queries: Queries | None, keeper: Keeper | None = None) -> None:
         super().__init__()
-        self.metrics, self.queries = metrics, queries
+        self.metrics, self.queries, self.keeper = metrics, queries, keeper
+        self.done: list[int] = []
+        self.kept: Kept | None = None
 
     def take(self, number: int, part: Part | Share) -> None:
         for piece in self._pieces(number, part):
@@ -321,6 +377,16 @@ class _Counter(_Worker):
                 raise _located(error, *piece.place(error.row or 0)) from None
         if self.queries is not None and self.queries.scattered:
             self.job.stopped = True  # all of it is to be counted anew
+        if self.keeper is not None and not self.job.stopped:  # which ends a part early
+            self.done.append(number)
+            if self.keeper.due():
+                self.keep()
+
+    def keep(self) -> None:
+        """Hold on to what was counted by now: whole parts."""
+        assert self.keeper is not None
+        with self.keeper.timed():
+            self.kept = Kept(self.metrics.states, tuple(self.done), self.rows)
 
     def _pieces(self, number: int, part: Part | Share) -> Iterator[Piece | Gathered]:
         """Yield rows that are counted at once; whole queries where these are asked for."""

@@ -70,7 +70,7 @@ class Log:
         asked = {name: _data_type(name, kind) for name, kind in (types or {}).items()}
         if not self._is_text and (asked or delimiter is not None):
             raise LogError(f"{self._sources[0].file}: types= and delimiter= are for text files; this one has its own")
-        self._types = asked
+        self._types, self._asked = asked, (repr(delimiter), repr(tuple(nulls)))
         self._readers = [self._reader(source, delimiter, tuple(nulls)) for source in self._sources]
 
     def __repr__(self) -> str:
@@ -90,6 +90,16 @@ class Log:
     def bytes(self) -> int:
         """Size of all files together, as they lie on the disk."""
         return sum(source.bytes for source in self._sources)
+
+    @property
+    def stamps(self) -> list[str]:
+        """What changes when a file is written again, for each."""
+        return [source.stamp for source in self._sources]
+
+    @property
+    def reading(self) -> list[str]:
+        """How text is read: what was asked for, as text."""
+        return [*self._asked, *(f"{name}: {kind}" for name, kind in sorted(self._types.items()))]
 
     @property
     def rows(self) -> int | None:

@@ -49,6 +49,7 @@ class Source:
     bytes: int
     keys: Mapping[str, str | None]  # hive partition keys, as spelled; None is the null partition
     pipe: Any = None  # of standard input: what is read, once
+    stamp: str = ""  # what changes when the file is written again
 
 
 def find_sources(paths: Iterable[PathLike]) -> list[Source]:
@@ -163,10 +164,19 @@ def _source(file: str) -> Source:
         what = f"unknown suffix {shown!r}" if shown else "no suffix"
         raise LogError(f"{file}: {what}; logs are read from {_READABLE}; name the files wanted by a pattern")
     try:
-        size = os.stat(file).st_size
+        found = os.stat(file)
     except OSError as error:
         raise LogError(f"{file}: {error.strerror}") from None
-    return Source(file, format_, compression, "\t" if suffix == ".tsv" else ",", size, _hive_keys(file))
+    return Source(
+        file,
+        format_,
+        compression,
+        "\t" if suffix == ".tsv" else ",",
+        found.st_size,
+        _hive_keys(file),
+        None,
+        f"{found.st_mtime_ns}",
+    )
 
 
 def _hive_keys(file: str) -> dict[str, str | None]:

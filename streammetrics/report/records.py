@@ -8,6 +8,8 @@ from typing import Any
 from ..collect.collection import Content, MetricCollection
 from ..collect.metric import Metric
 from ..compose.bundle import Bundle
+from ..compose.checkpoint import Checkpoint
+from ..compose.ledger import Ledger
 from ..compose.sliced import Sliced
 from ..errors import InvalidInputError
 
@@ -20,6 +22,12 @@ def pieces(thing: Any, name: str = "") -> list[tuple[str, MetricCollection | Sli
     """Return the metrics and the slices that an object holds, each with its name; a lone object has none."""
     if isinstance(thing, Bundle):
         return [piece for inner, one in thing.items() for piece in pieces(one, _joined(name, inner))]
+    if isinstance(thing, Ledger):
+        return pieces(thing.total, name)
+    if isinstance(thing, Checkpoint):
+        counted = pieces(thing.total, name)
+        first = counted[0][1]  # a pass by slices counts these alone: all rows are their sum
+        return [(name, first.total), *counted] if isinstance(first, Sliced) else counted
     if isinstance(thing, Metric):
         return [(name, MetricCollection(thing).holding(thing.states))]
     if isinstance(thing, Sliced):
@@ -30,8 +38,8 @@ def pieces(thing: Any, name: str = "") -> list[tuple[str, MetricCollection | Sli
         )
     others = [c.name for c in thing.contents() if not isinstance(c.thing, Metric)]
     lone = [n for n in thing.names if n not in others]
-    first = [(name, thing.only(lone) if others else thing)] if lone else []
-    return [*first, *(piece for other in others for piece in pieces(thing[other], _joined(name, other)))]
+    whole = [(name, thing.only(lone) if others else thing)] if lone else []
+    return [*whole, *(piece for other in others for piece in pieces(thing[other], _joined(name, other)))]
 
 
 def _joined(name: str, inner: str) -> str:
