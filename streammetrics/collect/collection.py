@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple, Self
 
 from ..columns.columns import Batch
-from ..errors import UndefinedMetricWarning
+from ..errors import IncompatibleStateError, UndefinedMetricWarning
 from ..state.state import State
 from .binding import Binding
 from .feed import Read
@@ -238,6 +238,15 @@ class MetricCollection(Holder):
             for unit, old in zip(new._plan.entries[name].units, self._plan.entries[name].units, strict=True):
                 held[unit] = states[old].narrow(new._plan.units[unit].state)
         new.feed.hold(held)
+        return new
+
+    def closing(self, parts: int | None = None) -> Self:
+        new = self._of(Plan((n, t.closing(parts), b) for n, t, b in self._plan.named()), self.on_invalid)
+        if len(new._plan.units) < len(self._plan.units):
+            raise IncompatibleStateError(
+                "closed groups do not say by which scale= and missing= they were counted, so metrics that differ in these "
+                "cannot be sealed in one collection"
+            )
         return new
 
     def coarser(self, bits: int) -> Self:

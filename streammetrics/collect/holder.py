@@ -251,6 +251,29 @@ class Holder:
         """Bytes of memory the states take, room for growth included."""
         return self.feed.nbytes
 
+    def seal(self, partition: tuple[int, int] | None = None) -> Any:
+        """Return the same with its groups closed, in constant size: all rows of each of them were counted here.
+
+        Merge it with those of the other partitions; the same one twice raises. What has no groups is as it is.
+
+        Parameters
+        ----------
+        partition : (i, n), optional
+            Of which partition these are all groups (see `group_partition`), where no metric says it: (0, 1) for all.
+
+        Raises
+        ------
+        IncompatibleStateError
+            A collection has metrics of the same groups that would no longer be told apart.
+        """
+        new = self.closing(None if partition is None else partition[1])
+        new.feed.hold([s.seal(partition) for s in self.states])
+        return new
+
+    def closing(self, parts: int | None = None) -> Any:
+        """Make one whose groups are closed, of so many partitions, that has seen nothing."""
+        return self.blank()
+
     def coarsen(self, bits: int) -> Any:
         """Return the same at a lower resolution of its histograms: what the same rows would have made there."""
         new = self.coarser(bits)

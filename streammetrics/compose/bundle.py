@@ -120,6 +120,9 @@ class Bundle(Mapping[str, Any], Holder):
     def recipe(self) -> Callable[[], Holder]:
         return partial(type(self), {n: thing.blank() for n, thing in self.items()})
 
+    def seal(self, partition: tuple[int, int] | None = None) -> Self:
+        return type(self)({n: thing.seal(partition) for n, thing in self.items()})
+
     def coarsen(self, bits: int) -> Self:
         return type(self)({n: thing.coarsen(bits) for n, thing in self.items()})
 

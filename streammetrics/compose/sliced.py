@@ -19,7 +19,7 @@ from ..collect.table import Table
 from ..collect.task import Metrics
 from ..columns.columns import Batch
 from ..columns.keys import plain_key
-from ..numerics.keys import decode_key, encode_key, sort_key
+from ..numerics.keys import decode_key, encode_key, fixed_hash, sort_key
 from ..state.axes import EXPIRED, OTHER, Axis
 from ..state.policy import settled
 from ..state.state import State
@@ -161,6 +161,35 @@ class Sliced(Holder):
         return self._like(
             inner=inner.coarser(bits) if not isinstance(inner, Metric) or "bits" in inner.settings else inner
         )
+
+    def closing(self, parts: int | None = None) -> Self:
+        return self._like(inner=self.inner.closing(parts))
+
+    def split(self, parts: int) -> list[Self]:
+        """Return the slices in so many parts: which one a key is in depends on its fixed hash alone.
+
+        Merged, they are the whole again, and parts of one number, made anywhere, have the same keys.
+
+        Parameters
+        ----------
+        parts : int
+            How many. What a limit did not keep is in the first.
+
+        Examples
+        --------
+        >>> import streammetrics as sm
+        >>> arms = sm.Sliced(sm.CTR(), by="variant").update(y_true=[0, 1, 1], variant=["A", "A", "B"])
+        >>> sm.merge(arms.split(2)) == arms
+        True
+        """
+        states = self.states
+        found: list[list[list[Ints]]] = [[[] for _ in states] for _ in range(parts)]
+        for key, places in self._places(states).items():
+            for i, at in enumerate(places):
+                found[0 if key == REST else fixed_hash(key) % parts][i].append(at)
+        none = np.zeros(0, np.int64)
+        chosen = [[np.sort(np.concatenate([none, *at])) for at in some] for some in found]
+        return [self.holding([s.select(at) for s, at in zip(states, some, strict=True)]) for some in chosen]
 
     def absorb(self, batch: Batch) -> Self:
         """Count a batch whose columns other collections may share."""

@@ -180,14 +180,23 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
             found |= {"sampled_share": share, "standard_error": error * math.sqrt(1 - share) if share < 1 else 0.0}
         return found
 
-    def seal(self) -> GroupAUC:
+    def closing(self, parts: int | None = None) -> GroupAUC:
+        """Make one for closed groups, which has seen nothing."""
+        of = parts or self.sealed or (self.partition or (0, 1))[1]
+        return GroupAUC(group_weight=self.group_weight, one_class=self.one_class, sealed=of)
+
+    def seal(self, partition: tuple[int, int] | None = None) -> GroupAUC:
         """Return the closed groups alone, in constant size: of a partition, or of everything there is.
 
         Merge it with those of the other partitions; the same one twice raises.
+
+        Parameters
+        ----------
+        partition : (i, n), optional
+            Of which partition these are all groups, where the `partition` of this metric does not say it.
         """
-        closed = self.state.close_groups()
-        new = GroupAUC(group_weight=self.group_weight, one_class=self.one_class, sealed=closed.partitions)
-        return new.holding([closed])
+        made: GroupAUC = super().seal(partition)
+        return made
 
     def close(self) -> None:
         """Remove files that were spilled."""

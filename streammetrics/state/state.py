@@ -133,6 +133,16 @@ class State(Content):
     def _spoken(self) -> dict[str, Any]:
         return {k: encode_setting(v) for k, v in self.settings.items()}
 
+    def seal(self, partition: tuple[int, int] | None = None) -> State:
+        """Close what is open, such as groups whose rows are all here; itself, where nothing ever is.
+
+        Parameters
+        ----------
+        partition : (i, n), optional
+            Of which partition these are all groups; by default what the settings say.
+        """
+        return self
+
     # -- read-outs that collections widen -----------------------------------------------------------------------------
 
     def widen(self, other: State) -> Self | None:

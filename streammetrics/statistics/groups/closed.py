@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -155,6 +156,16 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
     def close_groups(self) -> SealedGroups:
         """Return itself: it is closed."""
         return self
+
+    def seal(self, partition: tuple[int, int] | None = None) -> SealedGroups:
+        """Return these groups as all those of a partition, (0, 1) being all there are."""
+        if partition is None:
+            return self
+        i, parts = partition
+        sealed = np.zeros((len(self), parts), np.int64)
+        sealed[:, i] = 1
+        cells = replace(self.cells, flats=self.cells.flats | {"sealed": sealed})
+        return self.with_settings(partitions=parts).holding(cells)
 
     def facts(self) -> dict[str, Any]:
         return {"rows": int(self.rows.sum()), "positives": int(self.rows[1])}

@@ -12,6 +12,7 @@ from ...numerics.settings import setting
 from ...state.axes import Axis
 from ...state.declare import Tally
 from ...state.state import State
+from .closed import SealedGroups
 from .scan import of_entries
 
 __all__ = ["ScoredGroups"]
@@ -44,6 +45,13 @@ class ScoredGroups(State):
 
     def absorb(self, into: dict[str, Any], at: Any, **columns: Any) -> None:
         raise NotImplementedError("rows of groups wait as they came: see `count.group_rows`")
+
+    def close_groups(self) -> SealedGroups:
+        """Return exact sums over the groups."""
+        raise NotImplementedError
+
+    def seal(self, partition: tuple[int, int] | None = None) -> SealedGroups:
+        return self.close_groups().seal(partition)
 
     @property
     def real(self) -> bool:

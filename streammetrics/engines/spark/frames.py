@@ -1,0 +1,33 @@
+"""Data frames: the columns that are read, whatever they are called, and nothing else."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from ...collect.holder import Holder
+from ...errors import InvalidInputError
+
+__all__ = ["column", "needed"]
+
+
+def column(name: str) -> Column:
+    """Return a column by its name, of which a dot may be a part."""
+    quoted = name.replace("`", "``")
+    return f.col(f"`{quoted}`")
+
+
+def needed(frame: DataFrame, metrics: Holder) -> DataFrame:
+    """Return the columns that metrics read.
+
+    Raises
+    ------
+    InvalidInputError
+        One is not there.
+    """
+    there = frame.columns
+    for name, must in metrics.columns.items():
+        if must and name not in there:
+            known = ", ".join(there)
+            raise InvalidInputError(f"{name}: the data frame has no such column; it has {known}", column=name)
+    return frame.select(*(column(name) for name in metrics.columns if name in there))

@@ -1,0 +1,147 @@
+"""Metrics of a data frame: rows are folded into states where they are, states are merged by buckets of their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from ...collect.holder import Holder
+from ...collect.saved import merge
+from ...collect.table import Table
+from ...compose.sliced import Sliced
+from .frames import column, needed
+from .raised import said_plainly
+from .recipe import Recipe, holder_of
+from .tasks import PART, STATES, folding, merging
+from .together import together_of
+
+__all__ = ["Evaluated", "evaluate"]
+
+BUCKETS = 64
+FEW_ROWS = 100  # of a key in a task: its state takes no less than they
+STRATEGIES = ("auto", "states", "rows")
+
+
+class Evaluated(NamedTuple):
+    """What a data frame came to.
+
+    Parameters
+    ----------
+    table : Table
+        Values with their bounds and counts, a row for each slice and metric.
+    state : Metric, MetricCollection or Sliced
+        What was seen: to be saved, merged with other days, asked other questions.
+    """
+
+    table: Table
+    state: Any
+
+
+def evaluate(
+    frame: DataFrame,
+    metrics: Any,
+    by: str | Iterable[str] = (),
+    *,
+    strategy: str = "auto",
+    partitions: int | None = None,
+) -> Evaluated:
+    """Compute metrics of a data frame, overall or by slice: the same bits as one pass in one process.
+
+    Parameters
+    ----------
+    frame : pyspark.sql.DataFrame
+        Of a classic session or of Spark Connect. Only the columns that are read leave their source.
+    metrics : Metric, Task, MetricCollection, Sliced, or list or dict of metrics
+        What to compute; it stays as it is.
+    by : str or sequence of str
+        The slicing columns: keys are integers, strings, booleans, dates, timestamps, decimals or null.
+    strategy : {"auto", "states", "rows"}
+        What is shuffled. "states": each task folds its rows into states of all keys that it meets; those are shuffled, in
+        one frame per bucket of keys, and merged. "rows": rows are shuffled by their key, so that each task has whole keys;
+        right where keys are so many that their states are no smaller than rows. "auto" reads the keys alone first, and
+        takes rows where a key has fewer than 100 rows in a partition on average; without `by` that is never asked.
+    partitions : int, optional
+        How many parts rows are shuffled into, where they are ("rows", and the two below);
+        `spark.sql.shuffle.partitions` by default.
+
+    Returns
+    -------
+    Evaluated
+        The table, and the merged state; of an empty data frame one that has seen nothing.
+
+    Raises
+    ------
+    InvalidInputError
+        A column is missing, or holds a bad value: the message names column, value and partition.
+    MemoryLimitError
+        There are too many slices.
+    StreamMetricsError
+        Whatever a worker raised, as it was raised there; Spark's error, with the traces of workers, is its cause.
+
+    Notes
+    -----
+    Exact, with all rows of a query or group in one task, are two kinds of metrics whose rows are shuffled whatever the
+    strategy. Ranking metrics (NDCG and its like): rows are sorted by query and counted between queries. GroupAUC: every
+    task closes its groups, so what is merged has constant size, and is what `update(...).seal()` makes of all rows.
+    Where GroupAUC reads other groups than the queries of ranking metrics, it keeps its rows open, which is bounded.
+    Rows that Spark may give differently when it repeats a task (`rand()`, `limit` without an order) are counted as given.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> from streammetrics.engines import spark
+    >>> done = spark.evaluate(log, [sm.AUC(), sm.CTR()], by=["variant", "day"])  # doctest: +SKIP
+    >>> done.table.to_pandas()  # doctest: +SKIP
+    >>> sm.save(done.state, "monday.smet")  # doctest: +SKIP
+    """
+    if strategy not in STRATEGIES:
+        raise ValueError(f'strategy must be "auto", "states" or "rows", not {strategy!r}')
+    counted = holder_of(metrics, by)
+    rows = needed(frame, counted)
+    with said_plainly():
+        parts = partitions or int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
+        folded, seals = _folded(rows, counted, strategy, parts)
+        found = [bytes(row["state"]) for row in folded.select("state").collect()]
+    return _evaluated(counted, found, seals)
+
+
+def _folded(rows: DataFrame, counted: Holder, strategy: str, parts: int) -> tuple[DataFrame, bool]:
+    """Return the states of some rows, merged by bucket, and whether their groups were closed."""
+    recipe, together = Recipe.of(counted), together_of(counted)
+    if together is not None:
+        query = together.columns if together.query else None
+        fold = folding(recipe, BUCKETS, query, parts if together.seals else 0)
+        return _merged(together.gather(rows, parts).mapInArrow(fold, STATES)), together.seals
+    if isinstance(counted, Sliced) and (strategy == "rows" or (strategy == "auto" and _many_keys(rows, counted.by))):
+        keys = [column(name) for name in counted.by]
+        return rows.repartition(parts, *keys).mapInArrow(folding(recipe, 1), STATES), False
+    return _merged(rows.mapInArrow(folding(recipe, BUCKETS), STATES)), False
+
+
+def _merged(states: DataFrame) -> DataFrame:
+    """Merge states by bucket; few of them are put in few tasks by adaptive execution."""
+    return states.repartition(column("bucket")).mapInArrow(merging, STATES)
+
+
+def _many_keys(rows: DataFrame, by: tuple[str, ...]) -> bool:
+    """Whether a key has few rows in a partition: one job, which reads the keys alone."""
+    keys = f.xxhash64(*(column(name) for name in by))
+    placed = rows.select(keys.alias("key"), f.spark_partition_id().alias("at"))
+    found = placed.agg(f.count("*"), f.approx_count_distinct("key"), f.max("at")).collect()[0]
+    count, distinct, last = found
+    return bool(count and count < FEW_ROWS * distinct * (last + 1))
+
+
+def _evaluated(counted: Holder, found: list[bytes], seals: bool) -> Evaluated:
+    """Merge what came, into metrics with the settings that were given."""
+    total = counted.closing(1) if seals else counted
+    if found:
+        whole = merge(found)
+        total.take_states((whole.seal((0, 1)) if seals else whole).states)
+    elif seals:
+        total.take_states(counted.seal((0, 1)).states)
+    table = total.table() if hasattr(total, "table") else Table((), total.records(total.states))
+    return Evaluated(table, total)

@@ -1,0 +1,76 @@
+"""Rows that one worker must have: those of a query, and those of a group, so that its groups can be closed there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.functions import arrow_udf
+
+from ...collect.holder import Holder
+from ...io.queries import query_column
+from ...metrics.groups import group_partition
+from ...statistics.groups.rows import GroupRows
+from .frames import column
+from .tasks import PART
+
+__all__ = ["Together", "together_of"]
+
+Names = tuple[str, ...]
+
+
+class Together(NamedTuple):
+    """What rows must be together.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        Rows that are equal here.
+    query : bool
+        Whether they must be counted in one batch.
+    seals : bool
+        Whether they are groups that can be closed by whoever has all of their rows.
+    """
+
+    columns: Names
+    query: bool
+    seals: bool
+
+    def gather(self, frame: DataFrame, parts: int) -> DataFrame:
+        """Return the rows, those of a part in one partition, with the number of their part; queries in order."""
+        keys = [column(name) for name in self.columns]
+        placed = frame.withColumn(PART, part_of(parts)(*keys)).repartitionById(parts, column(PART))
+        return placed.sortWithinPartitions(*keys) if self.query else placed
+
+
+def together_of(metrics: Holder) -> Together | None:
+    """Say what rows metrics want together; None if any rows go anywhere.
+
+    Raises
+    ------
+    InvalidInputError
+        Two metrics want queries by different columns.
+    """
+    query = query_column(metrics)
+    groups = {
+        binding.column("group")
+        for state, binding, _ in metrics.reads()
+        if isinstance(state, GroupRows) and not state.sample_rows and not state.partition
+    }
+    if query is None and len(groups) != 1:
+        return None
+    chosen = query if query is not None else next(iter(groups))
+    columns = chosen if isinstance(chosen, tuple) else (chosen,)
+    return Together(columns, query is not None, groups == {chosen})
+
+
+def part_of(parts: int) -> Callable[..., Column]:
+    """Return a function of columns: the part that their group is in, one of so many."""
+
+    def part(*keys):  # type: ignore[no-untyped-def]
+        return pa.array(group_partition(keys[0] if len(keys) == 1 else keys, parts), pa.int32())
+
+    made: Callable[..., Column] = arrow_udf(part, "int")
+    return made
