@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streammetrics.collect.collection import MetricCollection
+from streammetrics.collect.holder import Holder
 from streammetrics.columns.columns import Batch
 from streammetrics.columns.convert import as_columns
 from streammetrics.columns.ids import Ids
@@ -24,7 +24,7 @@ __all__ = ["Ints", "Piece", "Queries", "query_column", "query_ids", "together"]
 Ints = NDArray[np.int64]
 
 
-def query_column(metrics: MetricCollection) -> str | tuple[str, ...] | None:
+def query_column(metrics: Holder) -> str | tuple[str, ...] | None:
     """Return the column whose equal rows must come together; None if no metric asks for that."""
     asked = [read for read in metrics.reads() if read.state.together is not None]
     names = list(dict.fromkeys(binding.column(state.together or "") for state, binding, _ in asked))

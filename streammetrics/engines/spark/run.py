@@ -15,7 +15,7 @@ from ...compose.sliced import Sliced
 from .frames import column, needed
 from .raised import said_plainly
 from .recipe import Recipe, holder_of
-from .tasks import PART, STATES, folding, merging
+from .tasks import STATES, folding, merging
 from .together import together_of
 
 __all__ = ["Evaluated", "evaluate"]

@@ -53,8 +53,9 @@ def register(session: SparkSession, aggregates: Mapping[str, Any] | None = None)
     --------
     >>> from streammetrics.engines import spark
     >>> spark.register(session)  # doctest: +SKIP
-    >>> session.sql("create table daily as select day, smet_auc_agg(click, pctr) s from log group by day")  # doctest: +SKIP
-    >>> session.sql("select smet_value(smet_merge_agg(s), 'auc') auc from daily").show()  # doctest: +SKIP
+    >>> made = session.sql("select day, smet_auc_agg(click, pctr) s from log group by day")  # doctest: +SKIP
+    >>> made.write.saveAsTable("daily")  # doctest: +SKIP
+    >>> session.sql("select smet_value(smet_merge_agg(s), 'auc') from daily").show()  # doctest: +SKIP
     """
     for name, metrics in ({"auc": AUC()} | dict(aggregates or {})).items():
         session.udf.register(f"smet_{name}_agg", aggregate(metrics))

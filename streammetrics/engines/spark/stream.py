@@ -96,7 +96,7 @@ class Sink:
         if not self.path.exists():
             return None, None
         data = files.read(self.path)
-        head, _, state = data[: len(HEAD) + 20].partition(b"\n")
+        head = data[: len(HEAD) + 20].partition(b"\n")[0]
         number = head[len(HEAD) :]
         if not head.startswith(HEAD) or not number.isdigit():
             raise StateFormatError(f"{self.path}: this is no file of a stream")

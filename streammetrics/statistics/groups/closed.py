@@ -164,7 +164,7 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
         i, parts = partition
         sealed = np.zeros((len(self), parts), np.int64)
         sealed[:, i] = 1
-        cells = replace(self.cells, flats=self.cells.flats | {"sealed": sealed})
+        cells = replace(self.cells, flats={**self.cells.flats, "sealed": sealed})
         return self.with_settings(partitions=parts).holding(cells)
 
     def facts(self) -> dict[str, Any]:
