@@ -121,7 +121,7 @@ class Ids(Kind):
         else:
             texts, index, nulls = made
             hashes = _hashes(*texts)
-            ids, hit = hashes[index], None
+            ids, hit = hashes[index] if len(hashes) else np.zeros((len(index), 2), np.int64), None  # all are null
             if words := self._stand_ins({"string": str, "bytes": bytes}.get(kind, ())):
                 asked = _hashes(*_joined([w.encode() if isinstance(w, str) else w for w in words]))
                 hit = (hashes[:, None] == asked[None]).all(axis=2).any(axis=1)[index]

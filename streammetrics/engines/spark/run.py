@@ -113,12 +113,18 @@ def _folded(rows: DataFrame, counted: Holder, strategy: str, parts: int) -> tupl
     recipe, together = Recipe.of(counted), together_of(counted)
     if together is not None:
         query = together.columns if together.query else None
-        fold = folding(recipe, BUCKETS, query, parts if together.seals else 0)
-        return _merged(together.gather(rows, parts).mapInArrow(fold, STATES)), together.seals
+        sealed = parts if together.seals else 0
+        return _merged(_mapped(together.gather(rows, parts), recipe, BUCKETS, query, sealed)), together.seals
     if isinstance(counted, Sliced) and (strategy == "rows" or (strategy == "auto" and _many_keys(rows, counted.by))):
         keys = [column(name) for name in counted.by]
-        return rows.repartition(parts, *keys).mapInArrow(folding(recipe, 1), STATES), False
-    return _merged(rows.mapInArrow(folding(recipe, BUCKETS), STATES)), False
+        return _mapped(rows.repartition(parts, *keys), recipe, 1), False
+    return _merged(_mapped(rows, recipe, BUCKETS)), False
+
+
+def _mapped(rows: DataFrame, recipe: Recipe, *asked: Any) -> DataFrame:
+    """Fold the rows of each task; columns go by number, as mapInArrow takes a dot in a name for a field."""
+    names = rows.columns
+    return rows.toDF(*map(str, range(len(names)))).mapInArrow(folding(recipe, names, *asked), STATES)
 
 
 def _merged(states: DataFrame) -> DataFrame:

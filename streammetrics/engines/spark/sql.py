@@ -166,7 +166,8 @@ def _udf(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
 def _arguments(counted: Holder) -> tuple[tuple[str, ...], int]:
     """The columns in the order of arguments, and how many of them must be given."""
     columns = counted.columns
-    must = dict.fromkeys([*counted.by_position(), *(n for n, needed in columns.items() if needed)])
+    given = [n for n in counted.by_position() if n in columns]  # some metrics are given scores that they do not read
+    must = dict.fromkeys([*given, *(n for n, needed in columns.items() if needed)])
     return tuple(dict.fromkeys([*must, *columns])), len(must)
 
 

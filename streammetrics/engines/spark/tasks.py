@@ -5,7 +5,7 @@ These functions have no type hints that Spark would read: it takes them for the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -26,13 +26,17 @@ ROOM = 1 << 28  # bytes of states that a task holds before it hands them on
 HELD = 1 << 26  # and of frames before it merges them
 
 
-def folding(recipe: Recipe, buckets: int, query: Any = None, sealed: int = 0) -> Callable[..., Any]:
+def folding(
+    recipe: Recipe, names: Sequence[str], buckets: int, query: Any = None, sealed: int = 0
+) -> Callable[..., Any]:
     """Return what counts the rows of a task, and yields the states of its slices by bucket of their keys.
 
     Parameters
     ----------
     recipe : Recipe
         What is counted.
+    names : sequence of str
+        The columns, in their order.
     buckets : int
         How many there are.
     query : str or tuple of str, optional
@@ -44,15 +48,15 @@ def folding(recipe: Recipe, buckets: int, query: Any = None, sealed: int = 0) ->
     def fold(batches):  # type: ignore[no-untyped-def]
         counted, first = recipe.fresh(), 0
         task = TaskContext.get().partitionId()
-        tables = gathered(batches)
+        tables = (rows.rename_columns(names) for rows in gathered(batches))
         part = None
         for rows in tables if query is None else whole_queries(tables, query):
+            if first and not sealed and counted.nbytes > ROOM:
+                yield from _frames(counted, buckets, task)
+                counted.reset()
             part = _part(rows, part) if sealed else None
             _count(counted, rows, first, task)
             first += rows.num_rows
-            if not sealed and counted.nbytes > ROOM:
-                yield from _frames(counted, buckets, task)
-                counted.reset()
         if first:
             yield from _frames(counted.seal((part, sealed)) if sealed else counted, buckets, task)
 
