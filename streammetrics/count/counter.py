@@ -267,7 +267,7 @@ class Counter:
         elif max(rows, len(at)) * self._places > most:
             cells = at if spread == 1 else at // spread
             many = np.bincount(cells, minlength=len(self.folded)) * self._places > most
-            if (many > self.folded).any():
+            if (many > zeros_behind(self.folded, len(many))).any():  # some cells may be new
                 self._fold(many)
 
     def mark(self) -> Any:

@@ -48,7 +48,9 @@ def test_slices_have_the_digest_of_one_pass(log: Any, strategy: str, by: list[st
 
 
 @pytest.mark.parametrize(
-    "metrics", [sm.AUC(), sm.MetricCollection(PLAIN), {"ad": TASK}, sm.GroupLogLoss()], ids=["one", "many", "task", "groups"]
+    "metrics",
+    [sm.AUC(), sm.MetricCollection(PLAIN), {"ad": TASK}, sm.GroupLogLoss()],
+    ids=["one", "many", "task", "groups"],
 )
 def test_all_rows_have_the_digest_of_one_pass(log: Any, metrics: Any) -> None:
     done = spark.evaluate(log, metrics)
@@ -96,7 +98,9 @@ def test_empty_partitions(log: Any) -> None:
     few = log.where("arm = 0").repartition(16, "country")
     rows = LOG.filter(np.asarray(LOG["arm"]) == 0)
     assert spark.evaluate(few, PLAIN).state.digest() == sm.MetricCollection(PLAIN).update(rows).digest()
-    assert spark.evaluate(few, sm.GroupAUC(), partitions=30).state.digest() == sm.GroupAUC().update(rows).seal().digest()
+    assert (
+        spark.evaluate(few, sm.GroupAUC(), partitions=30).state.digest() == sm.GroupAUC().update(rows).seal().digest()
+    )
 
 
 # -- rows that belong together ----------------------------------------------------------------------------------------
@@ -198,7 +202,9 @@ def bad(log: Any) -> Any:
 
 @pytest.mark.parametrize("by", [(), "country"])
 def test_a_bad_row_is_named(log: Any, by: Any) -> None:
-    with pytest.raises(sm.InvalidInputError, match=r"^y_true: expected 0 or 1, found 3 in row .* of partition \d") as caught:
+    with pytest.raises(
+        sm.InvalidInputError, match=r"^y_true: expected 0 or 1, found 3 in row .* of partition \d"
+    ) as caught:
         spark.evaluate(bad(log), PLAIN, by=by)
     assert isinstance(caught.value.__cause__, PySparkException)
 
@@ -265,7 +271,10 @@ def test_states_are_made_kept_and_merged_in_sql(sql: Any) -> None:
 def test_aggregates_of_any_metrics(sql: Any, log: Any) -> None:
     state = sql("select smet_ad_agg(y_true, y_score, `ad.weight`) from log").collect()[0][0]
     assert sm.from_bytes(bytes(state)).digest() == sm.MetricCollection(TASK).update(LOG).digest()
-    assert sql("select smet_value(smet_ctr_agg(y_true), 'ctr') from log").collect()[0][0] == sm.CTR().update(LOG["y_true"]).compute()
+    assert (
+        sql("select smet_value(smet_ctr_agg(y_true), 'ctr') from log").collect()[0][0]
+        == sm.CTR().update(LOG["y_true"]).compute()
+    )
     found = log.groupBy("arm").agg(spark.aggregate(sm.CTR())("y_true").alias("s"))
     values = found.select("arm", spark.state_value()("s", f.lit("ctr")).alias("v")).collect()
     assert {row.arm: row.v for row in values} == sm.Sliced(sm.CTR(), by="arm").update(LOG).compute()
@@ -280,12 +289,21 @@ def test_an_empty_table_gives_no_row(sql: Any) -> None:
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("select smet_auc_agg(if(arm = 1, null, y_true), y_score) from log", "InvalidInputError: y_true: expected 0 or 1"),
+        (
+            "select smet_auc_agg(if(arm = 1, null, y_true), y_score) from log",
+            "InvalidInputError: y_true: expected 0 or 1",
+        ),
         ("select smet_auc_agg(y_true, if(arm = 1, null, y_score)) from log", "InvalidInputError: y_score: expected"),
         ("select smet_auc_agg(y_true) from log", r"takes \(y_true, y_score\[, sample_weight\]\), and was given 1"),
         ("select smet_merge_agg(cast(null as binary)) from log", "smet_merge_agg: state: null in row 0"),
-        ("select smet_merge_agg(cast('a state' as binary)) from log", "StateFormatError: smet_merge_agg: state: 7 bytes"),
-        ("select smet_value(cast('a state' as binary), 'auc') from log", "StateFormatError: smet_value: state: 7 bytes"),
+        (
+            "select smet_merge_agg(cast('a state' as binary)) from log",
+            "StateFormatError: smet_merge_agg: state: 7 bytes",
+        ),
+        (
+            "select smet_value(cast('a state' as binary), 'auc') from log",
+            "StateFormatError: smet_value: state: 7 bytes",
+        ),
         ("select smet_value(cast(null as binary), 'auc') from log", "smet_value: state: null in row 0"),
         ("select smet_value(smet_ctr_agg(y_true), 'auc') from log", "no metric 'auc'; it has ctr"),
     ],

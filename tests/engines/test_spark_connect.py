@@ -54,7 +54,9 @@ def test_no_rows(log: Any) -> None:
 
 def test_a_bad_row_is_named(log: Any) -> None:
     bad = log.withColumn("y_true", f.when(f.col("group") == 7, 3).otherwise(f.col("y_true")))
-    with pytest.raises(sm.InvalidInputError, match=r"^y_true: expected 0 or 1, found 3 in row .* of partition \d") as caught:
+    with pytest.raises(
+        sm.InvalidInputError, match=r"^y_true: expected 0 or 1, found 3 in row .* of partition \d"
+    ) as caught:
         spark.evaluate(bad, PLAIN)
     assert isinstance(caught.value.__cause__, PySparkException)
 
@@ -66,7 +68,10 @@ def test_sql(log: Any) -> None:
     sql("select day, smet_auc_agg(y_true, y_score) state from log group by day").createOrReplaceTempView("daily")
     merged = sql("select smet_merge_agg(state) state from daily").collect()[0].state
     assert sm.from_bytes(bytes(merged)).digest() == sm.AUC().update(LOG["y_true"], LOG["y_score"]).digest()
-    assert sql("select smet_value(smet_merge_agg(state), 'auc') from daily").collect()[0][0] == sm.from_bytes(bytes(merged)).compute()
+    assert (
+        sql("select smet_value(smet_merge_agg(state), 'auc') from daily").collect()[0][0]
+        == sm.from_bytes(bytes(merged)).compute()
+    )
     with pytest.raises(PySparkException, match="smet_value: state: 7 bytes"):
         sql("select smet_value(cast('a state' as binary), 'auc')").collect()
 

@@ -63,7 +63,15 @@ def log(tmp_path: Path) -> Path:
 
 def start(log: Path, state: Path, killed_after: int | None = None) -> subprocess.Popen[str]:
     code = PROGRAM.format(tests=str(Path(__file__).parent.parent))
-    arguments = [sys.executable, "-c", code, str(log), str(state), str(state.with_name("checkpoint")), str(killed_after)]
+    arguments = [
+        sys.executable,
+        "-c",
+        code,
+        str(log),
+        str(state),
+        str(state.with_name("checkpoint")),
+        str(killed_after),
+    ]
     return subprocess.Popen(  # a group of its own: Java is in it, and Python's workers end with Java
         arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
     )

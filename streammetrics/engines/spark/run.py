@@ -64,8 +64,8 @@ def evaluate(
         right where keys are so many that their states are no smaller than rows. "auto" reads the keys alone first, and
         takes rows where a key has fewer than 100 rows in a partition on average; without `by` that is never asked.
     partitions : int, optional
-        How many parts rows are shuffled into, where they are ("rows", and the two below);
-        `spark.sql.shuffle.partitions` by default.
+        How many parts rows are shuffled into, where they are ("rows", and the two kinds below). By default
+        `spark.sql.shuffle.partitions`, which adaptive execution makes fewer for "rows" alone: parts of groups are told apart.
 
     Returns
     -------
@@ -102,22 +102,23 @@ def evaluate(
     counted = holder_of(metrics, by)
     rows = needed(frame, counted)
     with said_plainly():
-        parts = partitions or int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
-        folded, seals = _folded(rows, counted, strategy, parts)
+        folded, seals = _folded(rows, counted, strategy, partitions)
         found = [bytes(row["state"]) for row in folded.select("state").collect()]
     return _evaluated(counted, found, seals)
 
 
-def _folded(rows: DataFrame, counted: Holder, strategy: str, parts: int) -> tuple[DataFrame, bool]:
+def _folded(rows: DataFrame, counted: Holder, strategy: str, partitions: int | None) -> tuple[DataFrame, bool]:
     """Return the states of some rows, merged by bucket, and whether their groups were closed."""
     recipe, together = Recipe.of(counted), together_of(counted)
     if together is not None:
         query = together.columns if together.query else None
+        parts = partitions or int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
         sealed = parts if together.seals else 0
         return _merged(_mapped(together.gather(rows, parts), recipe, BUCKETS, query, sealed)), together.seals
     if isinstance(counted, Sliced) and (strategy == "rows" or (strategy == "auto" and _many_keys(rows, counted.by))):
         keys = [column(name) for name in counted.by]
-        return _mapped(rows.repartition(parts, *keys), recipe, 1), False
+        placed = rows.repartition(partitions, *keys) if partitions else rows.repartition(*keys)
+        return _mapped(placed, recipe, 1), False
     return _merged(_mapped(rows, recipe, BUCKETS)), False
 
 

@@ -1,0 +1,106 @@
+"""What engines shuffle: slices in parts by their key, and groups that are closed where all their rows are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import streammetrics as sm
+
+ROWS = 3000
+RNG = np.random.default_rng(5)
+TEXTS = np.array(["a", "b", "日本", "d", None, "f"], object)
+LOG: dict[str, Any] = {
+    "y_true": RNG.integers(0, 2, ROWS),
+    "y_score": RNG.random(ROWS),
+    "group": RNG.integers(0, 150, ROWS),
+    "slot": RNG.integers(0, 30, ROWS),
+    "name": TEXTS[RNG.integers(0, 6, ROWS)],
+}
+PARTS = 4
+GROUPED = sm.MetricCollection(sm.GroupAUC(), sm.GroupAUC(group_weight="pairs"), sm.AUC(), sm.KS(), sm.GroupLogLoss())
+
+
+def rows(which: Any) -> dict[str, Any]:
+    return {name: column[which] for name, column in LOG.items()}
+
+
+def part(i: int) -> dict[str, Any]:
+    return rows(sm.group_partition(LOG["group"], PARTS) == i)
+
+
+@pytest.mark.parametrize("limit", [None, 0, 7])
+@pytest.mark.parametrize("by", [["slot"], ["name", "slot"]])
+def test_parts_of_slices_are_the_whole(by: list[str], limit: int | None) -> None:
+    metrics = sm.Sliced([sm.AUC(), sm.LogLoss(), sm.Task(sm.CTR(), where="y_true")], by=by, limit=limit).update(LOG)
+    parts = metrics.split(PARTS)
+    assert sm.merge(parts[::-1]).digest() == metrics.digest()
+    assert sorted(map(str, (k for p in parts for k in p))) == sorted(map(str, metrics.keys))
+    assert all(p.differences(metrics) == [] for p in parts)
+
+
+def test_a_key_is_in_one_part_wherever_it_was_met() -> None:
+    whole = sm.Sliced(sm.CTR(), by=["name", "slot"]).update(LOG).split(PARTS)
+    few = sm.Sliced(sm.CTR(), by=["name", "slot"]).update(rows(slice(0, 200))).split(PARTS)
+    assert all(set(f) <= set(w) for f, w in zip(few, whole, strict=True))
+    assert all(len(w) for w in whole)
+    assert [len(p) for p in sm.Sliced(sm.CTR(), by="slot").split(2)] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda m: m, lambda m: sm.Sliced(m, by="name"), lambda m: sm.MetricCollection({"x": m})]
+)
+def test_groups_closed_in_parts_are_all_groups_closed(wrap: Any) -> None:
+    metrics = wrap(GROUPED)
+    parts = [metrics.copy().update(part(i)).seal((i, PARTS)).to_bytes() for i in range(PARTS)]
+    whole = metrics.copy().update(LOG)
+    total = sm.merge(parts[::-1])
+    assert total.seal((0, 1)).digest() == whole.seal().digest()
+    assert total.compute() == whole.compute()
+    assert sm.from_bytes(whole.seal().to_bytes()).digest() == whole.seal().digest()
+    with pytest.raises(sm.IncompatibleStateError, match=r"sealed"):
+        sm.merge([parts[0], parts[0]])
+
+
+def test_sealing_leaves_the_rest_as_it_is() -> None:
+    metrics = sm.MetricCollection(sm.AUC(), sm.LogLoss()).update(
+        rows(slice(None)) | {"sample_weight": RNG.random(ROWS)}
+    )
+    assert metrics.seal((1, 3)).digest() == metrics.digest()
+    bundle = sm.Bundle({"all": GROUPED.copy().update(LOG), "plain": metrics})
+    assert bundle.seal()["all"].digest() == GROUPED.copy().update(LOG).seal().digest()
+    assert GROUPED.seal((0, 1)).digest() == GROUPED.seal().digest()
+
+
+def test_a_metric_says_its_partition_itself() -> None:
+    said = sm.GroupAUC(partition=(1, PARTS)).update(part(1))
+    assert said.seal().digest() == sm.GroupAUC().update(part(1)).seal((1, PARTS)).digest()
+
+
+def test_groups_that_would_be_taken_for_others_are_not_sealed() -> None:
+    metrics = sm.MetricCollection({"p": sm.GroupAUC(), "r": sm.GroupAUC(scale="real")})
+    with pytest.raises(sm.IncompatibleStateError, match="scale= and missing="):
+        metrics.seal()
+
+
+@pytest.mark.parametrize("first", [1, 2, 5])
+def test_slices_that_a_large_batch_brings(first: int) -> None:
+    """More rows than a cell keeps exactly, in cells that were not there before."""
+    n = 140_000
+    scores, labels = RNG.random(n), RNG.integers(0, 2, n)
+    batches = [{"y_true": labels, "y_score": scores, "k": RNG.integers(0, keys, n)} for keys in (first, 11)]
+    counted = sm.Sliced(sm.AUC(), by="k")
+    for batch in batches:
+        counted.update(batch)
+    both = {name: np.concatenate([b[name] for b in batches]) for name in batches[0]}
+    assert counted.digest() == sm.Sliced(sm.AUC(), by="k").update(both).digest()
+
+
+def test_groups_of_which_a_batch_knows_none() -> None:
+    pa = pytest.importorskip("pyarrow")
+    none = pa.table({"y_true": [0, 1], "y_score": [0.1, 0.9], "group": pa.array([None, None], pa.string())})
+    assert sm.GroupAUC(missing="skip").update(none).explain()["dropped"] == {"group": 2}
+    with pytest.raises(sm.InvalidInputError, match="group: expected a key"):
+        sm.GroupAUC().update(none)
