@@ -28,7 +28,7 @@ def evaluate(data: Any, metrics: H, *, split_every: int = 16) -> H:
     metrics : Metric, MetricCollection or Sliced
         What to compute; it stays as it is.
     split_every : int
-        How many states are merged at once, in a tree, where they are.
+        How many states, 2 or more, are merged at once, in a tree, where they are.
 
     Returns
     -------
@@ -57,6 +57,8 @@ def evaluate(data: Any, metrics: H, *, split_every: int = 16) -> H:
     >>> evaluate(log, sm.CTR()).compute()  # doctest: +SKIP
     0.5
     """
+    if split_every < 2:
+        raise ValueError(f"split_every must be 2 or more, not {split_every!r}: fewer states never become one")
     found: Sequence[Any] = states(data, metrics)
     unite = delayed(_united)
     while len(found) > 1:

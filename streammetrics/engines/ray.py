@@ -102,8 +102,8 @@ class Fold(AggregateFn):
 
     Notes
     -----
-    ``groupby`` sorts rows by key: many keys are counted faster by a `Sliced` in `evaluate`. This is no `AggregateFnV2`, as
-    those read one column, and Ray drops all others but the keys.
+    ``groupby`` sorts rows by key, in 200 partitions unless ``num_partitions=`` says how many; a `Sliced` in `evaluate` is
+    faster. This is no `AggregateFnV2`, as those read one column, and Ray drops all others but the keys.
 
     Examples
     --------

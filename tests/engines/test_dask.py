@@ -104,6 +104,11 @@ def test_a_worker_that_dies_counts_once(client: Any, tmp_path: Path) -> None:
     assert (tmp_path / "died").exists()
 
 
+def test_one_state_at_a_time_is_never_one(frame: Any) -> None:
+    with pytest.raises(ValueError, match="split_every must be 2 or more, not 1"):
+        evaluate(frame, METRICS, split_every=1)
+
+
 def test_nothing(frame: Any) -> None:
     with dask.config.set(scheduler="sync"):
         assert evaluate([], METRICS) == METRICS

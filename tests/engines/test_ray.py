@@ -40,7 +40,7 @@ def test_by_key_null_and_dictionaries_among_them() -> None:
     table = TABLE.set_column(
         2, "variant", pa.array(["A", "B", None, "A", "B"] * 100).dictionary_encode().cast("string")
     )
-    rows = data.from_arrow(table).groupby("variant").aggregate(Fold(METRICS, "held")).take_all()
+    rows = data.from_arrow(table).groupby("variant", num_partitions=3).aggregate(Fold(METRICS, "held")).take_all()
     slices = sm.Sliced(METRICS, by="variant").update(table)
     assert {row["variant"]: sm.from_bytes(row["held"]) for row in rows} == {k: slices[k] for k in slices.keys}
 
@@ -81,6 +81,20 @@ def test_a_worker_that_dies_counts_once(tmp_path: Path) -> None:
 
     assert evaluate([TABLE.slice(0, 200), read, TABLE.slice(400)], METRICS) == WHOLE
     assert mark.exists()
+
+
+def test_a_metric_that_only_this_script_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streammetrics.collect.metric.METRICS", dict(sm.METRICS))
+
+    class Odds(sm.Metric[sm.ScoreSums, float], tag="engines.odds"):
+        def make_state(self) -> sm.ScoreSums:
+            return sm.ScoreSums(terms=("score",))
+
+        def of(self, state: sm.ScoreSums) -> float:
+            return float(state.total("score"))
+
+    odds = sm.MetricCollection(Odds())
+    assert evaluate([TABLE.slice(0, 200), TABLE.slice(200)], odds).digest() == odds.copy().update(TABLE).digest()
 
 
 def test_nothing() -> None:
