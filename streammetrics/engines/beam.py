@@ -32,9 +32,9 @@ class Fold(beam.CombineFn):
     >>> import streammetrics as sm
     >>> from streammetrics.engines.beam import Fold
     >>> tables = [{"y_true": [0, 1], "y_score": [0.2, 0.7]}, {"y_true": [1], "y_score": [0.4]}]
-    >>> with beam.Pipeline() as p:  # doctest: +SKIP
+    >>> with beam.Pipeline() as p:
     ...     total = p | beam.Create(tables) | beam.CombineGlobally(Fold(sm.AUC()))
-    ...     total | beam.Map(lambda auc: print(auc.compute()))
+    ...     _ = total | beam.Map(lambda auc: print(auc.compute()))
     1.0
     """
 
@@ -78,9 +78,10 @@ class FoldRows(Fold):
     >>> import streammetrics as sm
     >>> from streammetrics.engines.beam import FoldRows
     >>> clicks = [{"variant": "A", "y_true": 1}, {"variant": "B", "y_true": 0}, {"variant": "A", "y_true": 0}]
-    >>> with beam.Pipeline() as p:  # doctest: +SKIP
+    >>> with beam.Pipeline() as p:
     ...     keyed = p | beam.Create(clicks) | beam.WithKeys(lambda row: row["variant"])
-    ...     keyed | beam.CombinePerKey(FoldRows(sm.CTR())) | beam.MapTuple(lambda v, ctr: print(v, ctr.compute()))
+    ...     found = keyed | beam.CombinePerKey(FoldRows(sm.CTR()))
+    ...     _ = found | beam.MapTuple(lambda variant, ctr: print(variant, ctr.compute()))
     A 0.5
     B 0.0
     """
