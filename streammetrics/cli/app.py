@@ -99,7 +99,12 @@ class Type(StrEnum):
 
 Text = str | None
 Texts = list[str] | None
-LOG = "Files, folders, patterns: Parquet, CSV, TSV, JSON lines (.jsonl), Arrow; - is standard input."
+LOG = (
+    "Files, folders, patterns: Parquet, CSV, TSV, JSON lines (.jsonl), Arrow; - is standard input. URLs such as "
+    "s3://bucket/log/*.parquet. Tables: a folder with a _delta_log, delta:URL, iceberg:CATALOG/NAMESPACE.TABLE or "
+    "iceberg:PATH.metadata.json."
+)
+SQL = "Score what a query of DuckDB gives instead of LOG: \"select * from 'log/*.parquet' where day = 3\"."
 INVALID = "Stop at a bad row, or leave it out and count it."
 SCORE = (
     "Column of scores (of predictions, for regression); for several classes a pattern such as 'p_*', or a column of "
@@ -136,7 +141,7 @@ TASK = "TOML file with several tasks, instead of --label, --score and so on."
 
 @app.command("eval")
 def _eval(
-    log: Annotated[list[str], typer.Argument(metavar="LOG...", help=LOG)],
+    log: Annotated[Texts, typer.Argument(metavar="LOG...", help=LOG)] = None,
     label: Annotated[Text, typer.Option(help="Column of labels: 0 or 1, a class, a grade, a number; 'y_*'.")] = None,
     score: Annotated[Texts, typer.Option(help=SCORE)] = None,
     pred: Annotated[Texts, typer.Option(help=PRED)] = None,
@@ -168,11 +173,16 @@ def _eval(
     sort: Annotated[Text, typer.Option(help=SORT)] = None,
     min_rows: Annotated[int, typer.Option(min=0, help=FEW)] = 0,
     delimiter: Annotated[Text, typer.Option(help="Of text files; comma by default, tab for .tsv.")] = None,
+    sql: Annotated[Text, typer.Option("--sql", metavar="QUERY", help=SQL)] = None,
 ) -> None:
     """Score a log in one pass: all metrics, models and slices."""
     from streammetrics.cli.score import Request, score_log
     from streammetrics.cli.tasks import TaskSpec, read_classes, read_cutoffs, read_task_file
 
+    if (sql is None) == (not log):
+        raise UsageError(
+            "which log? Name files, or give a query by --sql" if not log else "give LOG or --sql, not both"
+        )
     names = None if metrics is None else tuple(name for name in metrics.split(",") if name.strip())
     sets = list(by or [])
     if task is not None:
@@ -218,7 +228,7 @@ def _eval(
         }
     score_log(
         Request(
-            log,
+            log or [f"sql:{sql}"],
             specs,
             sets,
             limit,

@@ -62,7 +62,7 @@ class Keeper:
 
     def __init__(self, path: PathLike, log: Log, parts: Sequence[Part], asked: Sequence[str]) -> None:
         self.path, self._count = path, len(parts)
-        self._once, self._known = log.once, _known(log, parts, asked)
+        self._once, self._table, self._known = log.once, log.table, _known(log, parts, asked)
         self.begun = self._found()
         self._lock, self._spent, self._next = Lock(), 0.0, 0.0
         self._written: list[Kept | None] = []
@@ -87,6 +87,8 @@ class Keeper:
             The log, or what is asked of it, cannot be counted part by part.
         """
         name = os.fspath(self.path)
+        if self._table:
+            raise InvalidInputError(f"{name}: a table, or a query, is read in one part: there is nothing to go on from")
         if self._once:
             raise InvalidInputError(f"{name}: a checkpoint is of a log that can be read again, not of standard input")
         if query is not None:

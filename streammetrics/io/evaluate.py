@@ -168,7 +168,8 @@ def evaluate(
     if keeper is not None:
         total, rows = _count_kept(keeper, parts, counted, count, watch)
     else:
-        total, rows = _count(parts, query, counted, None if log.once else log.bytes, count, watch)
+        size = None if log.once or log.table else log.bytes
+        total, rows = _count(parts, query, counted, size, count, watch)
     slices = {names: total[slice_name(names)] for names in sets}
     overall = slices[sets[0]].total if sets else total
     return Scored(overall, slices, rows)
@@ -182,7 +183,7 @@ def _count(
 ) -> tuple[MetricCollection, int]:
     """Count all parts, and return what came of it, and the rows; in a second pass where queries turn out scattered.
 
-    What can be read only once, and so has no size, is put in order first.
+    What can be read only once, or comes in any order, and so has no size, is put in order first.
     """
     if query is not None and size is None:
         return _count_scattered(Shares(query, parts, shares_of(None)), metrics, threads, watch)

@@ -1,4 +1,4 @@
-"""Prediction logs of any size in batches: Parquet, CSV, TSV, JSON lines, Arrow IPC; files, folders, patterns, pipes."""
+"""Prediction logs of any size in batches: Parquet, CSV, TSV, JSON lines, Arrow IPC; on disk or elsewhere; tables."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from typing import cast
 import pyarrow as pa
 
 from streammetrics.io.json_lines import JsonReader
+from streammetrics.io.listing import find_sources
 from streammetrics.io.parts import Part
 from streammetrics.io.pipes import STDIN, standard_input
 from streammetrics.io.readers import Facts, IpcReader, ParquetReader, Reader
-from streammetrics.io.sources import LogError, PathLike, Source, find_sources, key_values
+from streammetrics.io.sources import LogError, PathLike, Source, key_values
+from streammetrics.io.tables import open_table
 from streammetrics.io.text import TextReader, settle_types
 
 __all__ = ["DEFAULT_NULLS", "Log", "LogError", "Part"]
@@ -36,7 +38,12 @@ class Log:
         Files, folders and patterns (`"log/**/*.parquet"`); "-" is standard input, as an Arrow IPC stream, CSV or JSON
         lines. Folders are read recursively; names that start with `.` or
         `_` are left out. Folders named like `country=US` on the way to a file are columns of its rows (integers where
-        all values of that key are), unless the file has a column of that name.
+        all values of that key are), unless the file has a column of that name. URLs of files, folders and patterns,
+        such as `"s3://bucket/log/*.parquet"`, are read by fsspec; keys and addresses are those that it finds (see there).
+        A folder with a `_delta_log` is a Delta table; `"delta:s3://bucket/table"` names one elsewhere,
+        `"iceberg:catalog/namespace.table"` or `"iceberg:path/v3.metadata.json"` an Iceberg table, and `"sql:select ..."`
+        a query for DuckDB: all are read as they were when they were opened (a query as often as it is asked), by one
+        thread.
     delimiter : str, optional
         What separates the values of a text file; default a tab for `.tsv` and a comma for `.csv`.
     nulls : sequence of str
@@ -90,6 +97,11 @@ class Log:
     def bytes(self) -> int:
         """Size of all files together, as they lie on the disk."""
         return sum(source.bytes for source in self._sources)
+
+    @property
+    def table(self) -> bool:
+        """Whether it is a table or a query: one part, whose rows come in the order that its engine likes."""
+        return bool(self._sources[0].table)
 
     @property
     def stamps(self) -> list[str]:
@@ -157,7 +169,11 @@ class Log:
             return JsonReader(source, self._types)
         if source.format == "text":
             return TextReader(source, delimiter or source.delimiter, nulls, self._types)
-        return ParquetReader(source.file) if source.format == "parquet" else IpcReader(source.file, source.pipe)
+        if source.table:
+            return open_table(source.table)
+        if source.format == "parquet":
+            return ParquetReader(source.file, source.stamp)
+        return IpcReader(source.file, source.pipe)
 
     @cached_property
     def _facts(self) -> list[Facts]:

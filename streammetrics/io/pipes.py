@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from streammetrics.io.remote import open_file
 from streammetrics.io.sources import LogError, Source
 
 __all__ = ["STDIN", "Pipe", "opened", "standard_input"]
@@ -67,8 +68,8 @@ class Pipe(io.RawIOBase):
 
 
 def opened(source: Source) -> pa.NativeFile:
-    """Open a file, or standard input at its beginning."""
-    return pa.OSFile(source.file) if source.pipe is None else pa.PythonFile(source.pipe.rewind(), "r")
+    """Open a file, wherever it is, or standard input at its beginning."""
+    return open_file(source.file) if source.pipe is None else pa.PythonFile(source.pipe.rewind(), "r")
 
 
 def standard_input() -> Source:

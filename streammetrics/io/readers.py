@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 
+from streammetrics.errors import StreamMetricsError
+from streammetrics.io.remote import is_url, open_file
 from streammetrics.io.sources import LogError
 
 __all__ = ["BATCH_ROWS", "Facts", "IpcReader", "ParquetReader", "Reader", "Span", "broken", "encode_keys", "reading"]
@@ -80,10 +82,11 @@ class Reader(Protocol):
 @contextmanager
 def reading(file: str) -> Iterator[None]:
     """Turn what Arrow raises on a broken file, which is any of these, into one line that names it."""
+    known = Exception if is_url(file) else (pa.ArrowException, OSError, ValueError, KeyError, EOFError)
     try:
         yield
-    except (pa.ArrowException, OSError, ValueError, KeyError, EOFError) as error:
-        if isinstance(error, LogError):
+    except known as error:  # of another side, that has errors of its own, any
+        if isinstance(error, (StreamMetricsError, MemoryError)):
             raise
         raise broken(file, error) from None
 
@@ -143,22 +146,22 @@ class ParquetReader:
     """A Parquet file, one range of row groups at a time."""
 
     file: str
+    stamp: str = ""
 
     def facts(self) -> Facts:
         """Read the footer."""
-        with reading(self.file), _open_parquet(self.file) as parquet:
+        with reading(self.file), _open_parquet(self.file) as (parquet, size):
             metadata = parquet.metadata
             rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-            return Facts.of(parquet.schema_arrow, metadata.num_rows, _spans(rows, os.path.getsize(self.file)))
+            return Facts.of(parquet.schema_arrow, metadata.num_rows, _spans(rows, size))
 
     def read(self, span: Span, columns: Sequence[str], keys: Collection[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield the batches of some row groups."""
         groups = range(*span.units)
         with reading(self.file):
-            status = os.stat(self.file)
-            metadata = _footer(self.file, status.st_size, status.st_mtime_ns)
+            metadata = _footer(self.file, self.stamp if is_url(self.file) else f"{os.stat(self.file).st_mtime_ns}")
             coded = [name for name in keys if name in columns and _has_small_dictionary(metadata, groups, name)]
-            with _open_parquet(self.file, metadata=metadata, read_dictionary=coded) as parquet:
+            with _open_parquet(self.file, metadata=metadata, read_dictionary=coded) as (parquet, _):
                 done = 0
                 # Arrow's own threads would read ahead of a slow consumer; ours each run a span.
                 for batch in parquet.iter_batches(BATCH_ROWS, groups, list(columns), use_threads=False):
@@ -167,27 +170,28 @@ class ParquetReader:
 
 
 @contextmanager
-def _open_parquet(file: str, **options: object) -> Iterator[pq.ParquetFile]:
+def _open_parquet(file: str, **options: object) -> Iterator[tuple[pq.ParquetFile, int]]:
+    """Open a file; give its size, too."""
     # pre_buffer keeps every column chunk that it read ahead (565 MB of a 478 MB file under a slow consumer), and
     # mapped pages count as resident. An opened file, because Arrow takes some plain paths for URIs.
     with (
-        pa.OSFile(file) as raw,
+        open_file(file, ranges=True) as raw,
         pq.ParquetFile(
             raw,
             pre_buffer=False,
             memory_map=False,
-            buffer_size=_BUFFER_BYTES,
+            buffer_size=0 if is_url(file) else _BUFFER_BYTES,  # elsewhere requests cost more than memory
             page_checksum_verification=True,
             **options,
         ) as parquet,
     ):
-        yield parquet
+        yield parquet, raw.size()
 
 
 @lru_cache(maxsize=32)
-def _footer(file: str, _size: int, _mtime_ns: int) -> pq.FileMetaData:
+def _footer(file: str, _stamp: str) -> pq.FileMetaData:
     """Footer of a file: parsed once for its many spans, but kept for few files, as wide ones take megabytes."""
-    with _open_parquet(file) as parquet:
+    with _open_parquet(file) as (parquet, _):
         return parquet.metadata
 
 
@@ -219,8 +223,8 @@ class IpcReader:
             with reading(self.file):
                 schema = ipc.open_stream(pa.PythonFile(self.pipe.rewind(), "r")).schema
                 return Facts.of(schema, None, (Span(0, None, (0, 1), 0),))
-        size = os.path.getsize(self.file)
-        with reading(self.file), pa.OSFile(self.file) as raw:
+        with reading(self.file), open_file(self.file) as raw:
+            size = raw.size()
             if not self._is_random_access():
                 return Facts.of(ipc.open_stream(raw).schema, None, (Span(0, None, (0, 1), size),))
             schema = ipc.open_file(raw).schema
@@ -233,7 +237,7 @@ class IpcReader:
         if self.pipe is not None:
             yield from self._piped(columns)
             return
-        with reading(self.file), pa.OSFile(self.file) as raw:
+        with reading(self.file), open_file(self.file) as raw:
             open_ = ipc.open_file if self._is_random_access() else ipc.open_stream
             schema = open_(raw).schema
             raw.seek(0)
@@ -252,8 +256,8 @@ class IpcReader:
                 yield batch, 0
 
     def _is_random_access(self) -> bool:
-        with open(self.file, "rb") as raw:
-            magic = raw.read(6)
+        with open_file(self.file) as raw:
+            magic: bytes = raw.read(6)
         if magic[:4] == b"FEA1":
             raise LogError(f"{self.file}: Feather version 1, which Arrow no longer reads; write it as version 2")
         return magic == b"ARROW1"

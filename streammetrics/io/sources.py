@@ -1,18 +1,18 @@
-"""Which files a log consists of: files, folders and patterns; hive partition keys from their paths."""
+"""Files of a log on disk: folders and patterns; what a path says of format and hive partition keys."""
 
 from __future__ import annotations
 
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
 from streammetrics.errors import StreamMetricsError
 
-__all__ = ["LogError", "PathLike", "Source", "find_files", "find_sources", "key_values"]
+__all__ = ["LogError", "PathLike", "Source", "find_files", "hidden", "is_delta", "key_values", "log_file"]
 
 PathLike = str | os.PathLike[str]
 
@@ -50,28 +50,7 @@ class Source:
     keys: Mapping[str, str | None]  # hive partition keys, as spelled; None is the null partition
     pipe: Any = None  # of standard input: what is read, once
     stamp: str = ""  # what changes when the file is written again
-
-
-def find_sources(paths: Iterable[PathLike]) -> list[Source]:
-    """List the files behind files, folders and patterns, in a fixed order.
-
-    Raises
-    ------
-    LogError
-        Nothing matches, a suffix is unknown, a file is named twice, or formats are mixed.
-    """
-    found: dict[str, Source] = {}
-    for path in paths:
-        for file in find_files(os.fspath(path)):
-            if os.path.normpath(file) in found:
-                # Counting rows twice is hardly ever meant and never visible in the result.
-                raise LogError(f"{file}: named twice")
-            found[os.path.normpath(file)] = _source(file)
-    sources = list(found.values())
-    if not sources:
-        raise LogError("no log file was named")
-    _check_one_format(sources)
-    return sources
+    table: str = ""  # of a table or query: what it is called in full
 
 
 def key_values(sources: Sequence[Source]) -> dict[str, dict[str, int | str | None]]:
@@ -122,8 +101,12 @@ def _walk(folder: str, above: frozenset[str]) -> Iterator[str]:
         entries = list(os.scandir(folder))
     except OSError as error:
         raise LogError(f"{folder}: {error.strerror}") from None
+    if is_delta(folder):
+        raise LogError(
+            f"{folder}: is a Delta table, whose folder also holds rows that were deleted; name it delta:{folder}"
+        )
     for entry in entries:
-        if _is_hidden(entry.name):
+        if hidden(entry.name):
             continue
         if entry.is_dir():
             yield from _walk(entry.path, above | {real})
@@ -138,7 +121,7 @@ def _matching(pattern: str) -> list[str]:
     matches = [
         path
         for path in glob.iglob(pattern, recursive=True)
-        if not any(_is_hidden(part) for part in path.split(os.sep)[plain:] if part)
+        if not any(hidden(part) for part in path.split(os.sep)[plain:] if part)
     ]
     files = {path for path in matches if not os.path.isdir(path)}
     if parts[-1] != "**":  # "**" lists the files of the folders it matches by itself
@@ -148,12 +131,24 @@ def _matching(pattern: str) -> list[str]:
     return sorted(files)
 
 
-def _is_hidden(name: str) -> bool:
+def is_delta(path: str) -> bool:
+    """Whether a folder is a Delta table: which of its files count is said by a log of its own."""
+    return os.path.isdir(os.path.join(path, "_delta_log"))
+
+
+def hidden(name: str) -> bool:
     """Whether a name is left out as Spark and Hive do: `.crc` files, `_SUCCESS`, `_temporary`, but not `_day=3`."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
-def _source(file: str) -> Source:
+def log_file(file: str, size: int | None = None, stamp: str = "") -> Source:
+    """Say how a file is written, by its name; one on disk is looked at for its size.
+
+    Raises
+    ------
+    LogError
+        The suffix is unknown, or the file is not there.
+    """
     stem, suffix = os.path.splitext(file.lower())
     compression = _COMPRESSIONS.get(suffix)
     if compression is not None:
@@ -163,20 +158,14 @@ def _source(file: str) -> Source:
         shown = suffix + (os.path.splitext(file)[1] if compression else "")
         what = f"unknown suffix {shown!r}" if shown else "no suffix"
         raise LogError(f"{file}: {what}; logs are read from {_READABLE}; name the files wanted by a pattern")
-    try:
-        found = os.stat(file)
-    except OSError as error:
-        raise LogError(f"{file}: {error.strerror}") from None
-    return Source(
-        file,
-        format_,
-        compression,
-        "\t" if suffix == ".tsv" else ",",
-        found.st_size,
-        _hive_keys(file),
-        None,
-        f"{found.st_mtime_ns}",
-    )
+    if size is None:
+        try:
+            found = os.stat(file)
+        except OSError as error:
+            raise LogError(f"{file}: {error.strerror}") from None
+        size, stamp = found.st_size, f"{found.st_mtime_ns}"
+    delimiter = "\t" if suffix == ".tsv" else ","
+    return Source(file, format_, compression, delimiter, size, _hive_keys(file), stamp=stamp)
 
 
 def _hive_keys(file: str) -> dict[str, str | None]:
@@ -188,10 +177,3 @@ def _hive_keys(file: str) -> dict[str, str | None]:
             value = unquote(text)  # Hive escapes characters that a file name cannot hold
             keys[unquote(name)] = None if value == _NULL_PARTITION else value
     return keys
-
-
-def _check_one_format(sources: Sequence[Source]) -> None:
-    first = sources[0]
-    for source in sources:
-        if source.format != first.format:
-            raise LogError(f"{first.file} and {source.file} are of different formats; name one of them by a pattern")

@@ -26,8 +26,8 @@ def pieces(thing: Any, name: str = "") -> list[tuple[str, MetricCollection | Sli
         return pieces(thing.total, name)
     if isinstance(thing, Checkpoint):
         counted = pieces(thing.total, name)
-        first = counted[0][1]  # a pass by slices counts these alone: all rows are their sum
-        return [(name, first.total), *counted] if isinstance(first, Sliced) else counted
+        slices = counted[0][1]  # a pass by slices counts these alone: all rows are their sum
+        return [(name, slices.total), *counted] if isinstance(slices, Sliced) else counted
     if isinstance(thing, Metric):
         return [(name, MetricCollection(thing).holding(thing.states))]
     if isinstance(thing, Sliced):

@@ -1,0 +1,55 @@
+"""What a log consists of: files on disk and elsewhere, or tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+
+from streammetrics.io.remote import find_urls, is_url
+from streammetrics.io.sources import LogError, PathLike, Source, find_files, is_delta, log_file
+from streammetrics.io.tables import TABLES, shown
+
+__all__ = ["find_sources"]
+
+
+def find_sources(paths: Iterable[PathLike]) -> list[Source]:
+    """List the files behind files, folders, patterns and URLs, in a fixed order; or tables.
+
+    Raises
+    ------
+    LogError
+        Nothing matches, a suffix is unknown, a file is named twice, or formats are mixed.
+    """
+    found: dict[str, Source] = {}
+    for path in paths:
+        for source in _behind(os.fspath(path)):
+            known = source.file if is_url(source.file) or source.table else os.path.normpath(source.file)
+            if known in found:
+                # Counting rows twice is hardly ever meant and never visible in the result.
+                raise LogError(f"{source.file}: named twice")
+            found[known] = source
+    sources = list(found.values())
+    if not sources:
+        raise LogError("no log file was named")
+    _check_one_format(sources)
+    return sources
+
+
+def _behind(path: str) -> Iterator[Source]:
+    """Return what one argument names; what is there is a file, whatever it is called."""
+    kind, colon, _ = path.partition(":")
+    if colon and kind in TABLES and not os.path.exists(path):
+        yield Source(shown(path), kind, None, "", 0, {}, table=path)
+    elif is_url(path) and not os.path.exists(path):
+        yield from (log_file(*one) for one in find_urls(path))
+    elif is_delta(path):
+        yield Source(f"delta:{path}", "delta", None, "", 0, {}, table=f"delta:{path}")
+    else:
+        yield from map(log_file, find_files(path))
+
+
+def _check_one_format(sources: Sequence[Source]) -> None:
+    first = sources[0]
+    for source in sources:
+        if source.format != first.format:
+            raise LogError(f"{first.file} and {source.file} are of different formats; name one of them by a pattern")
