@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -60,22 +62,43 @@ def piece(rows: int, seed: int) -> pa.Table:
     )
 
 
+class Cost(NamedTuple):
+    """What a run took: CPU seconds of the driver, Java and all workers, seconds, and bytes shuffled."""
+
+    cpu: float
+    wall: float
+    shuffled: int
+
+
 class Watch:
-    """Seconds and bytes shuffled of what runs."""
+    """Measures what runs on a session."""
 
     def __init__(self, context: Any) -> None:
         self.url = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/stages"
 
-    def shuffled(self) -> int:
+    def run(self, call: Callable[[], Any]) -> Cost:
+        shuffled, cpu, start = self._shuffled(), _cpu(), time.perf_counter()
+        call()
+        cpu, wall = _cpu() - cpu, time.perf_counter() - start
+        time.sleep(0.5)  # the page follows
+        return Cost(cpu, wall, self._shuffled() - shuffled)
+
+    def _shuffled(self) -> int:
         with urllib.request.urlopen(self.url) as answer:
             return sum(stage["shuffleWriteBytes"] for stage in json.load(answer))
 
-    def run(self, call: Callable[[], Any]) -> tuple[float, int]:
-        before, start = self.shuffled(), time.perf_counter()
-        call()
-        took = time.perf_counter() - start
-        time.sleep(0.5)  # the page follows
-        return took, self.shuffled() - before
+
+def _cpu() -> float:
+    """CPU seconds of this process and all below it, those that have ended included."""
+    known = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            known[int(path.parent.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+    family = {os.getpid()}
+    while more := {pid for pid, (parent, _) in known.items() if parent in family} - family:
+        family |= more
+    return sum(known[pid][1] for pid in family) / os.sysconf("SC_CLK_TCK")
 
 
 def applied(frame: Any, by: list[str]) -> Any:
@@ -89,22 +112,22 @@ def applied(frame: Any, by: list[str]) -> Any:
     return chosen.groupBy(*by).applyInArrow(one, "auc double, log_loss double").collect()
 
 
-def compare(title: str, watch: Watch, sides: dict[str, Callable[[], Any]], *, shuffles: bool = True) -> None:
-    """Time all sides in turn, and say whether the first is ahead of the last in time, and in bytes."""
+def compare(title: str, watch: Watch, sides: dict[str, Callable[[], Any]], *, rounds: int = ROUNDS) -> None:
+    """Run all sides in turn, and say whether the first is ahead of the last in time, and in bytes."""
     for call in sides.values():
         call()  # starts workers
-    rounds = [{name: watch.run(call) for name, call in sides.items()} for _ in range(ROUNDS)]
+    costs = [{name: watch.run(call) for name, call in sides.items()} for _ in range(rounds)]
     ours, peer = next(iter(sides)), list(sides)[-1]
     rows = []
     for name in sides:
-        seconds, size = (median(r[name][i] for r in rounds) for i in range(2))
-        rows.append([name, f"{seconds:.2f}", f"{size / MIB:.1f}"])
-    table(title, ["", "wall s", "MiB shuffled"], rows)
-    faster = median(r[ours][0] / r[peer][0] for r in rounds)
-    print(f"time {faster:.2f} of {peer}, target below 1: {verdict(f'spark {title}: time', faster < 1)}")
-    if shuffles:
-        less = rounds[0][ours][1] / rounds[0][peer][1]
-        print(f"bytes {less:.3f} of {peer}, target below 1: {verdict(f'spark {title}: bytes', less < 1)}", flush=True)
+        cpu, wall, size = (median(c[name][i] for c in costs) for i in range(3))
+        rows.append([name, f"{cpu:.2f}", f"{wall:.2f}", f"{size / MIB:.2f}"])
+    table(title, ["", "CPU s", "wall s", "MiB shuffled"], rows)
+    for name, i in (("CPU", 0), ("bytes", 2)):
+        ratio = median(c[ours][i] / c[peer][i] for c in costs)
+        print(
+            f"{name}: {ratio:.3f} of {peer}, target below 1: {verdict(f'spark {title}: {name}', ratio < 1)}", flush=True
+        )
 
 
 def main(rows: int = ROWS) -> None:
@@ -123,20 +146,27 @@ def main(rows: int = ROWS) -> None:
         frame, watch = session.read.parquet(str(log(rows))), Watch(session.sparkContext)
         for name, by in SLICES.items():
             ways = {
-                f"evaluate, {how}": lambda by=by, how=how: spark.evaluate(frame, METRICS, by, strategy=how)
+                f"evaluate, {how}": lambda by=by, how=how: spark.evaluate(
+                    frame, METRICS, by, strategy=how
+                ).state.compute()
                 for how in ("auto", "states", "rows")
             }
             compare(f"{rows:,} rows {name}", watch, ways | {"applyInArrow": lambda by=by: applied(frame, by)})
         from pyspark.ml.evaluation import BinaryClassificationEvaluator
 
-        peer = BinaryClassificationEvaluator(rawPredictionCol="raw", labelCol="y_true")
-        few = session.read.parquet(str(log(min(rows, EVALUATED))))
-        scored = few.select(f.col("y_true").cast("double"), f.col("y_score").cast("double").alias("raw"))
-        sides = {"evaluate": lambda: spark.evaluate(few, sm.AUC()), "Spark's evaluator": lambda: peer.evaluate(scored)}
-        compare(f"{min(rows, EVALUATED):,} rows, all", watch, sides)
-        whole = {"evaluate": lambda: spark.evaluate(frame, METRICS)}
-        seconds, size = watch.run(whole["evaluate"])
-        print(f"\n{rows:,} rows, all: evaluate {seconds:.2f} s, {size / MIB:.2f} MiB shuffled", flush=True)
+        few, peer = (
+            session.read.parquet(str(log(min(rows, EVALUATED)))),
+            BinaryClassificationEvaluator(labelCol="y_true"),
+        )
+        score = f.col("y_score").cast("double").alias("rawPrediction")
+        scored = few.select(f.col("y_true").cast("double"), score)
+        sides = {
+            "evaluate": lambda: spark.evaluate(few, sm.AUC()).state.compute(),
+            "Spark's evaluator": lambda: peer.evaluate(scored),
+        }
+        compare(f"{min(rows, EVALUATED):,} rows, all", watch, sides, rounds=1)
+        whole = watch.run(lambda: spark.evaluate(frame, METRICS).state.compute())
+        print(f"\n{rows:,} rows, all: {whole.cpu:.2f} CPU s, {whole.wall:.2f} s, {whole.shuffled:,} bytes", flush=True)
     finally:
         session.stop()
 

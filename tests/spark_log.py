@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import os
 import sys
 from pathlib import Path
@@ -43,7 +44,7 @@ def written(folder: Path) -> str:
     rows, folder = table(), folder / "log"
     folder.mkdir()
     ends = [0, 1, ROWS // 10, ROWS // 10, ROWS // 2, ROWS]
-    for i, (start, end) in enumerate(zip(ends, ends[1:], strict=False)):
+    for i, (start, end) in enumerate(itertools.pairwise(ends)):
         pq.write_table(rows.slice(start, end - start), folder / f"{i}.parquet")
     return str(folder)
 

@@ -1,4 +1,4 @@
-"""What is counted, as it travels to workers: metrics as bytes, with the settings that no state has."""
+"""What is counted, as it travels to workers: metrics, with the settings that no state has."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from ...collect.collection import MetricCollection
 from ...collect.holder import Holder
-from ...collect.saved import from_bytes
 from ...compose.bundle import Bundle
 from ...compose.sliced import Sliced
 
@@ -35,25 +34,25 @@ class Recipe(NamedTuple):
 
     Parameters
     ----------
-    data : bytes
-        The metrics, which have seen nothing.
+    metrics : Metric, MetricCollection or Sliced
+        What is counted, which has seen nothing; it is pickled as bytes of the library's format.
     on_invalid : {"raise", "drop"}
         Whether a bad row raises, or is left out and counted.
     memory_limit : int
         Bytes that cells may take.
     """
 
-    data: bytes
+    metrics: Holder
     on_invalid: str
     memory_limit: int
 
     @classmethod
     def of(cls, metrics: Holder) -> Recipe:
         """Return the recipe of some metrics."""
-        return cls(metrics.blank().to_bytes(), metrics.feed.on_invalid, metrics.feed.memory_limit)
+        return cls(metrics.blank(), metrics.feed.on_invalid, metrics.feed.memory_limit)
 
     def fresh(self) -> Any:
         """Make metrics that have seen nothing."""
-        made = from_bytes(self.data)
+        made = self.metrics.blank()
         made.feed.on_invalid, made.feed.memory_limit = self.on_invalid, self.memory_limit
         return made

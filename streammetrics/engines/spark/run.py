@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from ...collect.holder import Holder
+from ...collect.metric import Metric
 from ...collect.saved import merge
 from ...collect.table import Table
 from ...compose.sliced import Sliced
@@ -25,19 +28,24 @@ FEW_ROWS = 100  # of a key in a task: its state takes no less than they
 STRATEGIES = ("auto", "states", "rows")
 
 
-class Evaluated(NamedTuple):
+@dataclass(frozen=True)
+class Evaluated:
     """What a data frame came to.
 
     Parameters
     ----------
-    table : Table
-        Values with their bounds and counts, a row for each slice and metric.
     state : Metric, MetricCollection or Sliced
         What was seen: to be saved, merged with other days, asked other questions.
     """
 
-    table: Table
     state: Any
+
+    @cached_property
+    def table(self) -> Table:
+        """Values with their bounds and counts, a row for each slice and metric; worked out when it is asked for."""
+        state = self.state
+        made: Table = Table((), state.records(state.states)) if isinstance(state, Metric) else state.table()
+        return made
 
 
 def evaluate(
@@ -65,12 +73,12 @@ def evaluate(
         takes rows where a key has fewer than 100 rows in a partition on average; without `by` that is never asked.
     partitions : int, optional
         How many parts rows are shuffled into, where they are ("rows", and the two kinds below). By default
-        `spark.sql.shuffle.partitions`, which adaptive execution makes fewer for "rows" alone: parts of groups are told apart.
+        `spark.sql.shuffle.partitions`, which adaptive execution makes fewer for "rows" alone: groups stay in their part.
 
     Returns
     -------
     Evaluated
-        The table, and the merged state; of an empty data frame one that has seen nothing.
+        The merged state, of an empty data frame one that has seen nothing; and its table.
 
     Raises
     ------
@@ -150,5 +158,4 @@ def _evaluated(counted: Holder, found: list[bytes], seals: bool) -> Evaluated:
         total.take_states((whole.seal((0, 1)) if seals else whole).states)
     elif seals:
         total.take_states(counted.seal((0, 1)).states)
-    table = total.table() if hasattr(total, "table") else Table((), total.records(total.states))
-    return Evaluated(table, total)
+    return Evaluated(total)
