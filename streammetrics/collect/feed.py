@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..columns.columns import Batch, Column
-from ..columns.convert import one_column
+from ..columns.convert import is_bfloat16, is_tensor, of_tensor, one_column
 from ..columns.flat import check_of, flat_of
 from ..columns.ids import IdColumn, Ids
 from ..errors import CounterOverflowError, InvalidInputError, MemoryLimitError
@@ -37,6 +37,7 @@ __all__ = ["Feed", "Read"]
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 MOST_DRAFTS = 256
+NONE_WIDENED: frozenset[str] = frozenset()
 MEMORY_LIMIT = 4 << 30
 ARROW_NUMBERS = {*(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)), "halffloat", "float", "double"}
 
@@ -123,13 +124,15 @@ def _signature(n: int) -> Callable[..., Any]:
 SIGNATURES = [None, *map(_signature, range(1, 17))]
 
 
-def as_plain(given: Any) -> Any:
+def as_plain(given: Any, name: str) -> Any:
     """A plain array of what says that it is one; of a pandas column without the four protocols it is asked for first.
 
-    A matrix of one column is that column.
+    A matrix of one column is that column. A tensor is copied here, if it lies on a device, and not again.
     """
     if type(given) is np.ndarray:
         return one_column(given)
+    if is_tensor(given):
+        return one_column(of_tensor(given, name))
     library = type(given).__module__.partition(".")[0]
     if library == "pyarrow":
         return _of_arrow(given)
@@ -266,47 +269,51 @@ class Feed:
 
     def count_arrays(self, names: tuple[str, ...], given: tuple[Any, ...]) -> None:
         """Count a batch, given as the names and the values of its columns."""
-        arrays = given
+        arrays, widened = given, NONE_WIDENED
         if not self._drafts or not 0 < len(arrays) <= 16:
             return self.count_batch(_batch(names, given))
         key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
         if key is None:
-            arrays = tuple(map(as_plain, arrays))
+            arrays = tuple(map(as_plain, given, names))
             key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
+            widened = _widened(names, given)
+            key = None if key is None else (*key, widened)
         if key is None or not key[0]:
-            return self.count_batch(_batch(names, given))
+            return self.count_batch(_batch(names, arrays, widened))
         held = self._content[1]
         draft = held.drafts.get((names, key)) if held is not None else None
         if held is None or draft is None:
             with self.lock:
-                held, draft = self._ready(names, key, arrays)
+                held, draft = self._ready(names, key, arrays, widened)
             if draft is None:
-                return self.count_batch(_batch(names, given))
+                return self.count_batch(_batch(names, arrays, widened))
         flat, makes = arrays, draft.makes
         if makes is not None:
             flat = tuple([arrays[i] if make is None else make(arrays[i]) for i, make in makes])
         rows = len(flat[0])
         with self.lock:
             if held.left[0] < rows or self._content[1] is not held:
-                held, draft = self._ready(names, key, arrays)
+                held, draft = self._ready(names, key, arrays, widened)
             if draft is not None:
                 held.left[0] -= rows  # before: what is not counted after all leaves more room, not less
                 self._content = None, held
                 found = draft.commit(*flat)
         if draft is None:
-            return self.count_batch(_batch(names, given))
+            return self.count_batch(_batch(names, arrays, widened))
         if found:
-            self._explain(_batch(names, given), held)
+            self._explain(_batch(names, arrays, widened), held)
         return None
 
-    def _ready(self, names: tuple[str, ...], key: Any, arrays: tuple[Array, ...]) -> tuple[Held, Draft | None]:
+    def _ready(
+        self, names: tuple[str, ...], key: Any, arrays: tuple[Array, ...], widened: frozenset[str]
+    ) -> tuple[Held, Draft | None]:
         """Make room, and say how plain columns are counted; None if they have to be prepared. The caller has the lock."""
         held, rows = self._hot(), len(arrays[0])
         if any(c.folds_with(rows) for c in held.counters):
             return held, None
         held = self._room(held, rows, weighted=self._weighs(names))
         held.left[0] = min((c.left for c in held.counters), default=1 << 62)
-        return held, held.drafts.get((names, key)) or self._drafted(held, names, key, arrays)
+        return held, held.drafts.get((names, key)) or self._drafted(held, names, key, arrays, widened)
 
     def _weighs(self, names: tuple[str, ...]) -> bool:
         return any(r.binding.column("sample_weight") in names for r in self.reads)
@@ -337,7 +344,9 @@ class Feed:
 
     # -- drafts -------------------------------------------------------------------------------------------------------
 
-    def _drafted(self, held: Held, names: tuple[str, ...], key: Any, arrays: tuple[Array, ...]) -> Draft | None:
+    def _drafted(
+        self, held: Held, names: tuple[str, ...], key: Any, arrays: tuple[Array, ...], widened: frozenset[str]
+    ) -> Draft | None:
         """Say how plain columns like these are counted; None if they have to be prepared. The caller has the lock."""
         like = dict(zip(names, arrays, strict=True))
         reads: list[tuple[str, Any]] = []
@@ -357,6 +366,8 @@ class Feed:
                 flat = flat_of(need.kind, like[name])
                 if flat is None or (need.role != "sample_weight" and check_of(need.kind) is None):
                     return None
+                if name in widened and flat.source == "float32":
+                    flat = flat._replace(source="bfloat16")
                 if (name, need.kind) not in reads:
                     reads.append((name, need.kind))
                     flats.append(flat)
@@ -611,8 +622,13 @@ class Feed:
         raise _overflow()
 
 
-def _batch(names: tuple[str, ...], given: tuple[Any, ...]) -> Batch:
-    return Batch(dict(zip(names, given, strict=True)))
+def _batch(names: tuple[str, ...], given: tuple[Any, ...], widened: frozenset[str] = NONE_WIDENED) -> Batch:
+    return Batch(dict(zip(names, given, strict=True)), widened=widened)
+
+
+def _widened(names: tuple[str, ...], given: tuple[Any, ...]) -> frozenset[str]:
+    """The columns that were bfloat16, and became float32."""
+    return frozenset(n for n, column in zip(names, given, strict=True) if is_tensor(column) and is_bfloat16(column))
 
 
 def _compiled(name: str, *arguments: Any) -> Callable[[], Any]:

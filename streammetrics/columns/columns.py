@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
 from ..numerics.compiled import kernel, loaded
-from .convert import as_array, is_listed, missing, one_column
+from .convert import as_array, is_bfloat16, is_listed, is_tensor, missing, of_tensor, one_column
 
 __all__ = ["Batch", "Column", "Need", "flag", "grade", "kind_word", "label", "matrix", "score", "target", "weight"]
 
@@ -58,7 +58,10 @@ class Kind:
 
     def read(self, batch: Batch, name: str) -> Column:
         """Return the column of a batch; values that cannot be held are left for `bad`."""
-        return self.convert(batch.array(name, self.ndim), name)
+        column = self.convert(batch.array(name, self.ndim), name)
+        if column.source == "float32" and batch.is_widened(name):
+            return Column(column.values, "bfloat16")
+        return column
 
     def convert(self, values: Array, name: str) -> Column:
         """Return the column as kernels read it; values that cannot be held are left for `bad`."""
@@ -166,7 +169,7 @@ class Score(Kind):
     def convert(self, values: Array, name: str) -> Column:
         source = dtype_name(values.dtype)
         _numeric(values, name, self.expected)
-        if source in ("float16", "bfloat16"):
+        if source == "float16":
             return Column(values.astype(np.float32), source)
         if source in ("float32", "float64"):
             return Column(np.ascontiguousarray(values), source)
@@ -422,10 +425,22 @@ class Batch:
     ----------
     columns : mapping
         Arrays, or whatever `as_array` takes, by name.
+    parent, index : Batch and int64 array, optional
+        What it is a selection of, and the rows of that.
+    widened : set of str, optional
+        Columns whose values were bfloat16, and are given in float32.
     """
 
-    def __init__(self, columns: Mapping[str, Any], parent: Batch | None = None, index: NDArray[np.int64] | None = None):
+    def __init__(
+        self,
+        columns: Mapping[str, Any],
+        parent: Batch | None = None,
+        index: NDArray[np.int64] | None = None,
+        widened: frozenset[str] = frozenset(),
+    ) -> None:
         self._columns, self._parent, self._index = columns, parent, index
+        self._widened = set(widened)
+        self._tensors: dict[str, Array] = {}
         self._arrays: dict[tuple[Any, int], Array] = {}
         self._made: dict[Any, Any] = {}
         self._length: tuple[int, str] | None = None
@@ -439,10 +454,21 @@ class Batch:
         return list(self._columns) if self._parent is None else self._parent.names
 
     def raw(self, name: str) -> Any:
-        """Return a column as it was given, or raise naming those there are."""
+        """Return a column as it was given, a tensor as an array; or raise naming those there are."""
         if name not in self._columns:
             raise InvalidInputError(f"there is no column {name!r}; the batch has {_listed(self.names)}", column=name)
-        return self._columns[name]
+        given = self._tensors.get(name)
+        if given is None:
+            given = self._columns[name]
+            if is_tensor(given):
+                if is_bfloat16(given):
+                    self._widened.add(name)
+                given = self._tensors[name] = of_tensor(given, name)
+        return given
+
+    def is_widened(self, name: Any) -> bool:
+        """Whether a column that is now float32 was given as bfloat16, which thresholds and clipping follow."""
+        return name in self._widened if self._parent is None else self._parent.is_widened(name)
 
     def array(self, name: Any, ndim: int = 1) -> Array:
         """Return a column as a numpy array, rows selected, values unchecked; a tuple of columns as a matrix."""
@@ -452,7 +478,10 @@ class Batch:
             elif isinstance(name, tuple):
                 values = np.column_stack([self.array(n) for n in name])
             else:
-                values = as_array(self.raw(name), name, ndim)
+                given = self.raw(name)
+                values = as_array(given, name, ndim)
+                if type(given) is np.ndarray and given.dtype.kind == "V":  # as JAX and TensorFlow extend numpy
+                    self._widened.add(name)
                 self.same_length(len(values), name)
             self._arrays[name, ndim] = values
         return self._arrays[name, ndim]
@@ -522,7 +551,7 @@ class Batch:
 
 def _numeric(values: Array, name: str, expected: str) -> None:
     kind, dtype = values.dtype.kind, dtype_name(values.dtype)
-    if kind in "biu" or dtype in ("float16", "float32", "float64", "bfloat16"):
+    if kind in "biu" or dtype in ("float16", "float32", "float64"):
         return
     hint = {
         "O": "; objects are not converted by guessing: pass numbers, or astype() them yourself",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,21 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
 
-__all__ = ["arrow_values", "as_array", "as_columns", "first_of", "is_listed", "missing", "one_column"]
+__all__ = [
+    "arrow_values",
+    "as_array",
+    "as_columns",
+    "first_of",
+    "is_bfloat16",
+    "is_listed",
+    "is_tensor",
+    "missing",
+    "of_tensor",
+    "one_column",
+]
 
 Array = NDArray[Any]
+TENSORS = {"torch", "jaxlib", "tensorflow"}
 
 
 def as_array(raw: Any, name: str, ndim: int = 1) -> Array:
@@ -24,6 +37,8 @@ def as_array(raw: Any, name: str, ndim: int = 1) -> Array:
     Missing values become NaN, for the checks to find.
     """
     values = raw if type(raw) is np.ndarray else _foreign(raw, name)
+    if values.dtype.kind == "V" and is_bfloat16(values):
+        values = values.astype(np.float32)
     if ndim == 2 and values.ndim == 1 and (values.dtype == object or not len(values)):
         values = _stacked(values, name)
     if ndim == 1:
@@ -57,7 +72,7 @@ def is_listed(raw: Any) -> bool:
 
 
 def _foreign(raw: Any, name: str) -> Array:
-    library = type(raw).__module__.partition(".")[0]
+    library = _library(type(raw))
     if isinstance(raw, np.ma.MaskedArray):
         if np.ma.getmaskarray(raw).any():
             raise InvalidInputError(
@@ -74,6 +89,29 @@ def _foreign(raw: Any, name: str) -> Array:
         raise InvalidInputError(
             f"{name}: a {type(raw).__name__} does not convert to an array: {cause}", column=name
         ) from error
+
+
+def is_tensor(raw: Any) -> bool:
+    """Whether a column is a tensor, which may lie on a device: each is copied from there once."""
+    return _library(type(raw)) in TENSORS
+
+
+@cache
+def _library(kind: type) -> str:
+    """The library of a class: the one whose tensors it extends, or its own."""
+    named = [c.__module__.partition(".")[0] for c in kind.__mro__]
+    return next((n for n in named if n in TENSORS), named[0])
+
+
+def of_tensor(raw: Any, name: str) -> Array:
+    """The values of a tensor, in its own dtype and shape; of bfloat16, which numpy lacks, the same values in float32."""
+    values = _foreign(raw, name)
+    return values.astype(np.float32) if values.dtype.kind == "V" and is_bfloat16(values) else values
+
+
+def is_bfloat16(raw: Any) -> bool:
+    """Whether an array or tensor, of any library, holds bfloat16."""
+    return "bfloat16" in str(raw.dtype)
 
 
 def missing(values: Iterable[Any], n: int) -> NDArray[np.bool_]:
@@ -119,10 +157,9 @@ def _from_anything(raw: Any) -> Array:
 
 
 def _from_torch(raw: Any) -> Array:
-    tensor = raw.detach().cpu()
-    if str(tensor.dtype) == "torch.bfloat16":
-        return _Sourced.mark(tensor.float().numpy(), "bfloat16")
-    array: Array = tensor.numpy()
+    if is_bfloat16(raw):
+        raw = raw.detach().cpu().float()  # half the bytes go from device to host, and no value is rounded
+    array: Array = raw.numpy(force=True)
     return array
 
 
@@ -200,23 +237,13 @@ def arrow_values(raw: Any) -> Array:
 
 
 _FROM: dict[str, Callable[[Any], Array]] = {
+    "jaxlib": _from_anything,
+    "tensorflow": _from_anything,
     "torch": _from_torch,
     "pandas": _from_pandas,
     "polars": _from_polars,
     "pyarrow": _from_arrow,
 }
-
-
-class _Sourced(np.ndarray[Any, Any]):
-    """An array widened from a dtype that numpy lacks; remembers which."""
-
-    source: str
-
-    @classmethod
-    def mark(cls, values: Array, source: str) -> Array:
-        marked = values.view(cls)
-        marked.source = source
-        return marked
 
 
 def as_columns(table: Any) -> Mapping[str, Any] | None:
