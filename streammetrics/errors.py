@@ -7,6 +7,7 @@ __all__ = [
     "IncompatibleStateError",
     "InvalidInputError",
     "MemoryLimitError",
+    "NotArrivedError",
     "PartitionConflictError",
     "StateFormatError",
     "StreamMetricsError",
@@ -69,6 +70,10 @@ class PartitionConflictError(StreamMetricsError, ValueError):
             f"metrics, are not what they were; count it again, or give it another id"
         )
         self.partition, self.held, self.given = partition, held, given
+
+
+class NotArrivedError(StreamMetricsError, TimeoutError):
+    """Rows that are on their way from a device did not arrive in time; they are still waited for by the next call."""
 
 
 class UndefinedMetricWarning(UserWarning):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ __all__ = [
     "is_bfloat16",
     "is_listed",
     "is_tensor",
+    "library_of",
     "missing",
     "of_tensor",
     "one_column",
@@ -72,7 +72,7 @@ def is_listed(raw: Any) -> bool:
 
 
 def _foreign(raw: Any, name: str) -> Array:
-    library = _library(type(raw))
+    library = library_of(type(raw))
     if isinstance(raw, np.ma.MaskedArray):
         if np.ma.getmaskarray(raw).any():
             raise InvalidInputError(
@@ -93,14 +93,18 @@ def _foreign(raw: Any, name: str) -> Array:
 
 def is_tensor(raw: Any) -> bool:
     """Whether a column is a tensor, which may lie on a device: each is copied from there once."""
-    return _library(type(raw)) in TENSORS
+    return library_of(type(raw)) in TENSORS
 
 
-@cache
-def _library(kind: type) -> str:
+def library_of(kind: type) -> str:
     """The library of a class: the one whose tensors it extends, or its own."""
-    named = [c.__module__.partition(".")[0] for c in kind.__mro__]
-    return next((n for n in named if n in TENSORS), named[0])
+    if kind not in _LIBRARIES:
+        named = [c.__module__.partition(".")[0] for c in kind.__mro__]
+        _LIBRARIES[kind] = next((n for n in named if n in TENSORS), named[0])
+    return _LIBRARIES[kind]
+
+
+_LIBRARIES: dict[type, str] = {}
 
 
 def of_tensor(raw: Any, name: str) -> Array:
