@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.distributed
 
+from ..collect.holder import Holder
+from ..collect.saved import from_bytes
+from ..errors import IncompatibleStateError, StateFormatError
 from .deferred import CARRIERS, Deferred
 
-__all__ = ["Deferred", "Tensors", "TensorsUnderWay"]
+__all__ = ["Deferred", "Tensors", "TensorsUnderWay", "load_state_dict", "state_dict"]
+
+Metrics = Holder | Deferred[Any]
 
 
 class TensorsUnderWay:
@@ -69,3 +75,108 @@ class Tensors:
 
 
 CARRIERS["torch"] = Tensors()
+
+
+def state_dict(metrics: Metrics | Mapping[str, Metrics]) -> dict[str, torch.Tensor]:
+    """Return what metrics have seen as tensors, for a checkpoint.
+
+    Parameters
+    ----------
+    metrics : Metric, MetricCollection, Sliced, Bundle or Deferred, or dict of these
+        What is saved; a dict names it. Steps that are deferred are counted first.
+
+    Returns
+    -------
+    dict of str to uint8 tensor
+        By name, the bytes of the library's one format: `torch.load(..., weights_only=True)` reads them, and so does
+        `streammetrics.from_bytes`, without torch.
+
+    Raises
+    ------
+    InvalidInputError
+        A deferred step was bad.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> from streammetrics.hooks.torch import load_state_dict, state_dict
+    >>> saved = state_dict(sm.CTR().update([0, 1, 1, 1]))
+    >>> saved["ctr"].dtype
+    torch.uint8
+    >>> load_state_dict(sm.CTR(), saved).compute()
+    0.75
+    """
+    return {n: torch.frombuffer(bytearray(m.to_bytes()), dtype=torch.uint8) for n, m in _named(metrics).items()}
+
+
+def load_state_dict(metrics: Any, saved: Mapping[str, torch.Tensor] | Sequence[Mapping[str, torch.Tensor]]) -> Any:
+    """Go on from what `state_dict` returned; what was seen before is forgotten.
+
+    Parameters
+    ----------
+    metrics : Metric, MetricCollection, Sliced, Bundle or Deferred, or dict of these
+        What goes on, of the same settings.
+    saved : dict of str to uint8 tensor, or list of these
+        What this process saved. Or what all ranks of a run saved, to go on with any number of ranks: each rank passes the
+        whole list, and takes its share, so that all ranks together have each row once. Where `torch.distributed` is
+        initialized its rank and world size are taken, else all of it is this process's.
+
+    Returns
+    -------
+    what was given
+        With what was saved.
+
+    Raises
+    ------
+    IncompatibleStateError
+        Names or settings differ; the message says how.
+    StateFormatError
+        A tensor is no saved state.
+
+    Notes
+    -----
+    Whatever is raised, all metrics are as they were.
+    """
+    named = _named(metrics)
+    shares = [saved] if isinstance(saved, Mapping) else _share(list(saved))
+    found = {name: _merged(name, thing, shares) for name, thing in named.items()}
+    for one in [saved] if isinstance(saved, Mapping) else saved:
+        if strange := one.keys() - named.keys():
+            raise IncompatibleStateError(
+                f"there are saved metrics called {', '.join(sorted(strange))}; here are {', '.join(named)}"
+            )
+    for name, thing in named.items():
+        counted = thing.reset().metrics if isinstance(thing, Deferred) else thing.reset()
+        counted.take_states(found[name].states)
+    return metrics
+
+
+def _named(metrics: Any) -> dict[str, Any]:
+    """Metrics by name."""
+    if isinstance(metrics, Mapping) and not isinstance(metrics, Holder):
+        return dict(metrics)
+    counted = metrics.metrics if isinstance(metrics, Deferred) else metrics
+    return {getattr(counted, "name", "metrics"): metrics}
+
+
+def _share(saved: list[Any]) -> list[Any]:
+    """Those of all ranks' states that this rank goes on from."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return saved[torch.distributed.get_rank() :: torch.distributed.get_world_size()]
+    return saved
+
+
+def _merged(name: str, thing: Any, shares: Sequence[Mapping[str, torch.Tensor]]) -> Holder:
+    """What some ranks have seen of one thing, together."""
+    made: Holder = (thing.metrics if isinstance(thing, Deferred) else thing).blank()
+    for share in shares:
+        if name not in share:
+            raise IncompatibleStateError(f"nothing is saved of {name!r}; there are {', '.join(share) or 'none'}")
+        tensor = share[name]
+        if not isinstance(tensor, torch.Tensor) or tensor.dtype != torch.uint8 or tensor.ndim != 1:
+            raise StateFormatError(f"{name}: expected a uint8 tensor of one dimension, as state_dict() returns it")
+        try:
+            made.merge(from_bytes(tensor.numpy(force=True).tobytes()))
+        except (IncompatibleStateError, StateFormatError) as error:
+            raise type(error)(f"{name}: {error}") from error
+    return made
