@@ -16,6 +16,7 @@ from .feed import Read
 from .holder import Holder, kinds
 from .metric import Metric
 from .plan import Plan
+from .scalars import Named, named_numbers, prefixed
 from .table import Table
 from .task import Metrics, flatten
 
@@ -146,6 +147,15 @@ class MetricCollection(Holder):
 
     def value(self, states: Sequence[State]) -> dict[str, Any]:
         return {n: e.thing.value(self._plan.wide(e, states)) for n, e in self._plan.entries.items()}
+
+    def numbers(self, value: Any) -> Named:
+        for name, entry in self._plan.entries.items():
+            one = entry.thing
+            yield from (
+                named_numbers(name, value[name])
+                if isinstance(one, Metric)
+                else prefixed(name, one.numbers(value[name]))
+            )
 
     def limits(self, states: Sequence[State]) -> dict[str, Any]:
         return {n: e.thing.limits(self._plan.wide(e, states)) for n, e in self._plan.entries.items()}

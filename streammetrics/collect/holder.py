@@ -15,6 +15,7 @@ from ..numerics.canonical import canonical_json
 from ..state import frame
 from ..state.state import State
 from .feed import MEMORY_LIMIT, Feed, Read
+from .scalars import Named, settled_names
 
 __all__ = ["Holder", "kinds", "made", "same_lengths", "whole_kinds"]
 
@@ -82,6 +83,39 @@ class Holder:
     def records(self, states: Sequence[State]) -> list[dict[str, Any]]:
         """Rows for a table, of states of one cell."""
         raise NotImplementedError
+
+    def numbers(self, value: Any) -> Named:
+        """The numbers of a result, by name."""
+        raise NotImplementedError
+
+    def flat(self, undefined: str = "omit") -> dict[str, float]:
+        """Return every value as a plain float under a flat name, as TensorBoard, MLflow and W&B log them.
+
+        Parameters
+        ----------
+        undefined : {"omit", "nan"}
+            Whether a value that is undefined (NaN) is left out, or is there; no warning is given.
+
+        Returns
+        -------
+        dict of str to float
+            Of a metric under its name, of a collection as it names them ("ctr/auc"), of slices behind the key ("A/auc",
+            "A/7/auc"), of an array by place ("recall_each/0"). Curves and matrices are left out. Loggers refuse some characters:
+            "@" becomes "_at_", and others than letters, digits and ``_ . / -`` become "_".
+
+        Raises
+        ------
+        ValueError
+            Two values would have one name.
+
+        Examples
+        --------
+        >>> import streammetrics as sm
+        >>> metrics = sm.MetricCollection(sm.CTR(), sm.AUC(), sm.Precision(threshold=0.3), sm.ROCCurve())
+        >>> metrics.update([1, 1], [0.2, 0.7]).flat()
+        {'ctr': 1.0, 'precision_at_0.3': 1.0}
+        """
+        return settled_names(self.numbers(self.value(self.states)), undefined)
 
     # -- what it holds ------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from ..state.state import State
 from .binding import PLAIN
 from .feed import Read
 from .holder import Holder
+from .scalars import Named, named_numbers
 
 __all__ = ["METRICS", "Interval", "Metric", "ScoredLabels"]
 
@@ -265,6 +266,9 @@ class Metric(Settings, Holder, Generic[S, T]):
 
     def value(self, states: Sequence[State]) -> Any:
         return self.of(states[0])  # type: ignore[arg-type]
+
+    def numbers(self, value: Any) -> Named:
+        return named_numbers(self.name, value)
 
     def limits(self, states: Sequence[State]) -> Any:
         return self.bounds_of(states[0])  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from ..collect.feed import Read
 from ..collect.holder import Holder, kinds
+from ..collect.scalars import Named, prefixed
 from ..errors import IncompatibleStateError
 from ..state.state import State
 
@@ -61,6 +62,14 @@ class Bundle(Mapping[str, Any], Holder):
     @property
     def states(self) -> tuple[State, ...]:
         return tuple(s for thing in self.values() for s in thing.states)
+
+    def value(self, states: Sequence[State]) -> dict[str, Any]:
+        rest = list(states)
+        return {name: thing.value([rest.pop(0) for _ in thing.reads()]) for name, thing in self.items()}
+
+    def numbers(self, value: Any) -> Named:
+        for name, thing in self.items():
+            yield from prefixed(name, thing.numbers(value[name]))
 
     def take_states(self, states: Sequence[State]) -> None:
         rest = list(states)

@@ -15,6 +15,7 @@ from ..collect.collection import MetricCollection
 from ..collect.feed import Read
 from ..collect.holder import Holder, kinds
 from ..collect.metric import Metric, badness, record
+from ..collect.scalars import Named, prefixed
 from ..collect.table import Table
 from ..collect.task import Metrics
 from ..columns.columns import Batch
@@ -276,6 +277,10 @@ class Sliced(Holder):
 
     def value(self, states: Sequence[State]) -> dict[Any, Any]:
         return self._all(states, "of_cells", self.inner.value)
+
+    def numbers(self, value: Any) -> Named:
+        for key, found in value.items():
+            yield from prefixed(key, self.inner.numbers(found))
 
     def limits(self, states: Sequence[State]) -> dict[Any, Any]:
         return self._all(states, "limits_of_cells", self.inner.limits)
