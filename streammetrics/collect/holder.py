@@ -100,8 +100,8 @@ class Holder:
         -------
         dict of str to float
             Of a metric under its name, of a collection as it names them ("ctr/auc"), of slices behind the key ("A/auc",
-            "A/7/auc"), of an array by place ("recall_each/0"). Curves and matrices are left out. Loggers refuse some characters:
-            "@" becomes "_at_", and others than letters, digits and ``_ . / -`` become "_".
+            "A/7/auc"), of an array by place ("recall_each/0"). Curves and matrices are left out. Loggers refuse some
+            characters: "@" becomes "_at_", and others than letters, digits and ``_ . / -`` become "_".
 
         Raises
         ------

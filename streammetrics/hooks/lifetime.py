@@ -71,7 +71,7 @@ class Lifetime:
         return [("window", recent), ("lifetime", whole)]
 
     def compute(self) -> dict[str, Any]:
-        """Return both values of every metric, NaN where undefined: "window_auc", "lifetime_auc"; "ctr/window_auc" of a task.
+        """Return both values of every metric by name: "window_auc", "lifetime_auc"; of a task "ctr/window_auc".
 
         Without `window`, the next window begins here.
         """

@@ -1,0 +1,236 @@
+"""Ours as a metric of torchmetrics: in its collections and wrappers, and in a Lightning run of two processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import streammetrics as sm
+
+torch = pytest.importorskip("torch")
+torchmetrics = pytest.importorskip("torchmetrics")
+
+from sklearn import metrics  # noqa: E402
+
+from streammetrics.hooks.torch import Deferred  # noqa: E402 - only where torch is
+from streammetrics.hooks.torchmetrics import TorchMetric  # noqa: E402
+
+SOURCE = torch.Generator().manual_seed(8)
+BATCHES = [
+    (torch.rand(64, generator=SOURCE).half().float(), (torch.rand(64, generator=SOURCE) < 0.4).long()) for _ in range(6)
+]
+P, Y = torch.cat([p for p, _ in BATCHES]), torch.cat([y for _, y in BATCHES])
+
+
+def roc_auc_score(y: Any, p: Any) -> Any:
+    """Scikit-learn sums floats: the last digit is not certain."""
+    return pytest.approx(metrics.roc_auc_score(y, p), rel=1e-14)
+
+
+def plain(make: Any, batches: Any = BATCHES) -> Any:
+    metric = make()
+    for p, y in batches:
+        metric.update(y, p)
+    return metric
+
+
+def test_forward_returns_the_batch_and_keeps_all() -> None:
+    ours, theirs = TorchMetric(sm.AUC()), torchmetrics.AUROC(task="binary")
+    for p, y in BATCHES:
+        assert ours(p, y).item() == pytest.approx(theirs(p, y).item(), abs=1e-6)
+        assert ours(p, y).item() == roc_auc_score(y, p)
+    assert ours.update_count == 2 * len(BATCHES)
+    assert ours.compute().item() == roc_auc_score(torch.cat([Y, Y]), torch.cat([P, P]))
+    assert ours.metric.digest() == plain(sm.AUC, BATCHES * 2).digest()
+
+
+def test_update_compute_reset_and_cache() -> None:
+    ours = TorchMetric(sm.MetricCollection(sm.AUC(), sm.CTR()))
+    for p, y in BATCHES:
+        ours.update(p, y)
+    found = ours.compute()
+    assert {n: v.item() for n, v in found.items()} == plain(lambda: sm.MetricCollection(sm.AUC(), sm.CTR())).compute()
+    assert all(v.dtype == torch.float64 and v.ndim == 0 for v in found.values())
+    ours.update(*BATCHES[0])
+    assert ours.compute() != found
+    ours.reset()
+    assert ours.update_count == 0
+    ours.update(*BATCHES[0])
+    assert ours.compute()["auc"].item() == roc_auc_score(BATCHES[0][1], BATCHES[0][0])
+
+
+def test_a_bad_batch_changes_nothing() -> None:
+    ours = TorchMetric(sm.AUC())
+    ours.update(*BATCHES[0])
+    for how in (ours, ours.update):
+        with pytest.raises(sm.InvalidInputError, match="y_true: expected 0 or 1"):
+            how(BATCHES[0][0], BATCHES[0][1] + 5)
+    assert ours.metric.digest() == sm.AUC().update(BATCHES[0][1], BATCHES[0][0]).digest()
+    assert ours.compute().item() == roc_auc_score(BATCHES[0][1], BATCHES[0][0])
+    for bad in (sm.AUC, sm.Bundle({"a": sm.AUC()}), torch.nn.Identity()):
+        with pytest.raises(TypeError, match="expected a metric"):
+            TorchMetric(bad)
+
+
+@pytest.mark.parametrize("how", ["update", "forward"])
+def test_a_collection_of_theirs_shares_nothing_of_ours(how: str) -> None:
+    """Metrics whose states look equal: of equal settings, of other settings, and one of theirs among them."""
+    ours = torchmetrics.MetricCollection(
+        {
+            "auc": TorchMetric(sm.AUC()),
+            "again": TorchMetric(sm.AUC()),
+            "loss": TorchMetric(sm.LogLoss()),
+            "ctr": TorchMetric(sm.CTR()),
+            "mean": TorchMetric(sm.Mean()),
+            "many": TorchMetric(sm.MetricCollection(sm.AUC(bits=10), sm.GroupAUC())),
+            "theirs": torchmetrics.AUROC(task="binary"),
+        }
+    )
+    groups = torch.arange(64) % 3
+    for p, y in BATCHES:
+        getattr(ours, how)(p, y, group=groups)
+    for name, make in (("auc", sm.AUC), ("again", sm.AUC), ("loss", sm.LogLoss)):
+        assert ours[name].metric.digest() == plain(make).digest()
+    found = ours.compute()
+    assert len(ours.compute_groups) == 7
+    assert found["auc"].item() == found["again"].item() == roc_auc_score(Y, P)
+    assert found["ctr"].item() == Y.double().mean().item()
+    assert found["theirs"].item() == pytest.approx(found["auc"].item(), abs=1e-6)
+    assert "many_group_auc" in found
+
+
+def test_a_collection_of_ours_by_keyword() -> None:
+    ours = torchmetrics.MetricCollection({"auc": TorchMetric(sm.AUC()), "loss": TorchMetric(sm.LogLoss())})
+    for p, y in BATCHES:
+        ours.update(preds=p, target=y, other=y)
+    assert ours.compute()["auc"].item() == roc_auc_score(Y, P)
+
+
+def test_groups_that_name_ours_are_refused() -> None:
+    ours = torchmetrics.MetricCollection(
+        {"a": TorchMetric(sm.AUC()), "b": TorchMetric(sm.LogLoss())}, compute_groups=[["a", "b"]]
+    )
+    ours.update(*BATCHES[0])
+    with pytest.raises(torchmetrics.utilities.exceptions.TorchMetricsUserError, match="compute_groups= name it"):
+        ours.compute()
+
+
+def test_clone_pickle_device_and_half() -> None:
+    ours = TorchMetric(sm.AUC())
+    ours.update(*BATCHES[0])
+    for copied in (ours.clone(), pickle.loads(pickle.dumps(ours)), ours.clone().to("cpu").half().set_dtype(torch.half)):
+        copied.update(*BATCHES[1])
+        assert copied.compute().item() == roc_auc_score(Y[:128], P[:128])
+    assert ours.compute().item() == roc_auc_score(Y[:64], P[:64])
+    meta = ours.clone().to("meta")
+    assert meta.device.type == "meta"
+    assert meta.compute().device.type == "meta"
+
+
+def test_state_dict(tmp_path: Path) -> None:
+    model = torch.nn.Module()
+    model.auc, model.all = TorchMetric(sm.AUC()), torchmetrics.MetricCollection({"loss": TorchMetric(sm.LogLoss())})
+    model.auc.update(*BATCHES[0])
+    model.all.update(*BATCHES[0])
+    saved = model.state_dict()
+    assert [v.dtype for v in saved.values()] == [torch.uint8] * 2
+    torch.save(saved, tmp_path / "model.pt")
+    other = torch.nn.Module()
+    other.auc, other.all = TorchMetric(sm.AUC()), torchmetrics.MetricCollection({"loss": TorchMetric(sm.LogLoss())})
+    other.auc.update(*BATCHES[3])
+    other.load_state_dict(torch.load(tmp_path / "model.pt", weights_only=True))
+    assert other.auc.compute() == model.auc.compute()
+    assert other.all.compute() == model.all.compute()
+    other.auc.update(*BATCHES[1])
+    assert other.auc.compute().item() == roc_auc_score(Y[:128], P[:128])
+    other.auc = TorchMetric(sm.AUC(bits=10))
+    with pytest.raises(sm.IncompatibleStateError, match="bits is 10 here"):
+        other.load_state_dict(saved)
+    other.auc = TorchMetric(sm.KS())
+    with pytest.raises(sm.IncompatibleStateError, match="AUC"):
+        other.load_state_dict(saved)
+    model.auc.persistent(False)
+    assert len(model.state_dict()) == 1
+
+
+def test_merge_state_and_wrappers() -> None:
+    a, b = TorchMetric(sm.AUC()), TorchMetric(sm.AUC())
+    a.update(*BATCHES[0])
+    b.update(*BATCHES[1])
+    a.merge_state(b)
+    a.merge_state(plain_state(BATCHES[2]))
+    assert a.compute().item() == roc_auc_score(Y[:192], P[:192])
+    with pytest.raises(sm.IncompatibleStateError):
+        a.merge_state(TorchMetric(sm.KS()))
+    tracker = torchmetrics.MetricTracker(TorchMetric(sm.AUC()))
+    for p, y in BATCHES[:3]:
+        tracker.increment()
+        tracker.update(p, y)
+    values = [metrics.roc_auc_score(y, p) for p, y in BATCHES[:3]]
+    best, step = tracker.best_metric(return_step=True)
+    assert (best, step) == (pytest.approx(max(values)), int(np.argmax(values)))
+    bounds = torchmetrics.MinMaxMetric(TorchMetric(sm.AUC()))
+    for p, y in BATCHES[:3]:
+        bounds.update(p, y)
+    assert bounds.compute()["raw"].item() == roc_auc_score(Y[:192], P[:192])
+
+
+def plain_state(batch: Any) -> dict[str, Any]:
+    metric = TorchMetric(sm.AUC())
+    metric.update(*batch)
+    return metric.metric_state
+
+
+def test_deferred() -> None:
+    ours = TorchMetric(Deferred(sm.AUC(), every=4))
+    for p, y in BATCHES:
+        ours.update(p, y)
+    assert ours.compute().item() == roc_auc_score(Y, P)
+    assert ours(*BATCHES[0]).item() == roc_auc_score(BATCHES[0][1], BATCHES[0][0])
+    twin = TorchMetric(Deferred(sm.AUC(), every=4))
+    twin.load_state_dict(ours.state_dict())
+    assert twin.compute() == ours.compute()
+    assert ours.clone().compute() == ours.compute()
+    ours.update(P[:2], Y[:2] + 7)
+    with pytest.raises(sm.InvalidInputError, match="step 7"):
+        ours.compute()
+
+
+def test_undefined() -> None:
+    ours = TorchMetric(sm.AUC())
+    assert torch.isnan(ours(torch.rand(3), torch.zeros(3)))
+    with pytest.warns(sm.UndefinedMetricWarning):
+        assert torch.isnan(ours.compute())
+
+
+TWO = Path(__file__).with_name("lightning_two_processes.py")
+
+
+def test_two_processes_of_lightning(tmp_path: Path) -> None:
+    """Ranks of 5 and of 2 batches; then one that has none; then one with a bad deferred batch: both raise."""
+    pytest.importorskip("lightning")
+    run = subprocess.run(
+        [sys.executable, str(TWO), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(Path(sm.__file__).parent.parent)},
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    found = json.loads((tmp_path / "found.json").read_text())
+    rng = np.random.default_rng(0)
+    y, p = (rng.random(700) < 0.3).astype(int), rng.random(700).astype(np.float16).astype(np.float64)
+    assert found["auc"] == found["many/auc"] == roc_auc_score(y, p)
+    assert found["many/ctr"] == y.mean()
+    assert found["empty_rank"] == roc_auc_score(y[:500], p[:500])
+    assert "step 0" in found["bad"][0]
+    assert "a step of rank 0 was bad" in found["bad"][1]
