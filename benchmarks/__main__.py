@@ -15,7 +15,7 @@ from benchmarks.report import failures
 
 BENCHMARKS = (
     "accuracy", "startup", "kernels", "regression", "ranking", "classes", "groups", "eval", "memory", "frames", "core",
-    "peers", "sizes", "spark",
+    "peers", "sizes", "hooks", "spark",
 )  # fmt: skip
 
 

@@ -132,9 +132,9 @@ class Deferred(Generic[H]):
     Notes
     -----
     A torch tensor that was changed in place before it was copied is found out, by its version, and its step is not
-    counted but reported. Changes that torch itself does not see, through ``.data`` or a numpy array that shares its
-    memory, are not: use ``snapshot=True``. Inference tensors have no version, and what is not a tensor of torch or JAX
-    (numpy arrays, lists, series) can change unseen: these are copied at once.
+    counted but reported. Changes that torch itself does not see, through ``.data``, a numpy array on its memory, or
+    the replay of a CUDA graph, are not: use ``snapshot=True``. Inference tensors have no version, and what is not a tensor
+    of torch or JAX (numpy arrays, lists, series) can change unseen: these are copied at once.
 
     Tensors of torch need ``import streammetrics.hooks.torch``, arrays of JAX ``import streammetrics.hooks.jax``.
 
@@ -268,11 +268,19 @@ class Deferred(Generic[H]):
                 bad.append((step, InvalidInputError(f"{name} {what} after update()", column=name)))
             else:
                 good.append(step)
-        runs = [Run(list(steps)) for _, steps in groupby(good, _likeness)]  # may fail: nothing has changed
         self._kept = self._kept[self.every :]
-        self._flying.append(runs)
         for step, error in bad:
             self._note(step, error)
+        self._flying.append([run for _, steps in groupby(good, _likeness) for run in self._sent(list(steps))])
+
+    def _sent(self, steps: list[Step]) -> list[Run]:
+        """The steps as they travel; none where the framework refuses, which is noted."""
+        try:
+            return [Run(steps)]
+        except RuntimeError as error:
+            for step in steps:
+                self._note(step, error)
+            return []
 
     def _count_arrived(self) -> None:
         while self._flying and all(run.ready() for run in self._flying[0]):
@@ -330,20 +338,25 @@ class Deferred(Generic[H]):
         NotArrivedError
             A copy did not arrive within `timeout`; it is waited for again by the next call.
         """
-        with self._lock:
-            pause, stop = 2e-5, time.monotonic() + self.timeout
-            self._advance()
-            while self._kept or self._flying:
+        until, pause, stop = self._steps, 2e-5, time.monotonic() + self.timeout
+        while True:
+            with self._lock:  # given back while it sleeps: other threads go on with their steps
+                self._advance()
+                if self._first_pending() >= until:
+                    self._raise_noted()
+                    return self.metrics
                 if time.monotonic() > stop:
                     raise NotArrivedError(
                         f"{self.pending:,} steps are not counted: their columns did not arrive within {self.timeout:g} s. "
                         f"The device is busy or stuck; call again to go on waiting, or raise timeout="
                     )
-                time.sleep(pause)
-                pause = min(2 * pause, 1e-3)
-                self._advance()
-            self._raise_noted()
-            return self.metrics
+            time.sleep(pause)
+            pause = min(2 * pause, 1e-3)
+
+    def _first_pending(self) -> int:
+        """The first step that is not counted; the next one if all are."""
+        flying = [r.steps[r.next].number for runs in self._flying for r in runs if r.next < len(r.steps)]
+        return min(flying) if flying else self._kept[0].number if self._kept else self._steps
 
     def _raise_noted(self) -> None:
         if not self._bad:

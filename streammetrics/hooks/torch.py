@@ -17,6 +17,9 @@ __all__ = ["Deferred", "Tensors", "TensorsUnderWay", "load_state_dict", "state_d
 
 Metrics = Holder | Deferred[Any]
 
+INTEGERS = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+PLAIN = {*INTEGERS, torch.float16, torch.float32, torch.float64}
+
 
 class TensorsUnderWay:
     """Tensors on their way from one device, joined there, into pinned memory; on the CPU they are joined, and here.
@@ -41,9 +44,9 @@ class TensorsUnderWay:
         """Whether they are here."""
         return self._arrived is None or self._arrived.query()
 
-    def array(self) -> torch.Tensor:
-        """All rows, on the CPU."""
-        return self._here
+    def array(self) -> Any:
+        """All rows, on the CPU, as numpy where it has their dtype: steps are cut from that quickly."""
+        return self._here.numpy() if self._here.dtype in PLAIN else self._here
 
 
 class Tensors:

@@ -181,6 +181,39 @@ def test_a_device_that_fails_is_said(device: Device) -> None:
     assert ours.digest() == plain.digest()
 
 
+def test_what_the_device_refuses_to_send_is_said(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, plain = Deferred(metrics(), every=2), metrics()
+    device.at_once = True
+    feed(ours, plain, 2)
+
+    def refuse(columns: Sequence[Far]) -> Sent:
+        raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(device, "start", refuse)
+        feed(ours, metrics(), 2)
+    feed(ours, plain, 2)
+    with pytest.raises(sm.InvalidInputError, match="step 2: out of memory; bad, too, were steps 3; all others"):
+        ours.flush()
+    assert ours.digest() == plain.digest()
+
+
+def test_other_threads_go_on_while_one_waits(device: Device) -> None:
+    ours, plain = Deferred(metrics(), every=2, timeout=60), metrics()
+    feed(ours, plain, 2)
+    found: list[Any] = []
+    waiting = threading.Thread(target=lambda: found.append(ours.flush()))
+    waiting.start()
+    feed(ours, plain, 1)  # would hang if the one that waits held the lock
+    assert waiting.is_alive()
+    device.arrive()
+    waiting.join()
+    assert found == [ours.metrics]
+    device.at_once = True
+    device.arrive()
+    assert ours.digest() == plain.digest()
+
+
 # -- what is bad --------------------------------------------------------------------------------------------------------
 
 
