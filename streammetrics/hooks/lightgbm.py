@@ -1,0 +1,108 @@
+"""LightGBM: metrics for `lightgbm.train(feval=)` and for the `eval_metric` of its estimators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightgbm
+import numpy as np
+
+from ..collect.holder import Holder
+from .boosting import Rounds
+
+__all__ = ["eval_metric", "feval"]
+
+Results = list[tuple[str, float, bool]]
+
+
+class Evaluation:
+    """Metrics of the predictions of each round, as LightGBM takes them."""
+
+    def __init__(self, metrics: Holder, *, link: str, maximize: bool | None = None) -> None:
+        self._rounds = Rounds(metrics, link, maximize, queries=True)
+        self._rounds.check_directions()
+
+    def results(self, y_true: Any, predictions: Any, weight: Any, sizes: Any) -> Results:
+        """Return name, value, and whether higher is better, of every metric."""
+        scores = np.asarray(predictions)
+        if scores.ndim == 1 and len(scores) > len(y_true):  # of several classes, as releases before 4 gave them
+            scores = scores.reshape(len(y_true), -1, order="F")
+        values = self._rounds.values(y_true, scores, weight, sizes)
+        return [(name, value, bool(self._rounds.directions[name])) for name, value in values.items()]
+
+
+class feval(Evaluation):  # noqa: N801 - named as the argument that it is given to
+    """Metrics for the `feval` of `lightgbm.train` and `lightgbm.cv`.
+
+    Parameters
+    ----------
+    metrics : Metric or MetricCollection
+        What to compute after each round, on each of `valid_sets`. Metrics of rankings read the groups of the Dataset.
+    link : {"probability", "logit", "log", "identity"}
+        What LightGBM hands over. With an objective of its own that is the prediction: "probability" of `binary`,
+        `multiclass` and `multiclassova`, "identity" of regression and ranking. With an objective of yours it is the raw
+        score: "logit" for a logistic loss.
+    maximize : bool, optional
+        Whether higher is better, where a metric does not say (`Metric.best`); LightGBM stops early by any of them.
+
+    Raises
+    ------
+    ValueError
+        The link does not fit the metrics, they read columns that a Dataset has not, or it is not known of one whether
+        higher is better.
+
+    Notes
+    -----
+    Weights of the Dataset are counted. In distributed training each worker evaluates its rows alone.
+
+    Examples
+    --------
+    >>> import lightgbm as lgb, numpy as np, streammetrics as sm
+    >>> from streammetrics.hooks.lightgbm import feval
+    >>> x, log = np.arange(200.0)[:, None], {}
+    >>> rows = lgb.Dataset(x, x[:, 0] % 70 > 30)
+    >>> _ = lgb.train(
+    ...     {"objective": "binary", "metric": "None", "verbose": -1},
+    ...     rows,
+    ...     num_boost_round=3,
+    ...     valid_sets=[rows],
+    ...     feval=feval(sm.MetricCollection(sm.AUC(), sm.NormalizedEntropy()), link="probability"),
+    ...     callbacks=[lgb.early_stopping(2, verbose=False), lgb.record_evaluation(log)],
+    ... )
+    >>> list(log["training"])
+    ['auc', 'normalized_entropy']
+    """
+
+    def __call__(self, predictions: Any, data: lightgbm.Dataset) -> Results:
+        """Return name, value, and whether higher is better, of every metric."""
+        return self.results(data.get_label(), predictions, data.get_weight(), data.get_group())
+
+
+class eval_metric(Evaluation):  # noqa: N801 - named as the argument that it is given to
+    """Metrics for the `eval_metric` of the `fit` of `LGBMClassifier`, `LGBMRegressor` and `LGBMRanker`.
+
+    Parameters
+    ----------
+    metrics, link, maximize
+        As for `feval`.
+
+    Raises
+    ------
+    ValueError
+        As for `feval`.
+
+    Examples
+    --------
+    >>> import lightgbm as lgb, numpy as np, streammetrics as sm
+    >>> from streammetrics.hooks.lightgbm import eval_metric
+    >>> x, auc = np.arange(200.0)[:, None], eval_metric(sm.AUC(), link="probability")
+    >>> y = x[:, 0] % 70 > 30
+    >>> model = lgb.LGBMClassifier(n_estimators=3, metric="None", verbose=-1)
+    >>> model = model.fit(x, y, eval_X=x, eval_y=y, eval_metric=auc)
+    >>> len(model.evals_result_["valid_0"]["auc"])
+    3
+    """
+
+    def __call__(self, y_true: Any, predictions: Any, weight: Any, group: Any) -> Results:
+        """Return name, value, and whether higher is better, of every metric."""
+        return self.results(y_true, predictions, weight, group)
