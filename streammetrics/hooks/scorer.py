@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..collect.collection import MetricCollection
 from ..collect.holder import Holder
 from ..columns.classes import Classes, FoundClasses
 from ..columns.columns import Label, Matrix, Score
@@ -86,7 +88,7 @@ class Scorer:
         """Return the value of every metric that is a number, by name; NaN where it is undefined."""
         return values(self.metrics)
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         """The names of the values, which depend on settings alone."""
         return list(values(self.metrics.blank()))
@@ -152,9 +154,10 @@ class Scorer:
 
 def directions(metrics: Holder, maximize: bool | None = None) -> dict[str, bool | None]:
     """Whether higher values are better, by name; `maximize` where a metric does not say, None where nobody does."""
-    things = [(n, metrics[n]) for n in metrics] if hasattr(metrics, "names") else [(metrics.name, metrics)]  # type: ignore
-    said = {"high": True, "low": False}
-    return {name: said.get(getattr(thing, "best", None), maximize) for name, thing in things}
+    several = isinstance(metrics, MetricCollection)
+    things: dict[str, Any] = {n: metrics[n] for n in metrics} if several else {metrics.name: metrics}  # type: ignore
+    best = {name: getattr(thing, "best", None) for name, thing in things.items()}
+    return {name: which == "high" if which in ("high", "low") else maximize for name, which in best.items()}
 
 
 def _whole(classes: Any, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""LightGBM with our metrics: its own values, those of scikit-learn, weights, raw scores, classes, rankings, early stopping."""
+"""LightGBM with our metrics: its own values, those of scikit-learn, weights, raw scores, classes, rankings, stopping."""
 
 from __future__ import annotations
 

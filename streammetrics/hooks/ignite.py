@@ -1,0 +1,125 @@
+"""Ignite: a metric to attach to an engine."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ignite.distributed as idist
+import numpy as np
+import torch
+from ignite.metrics import Metric as IgniteMetric
+
+from ..collect.collection import MetricCollection
+from ..collect.holder import Holder
+from ..collect.saved import from_bytes, merge
+from .flat import values
+from .scorer import Scorer
+
+__all__ = ["Metric"]
+
+
+class Metric(IgniteMetric):
+    """An Ignite metric of ours.
+
+    Parameters
+    ----------
+    metrics : Metric or MetricCollection
+        What is counted, in this very object; reset when an epoch starts. A collection puts all its values into
+        `engine.state.metrics`, with one pass over the rows.
+    output_transform : callable, optional
+        Makes of an engine's output `(y_pred, y)`, as Ignite has it, or `(y_pred, y, sample_weight)`; or a mapping with
+        `y_pred`, `y` and whatever columns the metrics read besides.
+    link : {"identity", "probability", "logit", "log"}
+        What `y_pred` is; by default the metrics take it as it is.
+
+    Raises
+    ------
+    ValueError
+        The link does not fit the metrics.
+
+    Notes
+    -----
+    In distributed runs `compute` merges what all processes have counted, so every process has the values of all rows; the
+    object itself keeps its own.
+
+    Examples
+    --------
+    >>> import torch, streammetrics as sm
+    >>> from ignite.engine import Engine
+    >>> from streammetrics.hooks.ignite import Metric
+    >>> evaluator = Engine(lambda engine, batch: (torch.tensor(batch[0]), torch.tensor(batch[1])))
+    >>> Metric(sm.AUC(), link="logit").attach(evaluator, "auc")
+    >>> evaluator.run([([-1.0, 2.0], [0, 1]), ([0.5, 0.1], [0, 1])]).metrics
+    {'auc': 0.75}
+    """
+
+    def __init__(
+        self,
+        metrics: Holder,
+        output_transform: Callable[[Any], Any] = lambda output: output,
+        *,
+        link: str = "identity",
+    ) -> None:
+        self._scorer = Scorer(metrics, link, metrics.columns if isinstance(metrics, Holder) else ())
+        self.metrics = metrics
+        super().__init__(output_transform)
+
+    def reset(self) -> None:
+        """Forget every row."""
+        self.metrics.reset()
+
+    @torch.no_grad()
+    def iteration_completed(self, engine: Any) -> None:
+        """Count the output of an iteration."""
+        self.update(self._output_transform(engine.state.output))
+
+    def update(self, output: Any) -> None:
+        """Count a batch: a pair, three, or a mapping, as `output_transform` makes it."""
+        if isinstance(output, Mapping):
+            columns = dict(output)
+            missing = [name for name in ("y_pred", "y") if name not in columns]
+            if missing:
+                raise ValueError(f"expected y_pred and y in the output, got {', '.join(map(str, columns))}")
+            self._scorer.update(columns.pop("y"), columns.pop("y_pred"), **columns)
+            return
+        if not isinstance(output, (tuple, list)) or len(output) not in (2, 3):
+            raise ValueError(
+                "expected (y_pred, y), (y_pred, y, sample_weight) or a mapping, "
+                f"got {f'{len(output)} values' if isinstance(output, (tuple, list)) else type(output).__name__}; "
+                "output_transform= makes it"
+            )
+        self._scorer.update(output[1], output[0], *output[2:])
+
+    def compute(self) -> float | dict[str, float]:
+        """Return the value of what all processes have counted, or of a collection the values by name."""
+        found = values(self._total())
+        return found if isinstance(self.metrics, MetricCollection) else found[self.metrics.name]  # type: ignore[attr-defined]
+
+    def state_dict(self) -> OrderedDict[str, torch.Tensor]:
+        """Return what all processes have counted, for a checkpoint; every process calls this."""
+        data = np.frombuffer(self._total().to_bytes(), np.uint8).copy()
+        return OrderedDict(counted=torch.from_numpy(data))
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint of any number of processes: the first takes all of it.
+
+        Raises
+        ------
+        StateFormatError
+            It holds something else.
+        IncompatibleStateError
+            It is of other metrics.
+        """
+        found = from_bytes(state_dict["counted"].cpu().numpy().tobytes())
+        self.metrics.check_fits(found)
+        self.metrics.reset()
+        if idist.get_rank() == 0:
+            self.metrics.merge(found)
+
+    def _total(self) -> Holder:
+        if idist.get_world_size() == 1:
+            return self.metrics
+        total: Holder = merge(idist.all_gather(self.metrics.to_bytes()))
+        return total
