@@ -51,8 +51,8 @@ class Metric(keras.metrics.Metric):
     Notes
     -----
     Weights reach `weighted_metrics` alone: `sample_weight`, `class_weight`, and rows that a mask leaves out are never
-    counted. A bad batch stops training; TensorFlow and JAX wrap the message into an error of their own. JAX calls Python in
-    order, so it takes one device.
+    counted. A bad batch stops training; TensorFlow and JAX wrap the message into an error of their own. JAX calls Python
+    in order, so it takes one device.
 
     Examples
     --------
@@ -207,7 +207,7 @@ class Evaluate(keras.callbacks.Callback):
         for callback in _before(self):
             if getattr(callback, "monitor", None) in written:
                 raise ValueError(
-                    f"{type(callback).__name__} looks for {callback.monitor}, which Evaluate writes at the end of an epoch, "
+                    f"{type(callback).__name__} looks for {callback.monitor}, which Evaluate writes when an epoch ends, "
                     "but stands before it: in callbacks=[...] put Evaluate first"
                 )
 

@@ -30,7 +30,7 @@ if BACKEND == "tensorflow":
         tf.numpy_function(function, list(arrays), [])
 
     def read(now: Callable[[], Any], lately: Callable[[], Any], size: int) -> Any:
-        """Return `size` floats, after all calls before: what `lately` returns in a compiled step, what `now` returns else."""
+        """Return `size` floats, after all calls so far: of `lately` in a compiled step, else of `now`."""
         if tf.executing_eagerly():
             return now()
         found = tf.numpy_function(lately, [], tf.float64)
@@ -50,7 +50,7 @@ elif BACKEND == "jax":
         io_callback(function, None, *arrays, ordered=True)
 
     def read(now: Callable[[], Any], lately: Callable[[], Any], size: int) -> Any:
-        """Return `size` floats, after all calls before: what `lately` returns in a compiled step, what `now` returns else."""
+        """Return `size` floats, after all calls so far: of `lately` in a compiled step, else of `now`."""
         if isinstance(jnp.zeros(()), jax.core.Tracer):  # a step is being compiled
             shape = jax.ShapeDtypeStruct((size,), jnp.float32)
             return io_callback(lambda: lately().astype("float32"), shape, ordered=True)

@@ -98,7 +98,7 @@ def outputs() -> dict[str, Any]:
     heads = {name: keras.layers.Dense(1, "sigmoid", name=name)(inputs) for name in ("click", "buy")}
     made = keras.Model(inputs, heads)
     both = {name: [Metric(sm.AUC(), name="ours")] for name in heads}
-    made.compile("sgd", {n: "binary_crossentropy" for n in heads}, metrics=both)
+    made.compile("sgd", dict.fromkeys(heads, "binary_crossentropy"), metrics=both)
     labels = {"click": y, "buy": 1 - y}
     evaluate = Evaluate(sm.AUC(), (x, labels), output="buy")
     seen = made.fit(x, labels, epochs=1, verbose=0, callbacks=[evaluate]).history

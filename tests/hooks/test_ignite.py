@@ -6,14 +6,14 @@ import socket
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 pytest.importorskip("ignite")
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
 import ignite.distributed as idist
 import ignite.metrics as theirs
+import torch
 from hooks.boosted import binary
 from ignite.engine import Engine
 from sklearn import metrics as sk

@@ -9,11 +9,18 @@ import numpy as np
 import pytest
 
 pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
+import torch
 from sklearn import metrics as sk
-from transformers import BertConfig, BertForSequenceClassification, BertForTokenClassification, EvalPrediction
-from transformers import Trainer, TrainingArguments
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    EvalPrediction,
+    Trainer,
+    TrainingArguments,
+)
 
 import streammetrics as sm
 from streammetrics.hooks.transformers import compute_metrics
