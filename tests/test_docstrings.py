@@ -18,7 +18,7 @@ ADAPTERS = ("streammetrics.engines.", "streammetrics.hooks.")
 MODULES = [m.name for m in pkgutil.walk_packages(sm.__path__, "streammetrics.") if "__main__" not in m.name]
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # of ignite's own imports
+@pytest.mark.filterwarnings("ignore:`torch.jit.* is deprecated:DeprecationWarning")  # of ignite's own imports
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_run(name: str) -> None:
     try:
