@@ -11,6 +11,8 @@ __all__ = [
     "PartitionConflictError",
     "StateFormatError",
     "StreamMetricsError",
+    "SyncError",
+    "SyncTimeoutError",
     "UndefinedMetricWarning",
 ]
 
@@ -74,6 +76,14 @@ class PartitionConflictError(StreamMetricsError, ValueError):
 
 class NotArrivedError(StreamMetricsError, TimeoutError):
     """Rows that are on their way from a device did not arrive in time; they are still waited for by the next call."""
+
+
+class SyncError(StreamMetricsError, RuntimeError):
+    """Processes could not add up what they have seen: one of them died, or failed before; all metrics are as they were."""
+
+
+class SyncTimeoutError(SyncError, TimeoutError):
+    """Processes could not add up what they have seen within the timeout: one of them is stuck, late or gone."""
 
 
 class UndefinedMetricWarning(UserWarning):

@@ -1,0 +1,167 @@
+"""What processes say to each other, with threads for processes: no framework is needed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+import streammetrics as sm
+from streammetrics.hooks import exchange
+from streammetrics.hooks.deadline import Deadline
+from streammetrics.hooks.exchange import add_up, spelled
+from tests.hooks import logs
+
+
+class World:
+    """Ranks that meet at a table."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.table = size, [b""] * size
+        self.door = threading.Barrier(size, timeout=60)
+        self.sent = [0] * size
+        self.summed = 0
+
+    def exchanged(self, rank: int, thing: Any) -> list[Any]:
+        self.table[rank] = thing
+        self.door.wait()
+        found = list(self.table)
+        self.door.wait()
+        return found
+
+
+class Seat:
+    """A rank."""
+
+    def __init__(self, world: World, rank: int, *, sums: bool) -> None:
+        self.world, self.rank, self.size, self.sums = world, rank, world.size, sums
+
+    def gather(self, record: bytes) -> list[bytes]:
+        found = self.gather_uneven(record, [len(record)] * self.size)
+        assert len({len(f) for f in found}) == 1
+        return found
+
+    def gather_uneven(self, data: bytes, lengths: Sequence[int]) -> list[bytes]:
+        self.world.sent[self.rank] += len(data)
+        found = self.world.exchanged(self.rank, data)
+        assert [len(f) for f in found] == list(lengths)
+        return found
+
+    def sum(self, numbers: Any) -> Any:
+        self.world.summed += self.rank == 0
+        return np.sum(self.world.exchanged(self.rank, numbers), axis=0)
+
+
+def together(size: int, make: Callable[[int], Any], *, sums: bool = True) -> tuple[list[Any], World]:
+    """Let every rank add up what it makes; return what each gets, or its error."""
+    world, got = World(size), [None] * size
+
+    def one(rank: int) -> None:
+        try:
+            got[rank] = add_up(make(rank), Seat(world, rank, sums=sums))
+        except Exception as error:  # noqa: BLE001 - it is what the rank got
+            got[rank] = error  # type: ignore[call-overload]
+
+    threads = [threading.Thread(target=one, args=(r,)) for r in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(90)
+    return got, world
+
+
+@pytest.mark.parametrize("name", logs.THINGS)
+@pytest.mark.parametrize("sums", [True, False])
+def test_every_rank_has_what_one_pass_has(name: str, sums: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "_pays", lambda facts, ranks: facts.places > 0)
+    parts = [logs.part(name, r, 4) for r in range(4)]
+    before = [p.digest() for p in parts]
+    got, world = together(4, parts.__getitem__, sums=sums)
+    whole = logs.whole(name)
+    assert [g.digest() for g in got] == [whole.digest()] * 4
+    assert all(g == whole for g in got)
+    assert [p.digest() for p in parts] == before
+    assert world.summed == (sums and name in ("dense", "auc", "weighted", "bundle"))
+
+
+@pytest.mark.parametrize(("size", "summed"), [(2, 0), (16, 1)])
+def test_many_entries_of_many_ranks_are_summed(size: int, summed: int) -> None:
+    got, world = together(size, lambda r: logs.part("dense", r, size))
+    assert {g.digest() for g in got} == {logs.whole("dense").digest()}
+    assert world.summed == summed
+
+
+def test_totals_go_on_counting_each_for_itself() -> None:
+    got, _ = together(2, lambda r: sm.CTR(on_invalid="drop").update(y_true=[r]))
+    got[0].update(y_true=[1, 1, 2])
+    assert got[0].compute() == 0.75
+    assert got[1].compute() == 0.5
+    assert got[0].explain()["dropped"] == {"y_true": 1}
+
+
+def test_no_rank_has_rows() -> None:
+    got, _ = together(3, lambda r: logs.sixteen())
+    assert {g.digest() for g in got} == {logs.sixteen().digest()}
+
+
+def test_all_name_the_same_differences() -> None:
+    kinds = [sm.AUC(), sm.AUC(), sm.AUC(bits=12), sm.CTR(), sm.AUC(bits=12), sm.AUC(bits=12)]
+    got, _ = together(6, kinds.__getitem__)
+    assert {type(g) for g in got} == {sm.IncompatibleStateError}
+    assert len({str(g) for g in got}) == 1
+    assert "ranks 2, 4, 5 against rank 0: bits is None here and 12 there" in str(got[0])
+    assert "; rank 3 against rank 0: " in str(got[0])
+
+
+def test_a_rank_that_fails_tells_the_others() -> None:
+    class Late(sm.CTR):
+        @property
+        def states(self) -> Any:
+            raise sm.InvalidInputError("y_true: step 7 was bad")
+
+    got, _ = together(3, lambda r: Late() if r == 1 else sm.CTR())
+    assert str(got[1]) == "y_true: step 7 was bad"
+    for rank in (0, 2):
+        assert isinstance(got[rank], sm.SyncError)
+        assert "rank 1: InvalidInputError: y_true: step 7 was bad" in str(got[rank])
+
+
+def test_more_rows_than_can_be_counted_raise_everywhere() -> None:
+    got, _ = together(2, lambda r: sm.CTR().holding([_many(sm.CTR().update(y_true=[0, 1]).state)]))
+    assert {type(g) for g in got} <= {sm.CounterOverflowError, sm.StateFormatError}
+    assert len({str(g) for g in got}) == 1
+
+
+def _many(state: sm.State) -> sm.State:
+    for _ in range(60):
+        state = state.merge(state)
+    return state
+
+
+def test_errors_can_be_caught_by_what_they_are() -> None:
+    assert issubclass(sm.SyncTimeoutError, TimeoutError)
+    assert issubclass(sm.SyncTimeoutError, sm.SyncError)
+    assert issubclass(sm.SyncError, sm.StreamMetricsError)
+
+
+def test_ranks_are_spelled_shortly() -> None:
+    assert spelled([3]) == "rank 3"
+    assert spelled([0, 1, 3, 4, 5, 9]) == "ranks 0, 1, 3 to 5, 9"
+
+
+def test_a_deadline() -> None:
+    assert Deadline(timedelta(minutes=1)).seconds == 60
+    assert Deadline(5).call(lambda: 7, "counting") == 7
+    for bad in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="timeout must be a positive number of seconds"):
+            Deadline(bad)
+    with pytest.raises(ZeroDivisionError):
+        Deadline(5).call(lambda: 1 // 0, "dividing")
+    never = threading.Event()
+    with pytest.raises(sm.SyncTimeoutError, match=r"waiting was not over after 0.05 s"):
+        Deadline(0.05).call(never.wait, "waiting")
+    never.set()

@@ -1,0 +1,77 @@
+"""Dense counters of several states, added, are what merging these states makes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import streammetrics as sm
+from streammetrics.state.dense import facts_of, flat_bytes, from_dense, spread
+
+METRICS = {
+    "12 bits": sm.AUC(bits=12),
+    "16 bits": sm.AUC(bits=16),
+    "logits": sm.AUC(bits=12, scale="logit"),
+    "values": sm.Quantile(q=0.5, bits=4),
+    "labels": sm.AUC(bits=8, num_labels=3),
+}
+
+
+def counted(metric: sm.Metric, seed: int, n: int, *, weighted: bool = False) -> sm.Metric:
+    rng = np.random.default_rng(seed)
+    made = metric.copy()
+    weights = {"sample_weight": rng.choice([0.5, 1.0, 3.25], n)} if weighted else {}
+    scores = rng.random((n, 3) if "num_labels" in repr(metric) else n)
+    if isinstance(metric, sm.Quantile):
+        return made.update(value=scores, **weights)
+    return made.update(rng.random(scores.shape) < scores, scores, **weights)
+
+
+def summed(parts: list[sm.State]) -> sm.State:
+    facts = [facts_of(p) for p in parts]
+    assert all(f.places for f in facts)
+    weighted = any(f.weighted for f in facts)
+    counters = np.sum([spread(p, weighted=weighted) for p in parts], axis=0)
+    return from_dense(parts[0], counters, [flat_bytes(p) for p in parts], facts)
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("weights", [(), (0, 1, 2), (1,)])
+def test_sums_are_merges(name: str, weights: tuple[int, ...]) -> None:
+    metric, rows = METRICS[name], [70_000, 66_000, 90_000, 0]
+    parts = [counted(metric, i, n, weighted=i in weights).state for i, n in enumerate(rows)]
+    made = summed(parts)
+    assert made == parts[0].merge(*parts[1:])
+    assert summed(parts[::-1]) == made
+
+
+def test_of_nothing_there_is_nothing() -> None:
+    state = sm.AUC(bits=12).state
+    assert summed([state, state]) == state
+
+
+def test_what_was_dropped_is_added() -> None:
+    parts = [sm.AUC(bits=12, on_invalid="drop").update([0, 1], [float("nan"), 0.5]).state for _ in range(3)]
+    assert summed(parts) == parts[0].merge(*parts[1:])
+    assert summed(parts).dropped.sum() == 3
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        sm.AUC().update([0, 1], [0.1, 0.2]),
+        sm.AUC(exact=True).update([0, 1], [0.1, 0.2]),
+        sm.CTR(),
+        sm.Sliced(sm.AUC(bits=12), by="country"),
+        sm.Accuracy(labels="discover"),
+    ],
+)
+def test_what_grows_has_no_dense_form(metric: sm.Metric) -> None:
+    assert facts_of(metric.states[0]).places == 0
+
+
+def test_more_than_can_be_counted_raises() -> None:
+    state = counted(sm.AUC(bits=12), 0, 1000).state
+    facts = facts_of(state)._replace(rows=2.0**61)
+    with pytest.raises(sm.CounterOverflowError):
+        from_dense(state, spread(state, weighted=False), [flat_bytes(state)] * 2, [facts] * 2)
