@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import streammetrics as sm
 from tests.hooks import logs, ranks
 
 pytest.importorskip("torch", reason="torch is not installed")
@@ -127,16 +128,17 @@ def test_a_process_that_stands_still_holds_nobody_up() -> None:
 def test_what_one_world_saved_another_goes_on_from(tmp_path: Path) -> None:
     ranks.outputs(launch(2, "resumed", tmp_path))
     whole = logs.whole("collection")
-    import streammetrics as sm
-
     assert sm.merge(sorted(tmp_path.glob("*.smet"))).digest() == whole.digest()
     said = [by_case(lines)["grown"] for lines in ranks.outputs(launch(4, "grown", tmp_path))]
     assert said == [[f"total {whole.digest()}"]] * 4
 
 
-def test_one_process_gets_a_copy() -> None:
-    import streammetrics as sm
+def test_a_group_of_any_backend_is_left_alone() -> None:
+    said = [by_case(lines)["foreign"] for lines in ranks.outputs(launch(2, "foreign"))]
+    assert said == [["silent", "total 0.5", "again 0.5"]] * 2
 
+
+def test_one_process_gets_a_copy() -> None:
     ctr = sm.CTR().update(y_true=[0, 1])
     total = sync(ctr)
     assert total == ctr
