@@ -18,7 +18,7 @@ def log(n: int = N) -> dict[str, Any]:
     return {
         "y_true": (rng.random(n) < score).astype(np.int64),
         "y_score": score,
-        "sample_weight": rng.choice([1.0, 2.5], n),
+        "sample_weight": rng.choice([1.0, 1 / 3], n),
         "country": rng.choice(["br", "de", "us"], n),
         "user": rng.integers(0, 500, n),
     }

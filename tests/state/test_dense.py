@@ -20,7 +20,7 @@ METRICS = {
 def counted(metric: sm.Metric, seed: int, n: int, *, weighted: bool = False) -> sm.Metric:
     rng = np.random.default_rng(seed)
     made = metric.copy()
-    weights = {"sample_weight": rng.choice([0.5, 1.0, 3.25], n)} if weighted else {}
+    weights = {"sample_weight": rng.choice([0.5, 1.0, 1 / 3], n)} if weighted else {}
     scores = rng.random((n, 3) if "num_labels" in repr(metric) else n)
     if isinstance(metric, sm.Quantile):
         return made.update(value=scores, **weights)
