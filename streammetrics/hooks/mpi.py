@@ -76,9 +76,9 @@ def sync(metrics: H, comm: Any = None, timeout: float | timedelta = TIMEOUT) -> 
     transport = _Mpi(_own(whole, deadline), deadline)
     try:
         return add_up(metrics, transport)
-    except SyncError:
-        whole.Delete_attr(_OURS)
-        raise
+    finally:
+        if transport.broken:  # errors that all ranks agree on leave the copy as it is
+            whole.Delete_attr(_OURS)
 
 
 _OURS = MPI.Comm.Create_keyval()  # under which a communicator keeps its copy
@@ -118,7 +118,7 @@ class _Mpi:
     sums = True
 
     def __init__(self, comm: Any, deadline: Deadline) -> None:
-        self.comm, self.deadline = comm, deadline
+        self.comm, self.deadline, self.broken = comm, deadline, False
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
 
     def gather(self, record: bytes) -> list[bytes]:
@@ -146,7 +146,9 @@ class _Mpi:
         return out
 
     def _done(self, start: Callable[[], Any], *held: Any) -> None:
+        self.broken = True
         try:
             _finish(start(), self.deadline, held, "adding up")
         except MPI.Exception as error:
             raise SyncError(f"adding up failed: {error}; all metrics are as they were") from error
+        self.broken = False

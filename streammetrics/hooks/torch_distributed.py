@@ -90,11 +90,12 @@ def sync(metrics: H, group: Any = None, timeout: float | timedelta = TIMEOUT) ->
         return metrics.copy()
     whole = dist.group.WORLD if group is None else group
     made = _joined(whole, rank, size, deadline)
+    transport = _Gloo(made.gloo, rank, size, deadline)
     try:
-        return add_up(metrics, _Gloo(made.gloo, rank, size, deadline))
-    except SyncError:
-        _leave(whole, made.number)
-        raise
+        return add_up(metrics, transport)
+    finally:
+        if transport.broken:  # errors that all ranks agree on leave the group as it is
+            _leave(whole, made.number)
 
 
 # -- the own group -----------------------------------------------------------------------------------------------------
@@ -182,6 +183,7 @@ class _Gloo:
 
     def __init__(self, gloo: Any, rank: int, size: int, deadline: Deadline) -> None:
         self.gloo, self.rank, self.size, self.deadline = gloo, rank, size, deadline
+        self.broken = False
 
     def gather(self, record: bytes) -> list[bytes]:
         return [bytes(p) for p in self._padded(record, [len(record)] * self.size)]
@@ -218,9 +220,10 @@ class _Gloo:
         return memoryview(tensor.numpy())
 
     def _wait(self, options: Any, start: Callable[[], Any]) -> None:
-        left = self.deadline.left
+        left, self.broken = self.deadline.left, True
         if not left:
             raise self.deadline.error("adding up")
         options.timeout = timedelta(seconds=left)
         with _naming(self.deadline, "adding up"):
             start().wait(options.timeout)
+        self.broken = False
