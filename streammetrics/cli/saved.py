@@ -84,7 +84,7 @@ def _held(thing: Any) -> str:
     """What a checkpoint or a ledger has added up."""
     if isinstance(thing, Checkpoint):
         return f"{thing.count:,} of {thing.parts:,} parts, "
-    return f"{len(thing):,} partitions, " if isinstance(thing, Ledger) else ""
+    return f"{len(thing):,} partition{'s' if len(thing) != 1 else ''}, " if isinstance(thing, Ledger) else ""
 
 
 def _rows(thing: Any) -> str:

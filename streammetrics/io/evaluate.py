@@ -207,6 +207,8 @@ def _count_kept(
     if begun.finished:
         return begun.total, begun.rows
     done = {i for a, b in begun.done for i in range(a, b)}
+    for i in done:
+        parts[i].read_bytes = parts[i].bytes  # for the bar
     job = _Job(parts, done)
     workers = [_Counter(metrics.blank(), None, keeper) for _ in range(min(threads, len(parts) - len(done)))]
 

@@ -123,7 +123,7 @@ def test_a_finished_one_answers_at_once(run, logs, tmp_path, monkeypatch):
     assert "3 of 3 parts, 30,000 rows" in run("show", tmp_path / "x").out
     ledger = sm.Ledger(sm.CTR()).add("a", sm.CTR().update([0, 1]))
     sm.save(ledger, tmp_path / "ledger")
-    assert "1 partitions, 2 rows" in run("show", tmp_path / "ledger").out
+    assert "1 partition, 2 rows" in run("show", tmp_path / "ledger").out
 
 
 @pytest.mark.parametrize("error", [5, 28])
