@@ -14,8 +14,7 @@ from ignite.metrics import Metric as IgniteMetric
 from ..collect.collection import MetricCollection
 from ..collect.holder import Holder
 from ..collect.saved import from_bytes, merge
-from .flat import values
-from .scorer import Scorer
+from .scorer import Scorer, scores
 
 __all__ = ["Metric"]
 
@@ -94,7 +93,7 @@ class Metric(IgniteMetric):
 
     def compute(self) -> float | dict[str, float]:
         """Return the value of what all processes have counted, or of a collection the values by name."""
-        found = values(self._total())
+        found = scores(self._total())
         return found if isinstance(self.metrics, MetricCollection) else found[self.metrics.name]  # type: ignore[attr-defined]
 
     def state_dict(self) -> OrderedDict[str, torch.Tensor]:

@@ -15,13 +15,19 @@ from ..columns.classes import Classes, FoundClasses
 from ..columns.columns import Label, Matrix, Score
 from ..columns.convert import as_array, one_column
 from ..numerics import elementary
-from .flat import values
 
-__all__ = ["LINKS", "Scorer", "directions"]
+__all__ = ["LINKS", "Scorer", "directions", "scores"]
 
 Floats = NDArray[np.float64]
 
 LINKS = ("probability", "logit", "log", "identity")
+
+
+def scores(metrics: Holder) -> dict[str, float]:
+    """Return every value that is one number, as the metrics name it; NaN where it is undefined. Arrays are left out."""
+    found = metrics.value(metrics.states)
+    named = found if isinstance(found, dict) else {metrics.name: found}  # type: ignore[attr-defined]
+    return {name: value for name, value in named.items() if isinstance(value, float)}
 
 
 class Scorer:
@@ -86,12 +92,12 @@ class Scorer:
 
     def values(self) -> dict[str, float]:
         """Return the value of every metric that is a number, by name; NaN where it is undefined."""
-        return values(self.metrics)
+        return scores(self.metrics)
 
     @cached_property
     def names(self) -> list[str]:
         """The names of the values, which depend on settings alone."""
-        return list(values(self.metrics.blank()))
+        return list(scores(self.metrics.blank()))
 
     def _check_columns(self, gives: Iterable[str]) -> None:
         must = {name for name, needed in self.metrics.columns.items() if needed}
