@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -191,7 +192,11 @@ class Metric(Settings, Holder, Generic[S, T]):
         return {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
 
     def recipe(self) -> Callable[[], Holder] | None:
-        return partial(metric_of_class, type(self), self._given())
+        cls = type(self)
+        found: Any = sys.modules.get(cls.__module__)
+        for name in cls.__qualname__.split("."):
+            found = getattr(found, name, None)
+        return partial(metric_of_class, cls, self._given()) if found is cls else None  # pickle finds classes by name
 
     def differences(self, other: Any) -> list[str]:
         if type(other) is not type(self) or other.tag != self.tag:

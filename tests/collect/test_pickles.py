@@ -53,5 +53,19 @@ print(metrics.compute()["plugin.odds"])
     assert done.stdout == "1.0\n", done.stderr
 
 
+def test_a_class_within_a_function_is_pickled_as_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streammetrics.collect.metric.METRICS", dict(sm.METRICS))
+
+    class Local(sm.Metric[sm.ScoreSums, float], tag="tests.local"):
+        def make_state(self) -> sm.ScoreSums:
+            return sm.ScoreSums(terms=("score",))
+
+        def of(self, state: sm.ScoreSums) -> float:
+            return float(state.total("score"))
+
+    seen = Local().update([0, 1], [0.25, 0.5])
+    assert pickle.loads(pickle.dumps(seen)) == seen
+
+
 def _with_tests() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
