@@ -32,7 +32,7 @@ WHOLE = METRICS.copy().update(TABLE)
 
 @pytest.fixture(scope="module", autouse=True)
 def _cluster() -> Iterator[None]:
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    logs.start_ray()
     yield
     ray.shutdown()
 

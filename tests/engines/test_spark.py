@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 
 from streammetrics.engines import spark
 from streammetrics.engines.spark import tasks
-from streammetrics.engines.spark.recipe import Recipe, holder_of
+from streammetrics.engines.spark.asked import holder_of
 from streammetrics.engines.spark.run import _many_keys
 
 pytestmark = pytest.mark.filterwarnings(QUIET)
@@ -169,7 +169,7 @@ class Context:
 def fold(monkeypatch: pytest.MonkeyPatch, metrics: Any, by: Any = (), **asked: Any) -> list[dict[str, Any]]:
     monkeypatch.setattr(tasks, "TaskContext", Context)
     batches = LOG.combine_chunks().to_batches(max_chunksize=1000)
-    made = tasks.folding(Recipe.of(holder_of(metrics, by)), LOG.column_names, 8, **asked)(batches)
+    made = tasks.folding(holder_of(metrics, by), LOG.column_names, 8, **asked)(batches)
     return [row for batch in made for row in batch.to_pylist()]
 
 
@@ -225,7 +225,7 @@ def test_bad_rows_are_left_out_where_asked(log: Any) -> None:
 
 
 def test_a_column_that_is_not_there_is_named(log: Any) -> None:
-    with pytest.raises(sm.InvalidInputError, match="y_score: the data frame has no such column; it has y_true, group"):
+    with pytest.raises(sm.InvalidInputError, match="there is no column 'y_score'; the table has 'y_true', 'group'"):
         spark.evaluate(log.drop("y_score"), PLAIN)
 
 
@@ -311,7 +311,7 @@ def test_an_empty_table_gives_no_row(sql: Any) -> None:
             "StateFormatError: smet_value: state: 7 bytes",
         ),
         ("select smet_value(cast(null as binary), 'auc') from log", "smet_value: state: null in row 0"),
-        ("select smet_value(smet_ctr_agg(y_true), 'auc') from log", "no metric 'auc'; it has ctr"),
+        ("select smet_value(smet_ctr_agg(y_true), 'auc') from log", "no metric 'auc' in this state; there are ctr"),
     ],
 )
 def test_errors_in_sql_name_what_is_wrong(sql: Any, query: str, message: str) -> None:

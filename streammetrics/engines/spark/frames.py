@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from ...collect.holder import Holder
-from ...errors import InvalidInputError
+from ..parts import read_columns
 
 __all__ = ["column", "needed"]
 
@@ -25,9 +25,4 @@ def needed(frame: DataFrame, metrics: Holder) -> DataFrame:
     InvalidInputError
         One is not there.
     """
-    there = frame.columns
-    for name, must in metrics.columns.items():
-        if must and name not in there:
-            known = ", ".join(there)
-            raise InvalidInputError(f"{name}: the data frame has no such column; it has {known}", column=name)
-    return frame.select(*(column(name) for name in metrics.columns if name in there))
+    return frame.select(*(column(name) for name in read_columns(metrics, frame.columns)))

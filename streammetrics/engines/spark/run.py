@@ -15,9 +15,9 @@ from ...collect.metric import Metric
 from ...collect.saved import merge
 from ...collect.table import Table
 from ...compose.sliced import Sliced
+from .asked import holder_of
 from .frames import column, needed
 from .raised import said_plainly
-from .recipe import Recipe, holder_of
 from .tasks import STATES, folding, merging
 from .together import together_of
 
@@ -118,23 +118,23 @@ def evaluate(
 
 def _folded(rows: DataFrame, counted: Holder, strategy: str, partitions: int | None) -> tuple[DataFrame, bool]:
     """Return the states of some rows, merged by bucket, and whether their groups were closed."""
-    recipe, together = Recipe.of(counted), together_of(counted)
+    together = together_of(counted, rows.columns)
     if together is not None:
         query = together.columns if together.query else None
         parts = partitions or int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
         sealed = parts if together.seals else 0
-        return _merged(_mapped(together.gather(rows, parts), recipe, BUCKETS, query, sealed)), together.seals
+        return _merged(_mapped(together.gather(rows, parts), counted, BUCKETS, query, sealed)), together.seals
     if isinstance(counted, Sliced) and (strategy == "rows" or (strategy == "auto" and _many_keys(rows, counted.by))):
         keys = [column(name) for name in counted.by]
         placed = rows.repartition(partitions, *keys) if partitions else rows.repartition(*keys)
-        return _mapped(placed, recipe, 1), False
-    return _merged(_mapped(rows, recipe, BUCKETS)), False
+        return _mapped(placed, counted, 1), False
+    return _merged(_mapped(rows, counted, BUCKETS)), False
 
 
-def _mapped(rows: DataFrame, recipe: Recipe, *asked: Any) -> DataFrame:
+def _mapped(rows: DataFrame, metrics: Holder, *asked: Any) -> DataFrame:
     """Fold the rows of each task; columns go by number, as mapInArrow takes a dot in a name for a field."""
     names = rows.columns
-    return rows.toDF(*map(str, range(len(names)))).mapInArrow(folding(recipe, names, *asked), STATES)
+    return rows.toDF(*map(str, range(len(names)))).mapInArrow(folding(metrics, names, *asked), STATES)
 
 
 def _merged(states: DataFrame) -> DataFrame:

@@ -9,13 +9,12 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import arrow_udf
 
-from ...collect.collection import MetricCollection
 from ...collect.holder import Holder
-from ...collect.metric import Metric
-from ...collect.saved import from_bytes, merge
+from ...collect.saved import merge
 from ...errors import InvalidInputError, StateFormatError
 from ...metrics.scores import AUC
-from .recipe import Recipe, holder_of
+from ..parts import value_of
+from .asked import holder_of
 
 __all__ = ["aggregate", "merge_states", "register", "state_value"]
 
@@ -92,10 +91,10 @@ def aggregate(metrics: Any) -> Callable[..., Any]:
         raise ValueError(
             "an aggregate of SQL is not given the rows of a query together; evaluate() computes these metrics"
         )
-    recipe, names, most = Recipe.of(counted), *_arguments(counted)
+    names, most = _arguments(counted)
 
     def fold(batches: Iterator[Tuple[pa.Array, ...]]) -> Any:  # noqa: UP006
-        held = recipe.fresh()
+        held = counted.copy()
         for given in batches:
             arrays = given if isinstance(given, tuple) else (given,)
             _check_count(len(arrays), names, most)
@@ -198,20 +197,6 @@ def _merged(states: list[bytes]) -> bytes:
 
 def _value(state: bytes, name: str) -> float:
     try:
-        thing = from_bytes(state)
+        return value_of(state, name)
     except StateFormatError as error:
         raise StateFormatError(f"smet_value: state: {error}") from error
-    if isinstance(thing, Metric) and thing.name == name:
-        return _number(thing.value(thing.states), name)
-    if isinstance(thing, MetricCollection) and name in thing:
-        return _number(thing.value(thing.states)[name], name)
-    if isinstance(thing, (Metric, MetricCollection)):
-        there = ", ".join(thing) if isinstance(thing, MetricCollection) else thing.name
-        raise InvalidInputError(f"smet_value: the state has no metric {name!r}; it has {there}", column="state")
-    raise InvalidInputError(f"smet_value takes states of metrics and collections, not of a {type(thing).__name__}")
-
-
-def _number(value: Any, name: str) -> float:
-    if not isinstance(value, (int, float)):
-        raise InvalidInputError(f"smet_value: {name} is a {type(value).__name__}, and not one number")
-    return float(value)

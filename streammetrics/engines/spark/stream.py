@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from ...collect import files
 from ...collect.saved import from_bytes, merge
 from ...errors import InvalidInputError, StateFormatError
-from .recipe import Recipe, holder_of
+from .asked import holder_of
 from .run import evaluate
 
 __all__ = ["Sink"]
@@ -63,7 +63,7 @@ class Sink:
         partitions: int | None = None,
     ) -> None:
         self.path = Path(path).absolute()
-        self.recipe = Recipe.of(holder_of(metrics, by))  # bytes: the sink travels, too, where Spark Connect runs it
+        self.metrics = holder_of(metrics, by)
         self.strategy, self.partitions = strategy, partitions
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
@@ -76,7 +76,7 @@ class Sink:
                 f"{self.path}: the last micro-batch counted is {last}, and now {batch} comes: the stream has another "
                 f"checkpoint than the one this file belongs to; give each a file of its own"
             )
-        new = evaluate(frame, self.recipe.fresh(), strategy=self.strategy, partitions=self.partitions).state
+        new = evaluate(frame, self.metrics.copy(), strategy=self.strategy, partitions=self.partitions).state
         total = new if before is None else merge([before, new])
         with files.atomic_write(self.path) as file:
             file.write(HEAD + b"%d\n" % batch + total.to_bytes())
@@ -90,7 +90,7 @@ class Sink:
     def state(self) -> Any:
         """What was seen by now: the metrics of all batches up to the last."""
         held = self._read()[1]
-        return self.recipe.fresh() if held is None else from_bytes(held)
+        return self.metrics.copy() if held is None else from_bytes(held)
 
     def _read(self) -> tuple[int | None, bytes | None]:
         if not self.path.exists():

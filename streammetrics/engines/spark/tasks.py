@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
+from ...collect.holder import Holder
 from ...collect.saved import merge
 from ...compose.sliced import Sliced
 from ...errors import InvalidInputError
-from .recipe import Recipe
 from .rows import gathered, whole_queries
 
 __all__ = ["PART", "STATES", "folding", "merging"]
@@ -27,13 +27,13 @@ HELD = 1 << 26  # and of frames before it merges them
 
 
 def folding(
-    recipe: Recipe, names: Sequence[str], buckets: int, query: Any = None, sealed: int = 0
+    metrics: Holder, names: Sequence[str], buckets: int, query: Any = None, sealed: int = 0
 ) -> Callable[..., Any]:
     """Return what counts the rows of a task, and yields the states of its slices by bucket of their keys.
 
     Parameters
     ----------
-    recipe : Recipe
+    metrics : Metric, MetricCollection or Sliced
         What is counted.
     names : sequence of str
         The columns, in their order.
@@ -46,7 +46,7 @@ def folding(
     """
 
     def fold(batches):  # type: ignore[no-untyped-def]
-        counted, first = recipe.fresh(), 0
+        counted, first = metrics.copy(), 0
         task = TaskContext.get().partitionId()
         tables = (rows.rename_columns(names) for rows in gathered(batches))
         part = None
@@ -58,7 +58,7 @@ def folding(
             _count(counted, rows, first, task)
             first += rows.num_rows
         if first:
-            yield from _frames(counted.seal((part, sealed)) if sealed else counted, buckets, task)
+            yield from _frames(counted if part is None else counted.seal((part, sealed)), buckets, task)
 
     return fold
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -45,8 +45,10 @@ class Together(NamedTuple):
         return placed.sortWithinPartitions(*keys) if self.query else placed
 
 
-def together_of(metrics: Holder) -> Together | None:
-    """Say what rows metrics want together; None if any rows go anywhere.
+def together_of(metrics: Holder, there: Collection[str]) -> Together | None:
+    """Say what rows of a table with these columns are wanted together; None if any rows go anywhere.
+
+    Without a column of queries a row is one, and holds lists.
 
     Raises
     ------
@@ -54,6 +56,8 @@ def together_of(metrics: Holder) -> Together | None:
         Two metrics want queries by different columns.
     """
     query = query_column(metrics)
+    if query is not None and not {*_names(query)} <= {*there}:
+        query = None
     groups = {
         binding.column("group")
         for state, binding, _ in metrics.reads()
@@ -62,8 +66,11 @@ def together_of(metrics: Holder) -> Together | None:
     if query is None and len(groups) != 1:
         return None
     chosen = query if query is not None else next(iter(groups))
-    columns = chosen if isinstance(chosen, tuple) else (chosen,)
-    return Together(columns, query is not None, groups == {chosen})
+    return Together(_names(chosen), query is not None, groups == {chosen})
+
+
+def _names(column: str | Names) -> Names:
+    return column if isinstance(column, tuple) else (column,)
 
 
 def part_of(parts: int) -> Callable[..., Column]:
