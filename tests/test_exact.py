@@ -29,3 +29,18 @@ def test_sums_through_cells_of_which_only_the_last_is_large() -> None:
     rows = [3, 0, 1, 0, 1 << 31]
     mass = Mass(Mass.of(np.array(rows[::-1])).digits[:, ::-1])  # as read from the highest score down
     assert [mass.through().cell(i) for i in range(5)] == [sum(rows[: i + 1]) for i in range(5)]
+
+
+def test_weights_of_more_rows_than_fit_120_bits() -> None:
+    """Rows may be 2**62 all told, and a weight is in units of 2**-60."""
+    rows, excess = np.array([3, 1 << 61, 5]), np.array([[0, 1], [0, 0], [0, 7]])
+    mass = Mass.of(rows, excess)
+    whole = [(3 << 60) + 1, 1 << 121, (5 << 60) + 7]
+    assert mass.cells(np.arange(3)) == whole
+    assert mass.total() == sum(whole)
+    assert [mass.through().cell(i) for i in range(3)] == [whole[0], whole[0] + whole[1], sum(whole)]
+    assert mass.plus(mass).cells(np.arange(3)) == [2 * w for w in whole]
+    assert Mass.one(sum(whole)).cell(0) == sum(whole)
+    doubled = mass.twofold()
+    for i, w in enumerate(whole):
+        assert abs(int(doubled.high[i]) + int(doubled.low[i]) - w) <= w >> 104

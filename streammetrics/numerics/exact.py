@@ -255,7 +255,8 @@ class Mass:
     @classmethod
     def one(cls, whole: int) -> Mass:
         """One integer."""
-        return cls(_digits(np.array([[whole >> DIGIT_BITS * i & (1 << DIGIT_BITS) - 1] for i in range(6)], np.int64)))
+        count = max(-(-whole.bit_length() // DIGIT_BITS), 1)
+        return cls(np.array([[whole >> DIGIT_BITS * i & (1 << DIGIT_BITS) - 1] for i in range(count)], np.int64))
 
     def __getitem__(self, cells: Any) -> Mass:
         return Mass(self.digits[:, cells])
@@ -325,26 +326,30 @@ class Mass:
         before = self.before()
         if len(before.digits) == len(self.digits) == 1:
             return Mass(before.digits + self.digits)
-        return Mass(_digits(before.padded(6) + self.padded(6)))
+        return before.plus(self)
 
     def plus(self, other: Mass) -> Mass:
         """Return the sum of two, cell by cell."""
-        return Mass(_digits(self.padded(6) + other.padded(6)))
+        count = max(len(self.digits), len(other.digits))
+        return Mass(_digits(self.padded(count) + other.padded(count)))
 
     def padded(self, count: int) -> Ints:
-        """The digits, so many of them: masses have no more than six."""
+        """The digits, so many of them."""
         out = np.zeros((count, self.digits.shape[1]), np.int64)
         out[: len(self.digits)] = self.digits
         return out
 
     def twofold(self) -> Twofold:
-        """Each cell to 106 bits: masses have no more."""
+        """Each cell to 106 bits."""
         if len(self.digits) <= 2:
             whole = self.digits[0] if len(self.digits) == 1 else self.digits[0] + (self.digits[1] << DIGIT_BITS)
             return Twofold(whole.astype(np.float64), np.zeros(len(whole)))
-        pairs = self.padded(6)
-        pairs = (pairs[::2] + (pairs[1::2] << DIGIT_BITS)).astype(np.float64)
-        return Twofold(pairs[2] * 2.0**80, 0.0) + Twofold(pairs[1] * 2.0**40, 0.0) + Twofold(pairs[0], 0.0)
+        digits = self.padded(len(self.digits) + len(self.digits) % 2)
+        pairs = (digits[::2] + (digits[1::2] << DIGIT_BITS)).astype(np.float64)
+        made = Twofold(np.zeros(pairs.shape[1]), 0.0)
+        for i in range(len(pairs) - 1, -1, -1):
+            made = made + Twofold(pairs[i] * 2.0 ** (2 * DIGIT_BITS * i), 0.0)
+        return made
 
     def floats(self) -> NDArray[np.float64]:
         """Each cell as the nearest float64 (to 2 ulp where it needs more than 53 bits)."""
