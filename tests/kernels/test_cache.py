@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 CODE = """
@@ -35,3 +36,27 @@ def test_files_that_two_processes_have_mixed_up(tmp_path: Path) -> None:
     one.write_bytes(two.read_bytes())
     two.write_bytes(mixed)
     run()
+
+
+TOGETHER = """
+import sys, time
+import numpy as np
+from streammetrics.kernels import reduce
+
+while time.time() < float(sys.argv[1]):  # all at the same moment
+    pass
+values = np.arange(5, dtype=np.uint32)
+reduce.spread(np.arange(5, dtype=np.uint32), values, np.zeros(5, np.uint32))
+print(sum(reduce.spread.dispatcher.stats.cache_misses.values()))
+"""
+
+
+def test_one_process_compiles_for_all(tmp_path: Path) -> None:
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    start = str(time.time() + 5)
+    running = [
+        subprocess.Popen([sys.executable, "-c", TOGETHER, start], env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    assert sorted(process.communicate(timeout=300)[0].strip() for process in running) == ["0", "0", "1"]
+    assert all(process.returncode == 0 for process in running)
