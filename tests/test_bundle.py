@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -89,3 +90,14 @@ def test_damaged_bytes_are_a_format_error():
         for broken in (data[:i], data[:i] + bytes([data[i] ^ 0x41]) + data[i + 1 :]):
             with pytest.raises(sm.StateFormatError):
                 sm.from_bytes(broken)
+
+
+def test_a_part_counts_once(tmp_path: Path) -> None:
+    """A file or an object that is given twice is refused, by whatever name; equal bytes may be of other rows."""
+    part = sm.CTR().update([0, 1])
+    file = sm.save(part, tmp_path / "part.smet")
+    (tmp_path / "again.smet").symlink_to(file)
+    for parts in ([file, file], [file, str(file)], [file, tmp_path / "again.smet"], [part, part]):
+        with pytest.raises(sm.IncompatibleStateError, match="given twice"):
+            sm.merge(parts)
+    assert sm.merge([part, file, part.copy(), part.to_bytes(), part.to_bytes()]).state.rows_seen[0] == 10

@@ -262,7 +262,7 @@ def _show_commands(folder: str) -> None:
             "one day at a time, merged later",
             f"for day in {folder}/full/day=*; do\n"
             f"    streammetrics eval $day --label click --score pctr_b --by variant --save ${{day##*=}}.smet\n"
-            f"  done; streammetrics merge *.smet -o week.smet && streammetrics show week.smet",
+            f"  done; streammetrics merge 20*.smet -o week.smet && streammetrics show week.smet",
         ),
         (
             "the two rankers",

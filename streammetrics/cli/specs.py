@@ -36,6 +36,7 @@ _OFTEN = {  # what the field calls them; only the name of the catalogue is accep
     "brier": "brier_score",
     "ece": "expected_calibration_error",
     "fpr": "false_positive_rate",
+    "gauc": "group_auc",
     "kappa": "cohen_kappa",
     "logloss": "log_loss",
     "mcc": "matthews_corrcoef",

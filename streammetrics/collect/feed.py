@@ -127,12 +127,12 @@ SIGNATURES = [None, *map(_signature, range(1, 17))]
 def as_plain(given: Any, name: str) -> Any:
     """A plain array of what says that it is one; of a pandas column without the four protocols it is asked for first.
 
-    A matrix of one column is that column. A tensor is copied here, if it lies on a device, and not again.
+    A tensor is copied here, if it lies on a device, and not again.
     """
     if type(given) is np.ndarray:
-        return one_column(given)
+        return given
     if is_tensor(given):
-        return one_column(of_tensor(given, name))
+        return of_tensor(given, name)
     library = type(given).__module__.partition(".")[0]
     if library == "pyarrow":
         return _of_arrow(given)
@@ -274,19 +274,22 @@ class Feed:
             return self.count_batch(_batch(names, given))
         key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
         if key is None:
-            arrays = tuple(map(as_plain, given, names))
-            key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
             widened = _widened(names, given)
+            given = tuple(map(as_plain, given, names))
+            arrays = tuple(
+                [one_column(a) if type(a) is np.ndarray else a for a in given]
+            )  # where a matrix is not meant
+            key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
             key = None if key is None else (*key, widened)
         if key is None or not key[0]:
-            return self.count_batch(_batch(names, arrays, widened))
+            return self.count_batch(_batch(names, given, widened))
         held = self._content[1]
         draft = held.drafts.get((names, key)) if held is not None else None
         if held is None or draft is None:
             with self.lock:
                 held, draft = self._ready(names, key, arrays, widened)
             if draft is None:
-                return self.count_batch(_batch(names, arrays, widened))
+                return self.count_batch(_batch(names, given, widened))
         flat, makes = arrays, draft.makes
         if makes is not None:
             flat = tuple([arrays[i] if make is None else make(arrays[i]) for i, make in makes])
@@ -299,9 +302,9 @@ class Feed:
                 self._content = None, held
                 found = draft.commit(*flat)
         if draft is None:
-            return self.count_batch(_batch(names, arrays, widened))
+            return self.count_batch(_batch(names, given, widened))
         if found:
-            self._explain(_batch(names, arrays, widened), held)
+            self._explain(_batch(names, given, widened), held)
         return None
 
     def _ready(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -102,7 +103,8 @@ def merge(parts: Iterable[Any], *, metrics: str = "same", max_bytes: int = MAX_B
     Raises
     ------
     IncompatibleStateError
-        Two parts answer different questions; the message names each difference, and the file if there is one.
+        Two parts answer different questions; the message names each difference, and the file if there is one. Or a file or
+        an object is given twice.
     StateFormatError
         Bytes or a file are not a state.
 
@@ -177,8 +179,9 @@ Read = tuple[Any, bool, Any]
 def _read(parts: Iterable[Any], max_bytes: int) -> Iterator[Read]:
     """Yield objects, whether nobody else has them, and their file; saved ones of one kind, side by side, as one."""
     run: list[_Saved] = []
-    size = 0
+    size, seen = 0, dict[Any, Any]()
     for part in parts:
+        _check_new(part, seen)
         if isinstance(part, (Holder, State)) or not isinstance(part, (*BYTES, *PATHS)):
             yield from _united(run)
             run, size = [], 0
@@ -191,6 +194,25 @@ def _read(parts: Iterable[Any], max_bytes: int) -> Iterator[Read]:
         run.append(opened)
         size += len(opened.frame.data)
     yield from _united(run)
+
+
+def _check_new(part: Any, seen: dict[Any, Any]) -> None:
+    """Raise where a file, by whatever name, or an object is given twice: its rows would count twice."""
+    if isinstance(part, PATHS):
+        found = os.stat(part)
+        key = found.st_dev, found.st_ino
+        again, name = key in seen, os.fspath(part)
+        seen[key] = True
+    elif isinstance(part, Holder):
+        held = seen.get(id(part))
+        again, name = held is not None and held() is part, f"one {type(part).__name__}"
+        seen[id(part)] = weakref.ref(part)  # another may get its number once it is gone
+    else:
+        return
+    if again:
+        raise IncompatibleStateError(
+            f"{name} is given twice, and its rows would count twice; give copies if that is what you mean"
+        )
 
 
 def _opened(part: Any, max_bytes: int) -> _Saved:

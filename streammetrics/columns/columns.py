@@ -51,6 +51,7 @@ class Kind:
     """What a column may hold: how it is converted and what is checked."""
 
     expected: ClassVar[str]
+    cure: ClassVar[str] = "fix the column"
     ndim: ClassVar[int] = 1
     """1, or 2 for a matrix: rows x columns."""
     skips: bool = False
@@ -95,6 +96,8 @@ class Label(Kind):
             self.expected = f"{labels[0]!r} or {labels[1]!r}"  # type: ignore[misc]
         elif pos_label is not None:
             self.expected = f"labels, of which {pos_label!r} is positive"  # type: ignore[misc]
+        else:
+            self.cure = "labels of other names are told to a task: labels=(negative, positive)"  # type: ignore[misc]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Label) and (self.labels, self.pos_label) == (other.labels, other.pos_label)
@@ -514,7 +517,7 @@ class Batch:
         raise InvalidInputError(
             f"{name}: expected {kind.expected}, found {kind.found(self, name, first)}"
             + (f" ({len(bad):,} bad rows of {len(column.values):,} in this batch)" if len(bad) > 1 else "")
-            + '; fix the column, or pass on_invalid="drop" to leave such rows out and count them',
+            + f'; {kind.cure}, or pass on_invalid="drop" to leave such rows out and count them',
             column=name,
             row=self.origin(first),
             count=len(bad),

@@ -42,6 +42,10 @@ def fold(batches: Iterable[Any], metrics: Holder) -> bytes:
     >>> sm.merge(parts).compute()
     0.75
     """
+    if not isinstance(metrics, Holder):
+        raise TypeError(
+            f"metrics is a metric, a MetricCollection or Sliced; of a {type(metrics).__name__} make one first"
+        )
     counted = metrics.copy().reset()
     for batch in batches:
         counted.update(batch)

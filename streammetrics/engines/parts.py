@@ -56,6 +56,10 @@ def read_columns(metrics: Holder, there: Iterable[str]) -> list[str]:
     InvalidInputError
         One that must be there is not. Groups and queries are left to `update`: a row that holds lists is a query itself.
     """
+    if not isinstance(metrics, Holder):
+        raise TypeError(
+            f"metrics is a metric, a MetricCollection or Sliced; of a {type(metrics).__name__} make one first"
+        )
     names, keys = list(there), _ids(metrics)
     for name, must in metrics.columns.items():
         if must and name not in names and name not in keys:

@@ -277,7 +277,7 @@ class Deferred(Generic[H]):
         """The steps as they travel; none where the framework refuses, which is noted."""
         try:
             return [Run(steps)]
-        except RuntimeError as error:
+        except RuntimeError as error:  # reported by the next flush, with the steps
             for step in steps:
                 self._note(step, error)
             return []

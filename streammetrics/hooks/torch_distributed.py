@@ -6,6 +6,7 @@ group carries nothing: a timeout closes a gloo group for ever, and a stuck nccl 
 
 from __future__ import annotations
 
+import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -62,7 +63,8 @@ def sync(metrics: H, group: Any = None, timeout: float | timedelta = TIMEOUT) ->
     SyncTimeoutError
         A rank did not answer in time: it is stuck, gone, or has not called this.
     SyncError
-        A rank died, or its metrics could not be read, such as after a bad batch: all others raise, and name it.
+        A rank died, or its metrics could not be read, such as after a bad batch: all others raise, and name it. Or a
+        launcher has started several processes, and torch.distributed is not initialized.
     ValueError
         This rank is not in the group.
 
@@ -82,6 +84,7 @@ def sync(metrics: H, group: Any = None, timeout: float | timedelta = TIMEOUT) ->
     """
     deadline = Deadline(timeout)
     if not (dist.is_available() and dist.is_initialized()):
+        _check_alone()
         return metrics.copy()
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     if rank < 0:
@@ -96,6 +99,16 @@ def sync(metrics: H, group: Any = None, timeout: float | timedelta = TIMEOUT) ->
     finally:
         if transport.broken:  # errors that all ranks agree on leave the group as it is
             _leave(whole, made.number)
+
+
+def _check_alone() -> None:
+    """Raise where a launcher has started several processes, of which this would be taken for the only one."""
+    size = os.environ.get("WORLD_SIZE", "1")
+    if size.isdigit() and int(size) > 1:
+        raise SyncError(
+            f"torchrun has started {size} processes (WORLD_SIZE), but torch.distributed is not initialized in this one: "
+            f"call torch.distributed.init_process_group() first"
+        )
 
 
 # -- the own group -----------------------------------------------------------------------------------------------------

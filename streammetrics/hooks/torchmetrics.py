@@ -169,7 +169,7 @@ class TorchMetric(torchmetrics.Metric):
         data, bad = b"", None
         try:
             data = saved()
-        except StreamMetricsError as error:
+        except StreamMetricsError as error:  # raised once all ranks have been told
             bad = error
         found = [t.numpy(force=True).tobytes() for t in (how or gather_all_tensors)(_tensor(data, self.device), group)]
         if bad is not None:

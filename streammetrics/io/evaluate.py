@@ -140,7 +140,7 @@ def evaluate(
     OSError
         The checkpoint cannot be written; what was there is there.
     """
-    sets = [(one,) if isinstance(one, str) else tuple(one) for one in by]
+    sets = [(one,) if isinstance(one, str) else tuple(one) for one in ([by] if isinstance(by, str) else by)]
     keys = list(dict.fromkeys(name for names in sets for name in names))
     filters = {one.name: one for one in where}
     columns = [name for name, must in metrics.columns.items() if must and name not in filters]

@@ -17,6 +17,7 @@ from streammetrics.io.sources import LogError
 __all__ = ["Condition", "Filter", "read_where"]
 
 _SIGNS = {"=": pc.equal, "!=": pc.not_equal, ">": pc.greater, ">=": pc.greater_equal, "<": pc.less, "<=": pc.less_equal}
+_JOINED = re.compile(r"[=<>].*?\s+((?:and|or|AND|OR|&&?|\|\|?)\s+\S+?\s*(?:!=|[=<>]).*)", re.DOTALL)
 _COMPARED = re.compile(r"\s*(.+?)\s*(!=|>=|<=|==|=|>|<)\s*(.*?)\s*", re.DOTALL)
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 _FLAGS = {"true": True, "false": False, "1": True, "0": False}
@@ -137,6 +138,8 @@ def read_where(texts: Sequence[str], names: Collection[str]) -> Filter | None:
     """
     conditions = []
     for text in texts:
+        if text not in names and (joined := _JOINED.search(text)):
+            raise LogError(f"{text!r}: one comparison at a time; give {joined[1]} as a condition of its own")
         found = None if text in names else _COMPARED.fullmatch(text)
         conditions.append(
             Condition(text.strip()) if found is None else Condition(found[1], found[2].replace("==", "="), found[3])
