@@ -116,8 +116,8 @@ def start_ray() -> None:
             return
         try:
             ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-        except Exception as error:
-            if last or "timed out during startup" not in str(error):
+        except Exception:
+            if last:
                 raise
             ray.shutdown()
             with warnings.catch_warnings(action="ignore"):
