@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
@@ -16,15 +14,8 @@ import pytest
 import streammetrics as sm
 from streammetrics.engines.local import evaluate
 
-ROWS = {"y_true": np.array([0, 1, 1, 0] * 5), "y_score": np.linspace(0, 1, 20)}
-
-
-def rows(start: int = 0, stop: int = 20) -> dict[str, Any]:
-    return {name: column[start:stop] for name, column in ROWS.items()}
-
-
-def kill() -> Any:
-    os.kill(os.getpid(), signal.SIGKILL)
+pytest.importorskip("pyarrow")
+from engine_logs import ROWS, kill, rows
 
 
 @pytest.mark.parametrize("processes", [False, True])
