@@ -34,7 +34,17 @@ def first_update(arguments: Sequence[str]) -> None:
 
 
 def main() -> None:
-    """Print both, with their targets."""
+    """Print all, with their limits; with bytecode, as pip writes it when it installs."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["PYTHONPYCACHEPREFIX"] = os.path.join(folder, "bytecode")
+        imports()
+        commands(folder)
+        warm_up(folder)
+
+
+def imports() -> None:
+    """Print what importing and the first update take."""
     rows = []
     for name, job, target in (
         ("import streammetrics, numpy being there", "import_library", 0.2),
@@ -45,9 +55,6 @@ def main() -> None:
         cpu, wall = median(run.cpu for run in runs), median(run.wall for run in runs)
         rows.append([name, f"{cpu:.2f}", f"{wall:.2f}", f"{target:.2f}", verdict(name, cpu <= target)])
     table("Starting", ["", "CPU s", "wall s", "target, CPU s", ""], rows)
-    with tempfile.TemporaryDirectory() as folder:
-        commands(folder)
-        warm_up(folder)
 
 
 def commands(folder: str) -> None:
@@ -58,7 +65,7 @@ def commands(folder: str) -> None:
     sm.save(sm.MetricCollection(sm.AUC(), sm.LogLoss(), sm.Calibration()).update(y, s), saved)
     rows = []
     for arguments in (["--version"], ["show", saved]):
-        call(arguments, folder)  # writes the bytecode that pip writes when it installs
+        call(arguments, folder)  # writes bytecode
         cpu = median(call(arguments, folder)[0] for _ in range(ROUNDS))
         rows.append([arguments[0], f"{cpu:.2f}", "0.40", verdict(arguments[0], cpu <= 0.4)])
     table("Short commands", ["streammetrics", "CPU s", "at most", ""], rows)
@@ -73,11 +80,7 @@ def warm_up(folder: str) -> None:
 
 def call(arguments: Sequence[str], folder: str) -> tuple[float, float]:
     """Run a command with caches of its own; return seconds of CPU and of the clock."""
-    caches = {
-        "PYTHONPYCACHEPREFIX": os.path.join(folder, "bytecode"),
-        "NUMBA_CACHE_DIR": os.path.join(folder, "kernels"),
-    }
-    environment = {n: v for n, v in os.environ.items() if n != "PYTHONDONTWRITEBYTECODE"} | caches
+    environment = os.environ | {"NUMBA_CACHE_DIR": os.path.join(folder, "kernels")}
     before, began = os.times(), time.perf_counter()
     command = [sys.executable, "-m", "streammetrics", *arguments]
     subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)

@@ -42,14 +42,12 @@ def warm_up() -> None:
     from streammetrics.count import KERNELS
 
     with ProcessPoolExecutor(min(os.cpu_count() or 1, MOST), mp_context=get_context("spawn")) as pool:
-        made = sum(pool.map(_compiled_by, _apart(list(range(len(parts()))))))
-    feed_all()  # what one process has compiled, another reads from the cache: this one takes it all
+        done = list(pool.map(_compiled_by, _apart(list(range(len(parts()))))))
+    made, variants = sum(misses for misses, _ in done), set().union(*(found for _, found in done))
     where = next((str(k.dispatcher.stats.cache_path) for k in KERNELS if k.dispatcher.stats.cache_path), None)
     seconds = time.perf_counter() - began
-    variants = sum(len(k.dispatcher.overloads) for k in KERNELS)
-    print(
-        f"{len(KERNELS)} kernels, {variants} variants in {seconds:.1f} s: {max(variants - made, 0)} were in the cache"
-    )
+    cached = max(len(variants) - made, 0)
+    print(f"{len(KERNELS)} kernels, {len(variants)} variants in {seconds:.1f} s: {cached} were in the cache")
     print(f"cache: {where}" if where else "no folder can be written for a cache: every process will compile anew")
 
 
@@ -58,13 +56,14 @@ def _apart(jobs: list[int]) -> list[int]:
     return [jobs.pop(0 if i % 2 == 0 else -1) for i in range(len(jobs))]
 
 
-def _compiled_by(job: int) -> int:
-    """Do a part of the work in this process; return how many kernels it had to compile."""
+def _compiled_by(job: int) -> tuple[int, set[tuple[str, str]]]:
+    """Do a part of the work in this process; return how many variants it had to compile, and all that it has."""
     from streammetrics.count import KERNELS
 
     before = _misses(KERNELS)
     parts()[job]()
-    return _misses(KERNELS) - before
+    held = {(f"{k.function.__module__}.{k.__name__}", str(s)) for k in KERNELS for s in k.dispatcher.overloads}
+    return _misses(KERNELS) - before, held
 
 
 def _misses(kernels: list[Any]) -> int:
