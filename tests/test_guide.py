@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import doctest
 import importlib.util
 import re
 import shlex
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from page_blocks import blocks, check_sessions, run
 
 import streammetrics as sm
 from streammetrics.cli.guide import pages
@@ -51,10 +51,6 @@ def sections(text: str) -> list[tuple[str, str]]:
     return [("", found[0]), *zip(found[1::2], found[2::2], strict=True)]
 
 
-def blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.M | re.S)
-
-
 def missing(text: str) -> list[str]:
     """The packages that a section names in `<!-- needs: ... -->` and that are not installed."""
     named = re.findall(r"<!-- needs: ([\w ,.]+) -->", text)
@@ -78,16 +74,7 @@ def skip_without(text: str) -> None:
 
 @pytest.mark.parametrize("page", [p for p, whole in PAGES.items() if blocks(whole, "pycon")])
 def test_sessions_print_what_they_say(page: str) -> None:
-    source = "\n".join(blocks(PAGES[page], "pycon"))
-    test = doctest.DocTestParser().get_doctest(source, {}, page, page, 0)
-    report: list[str] = []
-    before = set(sm.METRICS)
-    try:
-        failed = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=report.append).failed
-    finally:
-        for tag in set(sm.METRICS) - before:
-            sm.METRICS.pop(tag)
-    assert not failed, "".join(report)
+    check_sessions(PAGES[page], page)
 
 
 @pytest.fixture
@@ -139,14 +126,6 @@ def test_commands_run(text: str, folder: Path) -> None:
         if words[1] == "show" and not (folder / words[2]).exists():
             (folder / words[2]).write_bytes((folder / "today.smet").read_bytes())
         run(words[1:], folder)
-
-
-def run(words: list[str], folder: Path) -> str:
-    """Run the command line as a user does."""
-    command = [sys.executable, "-m", "streammetrics", *words]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
 
 
 def test_every_page_begins_with_its_title_and_what_it_is_about() -> None:
