@@ -9,6 +9,7 @@ from typing import Any
 from streammetrics.cli.messages import UsageError
 from streammetrics.cli.records import check_order, restricted
 from streammetrics.cli.score import check_target, print_results, read_sets, write_report
+from streammetrics.collect.files import identity
 from streammetrics.collect.saved import load, merge, save
 from streammetrics.compose.checkpoint import Checkpoint
 from streammetrics.compose.ledger import Ledger
@@ -36,22 +37,16 @@ def merge_files(paths: Sequence[str], output: str) -> None:
 def _found(paths: Sequence[str], output: str) -> list[str]:
     """The files, each once; one that a folder or pattern found may not be written over, or the next run counts it."""
     named: dict[tuple[int, int], str] = {}
-    target = _identity(output) if os.path.exists(output) else None
+    target = identity(output) if os.path.exists(output) else None
     for path in paths:
         for file in find_files(path):
-            identity = _identity(file)
-            if identity in named:
+            which = identity(file)
+            if which in named:
                 raise UsageError(f"{file}: named twice, and its rows would count twice")
-            if identity == target and file != path:
+            if which == target and file != path:
                 raise UsageError(f"{output}: is among the files of {path}, and would count again; write it elsewhere")
-            named[identity] = file
+            named[which] = file
     return list(named.values())
-
-
-def _identity(file: str) -> tuple[int, int]:
-    """What is the same for all names of a file; of 10,000 in 20 ms, where their real paths take a second."""
-    found = os.stat(file)
-    return found.st_dev, found.st_ino
 
 
 def show_file(

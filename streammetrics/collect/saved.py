@@ -199,8 +199,7 @@ def _read(parts: Iterable[Any], max_bytes: int) -> Iterator[Read]:
 def _check_new(part: Any, seen: dict[Any, Any]) -> None:
     """Raise where a file, by whatever name, or an object is given twice: its rows would count twice."""
     if isinstance(part, PATHS):
-        found = os.stat(part)
-        key = found.st_dev, found.st_ino
+        key = files.identity(part)
         again, name = key in seen, os.fspath(part)
         seen[key] = True
     elif isinstance(part, Holder):

@@ -42,11 +42,16 @@ def fold(batches: Iterable[Any], metrics: Holder) -> bytes:
     >>> sm.merge(parts).compute()
     0.75
     """
-    if not isinstance(metrics, Holder):
-        raise TypeError(
-            f"metrics is a metric, a MetricCollection or Sliced; of a {type(metrics).__name__} make one first"
-        )
+    check_metrics(metrics)
     counted = metrics.copy().reset()
     for batch in batches:
         counted.update(batch)
     return counted.to_bytes()
+
+
+def check_metrics(metrics: Any) -> None:
+    """Raise TypeError for what cannot count by itself, such as a task."""
+    if not isinstance(metrics, Holder):
+        raise TypeError(
+            f"metrics is a metric, a MetricCollection or Sliced; of a {type(metrics).__name__} make one first"
+        )

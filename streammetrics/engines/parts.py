@@ -12,7 +12,7 @@ from ..collect.metric import Metric
 from ..collect.saved import from_bytes, merge
 from ..columns.ids import Ids
 from ..errors import InvalidInputError
-from . import fold
+from . import check_metrics, fold
 
 __all__ = ["fold_part", "read_columns", "total", "value_of"]
 
@@ -56,10 +56,7 @@ def read_columns(metrics: Holder, there: Iterable[str]) -> list[str]:
     InvalidInputError
         One that must be there is not. Groups and queries are left to `update`: a row that holds lists is a query itself.
     """
-    if not isinstance(metrics, Holder):
-        raise TypeError(
-            f"metrics is a metric, a MetricCollection or Sliced; of a {type(metrics).__name__} make one first"
-        )
+    check_metrics(metrics)
     names, keys = list(there), _ids(metrics)
     for name, must in metrics.columns.items():
         if must and name not in names and name not in keys:
