@@ -44,10 +44,6 @@ class Transport(Protocol):
     sums: bool
     """Whether it adds integers on the way, so that it takes no longer for more ranks."""
 
-    def gather(self, record: bytes) -> Sequence[bytes]:
-        """Return the records of all ranks, which are equally long."""
-        ...
-
     def gather_uneven(self, data: bytes, lengths: Sequence[int]) -> Sequence[bytes | memoryview]:
         """Return the bytes of all ranks, whose lengths all know."""
         ...
@@ -106,9 +102,14 @@ def _plan(blank: Holder) -> bytes:
     return sha.digest()
 
 
+def _records(transport: Transport, record: bytes) -> list[bytes]:
+    """The records of all ranks, which are equally long."""
+    return [bytes(r) for r in transport.gather_uneven(record, [len(record)] * transport.size)]
+
+
 def _first(transport: Transport, mine: Said) -> list[Said]:
     record = RECORD.pack(mine.plan, mine.failed, mine.dense, mine.length)
-    return [Said(p, bool(f), bool(d), n) for p, f, d, n in map(RECORD.unpack, transport.gather(record))]
+    return [Said(p, bool(f), bool(d), n) for p, f, d, n in map(RECORD.unpack, _records(transport, record))]
 
 
 def _give_up(transport: Transport, error: Exception) -> None:
@@ -119,7 +120,7 @@ def _give_up(transport: Transport, error: Exception) -> None:
 
 
 def _texts(transport: Transport, said: Sequence[Said], mine: bytes) -> list[bytes]:
-    lengths = [LENGTH.unpack(n)[0] for n in transport.gather(LENGTH.pack(len(mine)))]
+    lengths = [LENGTH.unpack(n)[0] for n in _records(transport, LENGTH.pack(len(mine)))]
     return [bytes(t) for t in transport.gather_uneven(mine, lengths)]
 
 
@@ -200,12 +201,12 @@ def _with_sums(transport: Transport, states: Sequence[State]) -> list[State]:
 def _facts(transport: Transport, states: Sequence[State]) -> list[list[Facts]]:
     """The facts of each state on all ranks."""
     mine = b"".join(FACTS.pack(*facts_of(s)) for s in states)
-    by_rank = [[Facts(*f) for f in FACTS.iter_unpack(r)] for r in transport.gather(mine)]
+    by_rank = [[Facts(*f) for f in FACTS.iter_unpack(r)] for r in _records(transport, mine)]
     return [list(of) for of in zip(*by_rank, strict=True)]
 
 
 def _gathered(transport: Transport, data: bytes) -> Sequence[bytes | memoryview]:
-    lengths = [LENGTH.unpack(n)[0] for n in transport.gather(LENGTH.pack(len(data)))]
+    lengths = [LENGTH.unpack(n)[0] for n in _records(transport, LENGTH.pack(len(data)))]
     return transport.gather_uneven(data, lengths)
 
 

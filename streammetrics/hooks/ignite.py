@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import ignite.distributed as idist
-import numpy as np
 import torch
 from ignite.metrics import Metric as IgniteMetric
 
@@ -98,8 +97,7 @@ class Metric(IgniteMetric):
 
     def state_dict(self) -> OrderedDict[str, torch.Tensor]:
         """Return what all processes have counted, for a checkpoint; every process calls this."""
-        data = np.frombuffer(self._total().to_bytes(), np.uint8).copy()
-        return OrderedDict(counted=torch.from_numpy(data))
+        return OrderedDict(counted=torch.frombuffer(bytearray(self._total().to_bytes()), dtype=torch.uint8))
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on from a checkpoint of any number of processes: the first takes all of it.

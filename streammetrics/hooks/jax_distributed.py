@@ -84,9 +84,6 @@ class _Jax:
     def __init__(self, deadline: Deadline) -> None:
         self.deadline, self.rank, self.size = deadline, jax.process_index(), jax.process_count()
 
-    def gather(self, record: bytes) -> list[bytes]:
-        return [bytes(p) for p in self.gather_uneven(record, [len(record)] * self.size)]
-
     def gather_uneven(self, data: bytes, lengths: Sequence[int]) -> list[memoryview]:
         mine = np.zeros(1 << max(max(lengths) - 1, 0).bit_length(), np.uint8)
         mine[: len(data)] = np.frombuffer(data, np.uint8)

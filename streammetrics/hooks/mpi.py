@@ -121,9 +121,6 @@ class _Mpi:
         self.comm, self.deadline, self.broken = comm, deadline, False
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
 
-    def gather(self, record: bytes) -> list[bytes]:
-        return [bytes(p) for p in self.gather_uneven(record, [len(record)] * self.size)]
-
     def gather_uneven(self, data: bytes, lengths: Sequence[int]) -> list[memoryview]:
         mine, out = np.frombuffer(data, np.uint8), np.empty(sum(lengths), np.uint8)
         parts = np.split(out, np.cumsum(lengths)[:-1])

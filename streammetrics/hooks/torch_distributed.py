@@ -198,9 +198,6 @@ class _Gloo:
         self.gloo, self.rank, self.size, self.deadline = gloo, rank, size, deadline
         self.broken = False
 
-    def gather(self, record: bytes) -> list[bytes]:
-        return [bytes(p) for p in self._padded(record, [len(record)] * self.size)]
-
     def gather_uneven(self, data: bytes, lengths: Sequence[int]) -> list[memoryview]:
         widest, total = max(lengths), sum(lengths)
         if widest * self.size <= 2 * total + PADDING * self.size:

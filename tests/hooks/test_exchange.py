@@ -40,11 +40,6 @@ class Seat:
     def __init__(self, world: World, rank: int, *, sums: bool) -> None:
         self.world, self.rank, self.size, self.sums = world, rank, world.size, sums
 
-    def gather(self, record: bytes) -> list[bytes]:
-        found = self.gather_uneven(record, [len(record)] * self.size)
-        assert len({len(f) for f in found}) == 1
-        return found
-
     def gather_uneven(self, data: bytes, lengths: Sequence[int]) -> list[bytes]:
         self.world.sent[self.rank] += len(data)
         found = self.world.exchanged(self.rank, data)
