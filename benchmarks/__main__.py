@@ -1,5 +1,7 @@
 """Run the benchmarks: `python -m benchmarks` for all of them, `python -m benchmarks kernels eval` for some.
 
+`python -m benchmarks.coverage`, which simulates how often intervals cover, is apart: it takes half an hour.
+
 Each runs in a process of its own, so that none finds the memory or the caches of another; the exit code is 1 if a
 target was missed.
 """
@@ -15,7 +17,7 @@ from benchmarks.report import failures
 
 BENCHMARKS = (
     "accuracy", "startup", "kernels", "regression", "ranking", "classes", "groups", "eval", "memory", "frames", "core",
-    "peers", "sizes", "hooks", "spark",
+    "peers", "sizes", "hooks", "shards", "spark",
 )  # fmt: skip
 
 

@@ -55,6 +55,7 @@ class Sheet:
 def main() -> None:
     """Print all lines."""
     many_slices()
+    windows()
     shards()
     saved_collections()
     one_frame()
@@ -192,6 +193,35 @@ def many_slices() -> None:
     sheet.show(
         f"{SLICES:,} slices of AUC(bits=12), {ROWS:,} rows in batches of {BATCH:,}, saved in {len(data):,} bytes"
     )
+
+
+def windows() -> None:
+    """A year of hourly windows, as rows come in time; and the last week kept, with late rows."""
+    sheet = Sheet()
+    n, hours = ROWS // 2, 8760
+    y, s = rows_of(n)
+    late = np.where(np.random.default_rng(3).random(n) < 0.01, 3600 * 24 * 9, 0)
+    ts = np.datetime64("2023-01-01", "s") + (np.arange(n) * 3600 * hours // n - late).astype("m8[s]")
+    columns = {"y_true": y, "y_score": s, "ts": ts}
+
+    def year(keep: int | None = None) -> Any:
+        return sm.Windowed(sm.AUC(bits=12), width="1h", time="ts", keep=keep)
+
+    def seconds(make: Callable[[], Any]) -> float:
+        return min(stream(make().update, columns)[-1] for _ in range(2))
+
+    stream(year().update, {name: c[: 4 * BATCH] for name, c in columns.items()})
+    whole, week = year(), year(keep=168)
+    stream(whole.update, columns)
+    stream(week.update, columns)
+    sheet.line("update, all windows", seconds(year) / n * 1e9, 60, "ns/row")
+    sheet.line("update, a week of them kept", seconds(lambda: year(168)) / n * 1e9, 90, "ns/row")
+    sheet.line("lifetime", fastest(whole.lifetime), 0.3, "s")
+    sheet.line("the last week as one", fastest(lambda: whole.last(168)), 0.05, "s")
+    assert whole.lifetime().digest() == week.lifetime().digest()
+    sheet.line("memory while counting, a week kept / all", week.nbytes / whole.nbytes, 0.5)
+    sheet.line("state, a week kept / all", week.states[0].nbytes / whole.states[0].nbytes, 0.05)
+    sheet.show(f"{len(whole):,} windows of AUC(bits=12), {n:,} rows, 1 % of them nine days late")
 
 
 def shards() -> None:

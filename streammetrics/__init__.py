@@ -1,8 +1,10 @@
 """Streaming metric accumulators: constant memory, mergeable, the same bits however the log is split."""
 
+__version__ = "0.1.0.dev0"
+
 from .collect.collection import MetricCollection as MetricCollection
+from .collect.interval import Interval as Interval
 from .collect.metric import METRICS as METRICS
-from .collect.metric import Interval as Interval
 from .collect.metric import Metric as Metric
 from .collect.saved import from_bytes as from_bytes
 from .collect.saved import load as load
@@ -22,17 +24,29 @@ from .columns.ids import group as group
 from .columns.ids import query as query
 from .columns.lists import ranked_lists as ranked_lists
 from .columns.numbers import number as number
+from .compose.aa import FalseAlarms as FalseAlarms
+from .compose.aa import aa as aa
 from .compose.bundle import Bundle as Bundle
 from .compose.checkpoint import Checkpoint as Checkpoint
+from .compose.delta import Delta as Delta
 from .compose.ledger import Ledger as Ledger
+from .compose.sharded import Sharded as Sharded
 from .compose.sliced import Sliced as Sliced
+from .compose.windowed import Windowed as Windowed
 from .errors import *
+from .inference.compare import compare as compare
+from .inference.power import power as power
+from .inference.sample_ratio import SampleRatio as SampleRatio
+from .inference.sample_ratio import sample_ratio_mismatch as sample_ratio_mismatch
+from .inference.scorecard import scorecard as scorecard
 from .laws import LawError as LawError
 from .laws import check_metric as check_metric
 from .laws import check_state as check_state
 from .metrics import *
 from .numerics.settings import setting as setting
 from .numerics.settings import union as union
+from .reports.page.write import report as report
+from .reports.plots import plot as plot
 from .state.axes import Axis as Axis
 from .state.declare import Flat as Flat
 from .state.declare import Tally as Tally
@@ -51,5 +65,3 @@ from .statistics.step import Like as Like
 from .statistics.step import Step as Step
 from .statistics.sums import ScoreSums as ScoreSums
 from .statistics.values import ValueHistogram as ValueHistogram
-
-__version__ = "0.1.0.dev0"

@@ -127,20 +127,24 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
     "hamming_loss": [{}, CLASSES, LABELS],
     "top_k_accuracy": [{"k": 2, **CLASSES}, {"k": 1, "num_classes": 2}],
     "subset_accuracy": [LABELS, {"threshold": None, **LABELS}],
-    "mae": [{}, MATRIX],
-    "rmse": [{}, {"num_outputs": 1}],
-    "mape": [{}, {"zero": "epsilon", "percent": True}, MATRIX],
+    "mae": [{}, MATRIX, {"squares": True}, MATRIX | {"squares": True}],
+    "rmse": [{}, {"num_outputs": 1}, {"squares": True}],
+    "mape": [{}, {"zero": "epsilon", "percent": True}, MATRIX, {"squares": True}],
     "pinball_loss": [{}, {"alpha": 0.9}],
     "huber_loss": [{}, {"delta": 0.3}],
-    "tweedie_deviance": [{}, {"power": 1.5}, {"power": -1.0}, {"power": 3.0}],
+    "tweedie_deviance": [{}, {"power": 1.5}, {"power": 1.5, "squares": True}, {"power": -1.0}, {"power": 3.0}],
     "r2": [{}, MATRIX, {"num_outputs": 2, "multioutput": "variance_weighted"}],
     "quantile": [{"bits": 3}, {"q": 1.0, "bits": 1}],
     "error_quantile": [{"bits": 1}, {"bits": 3, "q": 0.0, **MATRIX}, {"bits": 2, "num_outputs": 2}],
     "residual_quantile": [{"bits": 2}, {"bits": 1, "q": 0.05, **MATRIX}],
     "median_absolute_error": [{"bits": 2}],
     "max_error": [{}, MATRIX],
+    "mean": [{}, {"squares": True}],
+    "mean_error": [{}, {"squares": True}],
     "variance": [{}, {"ddof": 1.0}, {"ddof": 0.5}],
-    "ratio": [{}, {"numerator": "clicks", "denominator": "views"}],
+    "ratio": [{}, {"squares": True}, {"numerator": "clicks", "denominator": "views"}],
+    "per_unit": [{}, {"outcome": "revenue", "unit": "user", "cap": 2.0, "missing": "skip"}],
+    "distinct_sample": [{"limit": 16}, {"missing": "skip"}],
     "distinct_count": [{"precision": 4}, {"precision": 10}],
     "pearson_correlation": [{}, {"num_outputs": 2}],
     "cumulative_gain": [*GAINS, {"ties": "order"}],
@@ -229,7 +233,7 @@ def values(kind):
 def rows(draw, needs, most=30):
     """Good rows of the columns that a state needs, with weights or without."""
     weighted = draw(st.booleans())
-    wanted = [n for n in needs if weighted or not n.optional]
+    wanted = [n for n in needs if weighted or not n.optional or n.either]
     one_class = draw(st.sampled_from([None, None, None, True, False]))
     kinds = [
         st.just(one_class) if isinstance(n.kind, Label) and one_class is not None else values(n.kind) for n in wanted

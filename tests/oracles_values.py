@@ -76,6 +76,10 @@ ORACLES: dict[str, list[Oracle]] = {
     "count": [Oracle({}, lambda v, w: float(sum(fractions(w))))],
     "variance": [Oracle({"ddof": d}, variance(d)) for d in (0.0, 1.0, 0.5)],
     "ratio": [Oracle({}, lambda n, d, w: float(total(n, w) / total(d, w)))],
+    "per_unit": [
+        Oracle({}, lambda unit, v, e, w: float(total(v, w) / total(e, w)) if total(e, w) else math.nan),
+        Oracle({"cap": 2.5}, lambda unit, v, e, w: float(total(np.minimum(v, 2.5), w) / total(e, w))),
+    ],
     "min": [Oracle({}, lambda v, w: v[w > 0].min())],
     "max": [Oracle({}, lambda v, w: v[w > 0].max())],
     "quantile": [
@@ -92,6 +96,10 @@ ORACLES: dict[str, list[Oracle]] = {
                True),
     ],
     "max_error": [Oracle({}, lambda y, p, w: sk.max_error(y[w > 0], p[w > 0]))],
+    "distinct_sample": [
+        Oracle({}, lambda v, w: len(np.unique(v))),
+        Oracle({"limit": 64}, lambda v, w: len(np.unique(v)), True),
+    ],
     "distinct_count": [Oracle({"precision": 16}, lambda v, w: len(np.unique(v)), True)],
 }  # fmt: skip
 

@@ -45,7 +45,7 @@ def result(metric: Any, dtype: Any, weighted: bool, n: int) -> Any:
     table = {"y_true": y[:n], "y_score": scores.astype(dtype)[:n], "k": k[:n]}
     table |= {"sample_weight": w[:n]} if weighted else {}
     state = metric.make_state()
-    needs = [x for x in state.needs() if x.role in table or not x.optional]
+    needs = [x for x in state.needs() if x.role in table or not x.optional or x.either]
     made = type(metric)(**metric.settings)
     try:
         made.update(golden.fitting(state, {x.role: golden.column(x, table) for x in needs}))

@@ -89,7 +89,7 @@ def fingerprint() -> list[str]:
                 for metric in [*map(draws.usual, draws.OWN), *SEVERAL] if whole else one_of_each_statistic():
                     scaled = {"scale": scale} if metric.settings.get("scale") == "probability" else {}
                     made = type(metric)(**(metric.settings | scaled))
-                    needs = [n for n in made.make_state().needs() if n.role in table or not n.optional]
+                    needs = [n for n in made.make_state().needs() if n.role in table or not n.optional or n.either]
                     given = fitting(made.make_state(), {n.role: column(n, table) for n in needs})
                     by_name(made, given) if extra else made.update(given)
                     out.append(f"{made.name} {made.digest()} {made.compute()!r} {made.bounds()!r} {made.interval()!r}")

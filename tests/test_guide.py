@@ -32,7 +32,7 @@ FAMILIES = {
     "Regression": ("regression", "relative", "deviance", "fit"),
     "Ranking": ("ranking", "relevance"),
     "Quantiles": ("quantiles",),
-    "Values": ("values",),
+    "Values": ("values", "distinct"),
 }
 
 HEAD = """\
@@ -171,7 +171,7 @@ def test_the_fields_of_records_are_told(folder: Path) -> None:
     import json
 
     options = ["--label", "click", "--score", "pctr_a", "--by", "country", "--limit", "2", "--format", "json"]
-    records = json.loads(run(["eval", "log/", *options], folder))
+    records = json.loads(run(["eval", "log/", *options], folder))["values"]
     assert rows_of("logs", "record") == list(records[0])
     assert all(list(record) == list(records[0]) for record in records)
 

@@ -19,6 +19,7 @@ import streammetrics as sm
 from streammetrics.state import frame
 from streammetrics.state.frame import Frame
 from streammetrics.state.lead import layout_of
+from streammetrics.state.totals import ONE
 
 MIB = 1 << 20
 N = 150_000
@@ -249,6 +250,13 @@ WRONG: dict[str, Callable[[], bytes]] = {
         sm.GroupAUC(sample=True, sample_rows=9).update(USERS), "level", (0,), 65
     ),
     "keys that rows do not have": lambda: with_flat(sm.DistinctCount().update(value=[1, 2, 3]), "rows", (0,), 1),
+    "a level that its keys are beyond": lambda: with_flat(sm.DistinctSample().update(value=[1, 2, 3]), "level", (0,), 9),
+    "sampled keys of more rows than there are": lambda: with_flat(
+        sm.DistinctSample().update(value=[1, 2, 3]), "rows", (0,), 2
+    ),
+    "more exposures than rows": lambda: with_flat(
+        sm.PerUnit().update(unit=[1], exposed=[1]), "sums", (0, 1, ONE), 2
+    ),
     "more rows than can be counted": lambda: with_flat(sm.CTR().update([0, 1]), "rows", (0, slice(None)), (1 << 61) + 1),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The command line: `streammetrics eval`, `merge`, `show`, `catalog`, `warmup`, `selftest`, `demo`.
+"""The command line: `streammetrics eval`, `merge`, `show`, `compare`, `power`, `catalog`, `warmup`, `selftest`, `demo`.
 
 What a user can do wrong ends in one line on stderr and exit code 2. Imports are as late as they can be: `show`, `merge`
 and `catalog` load no numba, and what a command does not need it does not load.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from streammetrics.cli.messages import UsageError
+from streammetrics.cli.messages import COMMAND, UsageError
 
 __all__ = ["run"]
 
@@ -23,6 +23,7 @@ app = typer.Typer(
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command; return its exit code."""
+    COMMAND.set(tuple(arguments))
     try:
         code = app(args=list(arguments) or ["--help"], prog_name="streammetrics", standalone_mode=False)
     except Exception as error:
@@ -136,7 +137,56 @@ CHECKPOINT = (
 SAVED = (
     "Files that --save or sm.save wrote, folders of them, patterns (quoted where there are thousands): 'parts/*.smet'."
 )
+SMALLEST = "Users that there will be, in both arms: prints the smallest differences that they show instead."
+STATES = "Files that --save or sm.save wrote, counted with --unit: first the control."
 TASK = "TOML file with several tasks, instead of --label, --score and so on."
+
+
+UNIT = (
+    "Column of the units that belong together, such as user_id: values get intervals, and models (arms) are compared. "
+    "row: every row stands for itself, which rows of one user hardly do."
+)
+SHARDS = "Hash classes of units, 8 to 4096; 64 by default. What is to be compared or merged must have the same."
+MISSING = "Stop at a row without a unit, or leave it out and count it."
+CONFIDENCE = "Nominal coverage of intervals."
+WINDOW = "Windows of event time: 15m, 1h, 1d; or so many steps. Needs --time."
+TIME = "Column of timestamps (or steps) that --window is of."
+ARM = "Column of the arms of an experiment; slices of --by are then compared arm by arm."
+CONTROL = "The arm, or model, that the others are compared with; of models the first by default."
+PRIMARY = "The metric that decides; by default the first that says which values are better."
+GUARDRAIL = (
+    "A metric that must not become worse by more than a relative margin: calibration=0.02 is 2 %. Exit code 3 if one "
+    "does. Again for more."
+)
+BETTER = "Which values are good, of a metric that does not say it: ctr=high. Again for more."
+PLANNED = "Users at the planned end, in the two arms compared: nothing is decided before."
+USERS = "Users so far, in the two arms compared."
+SEQUENTIAL = "Intervals that hold at all looks together, for experiments that are looked at all along."
+INDEPENDENT = "Say that no unit is in two files: without common shards they are then compared by Welch's rule."
+GATE = """Compare saved states with the first of them: which is better, by how much, and can it be trusted.
+
+    A gate in a pipeline:
+
+    streammetrics compare live.smet new.smet --guardrail calibration=0.02 || exit 1
+
+    The exit code is 0 if no guardrail is broken, 3 if one is, 2 for what cannot be compared.
+    """
+
+
+class Missing(StrEnum):
+    """What happens to rows without a unit."""
+
+    stop = "raise"
+    skip = "skip"
+
+
+Confidence = Annotated[float, typer.Option("--confidence", "--interval", min=0.5, max=0.9999, help=CONFIDENCE)]
+Primary = Annotated[Text, typer.Option(help=PRIMARY)]
+Guardrails = Annotated[Texts, typer.Option("--guardrail", metavar="METRIC=MARGIN", help=GUARDRAIL)]
+Better = Annotated[Texts, typer.Option("--better", metavar="METRIC=high|low", help=BETTER)]
+Planned = Annotated[float | None, typer.Option("--planned-users", min=1, help=PLANNED)]
+Users = Annotated[float | None, typer.Option(min=1, help=USERS)]
+Sequential = Annotated[bool, typer.Option("--sequential", help=SEQUENTIAL)]
 
 
 @app.command("eval")
@@ -160,6 +210,20 @@ def _eval(
         int | None, typer.Option(min=0, help="Slices to keep of each --by; the others are merged.")
     ] = None,
     keep: Annotated[Keep | None, typer.Option(help=KEEP)] = None,
+    unit: Annotated[Text, typer.Option(help=UNIT)] = None,
+    confidence: Confidence = 0.95,
+    shards: Annotated[int | None, typer.Option(min=8, max=4096, help=SHARDS)] = None,
+    missing_unit: Annotated[Missing | None, typer.Option(help=MISSING)] = None,
+    window: Annotated[Text, typer.Option(help=WINDOW)] = None,
+    time: Annotated[Text, typer.Option(help=TIME)] = None,
+    arm: Annotated[Text, typer.Option(help=ARM)] = None,
+    control: Annotated[Text, typer.Option(help=CONTROL)] = None,
+    primary: Primary = None,
+    guardrail: Guardrails = None,
+    better: Better = None,
+    users: Users = None,
+    planned: Planned = None,
+    sequential: Sequential = False,
     metrics: Annotated[Text, typer.Option(help=METRICS)] = None,
     bits: Annotated[int | None, typer.Option(min=8, max=24, help=BITS)] = None,
     task: Annotated[Text, typer.Option(help=TASK)] = None,
@@ -175,9 +239,13 @@ def _eval(
     delimiter: Annotated[Text, typer.Option(help="Of text files; comma by default, tab for .tsv.")] = None,
     sql: Annotated[Text, typer.Option("--sql", metavar="QUERY", help=SQL)] = None,
 ) -> None:
-    """Score a log in one pass: all metrics, models and slices."""
+    """Score a log in one pass: all metrics, models, slices and windows; with --unit intervals, and which model is better.
+
+    Exit code 3 if a guardrail is broken.
+    """
     from streammetrics.cli.score import Request, score_log
     from streammetrics.cli.tasks import TaskSpec, read_classes, read_cutoffs, read_task_file
+    from streammetrics.cli.versus import Asked, read_margins, read_words
 
     if (sql is None) == (not log):
         raise UsageError(
@@ -185,6 +253,7 @@ def _eval(
         )
     names = None if metrics is None else tuple(name for name in metrics.split(",") if name.strip())
     sets = list(by or [])
+    told: dict[str, Any] = {}  # by a task file; options go before it
     if task is not None:
         given: dict[str, object] = {
             "label": label,
@@ -202,7 +271,7 @@ def _eval(
         given |= {"task-type": None if task_type == "binary" else 1}
         if wrong := [f"--{name}" for name, value in given.items() if value]:
             raise UsageError(f"{', '.join(wrong)} and --task exclude each other; the file says it for each task")
-        specs, sliced = read_task_file(task, bits)
+        specs, sliced, told = read_task_file(task, bits)
         sets = sets or sliced
     elif label is None:
         raise UsageError("which column is the label? Give --label, or --task FILE.toml")
@@ -226,7 +295,17 @@ def _eval(
                 corrects=corrects.value if corrects else None,
             )
         }
-    score_log(
+    asked = Asked(
+        control=control or told.get("control"),
+        primary=primary or told.get("primary"),
+        guardrails=read_margins(guardrail or told.get("guardrails", ())),
+        better=read_words(better or told.get("better", ())),
+        users=users,
+        planned=planned,
+        sequential=sequential,
+        confidence=confidence,
+    )
+    code = score_log(
         Request(
             log or [f"sql:{sql}"],
             specs,
@@ -243,8 +322,16 @@ def _eval(
             report,
             keep.value if keep else None,
             checkpoint,
+            unit=unit or told.get("unit"),
+            shards=shards or told.get("shards"),
+            missing_unit=missing_unit.value if missing_unit else told.get("missing_unit", "raise"),
+            window=window or told.get("window"),
+            time=time or told.get("time"),
+            arm=arm or told.get("arm"),
+            asked=asked,
         )
     )
+    raise typer.Exit(code)
 
 
 @app.command("merge")
@@ -266,14 +353,76 @@ def _show(
     sort: Annotated[Text, typer.Option(help=SORT)] = None,
     min_rows: Annotated[int, typer.Option(min=0, help=FEW)] = 0,
     report: Annotated[Text, typer.Option(help=REPORT)] = None,
+    confidence: Confidence = 0.95,
     printed: Printed = Format.table,
     top: Top = 40,
 ) -> None:
-    """Print the results in saved states."""
+    """Print the results in saved states; with intervals, if they were counted by --unit."""
     from streammetrics.cli.saved import show_file
+    from streammetrics.cli.shown import Shown
 
-    names = None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()]
-    show_file(file, printed.value, top, report, metrics=names, by=by or (), sort=sort, min_rows=min_rows)
+    shown = Shown(printed.value, top, sort, min_rows, confidence)
+    show_file(file, shown, report, metrics=_names(metrics), by=by or ())
+
+
+@app.command("compare", help=GATE)
+def _compare(
+    files: Annotated[list[str], typer.Argument(metavar="CONTROL OTHER...", help=STATES)],
+    by: Annotated[Texts, typer.Option(help=ROLLUP)] = None,
+    primary: Primary = None,
+    guardrail: Guardrails = None,
+    better: Better = None,
+    metrics: Annotated[Text, typer.Option(help="Only these of what was saved: auc,log_loss.")] = None,
+    confidence: Confidence = 0.95,
+    independent: Annotated[bool, typer.Option("--independent", help=INDEPENDENT)] = False,
+    users: Users = None,
+    planned: Planned = None,
+    sequential: Sequential = False,
+    sort: Annotated[Text, typer.Option(help=SORT)] = None,
+    min_rows: Annotated[int, typer.Option(min=0, help=FEW)] = 0,
+    printed: Printed = Format.table,
+    top: Top = 40,
+) -> None:
+    from streammetrics.cli.saved import compare_files
+    from streammetrics.cli.shown import Shown
+    from streammetrics.cli.versus import Asked, read_margins, read_words
+
+    asked = Asked(
+        primary=primary,
+        guardrails=read_margins(guardrail or ()),
+        better=read_words(better or ()),
+        users=users,
+        planned=planned,
+        sequential=sequential,
+        confidence=confidence,
+        independent=independent,
+    )
+    asked.check()
+    shown = Shown(printed.value, top, sort, min_rows, confidence)
+    raise typer.Exit(compare_files(files, asked, shown, metrics=_names(metrics), by=by or ()))
+
+
+def _names(metrics: str | None) -> list[str] | None:
+    return None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()]
+
+
+@app.command("power")
+def _power(
+    file: Annotated[
+        str, typer.Argument(help="What --save wrote, counted with --unit: one population, as it is today.")
+    ],
+    users: Annotated[float, typer.Option(min=1, help="How many users there are in it.")],
+    metric: Annotated[Text, typer.Option(help="Which of its metrics; all without.")] = None,
+    relative: Annotated[float, typer.Option(help="The difference to find: 0.01 is 1 % more, -0.01 less.")] = 0.01,
+    planned: Annotated[float | None, typer.Option("--planned-users", min=1, help=SMALLEST)] = None,
+    sequential: Sequential = False,
+    confidence: Confidence = 0.95,
+) -> None:
+    """How many users show a difference of 1 %, half of them in each arm; or which one those planned show."""
+    from streammetrics.cli.saved import tell_power
+
+    how = {"users": users, "planned": planned, "sequential": sequential, "confidence": confidence}
+    tell_power(file, metric, relative, how)
 
 
 @app.command("catalog")

@@ -7,7 +7,7 @@ import inspect
 from streammetrics.cli.messages import nearest
 from streammetrics.cli.specs import at_setting, metric_names, settings_of
 from streammetrics.collect.metric import METRICS
-from streammetrics.report.grid import Cell, Grid, is_terminal, say, show
+from streammetrics.reports.grid import Cell, Grid, is_terminal, say, show
 
 __all__ = ["list_all", "tell_one"]
 

@@ -17,9 +17,9 @@ from streammetrics.collect.files import atomic_write
 from streammetrics.io.demo import DemoTruth, write_demo_log
 from streammetrics.io.logs import Log
 from streammetrics.io.search import SearchTruth, write_search_log
-from streammetrics.report.grid import Cell, Grid, say, show
-from streammetrics.report.records import Record, overall, tasks_of
-from streammetrics.report.tables import compare, headline, slices
+from streammetrics.reports.grid import Cell, Grid, say, show
+from streammetrics.reports.records import Record, overall, tasks_of
+from streammetrics.reports.tables import compare, headline, slices
 
 __all__ = ["run_demo"]
 
@@ -120,7 +120,7 @@ def _read(path: Path, kind: type[T]) -> T:
 
 
 def _show_full(root: Path, truth: DemoTruth) -> None:
-    specs, by = read_task_file(str(root / TASKS), None)
+    specs, by, _ = read_task_file(str(root / TASKS), None)
     began = time.perf_counter()
     sets = [tuple(names.split(",")) for names in by]
     found = scored(Log(root / "full"), make_collection(specs, "raise"), sets)

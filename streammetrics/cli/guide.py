@@ -9,7 +9,7 @@ from streammetrics.cli.messages import nearest
 
 __all__ = ["pages", "show_page"]
 
-ORDER = ("tour", "training", "logs", "engines", "machines", "streaming", "choose", "metrics", "moving")
+ORDER = ("tour", "training", "logs", "engines", "machines", "compare", "streaming", "choose", "metrics", "moving")
 
 
 def pages() -> dict[str, str]:

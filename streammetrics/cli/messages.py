@@ -5,10 +5,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
+from contextvars import ContextVar
 
 from streammetrics.errors import MemoryLimitError, StreamMetricsError
 
-__all__ = ["UsageError", "explain", "nearest"]
+__all__ = ["COMMAND", "UsageError", "explain", "nearest"]
+
+COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
+"""The words of the command that runs: what pages say they come from."""
 
 _KEYWORD = re.compile(r"\b([a-z_]+)=\"?([\w.-]+)\"?(?= |;|,|\)|$)")
 _OPTIONS = ("scale", "on_invalid", "corrects", "limit", "negative_rate", "bits")

@@ -12,26 +12,32 @@ from typing import Any
 import numpy as np
 
 from streammetrics.cli.messages import UsageError, nearest
-from streammetrics.collect.collection import MetricCollection
-from streammetrics.collect.metric import Metric
+from streammetrics.cli.shown import Shown
+from streammetrics.cli.versus import Versus
 from streammetrics.collect.table import RESULT
 from streammetrics.compose.bundle import Bundle
+from streammetrics.compose.front import Front
 from streammetrics.compose.sliced import Sliced
-from streammetrics.numerics.keys import encode_key, shown
-from streammetrics.report.records import Record, by_slice, contents, overall, pieces
+from streammetrics.numerics.keys import encode_key
+from streammetrics.numerics.keys import shown as shown_key
+from streammetrics.reports.records import LEFT, Record, Whole, by_slice, contents, overall, pieces
 
-__all__ = ["check_order", "restricted", "write_csv", "write_json"]
+__all__ = ["check_order", "restricted", "write_comparisons", "write_csv", "write_json"]
 
 CSV = ("model", "slice", *RESULT)
+COMPARED = (
+    "treatment", "control", "metric", "value", "control_value", "difference", "difference_low", "difference_high",
+    "relative", "relative_low", "relative_high", "p_value", "adjusted", "better", "limited_by", "reason",
+)  # fmt: skip
 
 
 def restricted(thing: Any, metrics: Sequence[str] | None, by: Sequence[tuple[str, ...]]) -> Any:
     """Return the same with some of its metrics, by name, and slices by some columns, rolled up from those there are."""
     found = pieces(thing)
     if by:
-        sliced = [piece for _, piece in found if isinstance(piece, Sliced)]
-        whole = [(name, piece) for name, piece in found if not isinstance(piece, Sliced)]
-        found = [*whole, *((f"by {','.join(names)}", _by(sliced, names)) for names in by)]
+        sliced = [piece for _, piece in found if isinstance(piece, Front)]
+        whole = [(name, piece) for name, piece in found if not isinstance(piece, Front)]
+        found = [*whole, *((f"by {','.join(names)}", rolled(sliced, names)) for names in by)]
     if metrics is not None:
         known = dict.fromkeys(name for _, piece in found for name in contents(piece))
         for name in metrics:
@@ -44,15 +50,26 @@ def restricted(thing: Any, metrics: Sequence[str] | None, by: Sequence[tuple[str
     return Bundle({name or ("overall" if i == 0 else f"{i}"): piece for i, (name, piece) in enumerate(found)})
 
 
-def _by(sliced: Sequence[Sliced], names: tuple[str, ...]) -> Sliced:
+def rolled(fronts: Sequence[Front], names: tuple[str, ...]) -> Front:
     """Return slices by these columns, of those that have the fewest more."""
-    fitting = sorted((one for one in sliced if set(names) <= set(one.by)), key=lambda one: len(one.by))
-    if not fitting:
-        saved = "; ".join(", ".join(one.by) for one in sliced) or "none"
-        raise UsageError(
-            f"--by {','.join(names)}: there are no slices to roll up to these; saved are slices by {saved}"
-        )
-    return fitting[0] if fitting[0].by == names else fitting[0].rollup(names)
+    known = [each for one in fronts for each in _within(one)]
+    fitting = sorted((one for one in known if set(names) <= set(one.levels)), key=lambda one: len(one.levels))
+    for one in fitting:
+        plain = one.across(*(set(one.levels) - set(names) - set(one.axis.names)))
+        if isinstance(plain, Sliced) and set(names) <= set(plain.by) and plain.levels == plain.by:
+            return plain if plain.by == names else plain.rollup(names)
+        if set(plain.levels) == set(names):
+            return plain
+    saved = "; ".join(dict.fromkeys(", ".join(one.levels) for one in fronts)) or "none"
+    raise UsageError(f"--by {','.join(names)}: there are no slices to roll up to these; saved are slices by {saved}")
+
+
+def _within(front: Front) -> Iterator[Front]:
+    """Slices and windows, and what they add up to."""
+    yield front
+    while isinstance(front.inner, Front):
+        front = front.total
+        yield front
 
 
 def _named(known: Iterable[str], names: Sequence[str]) -> list[str]:
@@ -60,12 +77,11 @@ def _named(known: Iterable[str], names: Sequence[str]) -> list[str]:
     return [full for full in known if full in names or full.rpartition("/")[2] in names]
 
 
-def _only(piece: MetricCollection | Sliced, names: list[str]) -> MetricCollection | Sliced | None:
+def _only(piece: Whole | Front, names: list[str]) -> Whole | Front | None:
     """Return a piece with some of its metrics; None if it has none of them."""
     if not names:
         return None
-    lone = isinstance(piece, Sliced) and isinstance(piece.inner, Metric)
-    return piece if lone or len(names) == len(contents(piece)) else piece.only(names)
+    return piece if len(names) == len(contents(piece)) else piece.only(names)
 
 
 def check_order(sliced: Sliced, sort: str | None) -> None:
@@ -79,33 +95,110 @@ def check_order(sliced: Sliced, sort: str | None) -> None:
 # -- for programs ----------------------------------------------------------------------------------------------------
 
 
-def _all(thing: Any, sort: str | None, min_rows: int) -> Iterator[Record]:
+def _all(thing: Any, shown: Shown) -> Iterator[Record]:
     for _, piece in pieces(thing):
-        if isinstance(piece, Sliced):
-            yield from by_slice(piece, None, sort, min_rows)
+        if isinstance(piece, Front):
+            yield from by_slice(piece, None, shown.sort, shown.min_rows, shown.confidence)
         else:
-            yield from ({"by": (), "slice": {}, "other": False} | r for r in overall(piece))
+            yield from ({"by": (), "slice": {}, "other": False} | r for r in overall(piece, shown.confidence))
 
 
-def write_json(thing: Any, sort: str | None = None, min_rows: int = 0) -> None:
-    """Print a list of records, one a line.
+def write_json(shown: Shown, thing: Any = None) -> None:
+    """Print one object with lists of records, each on a line of its own: "verdicts", "comparisons", "values".
 
-    Each has `by` (the slicing columns; none for all rows), `slice` (the key by column), `other` (true for what --limit
+    A value has `by` (the slicing columns; none for all rows), `slice` (the key by column), `other` (true for what --limit
     merged), `metric`, `value`, `bound_low` and `bound_high` (certified; null where the value is exact), `interval_low` and
-    `interval_high` (95 %; null where none can be given), `rows`, `weight`, `positives`, `dropped` (rows left out by
-    reason) and `reason` (why a value is undefined). NaN is null; a key of bytes is {"bytes": hex}, dates and
-    times are as ISO 8601 writes them.
+    `interval_high` (statistical; null without --unit), `rows`, `weight`, `positives`, `dropped` (rows left out by reason),
+    `reason` (why a value is undefined) and `interval_reason` (why there is no interval). NaN is null; a key of bytes is
+    {"bytes": hex}, dates and times are as ISO 8601 writes them.
+
+    A comparison has `by`, `slice`, `treatment`, `control`, `metric`, `value` and `control_value`, `difference` and
+    `relative` with their limits (`_low`, `_high`), `p_value`, `adjusted` (by slice: after Benjamini and Hochberg),
+    `better` (the side that is), `limited_by` and `reason`. A verdict has `treatment`, `control`, `sentence`, and of a
+    scorecard `decision`, `more_users`, `more_days` and `metrics`: by name its role and the word that it gets.
     """
-    lines = []
-    for record in _all(thing, sort, min_rows):
-        keys = [
-            k if isinstance(k, (bool, int, bytes)) else k if k is None else shown(k) for k in record["slice"].values()
-        ]
-        keys = encode_key(tuple(keys))
-        head = {"by": list(record["by"]), "slice": dict(zip(record["slice"], keys, strict=True))}
-        rest = {name: record[name] for name in ("other", *RESULT[:-1], "dropped", "reason")}
-        lines.append(json.dumps(_plain(head | rest), ensure_ascii=False, allow_nan=False))
-    print("[\n" + ",\n".join(lines) + "\n]" if lines else "[]")
+    sides = shown.versus
+    lists = {
+        "verdicts": [v for one in sides if not one.title for v in _verdicts(one)],
+        "comparisons": [_plain(c) for one in sides for c in _comparisons(one)],
+        "values": [] if thing is None else [_value(record) for record in _all(thing, shown)],
+    }
+    print("{" + ",".join(f'\n"{name}": {_lines(found)}' for name, found in lists.items()) + "\n}")
+
+
+def write_comparisons(sides: Sequence[Versus]) -> None:
+    """Print comparisons as a CSV table: the columns as in JSON, each slicing column at the end for itself."""
+    found = [one for side in sides for one in _comparisons(side)]
+    columns = list(dict.fromkeys(name for one in found for name in one["by"]))
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(["slice", *COMPARED, *columns])
+    for one in found:
+        keys = {name: "null" if key is None else shown_key(key) for name, key in one["slice"].items()}
+        spelled = ",".join(f"{name}={key}" for name, key in keys.items())
+        writer.writerow([spelled, *(_text(one[name]) for name in COMPARED), *(keys.get(name, "") for name in columns)])
+
+
+def _lines(found: Sequence[Any]) -> str:
+    lines = [json.dumps(one, ensure_ascii=False, allow_nan=False) for one in found]
+    return "[\n" + ",\n".join(lines) + "\n]" if lines else "[]"
+
+
+def _value(record: Record) -> Any:
+    head = {"by": list(record["by"]), "slice": _spelled_keys(record["slice"])}
+    rest = {name: record[name] for name in ("other", *RESULT[:-1], "dropped", "reason", "interval_reason")}
+    return _plain(head | rest)
+
+
+def _spelled_keys(keys: dict[str, Any]) -> dict[str, Any]:
+    plain = [k if k is None or isinstance(k, (bool, int, bytes)) else shown_key(k) for k in keys.values()]
+    return dict(zip(keys, encode_key(tuple(plain)), strict=True))
+
+
+def _comparisons(one: Versus) -> Iterator[Record]:
+    """Every comparison with the control, as a record."""
+    for treatment, found in one.found.items():
+        sides = {"a": treatment, "b": one.control}
+        for each in found.values():
+            row = each.record()
+            yield {
+                "by": list(found.by),
+                "slice": _spelled_keys(dict(zip(found.by, each.keys, strict=True))),
+                "treatment": treatment,
+                "control": one.control,
+                "metric": row["metric"],
+                "value": row["a"],
+                "control_value": row["b"],
+                "difference": row["difference"],
+                "difference_low": row["low"],
+                "difference_high": row["high"],
+                **{name: row[name] for name in ("relative", "relative_low", "relative_high", "p_value", "adjusted")},
+                "better": sides.get(row["better"]),
+                "limited_by": row["limited_by"],
+                "reason": row["reason"],
+            }
+
+
+def _verdicts(one: Versus) -> Iterator[Record]:
+    """The verdict on each treatment."""
+    if one.card is None:
+        for treatment, said in zip(one.treatments, one.sentences, strict=True):
+            yield {"treatment": treatment, "control": one.control, "sentence": said}
+        return
+    rows = [row for row in one.card.table() if row["role"]]
+    for treatment, found in one.card.verdicts.items():
+        yield {
+            "treatment": treatment,
+            "control": one.control,
+            "sentence": found.sentence,
+            "decision": found.decision,
+            "more_users": found.more_users,
+            "more_days": found.more_days,
+            "metrics": {
+                row["metric"]: {"role": row["role"], "word": row["word"]}
+                for row in rows
+                if row["treatment"] == treatment
+            },
+        }
 
 
 def _plain(value: Any) -> Any:
@@ -121,12 +214,12 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def write_csv(thing: Any, sort: str | None = None, min_rows: int = 0) -> None:
+def write_csv(thing: Any, shown: Shown) -> None:
     """Print a table: `model` (or task), `slice` (such as country=br; empty for all rows), the columns of `Table`.
 
     Behind these each slicing column stands for itself. Nothing stands for NaN, "null" for null.
     """
-    found = list(_all(thing, sort, min_rows))
+    found = list(_all(thing, shown))
     columns = list(dict.fromkeys(name for record in found for name in record["by"]))
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(["model", "slice", *RESULT, *(f"{name}_key" if name in CSV else name for name in columns)])
@@ -139,7 +232,7 @@ def write_csv(thing: Any, sort: str | None = None, min_rows: int = 0) -> None:
 
 
 def _key(record: Record, name: str) -> str:
-    return "(other)" if record[name] == "(other)" and record["other"] else shown(record["slice"][name])
+    return record[name] if record["other"] and record[name] in LEFT else shown_key(record["slice"][name])
 
 
 def _text(value: Any) -> Any:

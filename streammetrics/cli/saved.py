@@ -1,23 +1,33 @@
-"""`streammetrics merge` and `show`: saved states. No numba here."""
+"""`streammetrics merge`, `show` and `compare`: saved states. No numba here."""
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from streammetrics.cli.messages import UsageError
-from streammetrics.cli.records import check_order, restricted
-from streammetrics.cli.score import check_target, print_results, read_sets, write_report
+from streammetrics.cli.messages import UsageError, nearest
+from streammetrics.cli.records import check_order, restricted, rolled
+from streammetrics.cli.score import check_target, print_results, print_versus, read_sets, write_report
+from streammetrics.cli.shown import Shown
+from streammetrics.cli.versus import Asked, Versus, check_alike, check_names, in_full, rows_of
 from streammetrics.collect.files import identity
 from streammetrics.collect.saved import load, merge, save
 from streammetrics.compose.checkpoint import Checkpoint
+from streammetrics.compose.front import Front
 from streammetrics.compose.ledger import Ledger
 from streammetrics.compose.sliced import Sliced
+from streammetrics.errors import InvalidInputError
+from streammetrics.inference.power import power
 from streammetrics.io.sources import find_files
-from streammetrics.report.records import pieces
+from streammetrics.reports.grid import Cell, Grid, show
+from streammetrics.reports.records import contents, pieces, sharded, total
+from streammetrics.reports.tables import share
 
-__all__ = ["merge_files", "show_file"]
+__all__ = ["compare_files", "merge_files", "show_file", "tell_power"]
 
 MOST = 8 << 30  # bytes that a file may unfold to: slices by the thousand, but no bomb
 
@@ -51,28 +61,98 @@ def _found(paths: Sequence[str], output: str) -> list[str]:
 
 def show_file(
     file: str,
-    printed: str,
-    top: int,
+    shown: Shown,
     report: str | None = None,
     *,
     metrics: Sequence[str] | None = None,
     by: Sequence[str] = (),
-    sort: str | None = None,
-    min_rows: int = 0,
 ) -> None:
-    """Print what a file holds, or some of it."""
+    """Print what a file holds, or some of it; with intervals where it has shards of units."""
     if report is not None:
         check_target(report)
     sets = read_sets(by)
     thing = load(file, max_bytes=MOST)
     title = f"{file}, {_held(thing)}{_rows(thing)}digest {thing.digest()[:16]}"
-    shown = restricted(thing, metrics, sets) if metrics is not None or sets else thing
-    for _, piece in pieces(shown):
+    chosen = restricted(thing, metrics, sets) if metrics is not None or sets else thing
+    found = [piece for _, piece in pieces(chosen)]
+    for piece in found:
         if isinstance(piece, Sliced):
-            check_order(piece, sort)
-    print_results(shown, printed, top, title, sort, min_rows)
+            check_order(piece, shown.sort)
+    by_unit = any(sharded(piece) for piece in found)
+    print_results(chosen, title, replace(shown, confidence=shown.confidence if by_unit else None))
     if report is not None:
-        write_report(shown, report, f"{file}, {_rows(thing).rstrip(', ')}", sort, min_rows)
+        write_report(chosen, report, f"{file}, {_rows(thing).rstrip(', ')}", shown.sort, shown.min_rows)
+
+
+def compare_files(
+    files: Sequence[str], asked: Asked, shown: Shown, *, metrics: Sequence[str] | None = None, by: Sequence[str] = ()
+) -> int:
+    """Compare what files hold with the first of them; return the exit code: 3 if a guardrail is broken."""
+    sets = read_sets(by)
+    names = _names(files)
+    if asked.control is not None and asked.control not in names:
+        raise nearest("file", asked.control, names)
+    things = {name: load(file, max_bytes=MOST) for name, file in zip(names, files, strict=True)}
+    asked = replace(asked, control=asked.control or names[0])
+    chosen = {name: pieces(restricted(thing, metrics, sets)) for name, thing in things.items()}
+    whole = {name: _whole(name, found) for name, found in chosen.items()}
+    asked = in_full(asked, contents(whole[str(asked.control)]))
+    for name, side in whole.items():
+        check_names(asked, {n: one.thing for n, one in contents(side).items()}, name)
+    check_alike(whole, asked)
+    made = [Versus(whole, str(asked.control), asked)]
+    for names_of in sets:
+        sides = {
+            name: rolled([p for _, p in found if isinstance(p, Front)], names_of) for name, found in chosen.items()
+        }
+        order = rows_of(sides[str(asked.control)], shown.top, sort=shown.sort, min_rows=shown.min_rows)
+        made.append(Versus(sides, str(asked.control), asked, f"by {', '.join(names_of)}", order, made[0]))
+    title = "; ".join(f"{name}: {_rows(thing)}digest {thing.digest()[:16]}" for name, thing in things.items())
+    print_versus(title, replace(shown, versus=made))
+    return made[0].exit_code
+
+
+def tell_power(file: str, metric: str | None, relative: float, how: dict[str, Any]) -> None:
+    """Print how many users show a difference in each metric of a file, or which difference those planned show."""
+    found = pieces(load(file, max_bytes=MOST))
+    side = _whole(file, found)
+    names = [s.name for s in side.samples(side.states)]
+    if metric is not None and metric not in names:
+        raise nearest("metric", metric, names)
+    rows: list[list[Cell] | None] = []
+    refused = []
+    for name in names if metric is None else [metric]:
+        try:
+            plan = power(side, name, relative=relative, **how)
+        except InvalidInputError as error:  # it has no error: told below the others
+            refused.append(f"{name}: {error}")
+            continue
+        mean = [Cell(f"{math.ceil(plan.mean_users):,}")] if how["sequential"] else []
+        rows.append([Cell(name), Cell(f"{100 * plan.relative:+.3g} %"), Cell(f"{math.ceil(plan.users):,}"), *mean])
+    heads = ["metric", "difference", "users", *(["on average"] if how["sequential"] else [])]
+    about = f"80 % power, {share(how['confidence'])} intervals{' at all looks' if how['sequential'] else ', one look'}"
+    show(Grid("", heads, rows, remarks=[f"users of both arms together, half in each: {about}", *refused]))
+
+
+def _names(files: Sequence[str]) -> list[str]:
+    """What sides are called: files without their folders and endings, where that tells them apart."""
+    if len(files) < 2:
+        raise UsageError("compare takes two files or more: first the control, then what is compared with it")
+    for form in ("stem", "name"):
+        names = [str(getattr(Path(file), form)) for file in files]
+        if len(set(names)) == len(names):
+            return names
+    if len(set(files)) < len(files):
+        raise UsageError(f"{next(f for f in files if files.count(f) > 1)}: named twice; it does not differ from itself")
+    return list(files)
+
+
+def _whole(name: str, found: Sequence[tuple[str, Any]]) -> Any:
+    """All rows of what a file holds."""
+    alone = [piece for _, piece in found if not isinstance(piece, Front)]
+    if len(alone) > 1:
+        raise UsageError(f"{name}: holds several collections; compare files of one")
+    return alone[0] if alone else total(found[0][1])
 
 
 def _held(thing: Any) -> str:

@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from streammetrics.cli.messages import UsageError
+from streammetrics.cli.messages import COMMAND, UsageError, nearest
+from streammetrics.cli.shown import Shown
 from streammetrics.cli.tasks import TaskSpec, make_collection
+from streammetrics.cli.versus import Asked, Versus, check_names, in_full, versus
+from streammetrics.errors import InvalidInputError
 
-__all__ = ["Request", "check_target", "print_results", "read_sets", "score_log", "scored", "write_report"]
+__all__ = [
+    "Request",
+    "check_target",
+    "print_results",
+    "print_versus",
+    "read_sets",
+    "score_log",
+    "scored",
+    "write_report",
+]
 
 PATIENCE = 0.5  # seconds before a bar appears
+ROW = "row"
+"""What --unit calls rows that are units themselves."""
+WHOSE = "say whose rows belong together with --unit user_id, or --unit row where every row stands for itself"
+NOTHING = Asked()
 
 
 @dataclass(frozen=True)
@@ -33,6 +51,10 @@ class Request:
         Slices, as `--by` has them.
     limit, on_invalid, threads, save, printed, top, delimiter, sort, min_rows, report, keep, checkpoint
         As the options of these names; `printed` is `--format`.
+    unit, shards, missing_unit, window, time, arm
+        As the options of these names.
+    asked : Asked
+        How models, or arms, are compared.
     """
 
     paths: Sequence[str]
@@ -50,19 +72,56 @@ class Request:
     report: str | None = None
     keep: str | None = None
     checkpoint: str | None = None
+    unit: str | None = None
+    shards: int | None = None
+    missing_unit: str = "raise"
+    window: str | None = None
+    time: str | None = None
+    arm: str | None = None
+    asked: Asked = NOTHING
+
+    def check(self) -> None:
+        """Raise UsageError where options contradict one another."""
+        if (self.window is None) != (self.time is None):
+            raise UsageError("--window needs --time, the column of timestamps (or of steps), and the other way")
+        if self.arm is not None and self.asked.control is None:
+            raise UsageError(f"--arm {self.arm} needs --control, the arm that the others are compared with")
+        named = [
+            f"--{n}" for n in ("primary", "guardrail", "control", "arm", "sequential", "planned-users") if self._has(n)
+        ]
+        if named and self.unit is None:
+            raise UsageError(f"{', '.join(named)}: {WHOSE}")
+        if (self.shards is not None or self.missing_unit != "raise") and self.by_rows is not False:
+            raise UsageError("--shards and --missing-unit are about the column that --unit names")
+        self.asked.check()
+
+    def _has(self, option: str) -> bool:
+        asked = self.asked
+        given: dict[str, Any] = {"primary": asked.primary, "guardrail": asked.guardrails, "control": asked.control}
+        given |= {"arm": self.arm, "sequential": asked.sequential, "planned-users": asked.planned}
+        return bool(given[option])
+
+    @property
+    def by_rows(self) -> bool | None:
+        """Whether rows are the units; None where nothing is said of units."""
+        return None if self.unit is None else self.unit == ROW
 
 
-def score_log(request: Request) -> None:
-    """Score a log; print and save what comes of it."""
+def score_log(request: Request) -> int:
+    """Score a log; print and save what comes of it; return the exit code: 3 if a guardrail is broken."""
     sets = read_sets(request.by)
     specs = {name: replace(spec, report=request.report is not None) for name, spec in request.specs.items()}
     for spec in specs.values():
         spec.check()
+    request.check()
+    if request.arm is not None and any(request.arm in names for names in sets):
+        raise UsageError(f"--by {request.arm}: --arm makes these slices, and those of other --by within them")
     _check_targets({"save": request.save, "report": request.report, "checkpoint": request.checkpoint})
     from streammetrics.io.logs import Log  # pyarrow only once the request makes sense
 
     log = Log(request.paths, delimiter=_delimiter(request.delimiter))
     metrics = make_collection(specs, request.on_invalid, log.schema)
+    request = replace(request, asked=_checked(request, metrics))
     if request.sort is not None:  # before hours go into the log
         from streammetrics.cli.records import check_order
         from streammetrics.compose.sliced import Sliced
@@ -73,24 +132,122 @@ def score_log(request: Request) -> None:
     if keep == "rows" and request.keep is not None and log.once:
         raise UsageError("--keep rows reads the log twice; standard input can be read once")
     given: dict[str, Any] = {"limit": request.limit, "keep": keep, "threads": request.threads}
-    found = scored(log, metrics, sets, where=where.values(), checkpoint=request.checkpoint, **given)
+    given |= {"arm": request.arm, "window": _window(request, metrics)}
+    counted = _with_units(request, metrics)
+    try:
+        found = scored(log, counted, sets, where=where.values(), checkpoint=request.checkpoint, **given)
+    except InvalidInputError as error:
+        if error.column != request.unit:
+            raise
+        raise UsageError(str(error).replace('missing="skip"', "--missing-unit skip")) from None
     if request.save is not None:
         from streammetrics.collect.saved import save
 
         save(found.saved, request.save)
     files = f"{len(log.files):,} files" if len(log.files) > 1 else log.files[0]
     title = f"{files}, {found.rows:,} rows"
+    sides = _sides(request, found.saved)
     if request.report is not None:
-        write_report(found.saved, request.report, title, request.sort, request.min_rows)
-    print_results(found.saved, request.printed, request.top, title, request.sort, request.min_rows)
+        cards = [one.card for one in sides if one.card is not None]
+        about = {"files": list(map(str, log.files))}
+        write_report([*cards, found.saved], request.report, title, request.sort, request.min_rows, about)
+    shown = Shown(request.printed, request.top, request.sort, request.min_rows, _confidence(request), sides)
+    print_results(found.saved, title, shown, _hints(request, metrics))
+    return max((one.exit_code for one in sides), default=0)
 
 
-def write_report(thing: Any, path: str, title: str, sort: str | None = None, min_rows: int = 0) -> None:
-    """Write results as a page."""
-    from streammetrics.report.page.render import write_page
+def _checked(request: Request, metrics: Any) -> Asked:
+    """Return what is asked, with metrics by their full names; raise where models or metrics are not there."""
+    if request.unit is None:
+        return request.asked
+    from streammetrics.reports.records import contents, rivals
 
+    known = {name: one.thing for name, one in contents(metrics).items()}
+    control, groups = request.asked.control, rivals(metrics)
+    if request.arm is None:
+        models = [name for group in groups for name in group]
+        short = [name.rpartition("/")[2] for name in models]
+        if control is not None and control not in [*models, *short]:
+            raise (
+                nearest("model", control, short)
+                if models
+                else UsageError(
+                    f"--control {control}: there is one model; give two by --score, or the column of arms by --arm"
+                )
+            )
+        if request.asked.names and not groups:
+            raise UsageError(
+                f"{request.asked.names[0]}: there is nothing to compare; give two models by --score, or arms by --arm"
+            )
+        known = {name.rpartition("/")[2]: thing for name, thing in known.items()}
+    asked = in_full(request.asked, known)
+    check_names(replace(asked, experiment=request.arm is not None), known)
+    return asked
+
+
+def _with_units(request: Request, metrics: Any) -> Any:
+    """The metrics, with shards of the units that were named."""
+    if request.by_rows is not False:
+        return metrics
+    from streammetrics.compose.sharded import Sharded
+
+    assert request.unit is not None
     try:
-        write_page(thing, path, title=title, sort=sort, min_rows=min_rows)
+        return Sharded(metrics, unit=request.unit, shards=request.shards or 64, missing=request.missing_unit)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _window(request: Request, metrics: Any) -> Any:
+    """The windows asked for."""
+    if request.window is None or request.time is None:
+        return None
+    from streammetrics.compose.windowed import Windowed
+    from streammetrics.io.evaluate import Window
+
+    if any(request.time in one.split(",") for one in (*request.by, request.arm or "")):
+        raise UsageError(f"--time {request.time}: windows are made of it, and cannot be slices as well")
+    width: str | int = int(request.window) if request.window.strip().isdigit() else request.window
+    try:
+        Windowed(metrics, width=width, time=request.time)
+    except ValueError as error:
+        raise UsageError(f"--window {request.window}: {str(error).replace('width=', 'it')}") from None
+    return Window(width, request.time)
+
+
+def _sides(request: Request, saved: Any) -> list[Versus]:
+    """What is compared."""
+    if request.unit is None or (request.by_rows and request.arm is None):
+        return []
+    asked = replace(request.asked, independent=bool(request.by_rows))
+    return versus(saved, asked, request.arm, request.top, sort=request.sort, min_rows=request.min_rows)
+
+
+def _confidence(request: Request) -> float | None:
+    return None if request.unit is None else request.asked.confidence
+
+
+def _hints(request: Request, metrics: Any) -> list[str]:
+    """What is not shown, and what would show it."""
+    from streammetrics.reports.records import rivals
+
+    if request.unit is None:
+        return [f"no intervals: {WHOSE}"]
+    if request.by_rows and request.arm is None and rivals(metrics):
+        return ["no differences: models are scored on the same rows, and of rows no shards are kept: name a --unit"]
+    return []
+
+
+def write_report(
+    thing: Any, path: str, title: str, sort: str | None = None, min_rows: int = 0, about: dict[str, Any] | None = None
+) -> None:
+    """Write results as a page."""
+    from streammetrics.reports.page.write import report
+
+    asked = {"command": shlex.join(["streammetrics", *COMMAND.get()])} if COMMAND.get() else {}
+    asked["written"] = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    try:
+        report(thing, path, title=title, sort=sort, min_rows=min_rows, provenance=asked | (about or {}))
     except ImportError as error:
         raise UsageError(str(error)) from None
 
@@ -147,23 +304,54 @@ def check_target(path: str) -> None:
         raise UsageError(f"{path}: no permission to write in {folder}")
 
 
-def print_results(thing: Any, printed: str, top: int, title: str, sort: str | None = None, min_rows: int = 0) -> None:
+def print_results(thing: Any, title: str, shown: Shown, hints: Sequence[str] = ()) -> None:
     """Print results as a table, JSON or CSV."""
-    if printed == "json":
+    if shown.printed == "json":
         from streammetrics.cli.records import write_json
 
-        write_json(thing, sort, min_rows)
-    elif printed == "csv":
+        write_json(shown, thing)
+    elif shown.printed == "csv":
         from streammetrics.cli.records import write_csv
 
-        write_csv(thing, sort, min_rows)
+        write_csv(thing, shown)
     else:
-        from streammetrics.report.grid import say, show
-        from streammetrics.report.tables import grids
+        from streammetrics.reports.grid import say, show
+        from streammetrics.reports.tables import grids
 
-        say(title, "dim")
+        _say_verdicts(shown, title)
+        for grid in grids(thing, shown.top, shown.sort, shown.min_rows, shown.confidence):
+            show(grid)
+        for hint in hints:
+            say(hint, "dim")
+
+
+def print_versus(title: str, shown: Shown) -> None:
+    """Print comparisons as tables, JSON or CSV."""
+    if shown.printed == "json":
+        from streammetrics.cli.records import write_json
+
+        write_json(shown)
+    elif shown.printed == "csv":
+        from streammetrics.cli.records import write_comparisons
+
+        write_comparisons(shown.versus)
+    else:
+        _say_verdicts(shown, title)
+
+
+def _say_verdicts(shown: Shown, title: str) -> None:
+    """Print what comparisons say, and their figures; the title behind the verdict."""
+    from streammetrics.reports.grid import say, show
+
+    verdict = [sentence for one in shown.versus if not one.title for sentence in one.sentences]
+    for sentence in verdict:
+        say(sentence, "bold")
+    if verdict:
         say()
-        for grid in grids(thing, top, sort, min_rows):
+    say(title, "dim")
+    say()
+    for one in shown.versus:
+        for grid in one.grids():
             show(grid)
 
 

@@ -21,8 +21,9 @@ from streammetrics import __version__
 from streammetrics.cli.specs import make_metrics
 from streammetrics.collect.collection import MetricCollection
 from streammetrics.collect.task import Task
+from streammetrics.compose.sharded import Sharded
 from streammetrics.compose.sliced import Sliced
-from streammetrics.report.grid import Cell, Grid, say, show
+from streammetrics.reports.grid import Cell, Grid, say, show
 
 __all__ = ["GOLDEN", "cases", "fingerprint", "self_test"]
 
@@ -31,13 +32,14 @@ SPEED_ROWS = 1 << 16
 ROUNDS = 15
 
 GOLDEN = {
-    "probabilities, float32": "b8a05c841b143ac300abadc0880cb3c69ce1aaabce4add8c8081cd0b5790ed62",
-    "probabilities, float64": "c105dcc46b9a23b3e3eafad39cc5053d2504aaace5b40af2634f49d76e6a3870",
-    "probabilities, weighted": "993cbc2c7ea2369fbe8e6c77d2635966f594029ee32570d5f7fdc74ac6fd93cd",
-    "logits": "9aa51f2e856aa9aee3853ca0e3082672c5a4d16e73117db80cfac381d902531e",
-    "down-sampled, corrected": "f0eb9827f69fbb4406cb582687f90474fc2dcbf4773b549b310ba46b4763cee9",
-    "slices": "8203d564207fc159a38b4723c74b618609d844b58ad6bb3622e5b8d7293226a3",
-    "slices, limited": "737112d2fa21320caae4e0d18c6874d6716733953ce13af609305a4cc9d147b4",
+    "probabilities, float32": "424d752b233ff12ec80e956b30c59640fe31ea4b4a725c0a74296440d2a1995d",
+    "probabilities, float64": "65a20b5bc08357eb5b0174ca248e483abcc1755ec84d412b399e5fbf9599de18",
+    "probabilities, weighted": "13db76c0c7ab7ad48679df99fc2bdb3776a860d728b1ec0cc350781eeeef766c",
+    "logits": "f6f68b90f81bbb307dd5559b85c2be75413499871ad8e3baabdab3bad1bbfde0",
+    "down-sampled, corrected": "779ddb177eb1d92dba5e196aec8197dfb6659a8e1db6bf336c5a6b840e4705cb",
+    "slices": "0fd4efcc34017f9225b1bb49ec1de380d2a97ce4103d37dc1ba587dbe748b93c",
+    "slices, limited": "70f8a846844bb2a846fd7c1d4f05c3a9ec2a61a2a01133eb2116e65d8e7af558",
+    "by unit": "6603a118cc977368c01fff8332cc9f39cd7f41aaa0b1af61917d362bf221b682",
 }
 """SHA-256 of the state and of the bits of all values and bounds, for each case."""
 
@@ -92,6 +94,7 @@ def columns(rows: int = ROWS, dtype: Any = np.float32) -> dict[str, Any]:
         "weight": 1.0 + (_random(rows, 4) & np.uint64(0xFFFFF)).astype(np.float64) * 2.0**-18,
         "variant": np.where(_random(rows, 5) & np.uint64(1), "B", "A"),
         "shop": (_random(rows, 6) % np.uint64(7)).astype(np.int32),
+        "user": (_random(rows, 7) % np.uint64(997)).astype(np.int64),
     }
 
 
@@ -110,6 +113,7 @@ def cases() -> dict[str, Callable[[], MetricCollection | Sliced]]:
         "down-sampled, corrected": lambda: MetricCollection(corrected).update(columns()),
         "slices": lambda: Sliced(few, by=("variant", "shop")).update(columns()),
         "slices, limited": lambda: Sliced(few, by="shop", limit=3).update(columns()),
+        "by unit": lambda: Sliced(Sharded(plain, unit="user"), by="variant").update(columns()),
     }
 
 

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from streammetrics.cli.messages import UsageError, nearest
 from streammetrics.cli.models import Model, find_model
@@ -20,6 +20,19 @@ __all__ = ["TaskSpec", "make_collection", "read_classes", "read_cutoffs", "read_
 
 _CORRECTS = ("score", "rows", "both")
 _SCALES = ("probability", "logit", "real")
+_HOW: dict[str, Any] = {
+    "unit": str,
+    "shards": int,
+    "missing_unit": str,
+    "window": str,
+    "time": str,
+    "arm": str,
+    "control": str,
+    "primary": str,
+    "guardrails": dict,
+    "better": dict,
+}
+"""What concerns all tasks of a file, and its type."""
 _TEXTS = ("label", "weight", "scale", "corrects", "task_type", "query", "group")
 
 
@@ -220,12 +233,38 @@ def make_collection(specs: dict[str, TaskSpec], on_invalid: str, schema: Any = N
         raise UsageError(str(error)) from None
 
 
-def read_task_file(path: str, bits: int | None) -> tuple[dict[str, TaskSpec], list[str]]:
-    """Read tasks, and the slices they are wanted by, from a TOML file.
+class TaskFile(NamedTuple):
+    """What a task file says.
+
+    Parameters
+    ----------
+    specs : dict of str to TaskSpec
+        The tasks.
+    by : list of str
+        The slices.
+    how : dict
+        Units, windows, and how models or arms are compared: by the names of `_HOW`.
+    """
+
+    specs: dict[str, TaskSpec]
+    by: list[str]
+    how: dict[str, Any]
+
+
+def read_task_file(path: str, bits: int | None) -> TaskFile:
+    """Read tasks, the slices they are wanted by, and how they are compared, from a TOML file.
 
     ::
 
-        by = ["variant", "country,device"]
+        by = ["country,device"]
+        unit = "user_id"                    # all of these may be left out, and options go before them
+        arm = "variant"
+        control = "A"
+        primary = "ctr"
+        better = { ctr = "high" }
+        guardrails = { calibration = 0.02 }
+        window = "1d"
+        time = "ts"
 
         [tasks.ctr]
         label = "click"
@@ -257,8 +296,8 @@ def read_task_file(path: str, bits: int | None) -> tuple[dict[str, TaskSpec], li
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: not TOML: {error}") from None
     for key in content:
-        if key not in ("by", "tasks"):
-            raise UsageError(f"{path}: {nearest('key', key, ('by', 'tasks'))}")
+        if key not in ("by", "tasks", *_HOW):
+            raise UsageError(f"{path}: {nearest('key', key, ('by', 'tasks', *_HOW))}")
     tasks = content.get("tasks")
     if not isinstance(tasks, dict) or not all(isinstance(t, dict) for t in tasks.values()) or not tasks:
         raise UsageError(f"{path}: no task; write [tasks.NAME] and below it label = ..., score = ...")
@@ -266,7 +305,18 @@ def read_task_file(path: str, bits: int | None) -> tuple[dict[str, TaskSpec], li
     by = [by] if isinstance(by, str) else by
     if not isinstance(by, list) or not all(isinstance(one, str) for one in by):
         raise UsageError(f'{path}: by is a list such as ["variant", "country,device"], not {by!r}')
-    return {name: _spec(f"{path}: task {name}", given, bits) for name, given in tasks.items()}, by
+    specs = {name: _spec(f"{path}: task {name}", given, bits) for name, given in tasks.items()}
+    return TaskFile(specs, by, {key: _checked(path, key, content[key]) for key in _HOW if key in content})
+
+
+def _checked(path: str, key: str, value: Any) -> Any:
+    """A setting that concerns all tasks."""
+    kind = _HOW[key]
+    found = str(value) if key == "window" and type(value) is int else value
+    if not isinstance(found, kind):
+        wanted = {str: "a text", int: "a number", dict: "a table such as { calibration = 0.02 }"}[kind]
+        raise UsageError(f"{path}: {key} is {wanted}, not {value!r}")
+    return [f"{name}={one}" for name, one in found.items()] if isinstance(found, dict) else found
 
 
 def _spec(where: str, given: dict[str, Any], bits: int | None) -> TaskSpec:

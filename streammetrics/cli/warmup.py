@@ -21,6 +21,7 @@ from streammetrics.collect.metric import METRICS, Metric
 from streammetrics.collect.task import Task
 from streammetrics.columns.columns import Batch
 from streammetrics.columns.ids import Ids
+from streammetrics.compose.sharded import Sharded
 from streammetrics.compose.sliced import Sliced
 from streammetrics.count.index import Level
 from streammetrics.count.tallies import sorted_copy
@@ -114,6 +115,11 @@ def _feed_scores(dtype: Any) -> None:
         wide.update(y, s, key=[2, 1, 2, 1]).compute()
         wide.merge(wide.copy()).update(y, s, key=[0, 1, 0, 1]).compute()
         Sliced(AUC(scale=scale, bits=12), by="key").update(y, s, key=[2, 1, 2, 1]).compute()
+        sharded = Sharded(AUC(scale=scale, limit=0), unit="unit")
+        for _ in range(2):  # the first batch meets the shards
+            sharded.update(y, s, unit=np.arange(4))
+        sharded.interval()
+        sharded.update(y, s, unit=np.arange(4), sample_weight=w)
     both, apart = np.array([y, 1 - y]).T, np.array([s, 1 - s]).T
     for kept in (0, 2, None):
         for rows in ({"y_true": both, "y_score": apart}, {"y_true": both, "y_score": apart, "sample_weight": w}):

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..columns.columns import SCORES, Label, Matrix, Need, Score
+from ..columns.ids import Ids
 from ..numerics.settings import decode_setting, encode_setting, plain
 from ..state.state import State
 
-__all__ = ["PLAIN", "Binding"]
+__all__ = ["PLAIN", "Binding", "Unit"]
+
+
+class Unit(NamedTuple):
+    """The column of the units, such as users, and how it is read."""
+
+    column: str
+    kind: Ids
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,8 @@ class Binding:
     ranks : bool
         Whether scores are counted as they were given, because only their order matters; then what is read from them is
         corrected.
+    unit : Unit, optional
+        Whose rows are not independent: rows without one are bad rows.
     """
 
     columns: tuple[tuple[str, Any], ...] = ()
@@ -45,6 +55,7 @@ class Binding:
     corrects: str | None = None
     scale: str = "probability"
     ranks: bool = False
+    unit: Unit | None = None
 
     def __post_init__(self) -> None:
         """Check it; what means the same is the same, whatever library its scalars are of."""

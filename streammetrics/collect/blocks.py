@@ -15,7 +15,7 @@ from ..columns.lists import ListedRows, listed
 from ..errors import InvalidInputError
 from ..state.state import State
 from .binding import Binding
-from .rows import Rows, prepare
+from .rows import Rows, Times, prepare
 
 __all__ = ["changed", "check_slices", "whole_blocks"]
 
@@ -23,7 +23,13 @@ Ints = NDArray[np.int64]
 
 
 def whole_blocks(
-    batch: Batch, state: State, binding: Binding, needs: Sequence[Need], on_invalid: str, recent: Ints | None
+    batch: Batch,
+    state: State,
+    binding: Binding,
+    needs: Sequence[Need],
+    on_invalid: str,
+    recent: Ints | None,
+    times: Times = (),
 ) -> Rows:
     """Return the rows of a batch whose state wants blocks in one piece, with one row a block of what all its rows share.
 
@@ -33,7 +39,7 @@ def whole_blocks(
         A block returns after another began, or after the last batch; or rows contradict one another.
     """
     documents = listed(batch, binding.column)
-    rows = prepare(documents, binding, needs, on_invalid)
+    rows = prepare(documents, binding, needs, on_invalid, times=times)
     role = state.together or ""
     keys = rows.columns[role]
     assert isinstance(keys, IdColumn)

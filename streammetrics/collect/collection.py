@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -13,9 +14,12 @@ from ..errors import IncompatibleStateError, UndefinedMetricWarning
 from ..state.state import State
 from .binding import Binding
 from .feed import Read
-from .holder import Holder, kinds
+from .holder import Holder, Reader, kinds
+from .interval import check_confidence
 from .metric import Metric
+from .parted import Parted
 from .plan import Plan
+from .sample import Sample
 from .scalars import Named, named_numbers, prefixed
 from .table import Table
 from .task import Metrics, flatten
@@ -44,7 +48,7 @@ class Content(NamedTuple):
     binding: Binding
 
 
-class MetricCollection(Holder):
+class MetricCollection(Parted):
     """Many metrics over one pass.
 
     Metrics that ask for the same state from the same columns share it: decided here, from settings, never from data.
@@ -121,6 +125,10 @@ class MetricCollection(Holder):
             raise ValueError("two metrics have one name, or one has none")
         return cls._of(Plan(named))
 
+    def check_states(self, states: Sequence[State]) -> None:
+        for entry in self._plan.entries.values():
+            entry.thing.check_states([states[u] for u in entry.units])
+
     def differences(self, other: Any) -> list[str]:
         found = self._plan.differences(other._plan)
         return [*found[:-1], f'{found[-1]}; sm.merge(parts, metrics="common") merges what they share'] if found else []
@@ -164,10 +172,27 @@ class MetricCollection(Holder):
         found = {n: e.thing.explained(self._plan.of(e, states)) for n, e in self._plan.entries.items()}
         return {n: {**x, "metric": n} if isinstance(x, dict) and "metric" in x else x for n, x in found.items()}
 
-    def records(self, states: Sequence[State]) -> list[dict[str, Any]]:
+    def chances(self, states: Sequence[State], confidence: float, method: str | None) -> dict[str, Any]:
+        entries = self._plan.entries.items()
+        return {n: e.thing.chances(self._plan.wide(e, states), confidence, method) for n, e in entries}
+
+    def readers(self) -> dict[str, Reader] | None:
+        entries, units = self._plan.entries, self._plan.units
+        if not all(isinstance(e.thing, Metric) for e in entries.values()):
+            return None
+        return {n: Reader(e.thing, e.units[0], units[e.units[0]].binding) for n, e in entries.items()}
+
+    def samples(self, states: Sequence[State]) -> list[Sample]:
         out = []
         for name, entry in self._plan.entries.items():
-            rows = entry.thing.records(self._plan.wide(entry, states))
+            found = entry.thing.samples(self._plan.wide(entry, states))
+            out += [replace(one, name=renamed(one.name, entry.thing, name)) for one in found]
+        return out
+
+    def records(self, states: Sequence[State], confidence: float | None = 0.95) -> list[dict[str, Any]]:
+        out = []
+        for name, entry in self._plan.entries.items():
+            rows = entry.thing.records(self._plan.wide(entry, states), confidence)
             out += [r | {"metric": name if isinstance(entry.thing, Metric) else f"{name}/{r['metric']}"} for r in rows]
         return out
 
@@ -192,10 +217,16 @@ class MetricCollection(Holder):
         """Return every value with what is behind it (see `Metric.explain`)."""
         return self.explained(self.feed.states)
 
-    def table(self) -> Table:
-        """Return values, bounds and counts as one table."""
-        by = dict.fromkeys(n for r in self.reads() for a in r.state.axes for n in a.names)
-        return Table(tuple(by), self.records(self.feed.states))
+    def table(self, *, confidence: float | None = 0.95) -> Table:
+        """Return values, bounds, intervals and counts as one table.
+
+        Parameters
+        ----------
+        confidence : float or None
+            Of the intervals, which take rows (queries, groups) as independent; None leaves them out.
+        """
+        by = dict.fromkeys(n for r in self.reads() for a in r.state.axes if a.kind != "shard" for n in a.names)
+        return Table(tuple(by), self.records(self.feed.states, check_confidence(confidence)))
 
     def contents(self) -> list[Content]:
         """Return everything in it, with the states that it reads and the columns of these."""
@@ -206,6 +237,8 @@ class MetricCollection(Holder):
         ]
 
     def __getitem__(self, name: str) -> Any:
+        if name not in self._plan.entries and any(n.startswith(f"{name}/") for n in self._plan.entries):
+            return self.task(name)
         entry = self._plan.entry(name)
         made = entry.thing.blank()
         made.feed.hold(self._plan.of(entry, self.states))
@@ -238,17 +271,14 @@ class MetricCollection(Holder):
             lines.append(f"  {p['state']}[{', '.join(p['columns'].values())}]{by}: {', '.join(p['metrics'])}")
         return "\n".join(lines)
 
-    def only(self, names: Iterable[str]) -> Self:
-        """Return a collection of some of the metrics, with what they have seen."""
-        chosen = [n for n in self._plan.entries if n in set(names)]
-        named = {n: (n, t, b) for n, t, b in self._plan.named()}
-        new = self._of(Plan(named[n] for n in chosen), self.on_invalid)
-        states, held = self.states, [r.state for r in new._plan.units]
-        for name in chosen:
-            for unit, old in zip(new._plan.entries[name].units, self._plan.entries[name].units, strict=True):
-                held[unit] = states[old].narrow(new._plan.units[unit].state)
-        new.feed.hold(held)
-        return new
+    def chosen(self, names: Mapping[str, str]) -> tuple[Self, list[int]]:
+        ours = self._plan.entries
+        new = self._of(Plan((names[n], t, b) for n, t, b in self._plan.named() if n in names), self.on_invalid)
+        units = [0] * len(new._plan.units)
+        for name in (n for n in ours if n in names):
+            for unit, old in zip(new._plan.entries[names[name]].units, ours[name].units, strict=True):
+                units[unit] = old
+        return new, units
 
     def closing(self, parts: int | None = None) -> Self:
         new = self._of(Plan((n, t.closing(parts), b) for n, t, b in self._plan.named()), self.on_invalid)
@@ -281,6 +311,11 @@ class MetricCollection(Holder):
                     held[unit] = states[old].narrow(held[unit])
         new.feed.hold(held)
         return new
+
+
+def renamed(number: str, thing: Any, name: str) -> str:
+    """The name of a number of something that is called `name` here."""
+    return name + number.removeprefix(thing.name) if isinstance(thing, Metric) else f"{name}/{number}"
 
 
 def _spelled(column: Any) -> str:

@@ -20,13 +20,15 @@ from ..columns.columns import Batch, Column
 from ..columns.convert import is_bfloat16, is_tensor, of_tensor, one_column
 from ..columns.flat import check_of, flat_of
 from ..columns.ids import IdColumn, Ids
-from ..errors import CounterOverflowError, InvalidInputError, MemoryLimitError
+from ..columns.times import EventTime, Latest, TimeColumn
+from ..errors import CounterOverflowError, MemoryLimitError
 from ..numerics.compiled import kernel
+from ..state.axes import EPOCHS, Axis
 from ..state.state import State
-from ..statistics.step import NO_WEIGHTS, NOTHING, Step, Typed
+from ..statistics.step import NO_WEIGHTS, NOTHING, Beside, Step, Typed
 from .binding import Binding
 from .blocks import check_slices, whole_blocks
-from .rows import Rows, prepare
+from .rows import Rows, check_either, prepare
 
 if TYPE_CHECKING:
     from ..count.counter import Counter
@@ -51,11 +53,31 @@ def counting() -> Any:
 
 
 class Read(NamedTuple):
-    """A state, the columns it is counted from, and whether of the scores only the order matters; None if nobody knows."""
+    """What is counted.
+
+    Parameters
+    ----------
+    state : State
+        What has seen nothing, or some rows.
+    binding : Binding
+        The columns that it is counted from.
+    ranks : bool, optional
+        Whether of the scores only the order matters; None if nobody knows.
+    latest : tuple of (axis, Latest)
+        Of axes of event time, what time is too late.
+    """
 
     state: State
     binding: Binding
     ranks: bool | None = False
+    latest: tuple[tuple[Axis, Latest], ...] = ()
+
+    @property
+    def times(self) -> tuple[tuple[Axis, EventTime], ...]:
+        """The axes of event time, and what their columns hold."""
+        latest = dict(self.latest)
+        epochs = [a for a in self.state.axes if a.kind in EPOCHS]
+        return tuple((a, EventTime(EPOCHS[a.kind], a.size, latest.get(a))) for a in epochs)
 
 
 class Draft(NamedTuple):
@@ -68,10 +90,13 @@ class Draft(NamedTuple):
     commit : callable
         Counts flat columns; returns 1, and leaves everything as it was, on a bad value. Of prepared columns, all good, the
         calls that count them, to be taken as one with others.
+    cells : callable, optional
+        Turns the last flat column, of units, into the cell of each row; None if one is new.
     """
 
     makes: tuple[tuple[int, Callable[[Array], Array] | None], ...] | None
     commit: Callable[..., Any]
+    cells: Callable[[Array], Ints | None] | None = None
 
 
 class Held(NamedTuple):
@@ -172,8 +197,11 @@ class Feed:
         self.on_invalid = on_invalid
         self.lock = threading.Lock()
         self._needs = [tuple(map(r.binding.need, r.state.needs())) for r in self.reads]
+        self._times = [r.times for r in self.reads]
+        self._held_times = dict(t for times in self._times for t in times)
         asked = [
-            (r.binding, n, r.state.together and i) for i, (r, n) in enumerate(zip(self.reads, self._needs, strict=True))
+            (r.binding, n, t, r.state.together and i)
+            for i, (r, n, t) in enumerate(zip(self.reads, self._needs, self._times, strict=True))
         ]
         self._first = [asked.index(a) for a in asked]  # which read is prepared for all that ask for the same
         self._content: tuple[tuple[State, ...] | None, Held | None] = (tuple(r.state for r in self.reads), None)
@@ -225,18 +253,23 @@ class Feed:
             Both together take more than the memory limit.
         """
         theirs = other.states
+        self.change(lambda ours: self._within([a.merge(b) for a, b in zip(ours, theirs, strict=True)]))
 
-        def added(ours: tuple[State, ...]) -> list[State]:
-            made = [a.merge(b) for a, b in zip(ours, theirs, strict=True)]
-            size = sum(s.nbytes for s in made) if any(s.axes for s in made) else 0
-            if size > self.memory_limit:
-                raise MemoryLimitError(
-                    f"{max(map(len, made)):,} slices of together {size:,} bytes pass the memory_limit of "
-                    f"{self.memory_limit:,}; use fewer bits, limit= to keep some slices and merge the others, or raise it"
-                )
-            return made
+    def correct(self, added: Sequence[State], gone: Sequence[State]) -> None:
+        """Add what some rows made, and take away what others did, as one; raises as `merge` does, and `State.subtract`."""
+        self.change(
+            lambda ours: self._within([a.merge(b).subtract(c) for a, b, c in zip(ours, added, gone, strict=True)])
+        )
 
-        self.change(added)
+    def _within(self, made: list[State]) -> list[State]:
+        """Return states that are within the memory limit; or raise."""
+        size = sum(s.nbytes for s in made) if any(s.axes for s in made) else 0
+        if size > self.memory_limit:
+            raise MemoryLimitError(
+                f"{max(map(len, made)):,} slices of together {size:,} bytes pass the memory_limit of "
+                f"{self.memory_limit:,}; use fewer bits, limit= to keep some slices and merge the others, or raise it"
+            )
+        return made
 
     def _hot(self) -> Held:
         """Counters that go on from the states; the caller has the lock."""
@@ -297,6 +330,9 @@ class Feed:
         with self.lock:
             if held.left[0] < rows or self._content[1] is not held:
                 held, draft = self._ready(names, key, arrays, widened)
+            if draft is not None and draft.cells is not None:
+                at = draft.cells(flat[-1])
+                flat, draft = (*flat[:-1], at), None if at is None else draft
             if draft is not None:
                 held.left[0] -= rows  # before: what is not counted after all leaves more room, not less
                 self._content = None, held
@@ -352,6 +388,10 @@ class Feed:
     ) -> Draft | None:
         """Say how plain columns like these are counted; None if they have to be prepared. The caller has the lock."""
         like = dict(zip(names, arrays, strict=True))
+        units = {r.binding.unit: c.front for r, c in zip(self.reads, held.counters, strict=True) if c.front}
+        unit, path = next(iter(units.items()), (None, ()))
+        if len(units) > 1 or any(r.binding.unit != unit for r in self.reads):
+            return None
         reads: list[tuple[str, Any]] = []
         flats: list[Any] = []
         bound: list[dict[str, int]] = []
@@ -376,12 +416,22 @@ class Feed:
                     flats.append(flat)
                 mine[need.role] = reads.index((name, need.kind))
             bound.append(mine)
+        cells, given = None, list(reads)
+        if unit is not None:
+            flat = flat_of(unit.kind, like[unit.column]) if unit.column in like else None
+            if flat is None:
+                return None
+            for mine, counter in zip(bound, held.counters, strict=True):
+                mine |= {"at": len(reads), "front": len(reads)} if counter.front else {}
+            given.append(unit)
+            flats.append(flat)
+            cells = _cells_of(held.index, path)
         commit = self._bind(held, bound, [Typed(f.dtype, f.source) for f in flats], reads, [1] * len(flats))
-        makes = tuple((names.index(n), f.make) for (n, _), f in zip(reads, flats, strict=True))
+        makes = tuple((names.index(n), f.make) for (n, _), f in zip(given, flats, strict=True))
         as_is = [i for i, _ in makes] == list(range(len(names))) and not any(m for _, m in makes)
         if len(held.drafts) >= MOST_DRAFTS:  # of strides that never come again
             held.drafts.clear()
-        draft = Draft(None if as_is else makes, commit)
+        draft = Draft(None if as_is else makes, commit, cells)
         held.drafts[names, key] = draft
         return draft
 
@@ -396,22 +446,31 @@ class Feed:
         count = counting()
         columns = [np.zeros((0,) * d, t.dtype) for t, d in zip(typed, ndims, strict=True)]
         steps: list[tuple[Step, dict[str, int], Counter]] = []
+        beside: dict[int, Counter] = {}  # by the number of a step, what it counts besides
         for counter, mine in zip(held.counters, bound, strict=True):
-            if not mine or _absorbs(counter.statistic):
+            if not mine or counter in beside.values() or _absorbs(counter.statistic):
                 continue
             like = counter.like({role: typed[i] for role, i in mine.items() if role not in ("at", "front", "ones")})
+            other = None if reads is None else _same_by_shard(counter, mine, held.counters, bound, like)
+            if other is not None:
+                step, fellow, columns_of = other
+                beside[id(step)] = fellow
+                steps.append((step, columns_of, counter))
+                continue
             steps += [(step, dict(mine), counter) for step in counter.statistic.steps(like)]
             if reads is not None and like.weighted and counter.statistic.fixed_weights:
                 terms = counter.statistic.fixed_terms
                 step = Step("checks:note_rounding", "sample_weight", "front", terms, held.mass, State.rounded)
-                steps.append((step, {"sample_weight": mine["sample_weight"]}, counter))
+                steps.append((step, {r: mine[r] for r in ("sample_weight", "front") if r in mine}, counter))
         if reads is not None:
-            steps.sort(key=lambda s: not s[0].checks)
+            steps.sort(key=lambda s: not s[0].checks or bool(s[2].front))
         made = [] if reads is None else self._checks(held, steps, reads, bound)
         for step, mine, counter in steps:
             arguments: list[Any] = []
             for argument in step.arguments:
-                if isinstance(argument, str):
+                if isinstance(argument, Beside):
+                    arguments += beside[id(step)].held(argument.part)
+                elif isinstance(argument, str):
                     arguments.append(count.Place(mine[argument]) if argument in mine else _absent(argument))
                 elif hasattr(argument, "name") and argument.name in counter.statistic.parts():
                     arguments += counter.held(argument)
@@ -449,9 +508,10 @@ class Feed:
     def count_batch(self, batch: Batch) -> None:
         """Count a batch whose columns are converted and checked here, and may be shared with other feeds."""
         counting()  # columns and derivations look for kernels
+        check_either(((r.binding, n) for r, n in zip(self.reads, self._needs, strict=True)), batch)
         prepared: list[Rows] = []
         for i, first in enumerate(self._first):
-            prepared.append(prepared[first] if first < i else self._prepared(batch, self.reads[i], self._needs[i]))
+            prepared.append(prepared[first] if first < i else self._prepared(batch, i))
         derived = [
             rows.columns if _absorbs(read.state) else read.state.derive(rows.columns)
             for read, rows in zip(self.reads, prepared, strict=True)
@@ -483,14 +543,14 @@ class Feed:
                     return self._hot()
         return held
 
-    def _prepared(self, batch: Batch, read: Read, needs: Sequence[Any]) -> Rows:
+    def _prepared(self, batch: Batch, i: int) -> Rows:
+        read, needs = self.reads[i], self._needs[i]
+        times = tuple((axis.names[0], kind) for axis, kind in self._times[i])
         if read.state.together is None:
-            return prepare(batch, read.binding, needs, self.on_invalid)
-        return whole_blocks(batch, read.state, read.binding, needs, self.on_invalid, self._recent(read))
-
-    def _recent(self, read: Read) -> Ints | None:
+            return prepare(batch, read.binding, needs, self.on_invalid, times=times)
         held = self._content[1]
-        return None if held is None else held.recent.get(self.reads.index(read))
+        recent = None if held is None else held.recent.get(i)
+        return whole_blocks(batch, read.state, read.binding, needs, self.on_invalid, recent, times)
 
     def _count(
         self,
@@ -551,6 +611,8 @@ class Feed:
         done: list[bool],
     ) -> None:
         extra[:0] = [_compiled("checks:weights", w, held.mass) for w in _weights(prepared)]
+        if any(r.columns["sample_weight"].values.ndim > 1 for r in prepared if "sample_weight" in r.columns):
+            extra.insert(0, partial(held.mass.__setitem__, 1, 1.0))  # a small one may be beside the largest of its row
         for i, rows in enumerate(prepared):
             if rows.n and rows.ids is not None:
                 extra.append(partial(held.recent.__setitem__, i, rows.ids))
@@ -570,7 +632,11 @@ class Feed:
                 values = batch.make(("codes", id(index), name), partial(index.numbers(name).of, batch.raw(name)))
                 batch.same_length(len(values), name)
                 return values  # type: ignore[no-any-return]
-            return batch.make(("codes", step), lambda: _direct(batch, name, axis))  # type: ignore[no-any-return]
+            if axis.kind == "shard":
+                return batch.make(("codes", step), lambda: shard_codes(batch, name, axis))  # type: ignore[no-any-return]
+            times = batch.column(name, self._held_times[axis])
+            assert isinstance(times, TimeColumn)
+            return index.numbers(name, axis.kind).of_integers(times.source, times.values, times.wrong)
 
         front = index.locate(counter.front, codes, made)
         at = _fronts(front, rows)
@@ -671,10 +737,33 @@ def _absorbs(state: State) -> bool:
 
 def _drafts(read: Read) -> bool:
     """Whether plain columns may be counted as they come: every row, in one cell, by kernels alone."""
-    state, binding, _ = read
-    lone = not state.axes and state.behind is None and state.spread <= 1
+    state, binding = read.state, read.binding
+    by_shard = [a.kind for a in state.axes] == ["shard"] and (state.folds is None or state.most == 0)
+    lone = (not state.axes or by_shard) and state.behind is None and state.spread <= 1
     as_is = type(state).derive is State.derive and type(state).admit_rows is State.admit_rows
     return lone and as_is and not (_absorbs(state) or state.together or binding.where or binding.corrects)
+
+
+def _same_by_shard(
+    counter: Counter,
+    mine: Mapping[str, int],
+    counters: Sequence[Counter],
+    bound: Sequence[Mapping[str, int]],
+    like: Any,
+) -> tuple[Step, Counter, dict[str, int]] | None:
+    """The step that counts a lone cell and the same rows by shard at once, the counter of these, and its columns."""
+    for other, theirs in zip(counters, bound, strict=True):
+        same = type(other.statistic) is type(counter.statistic) and mine.items() <= theirs.items()
+        if counter.lone and other.front and same:
+            step = counter.statistic.step_with_shards(like, other.statistic)
+            if step is not None:
+                return step, other, dict(theirs)
+    return None
+
+
+def _cells_of(index: Index, path: Any) -> Callable[[Array], Ints | None]:
+    """What turns units into the cells of their shards."""
+    return lambda units: index.shards(path, units, SHARD_SALT)
 
 
 def _mass(states: Sequence[State]) -> float:
@@ -682,18 +771,10 @@ def _mass(states: Sequence[State]) -> float:
     return max((s.weight_limit() for s in states), default=0.0)
 
 
-def _direct(batch: Batch, name: str, axis: Any) -> Ints:
-    """The codes of epochs and shards: numbers of their own."""
-    if axis.kind == "epoch":
-        values = batch.array(name)
-        if values.dtype.kind in "mM":
-            values = values.astype("M8[us]" if values.dtype.kind == "M" else "m8[us]").astype(np.int64)
-        if values.dtype.kind not in "iu":
-            raise InvalidInputError(f"{name}: event time is an integer or a timestamp, not {values.dtype}", column=name)
-        return np.asarray(values.astype(np.int64) // axis.size)
+def shard_codes(batch: Batch, name: str, axis: Any) -> Ints:
+    """The shard of each row; rows without a unit are raised for, or left out, where rows are prepared."""
     ids = batch.column(name, Ids())
     assert isinstance(ids, IdColumn)
-    batch.check(name, Ids())
     words = (
         [ids.values, NOTHING] if ids.values.ndim == 1 else [np.ascontiguousarray(ids.values[:, i]) for i in range(2)]
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -14,10 +14,14 @@ from ..errors import IncompatibleStateError, InvalidInputError, StateFormatError
 from ..numerics.canonical import canonical_json
 from ..state import frame
 from ..state.state import State
+from .binding import Binding
+from .drawn import Drawn
 from .feed import MEMORY_LIMIT, Feed, Read
+from .interval import Interval
+from .sample import Sample
 from .scalars import Named, settled_names
 
-__all__ = ["Holder", "kinds", "made", "same_lengths", "whole_kinds"]
+__all__ = ["Holder", "Reader", "coarsened", "kinds", "made", "same_lengths", "whole_kinds"]
 
 kinds: dict[str, Any] = {}
 """How what a frame is about becomes an object again: by kind, a function of it and of its states."""
@@ -26,7 +30,15 @@ whole_kinds: set[str] = set()
 """The kinds that merge as a whole only: adding their states would count twice."""
 
 
-class Holder:
+class Reader(NamedTuple):
+    """A metric, and which of the states it reads."""
+
+    metric: Any
+    unit: int
+    binding: Binding
+
+
+class Holder(Drawn):
     """Something that counts batches in states, and answers from them.
 
     What it would answer is a pure function of states: `value`, `limits`, `records`. What it holds hangs on its feed.
@@ -35,6 +47,8 @@ class Holder:
     sort: ClassVar[str] = ""
     adds: ClassVar[bool] = True
     """Whether to merge two is to merge their states, one by one."""
+    counts: ClassVar[bool] = True
+    """Whether batches reach all of its states alike: then collections and slices may hold it."""
     memory_limit: int | None = MEMORY_LIMIT
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -52,6 +66,9 @@ class Holder:
     def header(self) -> dict[str, Any]:
         """Describe it as plain data, without its states: what a frame is about."""
         raise NotImplementedError
+
+    def check_states(self, states: Sequence[State]) -> None:
+        """Raise StateFormatError where states, each of which is sound, contradict one another."""
 
     @classmethod
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
@@ -80,8 +97,8 @@ class Holder:
         """The result with everything behind it, of states of one cell."""
         raise NotImplementedError
 
-    def records(self, states: Sequence[State]) -> list[dict[str, Any]]:
-        """Rows for a table, of states of one cell."""
+    def records(self, states: Sequence[State], confidence: float | None = 0.95) -> list[dict[str, Any]]:
+        """Rows for a table, of states of one cell; without intervals if `confidence` is None."""
         raise NotImplementedError
 
     def numbers(self, value: Any) -> Named:
@@ -117,6 +134,51 @@ class Holder:
         """
         return settled_names(self.numbers(self.value(self.states)), undefined)
 
+    unit: str | None = None
+    """The column of the units that its intervals take as independent, if not rows."""
+
+    single: bool = False
+    """Whether it answers with the value of one metric, not with values by name."""
+
+    def readers(self) -> dict[str, Reader] | None:
+        """Every metric by name, if there is nothing else in it."""
+        return None
+
+    def chosen(self, names: Mapping[str, str]) -> tuple[Any, list[int]]:
+        """Some of its metrics under new names, which have seen nothing, and which of its states theirs are part of."""
+        raise TypeError(f"only a collection can be taken apart, not {getattr(self, 'name', type(self).__name__)}")
+
+    def chances_of_cells(self, states: Sequence[State], confidence: float) -> dict[str, list[Interval]] | None:
+        """The statistical interval of every front cell, by metric, where those of many come at once; or None."""
+        return None
+
+    def samples(self, states: Sequence[State]) -> list[Sample]:
+        """What inference reads of states of any number of cells: each number of each metric."""
+        raise TypeError(f"a {type(self).__name__} cannot be compared: compare what it holds")
+
+    def chances(self, states: Sequence[State], confidence: float, method: str | None) -> Any:
+        """Statistical intervals of the result, of states of one cell."""
+        raise NotImplementedError
+
+    def interval(self, confidence: float = 0.95, method: str | None = None) -> Any:
+        """Return the statistical interval of every value, or the reason why there is none, laid out as `compute` does.
+
+        Parameters
+        ----------
+        confidence : float
+            The nominal coverage, between 0 and 1.
+        method : str, optional
+            One of the metric's `methods`, by default the first; ValueError, naming them, for another.
+
+        Returns
+        -------
+        Interval
+            Low, high, estimate, standard error, method, assumption, confidence and reason. It is about other rows of the
+            same kind, and rests on the assumption that it names: rows of one user are hardly ever independent, and an
+            interval that takes them so is too narrow. It says nothing of the certified bound (`bounds`).
+        """
+        return self.chances(self.states, confidence, method)
+
     # -- what it holds ------------------------------------------------------------------------------------------------
 
     @property
@@ -150,7 +212,7 @@ class Holder:
     def columns(self) -> dict[str, bool]:
         """The columns that `update` reads, and whether each must be there."""
         found: dict[str, bool] = {}
-        for state, binding, _ in self.reads():
+        for state, binding, *_ in self.reads():
             for need in state.needs():
                 name = binding.column(need.role)
                 must = not need.optional or need.role in binding.bound
@@ -258,13 +320,53 @@ class Holder:
         self.feed.merge(other.feed)
         return self
 
-    def check_fits(self, other: Any) -> None:
+    def subtract(self, other: Self) -> Self:
+        """Take away rows that were counted, such as those of labels that were retracted.
+
+        Parameters
+        ----------
+        other : of the same settings
+            What has counted these rows, and no others, with the weights that they had; it stays as it is.
+
+        Raises
+        ------
+        IncompatibleStateError
+            The other is something else; or it has rows that were not counted here; or what is counted keeps extremes,
+            registers, samples or closed groups, of which no row can be taken away: count again those that stay. Both are
+            as they were.
+
+        Notes
+        -----
+        The state is what the other rows alone would have made, but for what they had to be added up for: exact scores that
+        became buckets, slices beyond a limit and windows that were not kept do not come apart again, and notes that scores
+        were rounded stay. Late and changed labels have `Delta`.
+
+        Examples
+        --------
+        >>> import streammetrics as sm
+        >>> ctr = sm.CTR().update([0, 1, 1, 0])
+        >>> ctr.subtract(sm.CTR().update([1, 0])) == sm.CTR().update([1, 0])
+        True
+        """
+        if not self.adds:
+            raise IncompatibleStateError(f"a {type(self).__name__} holds a total of wholes: no rows can be taken away")
+        if other is self:
+            raise IncompatibleStateError(
+                f"a {type(self).__name__} less itself has seen nothing: that is what reset() is for"
+            )
+        self.check_fits(other, "subtract", "from")
+        none = [r.state for r in self.reads()]
+        self.feed.correct(none, other.feed.states)
+        return self
+
+    def check_fits(self, other: Any, verb: str = "merge", preposition: str = "into") -> None:
         """Raise what `merge` would raise for other settings."""
         if not isinstance(other, Holder) or other.sort != self.sort:
-            raise IncompatibleStateError(f"cannot merge a {type(other).__name__} into a {type(self).__name__}")
+            what = f"a {type(other).__name__} {preposition} a {type(self).__name__}"
+            raise IncompatibleStateError(f"cannot {verb} {what}")
         if found := self.differences(other):
             hint = "; coarsen(bits) brings histograms to the same resolution" if "bits" in " ".join(found) else ""
-            raise IncompatibleStateError(f"cannot merge this {type(self).__name__}: {'; '.join(found)}{hint}")
+            raise IncompatibleStateError(f"cannot {verb} this {type(self).__name__}: {'; '.join(found)}{hint}")
 
     def reset(self) -> Self:
         """Forget every row."""
@@ -367,6 +469,7 @@ def made(about: Any, states: list[State]) -> Any:
             return states[0]
         thing = kinds[about["kind"]](about, states)
         fits(thing, about, states)
+        thing.check_states(states)
         thing.take_states(states)
         return thing
     except (StateFormatError, MemoryError):
@@ -395,8 +498,8 @@ def unpickled(data: bytes, recipe: Callable[[], Holder] | None = None) -> Any:
 
 
 def coarsened(state: State, bits: int) -> State:
-    """A state of fewer bits; itself if it has no histogram."""
-    if "bits" not in state.settings:
+    """A state of no more bits; itself if it has no histogram."""
+    if "bits" not in state.settings or (state.bits is not None and state.bits <= bits):  # type: ignore[attr-defined]
         return state
     made: State = state.coarsen(bits)  # type: ignore[attr-defined]
     return made

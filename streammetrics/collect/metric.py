@@ -10,7 +10,7 @@ from dataclasses import fields
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, Self, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -20,10 +20,12 @@ from ..numerics.settings import Settings, decode_setting, encode_setting, settin
 from ..state.state import State
 from .binding import PLAIN
 from .feed import Read
-from .holder import Holder
+from .holder import Holder, Reader
+from .interval import Estimate, Interval, check_confidence
+from .sample import Sample, samples_of
 from .scalars import Named, named_numbers
 
-__all__ = ["METRICS", "Interval", "Metric", "ScoredLabels"]
+__all__ = ["METRICS", "Metric", "ScoredLabels"]
 
 S = TypeVar("S", bound=State)
 T = TypeVar("T")
@@ -32,25 +34,6 @@ UPWARD = Context(prec=1, rounding=ROUND_CEILING)
 
 METRICS: dict[str, type[Metric[Any, Any]]] = {}
 """Every metric there is, by tag: what the laws, the catalogue and the command line go through."""
-
-
-class Interval(NamedTuple):
-    """A statistical interval, or the reason why there is none.
-
-    Parameters
-    ----------
-    low, high : float
-        The limits; NaN if there is a reason.
-    confidence : float
-        The nominal coverage.
-    reason : str or None
-        Why no interval can be given.
-    """
-
-    low: float
-    high: float
-    confidence: float
-    reason: str | None = None
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=False, field_specifiers=(setting, union))
@@ -77,6 +60,7 @@ class Metric(Settings, Holder, Generic[S, T]):
     """
 
     sort = "metric"
+    single = True
     tag: ClassVar[str] = ""
     best: ClassVar[str | float | None] = None
     """Whether "high" or "low" is better; the value that is best, on a scale of ratios; or None."""
@@ -116,10 +100,74 @@ class Metric(Settings, Holder, Generic[S, T]):
         least = slip if state.fixed_terms else Fraction(0)  # each w x was rounded, too: of a mean no more than that
         return (spread(value, -slip, -least), spread(value, slip, least)) if slip else (value, value)
 
-    def interval_of(self, state: S, confidence: float) -> Interval:
+    interval_scale: ClassVar[str] = "natural"
+    """On which scale chance moves the value symmetrically (`SCALES`): what intervals of any kind are made on."""
+
+    methods: ClassVar[tuple[str, ...]] = ("delta",)
+    """How `interval` can be made from this state; the first if it is not asked otherwise."""
+
+    instead: ClassVar[str] = ""
+    """What to use for an interval where this metric has none of any kind, and why: extremes, and what is never negative
+    where the truth is 0."""
+
+    no_shards: ClassVar[str] = ""
+    """Why there is no interval by shards of units, and what to use, where rows as units have one."""
+
+    def estimate_of(self, state: S, method: str) -> Estimate:
+        """Return the value with its standard error if the units that the state counts are independent; pure."""
+        why = self.instead or f"this state does not say how {self.name} varies; Sharded(..., unit=) does"
+        return Estimate(self.of(state), reason=why)
+
+    def interval_of(self, state: S, confidence: float = 0.95, method: str | None = None) -> Interval:
         """Return the statistical interval of the value, from a state."""
-        nan = float("nan")
-        return Interval(nan, nan, confidence, "rows of one user are not independent: no interval from this state alone")
+        return self.estimate_of(state, self.methods[0] if method is None else method).interval(confidence)
+
+    def estimate_of_stacked(self, state: S) -> Estimate | None:
+        """Return the estimates of cells side by side (see `stacks`), to the bit those of each; None if it takes each."""
+        return None
+
+    def below_of(self, whole: S, shards: State, at: Any) -> Any:
+        """Of a quantile, the weight of the values up to it in each cell of `shards`; None of anything else.
+
+        Parameters
+        ----------
+        whole : State
+            All shards, at full resolution.
+        shards : State
+            The same by the axes of `whole` and, last, by shard.
+        at : int64 array
+            To which cell of `whole` each cell of `shards` belongs.
+        """
+        return None
+
+    def without_of(self, shards: State, at: Any, cells: int) -> tuple[Any, Any] | None:
+        """Return the values of cells, and of these without each of their shards, to the bit what `of` says; or None.
+
+        For what is found more quickly than by taking one shard after the other away.
+
+        Parameters
+        ----------
+        shards : State
+            By any axes and, last, by shard.
+        at : int64 array
+            To which of so many cells each shard belongs.
+        """
+        return None
+
+    def value_below(self, state: S, share: float) -> float:
+        """Of a quantile: the value below which a share of the weight lies, in a state of one cell."""
+        raise NotImplementedError(f"{self.name} is no quantile")
+
+    def intervals_of_cells(self, state: S, confidence: float) -> list[Interval]:
+        """Return the interval of every front cell."""
+        found = self.estimate_of_stacked(state) if len(state) > 1 else None
+        if found is None:
+            return [self.interval_of(cell, confidence) for cell in state.each_cell()]
+        low, high = found.limits(confidence)
+        columns = (x.tolist() for x in (low, high, found.value, np.broadcast_to(found.error, low.shape)))
+        how = found.method, found.assumption, confidence
+        each = zip(*columns, strict=True)
+        return [Interval(low, high, value, error, *how) for low, high, value, error in each]
 
     def details(self, state: S) -> dict[str, Any]:
         """What `explain` says besides, from a state: the threshold of a best value, and the like."""
@@ -218,11 +266,12 @@ class Metric(Settings, Holder, Generic[S, T]):
         """Return certified limits of the value: a proof from the state. Equal limits: the value is exact, rounded once."""
         return self.bounds_of(self.state)
 
-    def interval(self, confidence: float = 0.95) -> Interval:
-        """Return the statistical interval of the value, or the reason why there is none."""
-        if not 0 < confidence < 1:
-            raise ValueError(f"confidence must be between 0 and 1, not {confidence!r}")
-        return self.interval_of(self.state, confidence)
+    def chances(self, states: Sequence[State], confidence: float, method: str | None) -> Any:
+        check_confidence(confidence)
+        if method is not None and method not in self.methods:
+            known = " or ".join(map(repr, self.methods))
+            raise ValueError(f"{self.name} has an interval by {known}, not by {method!r}")
+        return self.interval_of(states[0], confidence, method)  # type: ignore[arg-type]
 
     def explain(self) -> dict[str, Any]:
         """Return the value with everything behind it: bounds, formula, rows, weight, rows dropped and why."""
@@ -231,13 +280,10 @@ class Metric(Settings, Holder, Generic[S, T]):
     def coarser(self, bits: int) -> Self:
         if "bits" not in self.settings:
             raise TypeError(f"{self.name} has no histogram to coarsen")
-        limit = {"limit": self._coarser_limit(bits)} if "limit" in self.settings else {}
+        state: Any = self.make_state()
+        fewer = state.coarsen(bits) if "bits" in state.settings else state  # bins of equal width have none
+        limit = {"limit": fewer.limit} if "limit" in self.settings else {}  # rows that a cell then keeps exactly
         return type(self)(**(self.settings | {"bits": bits} | limit))
-
-    def _coarser_limit(self, bits: int) -> int | None:
-        """How many rows a cell keeps exactly at fewer bits."""
-        limit: int | None = self.make_state().coarsen(bits).limit  # type: ignore[attr-defined]
-        return limit
 
     def __repr__(self) -> str:
         """The settings; and of a metric that has seen rows what it says of them: AUC(0.784112 +- 0.00003 proof, 90 rows).
@@ -281,9 +327,16 @@ class Metric(Settings, Holder, Generic[S, T]):
     def explained(self, states: Sequence[State]) -> Any:
         return explain(self, states[0])
 
-    def records(self, states: Sequence[State]) -> list[dict[str, Any]]:
+    def records(self, states: Sequence[State], confidence: float | None = 0.95) -> list[dict[str, Any]]:
         state: Any = states[0]
-        return [record(self, state, self.of(state), self.bounds_of(state))]
+        found = None if confidence is None else self.interval_of(state, confidence)
+        return [record(self, state, self.of(state), self.bounds_of(state), found)]
+
+    def readers(self) -> dict[str, Reader]:
+        return {self.name: Reader(self, 0, PLAIN)}
+
+    def samples(self, states: Sequence[State]) -> list[Sample]:
+        return samples_of(self.name, self, states[0])
 
     def header(self) -> dict[str, Any]:
         return {"kind": "metric", "tag": self.tag, "settings": self.written}
@@ -350,11 +403,10 @@ def explain(metric: Metric[Any, Any], state: State) -> dict[str, Any]:
     }
 
 
-def record(metric: Metric[Any, Any], state: State, value: Any, limits: Any) -> dict[str, Any]:
-    """A row for a table."""
+def record(metric: Metric[Any, Any], state: State, value: Any, bounds: Any, found: Interval | None) -> dict[str, Any]:
+    """A row for a table, with the statistical interval that was found."""
     known = state.facts()
-    low, high = limits
-    interval = metric.interval_of(state, 0.95)
+    low, high = bounds
     certain = isinstance(value, float) and "off_grid" in known
     return {
         "metric": metric.name,
@@ -362,14 +414,21 @@ def record(metric: Metric[Any, Any], state: State, value: Any, limits: Any) -> d
         # only a histogram has something to certify; counts and sums are exact as they stand
         "bound_low": low if certain else None,
         "bound_high": high if certain else None,
-        "interval_low": interval.low if interval.reason is None else math.nan,
-        "interval_high": interval.high if interval.reason is None else math.nan,
+        **chance(value, found),
+        "unit": None,
         "rows": known.get("rows"),
         "weight": to_float(known["weight"]) if "weight" in known else None,
         "positives": known.get("positives"),
         "reason": metric.reason_of(state),
         "dropped": dropped_of(state),
     }
+
+
+def chance(value: Any, found: Interval | None) -> dict[str, Any]:
+    """The statistical interval as a table has it, and the reason where there is none."""
+    if found is None or not isinstance(value, float):
+        return {"interval_low": math.nan, "interval_high": math.nan, "interval_reason": None}
+    return {"interval_low": found.low, "interval_high": found.high, "interval_reason": found.reason}
 
 
 def spread(value: Any, slip: Fraction, least: Fraction = Fraction(0)) -> Any:

@@ -41,11 +41,17 @@ class Plan:
             self.entries[name] = Entry(thing, tuple(map(self._unit, reads)))
         if not self.entries:
             raise ValueError("a collection needs at least one metric")
+        limits: dict[Any, Any] = {}
+        for axis, kind in (time for unit in self.units for time in unit.times):
+            if limits.setdefault(axis, kind) != kind:
+                raise ValueError(f"windows of {axis.names[0]} in one collection have one max_time")
 
     def _unit(self, wanted: Read) -> int:
         needs = [wanted.binding.need(n) for n in wanted.state.needs()]
         for i, unit in enumerate(self.units):
-            same = unit.binding == wanted.binding and [unit.binding.need(n) for n in unit.state.needs()] == needs
+            same = (unit.binding, unit.latest) == (wanted.binding, wanted.latest) and [
+                unit.binding.need(n) for n in unit.state.needs()
+            ] == needs
             if same and (wide := unit.state.widen(wanted.state)) is not None:
                 self.units[i] = unit._replace(state=wide)
                 return i

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..columns.columns import FLAG, Batch, Column, Mask, Need
+from ..columns.times import EventTime
 from ..errors import InvalidInputError
 from ..numerics.sampling import undone
 from .binding import Binding
 
-__all__ = ["Rows", "prepare"]
+__all__ = ["Rows", "check_either", "prepare"]
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,14 @@ class Rows:
         return float(column.values.sum()) if column is not None else 0.0
 
 
-def prepare(batch: Batch, binding: Binding, needs: Sequence[Need], on_invalid: str, *, check: bool = True) -> Rows:
+Times = Sequence[tuple[str, EventTime]]
+
+
+def prepare(batch: Batch, binding: Binding, needs: Sequence[Need], on_invalid: str, *, times: Times = ()) -> Rows:
     """Select, check and correct the rows of a batch; nothing is counted yet. `needs` are as the binding reads them.
+
+    `times` are the columns that say in which window a row is, which nothing else reads; they come last, as one time may
+    stand for all rows.
 
     Raises
     ------
@@ -69,6 +76,13 @@ def prepare(batch: Batch, binding: Binding, needs: Sequence[Need], on_invalid: s
         index = chosen.index
         left_out.append(("where", others))
     bound = [(n.role, binding.column(n.role), n.kind) for n in needs if _present(n, binding, batch)]
+    beside: list[tuple[str, Any, Any]] = [] if binding.unit is None else [("unit", *binding.unit)]
+    beside += [("time", name, kind) for name, kind in times]
+    bound += beside
+    if _without(needs, binding, batch):
+        none = np.zeros(len(chosen.column(*bound[0][1:]).values), bool)
+        chosen = chosen.make("no rows", partial(chosen.select, none))
+        index = chosen.index if index is None else index[chosen.index]
     for role, name, kind in bound:
         if kind.skips and (gone := kind.skipped(chosen.column(name, kind))) is not None:
             rows = np.flatnonzero(gone).astype(np.int64)
@@ -79,13 +93,30 @@ def prepare(batch: Batch, binding: Binding, needs: Sequence[Need], on_invalid: s
     if on_invalid == "drop":
         chosen, index = _drop(chosen, index, bound, left_out)
     else:
-        for role, name, kind in bound:
-            if check or binding.corrects or role == "sample_weight":  # weights are summed before any is counted
-                chosen.check(name, kind)
+        for _, name, kind in bound:
+            chosen.check(name, kind)
+    bound = bound[: len(bound) - len(beside)]
     columns = {role: chosen.column(name, kind) for role, name, kind in bound}
     if binding.corrects:
         columns = chosen.make((binding, tuple(bound)), lambda: _correct(columns, binding))
     return Rows(columns, len(columns[bound[0][0]].values), index, left_out)
+
+
+def check_either(asked: Iterable[tuple[Binding, Sequence[Need]]], batch: Batch) -> None:
+    """Raise unless a batch has one of the columns, of all that count it together, of which one must be there."""
+    names = list(dict.fromkeys(binding.column(n.role) for binding, needs in asked for n in needs if n.either))
+    if names and not any(name in batch for name in names):
+        raise InvalidInputError(
+            f"there is none of {', '.join(map(repr, names))}, of which a batch has at least one; this one has "
+            f"{', '.join(map(repr, batch.names)) or 'no columns'}",
+            column=names[0],
+        )
+
+
+def _without(needs: Sequence[Need], binding: Binding, batch: Batch) -> bool:
+    """Whether a batch, which is for others, has none of the columns of which one must be there."""
+    names = [binding.column(n.role) for n in needs if n.either]
+    return bool(names) and not any(name in batch for name in names)
 
 
 def _present(need: Need, binding: Binding, batch: Batch) -> bool:

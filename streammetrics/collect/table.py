@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..numerics.keys import shown
 
-__all__ = ["Table"]
+__all__ = ["Layout", "Table"]
 
 RESULT = (
     "metric",
@@ -20,17 +20,40 @@ RESULT = (
     "bound_high",
     "interval_low",
     "interval_high",
+    "unit",
     "rows",
     "weight",
     "positives",
     "reason",
 )
-SHOWN = ("metric", "value", "bound", "rows", "positives", "reason")
+SHOWN = ("metric", "value", "bound", "interval", "rows", "positives", "reason")
 MANY = 60  # rows that the repr shows
+WORDS = ("metric", "reason", "treatment", "role", "better", "")  # columns of words, as a person reads them
+
+
+class Layout(NamedTuple):
+    """What a table shows.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        What a row has, behind its slice columns.
+    head : tuple of str
+        The columns as a person reads them; the first is of words, as is the reason.
+    texts : callable
+        From a row to its texts, one for each of these.
+    spare : tuple of str
+        Those of them that are left out where all are empty.
+    """
+
+    columns: tuple[str, ...]
+    head: tuple[str, ...]
+    texts: Callable[[dict[str, Any]], list[str]]
+    spare: tuple[str, ...]
 
 
 class Table:
-    """Values with their bounds, one row for each slice and metric.
+    """Values with their bounds, one row for each slice and metric; or comparisons.
 
     Parameters
     ----------
@@ -38,16 +61,20 @@ class Table:
         The slice columns, which come first.
     records : sequence of dict
         A value for each column.
+    layout : Layout
+        What the other columns are; by default those of values.
 
     Notes
     -----
-    Columns: the slice columns; `metric`; `value`; `bound_low`, `bound_high` (certified); `interval_low`, `interval_high`
-    (statistical, NaN where none can be given); `rows`, `weight`, `positives`; `reason` (why a value is undefined).
+    Columns of values: the slice columns; `metric`; `value`; `bound_low`, `bound_high` (certified); `interval_low`,
+    `interval_high` (statistical; NaN where none can be given); `unit` (the column of the units that the interval takes as
+    independent; None where it takes rows, queries or groups so, and then it is not printed); `rows`, `weight`,
+    `positives`; `reason` (why a value is undefined).
     """
 
-    def __init__(self, by: Sequence[str], records: Sequence[dict[str, Any]]) -> None:
-        self.by = tuple(by)
-        self.columns = (*self.by, *RESULT)
+    def __init__(self, by: Sequence[str], records: Sequence[dict[str, Any]], layout: Layout | None = None) -> None:
+        self.by, self.layout = tuple(by), layout or VALUES
+        self.columns = (*self.by, *self.layout.columns)
         self.records = [{c: r.get(c) for c in self.columns} for r in records]
 
     def __len__(self) -> int:
@@ -85,11 +112,9 @@ class Table:
 
     def texts(self) -> tuple[list[str], list[list[str]]]:
         """Return head and cells as a person reads them: the bound beside the value, empty columns left out."""
-        head = [*self.by, *SHOWN]
-        rows = [[*(shown(r[c]) for c in self.by), *_shown(r)] for r in self.records]
-        kept = [
-            i for i, name in enumerate(head) if name not in ("bound", "reason", "positives") or any(r[i] for r in rows)
-        ]
+        head = [*self.by, *self.layout.head]
+        rows = [[*(shown(r[c]) for c in self.by), *self.layout.texts(r)] for r in self.records]
+        kept = [i for i, name in enumerate(head) if name not in self.layout.spare or any(r[i] for r in rows)]
         return [head[i] for i in kept], [[row[i] for i in kept] for row in rows]
 
     def __repr__(self) -> str:
@@ -105,15 +130,27 @@ class Table:
 
     def _repr_html_(self) -> str:
         head, rows = self.texts()
-        top = "".join(f"<th>{html.escape(h)}</th>" for h in head)
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in rows)
-        return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+        cut = rows if len(rows) <= MANY else [*rows[: MANY // 2], ["…"] * len(head), *rows[-MANY // 2 :]]
+        styles = [f' style="text-align:{"right" if r else "left"}"' for r in self._right(head)]
+        top = "".join(f'<th scope="col"{s}>{html.escape(h)}</th>' for h, s in zip(head, styles, strict=True))
+        lines = (zip(row, styles, strict=True) for row in cut)
+        body = "".join(f"<tr>{''.join(f'<td{s}>{html.escape(c)}</td>' for c, s in line)}</tr>" for line in lines)
+        more = "" if cut is rows else f"<caption>{len(rows):,} rows</caption>"
+        return f"<table>{more}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+
+    def _right(self, head: Sequence[str]) -> list[bool]:
+        """Which columns are of numbers."""
+        words = (*self.by, *WORDS)
+        return [name not in words for name in head]
 
 
 def _shown(record: dict[str, Any]) -> list[str]:
     value = record["value"]
     rows, positives = (f"{record[c]:,}" if record[c] is not None else "" for c in ("rows", "positives"))
-    return [record["metric"], show(value), bound(record), rows, positives, record["reason"] or ""]
+    return [record["metric"], show(value), bound(record), between(record), rows, positives, record["reason"] or ""]
+
+
+VALUES = Layout(RESULT, SHOWN, _shown, ("bound", "interval", "positives", "reason"))
 
 
 def show(value: Any) -> str:
@@ -133,6 +170,12 @@ def bound(record: dict[str, Any]) -> str:
     if low is None or math.isnan(low):
         return ""
     return f"±{(high - low) / 2:.1e}" if high > np.nextafter(low, np.inf) else "exact"
+
+
+def between(record: dict[str, Any]) -> str:
+    """The statistical interval, where it is by units."""
+    low, high = record["interval_low"], record["interval_high"]
+    return "" if record["unit"] is None or math.isnan(low) else f"{show(low)} to {show(high)}"
 
 
 def _plain(value: Any) -> Any:

@@ -89,7 +89,7 @@ class Task:
 
 def fitting(metric: Holder, binding: Binding) -> Holder:
     """Return the metric, or raise where it, or the binding, makes no sense."""
-    if not metric.adds:
+    if not (metric.adds and metric.counts):
         raise TypeError(f"a collection holds metrics, collections and slices, not a {type(metric).__name__}")
     for state, *_ in metric.reads() if binding.corrects is not None else ():
         if not all(isinstance(need.kind, Label) for need in state.needs() if need.role == "y_true"):

@@ -373,12 +373,15 @@ class Need:
         Whether it may be absent.
     once : bool
         Whether all rows of a block (see `State.together`) have one value, which `absorb` is given once.
+    either : bool
+        Of optional ones: whether at least one of those that say so must be there.
     """
 
     role: str
     kind: Kind
     optional: bool = False
     once: bool = False
+    either: bool = False
 
 
 def label(role: str = "y_true") -> Need:
@@ -495,6 +498,13 @@ class Batch:
             self._length = n, name
         elif self._length[0] != n:
             raise InvalidInputError(f"{name} has {n:,} rows, {self._length[1]} has {self._length[0]:,}", column=name)
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows there are, once a column said so."""
+        if self._parent is not None:
+            return len(self.index)
+        return None if self._length is None else self._length[0]
 
     def make(self, key: Any, maker: Callable[[], Any]) -> Any:
         """Return what was made under this key, made now if it is new."""

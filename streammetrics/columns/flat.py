@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ..numerics.compiled import kernel
 from .classes import Classes
 from .columns import Kind, Label, Score, Target, Weight
+from .ids import Ids
 from .numbers import Number
 
 __all__ = ["Check", "Flat", "check_of", "flat_of"]
@@ -62,6 +63,8 @@ def flat_of(kind: Kind, like: Array) -> Flat | None:
     if type(kind) in (Score, Number):
         return _score(like.dtype, source)
     if type(kind) is Classes and isinstance(kind.names, int) and np.can_cast(like.dtype, I8):
+        return Flat(None if like.dtype == I8 else _as_int64, I8, source)
+    if type(kind) is Ids and not kind.missing_values and like.dtype.kind in "iu":
         return Flat(None if like.dtype == I8 else _as_int64, I8, source)
     if type(kind) in (Target, Weight):
         return Flat(None if like.dtype == F8 else _as_float64, F8, source)

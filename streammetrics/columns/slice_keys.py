@@ -19,6 +19,9 @@ __all__ = ["read_slice_keys"]
 Array = NDArray[Any]
 Read = tuple[str, Any]
 
+MICROSECONDS = {"s": 1_000_000, "ms": 1000, "us": 1}
+"""Of units of which numpy takes ten times as long."""
+
 OBJECTS: tuple[tuple[str, type | tuple[type, ...]], ...] = (
     ("bool", (bool, np.bool_)),
     ("timestamp", datetime.datetime),
@@ -27,10 +30,11 @@ OBJECTS: tuple[tuple[str, type | tuple[type, ...]], ...] = (
 )
 
 
-def read_slice_keys(raw: Any, name: str) -> Read:
+def read_slice_keys(raw: Any, name: str, *, whole: bool = True) -> Read:
     """Return the kind of keys, and integers or (texts, index), with a mask of missing rows; "" and n if all are null.
 
-    Dates are days, timestamps microseconds since 1970, in UTC unless they say otherwise; decimals are text.
+    Dates are days, timestamps microseconds since 1970, in UTC unless they say otherwise; decimals are text. A finer
+    timestamp is refused, unless it need not be `whole`: then it counts as the microsecond that it lies in.
     """
     library = type(raw).__module__.partition(".")[0]
     if library == "polars":
@@ -41,11 +45,11 @@ def read_slice_keys(raw: Any, name: str) -> Read:
         import pyarrow
 
         raw, library = pyarrow.array(raw, from_pandas=True), "pyarrow"
-    found = _from_arrow(raw, name) if library == "pyarrow" else _from_numpy(raw, name)
+    found = _from_arrow(raw, name, whole) if library == "pyarrow" else _from_numpy(raw, name, whole)
     return read_keys(raw, name) if found is None else found
 
 
-def _from_arrow(raw: Any, name: str) -> Read | None:
+def _from_arrow(raw: Any, name: str, whole: bool) -> Read | None:
     import pyarrow as pa
 
     kind = raw.type
@@ -55,10 +59,10 @@ def _from_arrow(raw: Any, name: str) -> Read | None:
         return _integers("bool", raw, pa.uint8())
     if pa.types.is_date(kind):
         (values, missing) = _integers("date", raw.cast(pa.date32()), pa.int32())[1]
-        return _times(values.view("M8[D]"), missing, name)
+        return _times(values.view("M8[D]"), missing, name, whole)
     if pa.types.is_timestamp(kind):
         (values, missing) = _integers("timestamp", raw, pa.int64())[1]
-        return _times(values.view(f"M8[{kind.unit}]"), missing, name)
+        return _times(values.view(f"M8[{kind.unit}]"), missing, name, whole)
     if pa.types.is_decimal(kind):
         return _from_objects(np.array([*raw.to_pylist(), None], object)[:-1])
     return None
@@ -71,7 +75,7 @@ def _is_plain(kind: Any) -> bool:
     return bool(pa.types.is_integer(kind) or "string" in str(kind) or "binary" in str(kind))
 
 
-def _times(values: Array, missing: Any, name: str) -> Read:
+def _times(values: Array, missing: Any, name: str, whole: bool) -> Read:
     """Days or microseconds, of the years 1 to 9999."""
     unit = np.datetime_data(values.dtype)[0]
     days = unit in ("Y", "M", "W", "D")
@@ -80,8 +84,11 @@ def _times(values: Array, missing: Any, name: str) -> Read:
         low, high = (np.datetime64(end).astype(values.dtype) for end in ("0001-01-01T00:00:00", "9999-12-31T23:59:59"))
         if not (low <= there.min() and there.max() <= high):
             raise InvalidInputError(f"{name}: dates and times that are keys are of the years 1 to 9999", column=name)
-    kept = values.astype("M8[D]" if days else "M8[us]")
-    if unit == "ns" and (finer := (kept.astype(values.dtype) != values) & ~np.isnat(values)).any():
+    if unit in MICROSECONDS:
+        numbers = values.astype(np.int64) * MICROSECONDS[unit]
+    else:
+        numbers = values.astype("M8[D]" if days else "M8[us]").astype(np.int64)
+    if whole and unit == "ns" and (finer := (numbers * 1000 != values.astype(np.int64)) & ~np.isnat(values)).any():
         row = int(finer.argmax())
         raise InvalidInputError(
             f"{name}: timestamps that are keys have whole microseconds, found {values[row]!s} in row {row:,}; round them "
@@ -89,8 +96,7 @@ def _times(values: Array, missing: Any, name: str) -> Read:
             column=name,
             row=row,
         )
-    whole = kept.astype(np.int64)
-    return "date" if days else "timestamp", (whole if missing is None else np.where(missing, 0, whole), missing)
+    return "date" if days else "timestamp", (numbers if missing is None else np.where(missing, 0, numbers), missing)
 
 
 def _integers(kind: str, raw: Any, to: Any) -> Read:
@@ -99,7 +105,7 @@ def _integers(kind: str, raw: Any, to: Any) -> Read:
     return kind, (arrow_values(values.fill_null(0) if raw.null_count else values).astype(np.int64), missing)
 
 
-def _from_numpy(raw: Any, name: str) -> Read | None:
+def _from_numpy(raw: Any, name: str, whole: bool) -> Read | None:
     if isinstance(raw, (list, tuple)):
         first = next((v for v in raw if v is not None), None)
         if not isinstance(first, (bool, np.bool_, datetime.date, Decimal, np.datetime64)):
@@ -112,7 +118,7 @@ def _from_numpy(raw: Any, name: str) -> Read | None:
         return "bool", (raw.astype(np.int64), None)
     if raw.dtype.kind == "M":
         gone = np.isnat(raw)
-        return _times(raw, gone if gone.any() else None, name)
+        return _times(raw, gone if gone.any() else None, name, whole)
     return _from_objects(raw) if raw.dtype == object else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from ..collect.feed import Read
 from ..collect.holder import Holder, kinds
@@ -34,6 +34,7 @@ class Bundle(Mapping[str, Any], Holder):
     """
 
     sort = "bundle"
+    counts: ClassVar[bool] = False
 
     def __init__(self, things: Mapping[str, Any]) -> None:
         for name, thing in things.items():
@@ -44,6 +45,12 @@ class Bundle(Mapping[str, Any], Holder):
         if not things:
             raise ValueError("a bundle holds at least one object")
         self._things = dict(things)
+
+    @classmethod
+    def _of(cls, things: Mapping[str, Any]) -> Self:
+        new = cls.__new__(cls)
+        new._things = dict(things)
+        return new
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._things:
@@ -64,18 +71,26 @@ class Bundle(Mapping[str, Any], Holder):
         return tuple(s for thing in self.values() for s in thing.states)
 
     def value(self, states: Sequence[State]) -> dict[str, Any]:
-        rest = list(states)
-        return {name: thing.value([rest.pop(0) for _ in thing.reads()]) for name, thing in self.items()}
+        return {name: thing.value(mine) for name, (thing, mine) in zip(self, self._shared(states), strict=True)}
 
     def numbers(self, value: Any) -> Named:
         for name, thing in self.items():
             yield from prefixed(name, thing.numbers(value[name]))
 
     def take_states(self, states: Sequence[State]) -> None:
+        for thing, mine in self._shared(states):
+            thing.take_states(mine)
+
+    def check_states(self, states: Sequence[State]) -> None:
+        for thing, mine in self._shared(states):
+            thing.check_states(mine)
+
+    def _shared(self, states: Sequence[State]) -> Iterator[tuple[Any, list[State]]]:
+        """Yield each thing, with those of the states that it reads."""
         rest = list(states)
         for thing in self.values():
             n = len(thing.reads())
-            thing.take_states(rest[:n])
+            yield thing, rest[:n]
             rest = rest[n:]
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
@@ -95,15 +110,25 @@ class Bundle(Mapping[str, Any], Holder):
                 "merging a bundle with itself counts its rows twice; merge a copy() if you mean it"
             )
         self.check_fits(other)
-        merged = {n: self._merged(n, other[n]) for n in self}  # copies: none changes unless all can
-        self._things = merged
+        self._things = self._each(other, "merge")
         return self
 
-    def _merged(self, name: str, theirs: Any) -> Any:
-        try:
-            return self[name].copy().merge(theirs)
-        except IncompatibleStateError as error:
-            raise IncompatibleStateError(f"{name}: {error}") from error
+    def subtract(self, other: Self) -> Self:
+        if other is self:
+            raise IncompatibleStateError("a bundle less itself has seen nothing: that is what reset() is for")
+        self.check_fits(other, "subtract", "from")
+        self._things = self._each(other, "subtract")
+        return self
+
+    def _each(self, other: Self, verb: str) -> dict[str, Any]:
+        """Copies of what it holds, each with that of another one added or taken away: none changes unless all can."""
+        made = {}
+        for name in self:
+            try:
+                made[name] = getattr(self[name].copy(), verb)(other[name])
+            except IncompatibleStateError as error:
+                raise IncompatibleStateError(f"{name}: {error}") from error
+        return made
 
     def differences(self, other: Any) -> list[str]:
         found = [f"it has no {n!r}" for n in self if n not in other]
@@ -115,25 +140,29 @@ class Bundle(Mapping[str, Any], Holder):
                 found += [f"{name}: {d}" for d in self[name].differences(other[name])]
         return found
 
+    def interval(self, confidence: float = 0.95, method: str | None = None) -> dict[str, Any]:
+        """Return the intervals of everything it holds, by name."""
+        return {n: thing.interval(confidence, method) for n, thing in self.items()}
+
     def reset(self) -> Self:
         for thing in self.values():
             thing.reset()
         return self
 
     def copy(self) -> Self:
-        return type(self)({n: thing.copy() for n, thing in self.items()})
+        return self._of({n: thing.copy() for n, thing in self.items()})
 
     def blank(self) -> Self:
-        return type(self)({n: thing.blank() for n, thing in self.items()})
+        return self._of({n: thing.blank() for n, thing in self.items()})
 
     def recipe(self) -> Callable[[], Holder]:
-        return partial(type(self), {n: thing.blank() for n, thing in self.items()})
+        return partial(type(self)._of, {n: thing.blank() for n, thing in self.items()})
 
     def seal(self, partition: tuple[int, int] | None = None) -> Self:
-        return type(self)({n: thing.seal(partition) for n, thing in self.items()})
+        return self._of({n: thing.seal(partition) for n, thing in self.items()})
 
     def coarsen(self, bits: int) -> Self:
-        return type(self)({n: thing.coarsen(bits) for n, thing in self.items()})
+        return self._of({n: thing.coarsen(bits) for n, thing in self.items()})
 
     @property
     def nbytes(self) -> int:

@@ -279,6 +279,9 @@ has 714858656aef...: its rows, or the metrics, are not what they were; count it 
         found: list[str] = ours.differences(theirs)
         return found
 
+    def check_states(self, states: Sequence[State]) -> None:
+        self._held[2].check_states(states[1:])
+
     def header(self) -> dict[str, Any]:
         return {"kind": "ledger", "total": self._held[2].header()}
 

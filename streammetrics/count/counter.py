@@ -119,13 +119,13 @@ class Counter:
 
     @property
     def left(self) -> int:
-        """Rows for which there is room, if all come to one cell, whatever their weights; 0 if somebody has to look."""
-        if not self.lone:
+        """Rows for which there is room in the cells there are, whatever their weights; 0 if somebody has to look."""
+        if not (self.lone or self._all_folded):
             return 0
-        room = 1 << 62
+        room, cells = 1 << 62, max(self.index.count(self.inner), 1)
         for hot in self.hot.values():
             if isinstance(hot, HotTally):
-                room = min(room, hot.left)
+                room = min(room, hot.left(cells))
             elif not self._folded_alone:
                 room = min(room, hot.left(self.statistic.most) // self.statistic.times)
         return room
@@ -491,7 +491,8 @@ def _is_identity(order: Ints) -> bool:
 
 def _learned(index: Index, name: str, axis: Axis, words: Vocabulary, ranks: Ints) -> Ints:
     """The codes of keys of a finished state; marks stay."""
-    codes = index.numbers(name).learn(words) if axis.kind == "key" else np.asarray(words.values, np.int64)
+    shards = axis.kind == "shard"  # which are numbers themselves
+    codes = np.asarray(words.values, np.int64) if shards else index.numbers(name, axis.kind).learn(words)
     return np.where(ranks < 0, ranks, codes[np.maximum(ranks, 0)]) if len(codes) else ranks
 
 
@@ -520,8 +521,8 @@ def _ranked(index: Index, path: Any, codes: Ints) -> tuple[tuple[Vocabulary, ...
     """The vocabulary of each column, and keys as ranks in them."""
     out, words = np.empty_like(codes), []
     for i, (name, axis) in enumerate(path):
-        if axis.kind == "key":
-            vocabulary, out[:, i] = index.numbers(name).ranked(codes[:, i])
+        if axis.kind != "shard":
+            vocabulary, out[:, i] = index.numbers(name, axis.kind).ranked(codes[:, i])
         else:
             vocabulary = Vocabulary.of("integer", codes[:, i][codes[:, i] >= 0])
             out[:, i] = np.where(codes[:, i] < 0, codes[:, i], vocabulary.ranks(np.maximum(codes[:, i], 0)))

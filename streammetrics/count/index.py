@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..kernels.cells import locate, locate_group, locate_small
+from ..kernels.cells import locate, locate_group, locate_small, shard_cells
 from ..state.axes import Axis, Vocabulary
 from ..statistics.step import NOTHING
 from .numbers import KeyNumbers, longer
@@ -33,6 +33,7 @@ class Level:
         self.parents, self.codes = np.empty(64, np.int64), np.empty(64 * words, np.int64)
         self.low, self.extent = 0, 1 if words == 1 else 0  # of codes, while a table of all is small
         self.table = np.full(256, -1, np.int32)
+        self.shards: tuple[Any, Ints] = None, self.codes[:0]  # of shards, the cell of each while the table is this one
 
     def locate(self, above: Ints, parents: int, codes: Ints) -> Ints:
         """Return the cell of each row; `above` is empty where there is one cell above."""
@@ -125,13 +126,14 @@ class Index:
 
     def __init__(self) -> None:
         self.levels: dict[Any, Level] = {}
-        self.keys: dict[str, KeyNumbers] = {}
+        self.keys: dict[Any, KeyNumbers] = {}
+        self._cells = np.empty(0, np.int64)
 
-    def numbers(self, name: str) -> KeyNumbers:
-        """The numbers of the keys of a column."""
-        if name not in self.keys:
-            self.keys[name] = KeyNumbers(name)
-        return self.keys[name]
+    def numbers(self, name: str, kind: str = "key") -> KeyNumbers:
+        """The numbers of the keys of a column, on an axis of a kind."""
+        if (kind, name) not in self.keys:
+            self.keys[kind, name] = KeyNumbers(name)
+        return self.keys[kind, name]
 
     def count(self, path: Any) -> int:
         """How many cells there are."""
@@ -149,6 +151,24 @@ class Index:
                 self.levels[path] = Level(2 if path[-1][1].kind == "group" else 1)
             made[path] = self.levels[path].locate(above, max(self.count(path[:-1]), 1), codes(path[-1]))
         return made[path]
+
+    def shards(self, path: Any, units: Ints, salt: Any) -> Ints | None:
+        """The cell of each unit, where shards are the only axis; None if one is new, or might be: locate them.
+
+        What is returned is good until the next call.
+        """
+        level = self.levels.get(path)
+        if level is None or level.doubt:
+            return None
+        held, cells = level.shards
+        if held is not level.table or len(cells) != path[0][1].size or cells.max() + 1 != level.count:
+            cells = np.full(path[0][1].size, -1, np.int64)
+            cells[level.codes[: level.count]] = np.arange(level.count)
+            level.shards = level.table, cells
+        if len(self._cells) < len(units):
+            self._cells = np.empty(len(units), np.int64)
+        out = self._cells[: len(units)]
+        return None if shard_cells(units, salt, cells, out) else out
 
     def codes(self, path: Any) -> Ints:
         """The codes that lead to each cell, a column for each column of the path."""

@@ -7,11 +7,17 @@ from typing import Any
 from .counter import Counter
 from .group_rows import GroupCounter
 from .index import Index
+from .key_sample import KeyCounter
 from .sorted_groups import SortedCounter
 
 __all__ = ["counter_of"]
 
-COUNTERS: dict[str, type[Counter]] = {"cells": Counter, "groups": GroupCounter, "sorted_groups": SortedCounter}
+COUNTERS: dict[str, type[Counter]] = {
+    "cells": Counter,
+    "groups": GroupCounter,
+    "key_sample": KeyCounter,
+    "sorted_groups": SortedCounter,
+}
 
 
 def counter_of(state: Any, index: Index) -> Counter:

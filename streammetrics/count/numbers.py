@@ -168,9 +168,7 @@ class KeyNumbers:
             return np.full(len(made[-2]), NULL)
         self.accept(kind)
         if not KINDS[kind]:
-            values, missing = made
-            codes = self._integers(values)
-            return codes if missing is None else np.where(missing, NULL, codes)
+            return self._numbered(*made)
         (data, offsets), index, missing = made
         numbers = self._texts.of(data, offsets)
         if missing is None and whole:
@@ -178,6 +176,17 @@ class KeyNumbers:
         if missing is not None:
             numbers, index = np.append(numbers, NULL), np.where(missing, len(numbers), index)
         return np.asarray(numbers.take(index), np.int64)
+
+    def of_integers(self, kind: str, values: Ints, missing: Any) -> Ints:
+        """Return the number of each key of a kind that is held as integers; NULL for none."""
+        if not len(values) or (missing is not None and missing.all()):
+            return np.full(len(values), NULL)
+        self.accept(kind)
+        return self._numbered(values, missing)
+
+    def _numbered(self, values: NDArray[Any], missing: Any) -> Ints:
+        codes = self._integers(values)
+        return codes if missing is None else np.where(missing, NULL, codes)
 
     @property
     def count(self) -> int:

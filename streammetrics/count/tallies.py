@@ -32,6 +32,7 @@ FEW_ROWS = 1 << 17  # exact rows of a lone cell for which there is room from the
 FEW_WEIGHTED = 1 << 20  # and 16 more of them, for weights
 FEW_CODES = 2048
 FAR = 64  # times as many high words as codes: no counter for each
+AHEAD = 6  # batches for which there is room at once
 WAIT = 3 << 20  # codes that may wait, whatever has been sorted in
 
 
@@ -160,13 +161,16 @@ class HotTally:
         if not self.awake:
             return 0
         if self.dense or self._few(cells, weighted=False):
-            return self.nbytes + max(cells * self.places - len(self.low), 0) + (0 if self.dense else 8 * rows)
+            return self.nbytes + max(cells * self.places - len(self.low), 0) + (0 if self.dense else 4 * AHEAD * rows)
         return self.nbytes + 8 * rows
 
-    @property
-    def left(self) -> int:
-        """Rows of one cell for which there is room."""
-        return 1 << 62 if self.dense or not self.awake else 0
+    def left(self, cells: int) -> int:
+        """Rows for which there is room, whatever their weights, in so many cells; 0 if somebody has to look."""
+        if self.dense or not self.awake:
+            return 1 << 62
+        if len(self.low) < cells * self.places or self.codes.dtype != tally.code_type(cells << self.shift):
+            return 0
+        return len(self.codes) - int(self.waiting[0])
 
     def room(self, cells: int, rows: int, *, weighted: bool) -> None:
         """Make room for so many rows."""
@@ -192,7 +196,8 @@ class HotTally:
         kind, used = tally.code_type(cells << self.shift), int(self.waiting[0])
         size = used + rows  # of bytes, too: all of them may be at 255, as when a batch comes again and again
         if size > len(self.codes) or self.codes.dtype != kind:
-            fresh: Array = np.empty(max(size, min(most, 2 * size)), kind)
+            ahead = AHEAD if len(self.low) else 2  # few of the rows that bytes count wait
+            fresh: Array = np.empty(max(size, min(most, ahead * size)), kind)
             fresh[:used] = self.codes[:used]
             self.codes = fresh
         if not len(self.low) and (weighted or len(self.weights)) and len(self.weights) < len(self.codes):

@@ -67,7 +67,7 @@ def read_columns(metrics: Holder, there: Iterable[str]) -> list[str]:
 
 def _ids(metrics: Holder) -> set[str]:
     found = [
-        b.column(need.role) for state, b, _ in metrics.reads() for need in state.needs() if isinstance(need.kind, Ids)
+        b.column(need.role) for state, b, *_ in metrics.reads() for need in state.needs() if isinstance(need.kind, Ids)
     ]
     return {name for column in found for name in (column if isinstance(column, tuple) else (column,))}
 

@@ -9,7 +9,7 @@ from ..collect.holder import Holder
 from ..collect.saved import merge
 from ..collect.scalars import settled_names
 from ..compose.bundle import Bundle
-from ..compose.sliced import Sliced
+from ..compose.front import Front
 
 __all__ = ["Lifetime"]
 
@@ -39,7 +39,7 @@ class Lifetime:
     """
 
     def __init__(self, metrics: Holder, window: int | None = None, panes: int = 10) -> None:
-        if not isinstance(metrics, Holder) or isinstance(metrics, (Bundle, Sliced)):
+        if not isinstance(metrics, Holder) or isinstance(metrics, (Bundle, Front)):
             raise TypeError(f"metrics is a metric or a MetricCollection, not a {type(metrics).__name__}")
         if type(panes) is not int or panes < 2 or (window is not None and (type(window) is not int or window < panes)):
             raise ValueError(f"window= is at least panes= updates, and panes= at least 2; not {window!r} and {panes!r}")

@@ -17,7 +17,9 @@ import pyarrow as pa
 from streammetrics.collect.collection import MetricCollection
 from streammetrics.columns.ids import Ids
 from streammetrics.compose.bundle import Bundle
+from streammetrics.compose.sharded import Sharded
 from streammetrics.compose.sliced import Sliced
+from streammetrics.compose.windowed import Windowed
 from streammetrics.errors import InvalidInputError
 from streammetrics.io.checkpoints import Keeper, Kept
 from streammetrics.io.largest import largest_keys
@@ -27,7 +29,7 @@ from streammetrics.io.scattered import Gathered, Share, Shares, shares_of
 from streammetrics.io.sources import PathLike
 from streammetrics.io.where import Filter
 
-__all__ = ["OVERALL", "Progress", "Scored", "cpus", "evaluate", "slice_name"]
+__all__ = ["OVERALL", "Progress", "Scored", "Window", "cpus", "evaluate", "slice_name", "window_name"]
 
 OVERALL = "overall"
 WATCH_SECONDS = 0.1
@@ -49,35 +51,50 @@ class Progress(NamedTuple):
     bytes: int
 
 
+class Window(NamedTuple):
+    """Windows of event time, as `Windowed` takes them: how wide, and by which column."""
+
+    width: str | int
+    time: str
+
+
 @dataclass(frozen=True)
 class Scored:
     """What one pass over a log has made.
 
     Parameters
     ----------
-    overall : MetricCollection
+    overall : MetricCollection or Sharded
         All rows.
     slices : dict of tuple of str to Sliced
-        By slicing columns.
+        By slicing columns; by arms, and within these by slicing columns.
     rows : int
         Rows read, those left out included.
+    windows : Windowed, optional
+        All rows by window, if windows were asked for; then slices hold windows, too.
     """
 
-    overall: MetricCollection
+    overall: MetricCollection | Sharded
     slices: dict[tuple[str, ...], Sliced]
     rows: int
+    windows: Windowed | None = None
 
     @property
-    def saved(self) -> MetricCollection | Bundle:
-        """What `--save` writes: the collection, or with slices a bundle of "overall" and "by country,device" and so on."""
-        if not self.slices:
-            return self.overall
-        return Bundle({OVERALL: self.overall} | {slice_name(by): sliced for by, sliced in self.slices.items()})
+    def saved(self) -> Any:
+        """What `--save` writes: the collection, or a bundle of "overall", "by 1h of ts", "by country,device" and so on."""
+        windows = {} if self.windows is None else {window_name(self.windows): self.windows}
+        found = windows | {slice_name(by): sliced for by, sliced in self.slices.items()}
+        return Bundle({OVERALL: self.overall} | found) if found else self.overall
 
 
 def slice_name(by: Iterable[str]) -> str:
     """Name the slices by some columns: what they are called in a bundle and above a table."""
     return f"by {','.join(by)}"
+
+
+def window_name(windows: Windowed) -> str:
+    """Name windows: what they are called in a bundle and above a table."""
+    return f"by {windows.width} of {windows.time}"
 
 
 def cpus() -> int:
@@ -87,9 +104,11 @@ def cpus() -> int:
 
 def evaluate(
     log: Log,
-    metrics: MetricCollection,
+    metrics: MetricCollection | Sharded,
     by: Iterable[str | Sequence[str]] = (),
     *,
+    arm: str | None = None,
+    window: Window | None = None,
     limit: int | None = None,
     keep: str = "hash",
     threads: int | None = None,
@@ -103,10 +122,14 @@ def evaluate(
     ----------
     log : Log
         Where the rows are.
-    metrics : MetricCollection
+    metrics : MetricCollection or Sharded
         What to compute; it stays empty. Weights are read only where a task names their column.
     by : iterable of str or sequence of str
         Slices: each item is one column, or several whose values are crossed.
+    arm : str, optional
+        The column of the arms of an experiment: all slices are then told apart by arm first.
+    window : Window, optional
+        Windows of event time, of all rows and within every slice.
     limit : int, optional
         Slices to keep of each kind; the others are merged into one (see `Sliced`).
     keep : {"hash", "rows"}
@@ -141,9 +164,11 @@ def evaluate(
         The checkpoint cannot be written; what was there is there.
     """
     sets = [(one,) if isinstance(one, str) else tuple(one) for one in ([by] if isinstance(by, str) else by)]
-    keys = list(dict.fromkeys(name for names in sets for name in names))
+    around = Around(sets, arm, window, limit)
+    keys = list(dict.fromkeys(name for names in around.all for name in names))
     filters = {one.name: one for one in where}
-    columns = [name for name, must in metrics.columns.items() if must and name not in filters]
+    counted = metrics if window is None else Windowed(metrics, width=window.width, time=window.time)
+    columns = [name for name, must in counted.columns.items() if must and name not in filters]
     columns += [name for one in filters.values() for name in one.columns]
     _check_unasked(metrics, {*columns, *keys})
     parts: Sequence[Part] = log.parts(columns, [*keys, *_ids(metrics)])
@@ -161,18 +186,71 @@ def evaluate(
     begun = None if keeper is None else keeper.begun
     named: Mapping[Any, Sequence[Any]]
     if begun is not None:
-        named = _pinned(begun.total, sets)
+        named = around.pinned(begun.total)
     else:
         named = {} if keep == "hash" or limit is None or log.once else largest_keys(log, sets, limit, count)
-    counted = _counted(metrics, sets, limit, named)
+    counted = around.put(counted, named)
     if keeper is not None:
         total, rows = _count_kept(keeper, parts, counted, count, watch)
     else:
         size = None if log.once or log.table else log.bytes
         total, rows = _count(parts, query, counted, size, count, watch)
-    slices = {names: total[slice_name(names)] for names in sets}
-    overall = slices[sets[0]].total if sets else total
-    return Scored(overall, slices, rows)
+    slices = {names: total[slice_name(names)] for names in around.all}
+    whole: Any = next(iter(slices.values()), total)
+    while isinstance(whole, Sliced):
+        whole = whole.total
+    return Scored(whole.total if window else whole, slices, rows, whole if window else None)
+
+
+@dataclass(frozen=True)
+class Around:
+    """What tells rows apart: slices, and within each windows; arms, and within each slices.
+
+    Parameters
+    ----------
+    sets : list of tuple of str
+        Slices by some columns.
+    arm : str or None
+        The column of the arms.
+    window : Window or None
+        The windows.
+    limit : int or None
+        Slices to keep.
+    """
+
+    sets: list[tuple[str, ...]]
+    arm: str | None
+    window: Window | None
+    limit: int | None
+
+    @property
+    def all(self) -> list[tuple[str, ...]]:
+        """The columns that tell rows apart: of slices; with arms of these, and of slices within these."""
+        return self.sets if self.arm is None else [(self.arm,), *((self.arm, *names) for names in self.sets)]
+
+    def put(self, metrics: Any, named: Mapping[Any, Sequence[Any]]) -> Any:
+        """Make what counts all slices in one pass; or, where there are none, all rows: slices add up to these, exactly."""
+        # Counting by all columns at once, to be rolled up in the end, is no faster: more slices miss the cache.
+        if not self.all:
+            return metrics.blank()
+        kept: dict[Any, Any] = {names: {"limit": self.limit} for names in self.sets}
+        kept |= {names: {"limit": 0, "values": keys} for names, keys in named.items()}
+        sliced: list[Sliced] = [Sliced(metrics, by=names, **kept[names]) for names in self.sets]
+        if self.arm is not None:
+            sliced = [Sliced(one, by=self.arm) for one in (metrics, *sliced)]
+        return MetricCollection(
+            dict(zip(map(slice_name, self.all), sliced, strict=True)), on_invalid=metrics.on_invalid
+        )
+
+    def pinned(self, total: Any) -> dict[Any, Sequence[Any]]:
+        """The keys that a checkpoint keeps of each kind of slices, if they were named."""
+        found: dict[Any, Sequence[Any]] = {}
+        for names, full in zip(self.sets, self.all[len(self.all) - len(self.sets) :], strict=True):
+            if isinstance(total, MetricCollection) and slice_name(full) in total:
+                sliced = total[slice_name(full)]
+                axis = (sliced if self.arm is None else sliced.inner).axis
+                found |= {names: axis.pinned} if axis.limit == 0 else {}
+        return found
 
 
 Watch = Callable[[Progress], object] | None
@@ -225,12 +303,6 @@ def _count_kept(
     return found.total, found.rows
 
 
-def _pinned(total: Any, sets: Sequence[tuple[str, ...]]) -> dict[Any, Sequence[Any]]:
-    """The keys that a checkpoint keeps of each kind of slices, if they were named."""
-    names = [names for names in sets if isinstance(total, MetricCollection) and slice_name(names) in total]
-    return {n: total[slice_name(n)].axis.pinned for n in names if total[slice_name(n)].axis.limit == 0}
-
-
 def _count_scattered(
     shares: Shares, metrics: MetricCollection, threads: int, watch: Watch
 ) -> tuple[MetricCollection, int]:
@@ -252,22 +324,10 @@ def _merged(workers: Sequence[_Counter]) -> MetricCollection:
     return total
 
 
-def _counted(
-    metrics: MetricCollection, sets: Sequence[tuple[str, ...]], limit: int | None, named: Mapping[Any, Sequence[Any]]
-) -> MetricCollection:
-    """Make what counts, in one pass, all slices; or, where there are none, all rows: slices add up to these, exactly."""
-    if not sets:
-        return metrics.blank()
-    # Counting by all columns at once, to be rolled up in the end, is no faster: more slices miss the cache.
-    kept: dict[Any, Any] = {names: {"limit": limit} for names in sets}
-    kept |= {names: {"limit": 0, "values": keys} for names, keys in named.items()}
-    sliced = {slice_name(names): Sliced(metrics, by=names, **kept[names]) for names in sets}
-    return MetricCollection(sliced, on_invalid=metrics.on_invalid)
-
-
-def _ids(metrics: MetricCollection) -> list[str]:
-    """Return the columns of groups and queries, which are read as keys of slices are."""
-    found = [b.column(n.role) for state, b, _ in metrics.reads() for n in state.needs() if isinstance(n.kind, Ids)]
+def _ids(metrics: MetricCollection | Sharded) -> list[str]:
+    """Return the columns of groups, queries and units, which are read as keys of slices are."""
+    found = [b.column(n.role) for state, b, *_ in metrics.reads() for n in state.needs() if isinstance(n.kind, Ids)]
+    found += [read.binding.unit.column for read in metrics.reads() if read.binding.unit is not None]
     return [name for column in found for name in (column if isinstance(column, tuple) else (column,))]
 
 
@@ -285,9 +345,9 @@ def _count_joined(pieces: list[Piece], total: MetricCollection) -> None:
         raise
 
 
-def _check_unasked(metrics: MetricCollection, read: set[str]) -> None:
+def _check_unasked(metrics: MetricCollection | Sharded, read: set[str]) -> None:
     """Raise where a column that is read for something else would weigh the rows of a task that names no weights."""
-    for state, binding, _ in metrics.reads():
+    for state, binding, *_ in metrics.reads():
         for need in state.needs():
             if need.optional and need.role not in binding.bound and need.role in read:
                 raise InvalidInputError(

@@ -27,7 +27,7 @@ Ints = NDArray[np.int64]
 def query_column(metrics: Holder) -> str | tuple[str, ...] | None:
     """Return the column whose equal rows must come together; None if no metric asks for that."""
     asked = [read for read in metrics.reads() if read.state.together is not None]
-    names = list(dict.fromkeys(binding.column(state.together or "") for state, binding, _ in asked))
+    names = list(dict.fromkeys(binding.column(state.together or "") for state, binding, *_ in asked))
     if len(names) > 1:
         raise InvalidInputError(f"one pass keeps the rows of one column together, not of {names[0]!r} and {names[1]!r}")
     return names[0] if names else None

@@ -12,6 +12,7 @@ from ._memory import fetch, scratch
 i4, i8, u8 = np.int32, np.int64, np.uint64
 
 BLOCK = 128  # rows whose cells are asked of memory at once
+AHEAD = 1024  # how far ahead units are fetched: hashing takes longer than they take to come
 NEAR = 1 << 17  # places of a table that stays in the cache
 
 
@@ -104,16 +105,39 @@ def locate_group(
     return count
 
 
+@inline
+def shard_of(left: Any, right: Any, i: Any, short: Any, salt: Any, shards: Any) -> Any:
+    """The hash class of a unit."""
+    word = mix(u8(left[i]) + u8(salt))
+    if not short:
+        word = mix(word + u8(right[i]))
+    return ((word >> u8(32)) * u8(shards)) >> u8(32)
+
+
 @kernel(out=("out",))
 def shard_units(left: Any, right: Any, salt: Any, shards: Any, out: Any) -> Any:
     """Write the hash class of each unit."""
     short = right.shape[0] == 0
     for i in range(left.shape[0]):
-        word = mix(u8(left[i]) + u8(salt))
-        if not short:
-            word = mix(word + u8(right[i]))
-        out[i] = i8(((word >> u8(32)) * u8(shards)) >> u8(32))
+        out[i] = i8(shard_of(left, right, i, short, salt, shards))
     return 0
+
+
+@kernel(out=("out",))
+def shard_cells(unit: Any, salt: Any, cells: Any, out: Any) -> Any:
+    """Write the cell of the hash class of each unit, -1 for one that has none; return 1 if there is such."""
+    shard, least, none = scratch(BLOCK, u8), i8(0), unit[:0]
+    for a in range(0, unit.shape[0], BLOCK):
+        n = min(BLOCK, unit.shape[0] - a)
+        fetch(unit, a + AHEAD, n)
+        here, to = unit[a : a + n], out[a : a + n]
+        for j in range(n):
+            shard[j] = shard_of(here, none, j, True, salt, cells.shape[0])
+        for j in range(n):
+            to[j] = cells[shard[j]]
+        for j in range(n):
+            least = min(least, to[j])
+    return i8(least < 0)
 
 
 @kernel(out=("flags",))

@@ -175,3 +175,43 @@ def pairs(low: Any, starts: Any, counts: Any, out: Any) -> Any:
             positives += positive * n
         out[4 * cell], out[4 * cell + 1], out[4 * cell + 2], out[4 * cell + 3] = negatives, positives, twice, ties
     return 0
+
+
+@kernel(out=("gain", "total", "rest"))
+def pairs_without(
+    places: Any, starts: Any, counts: Any, firsts: Any, gain: Any, total: Any, rest: Any
+) -> Any:  # fmt: skip
+    """Write negatives, positives, and twice the pairs that positives win, flat, of groups of cells and without each cell.
+
+    Ties count half; `firsts` says at which cell each group begins, `gain` has room for all places.
+    The pairs are bilinear: U(T - k) = U(T) - U(k's positives, T) - U(T, k's negatives) + U(k). What one row of a place
+    would win of all is found once for the group.
+    """
+    for group in range(firsts.shape[0] - 1):
+        first, last = firsts[group], firsts[group + 1]
+        for i in range(gain.shape[0]):
+            gain[i] = 0
+        for i in range(starts[first], starts[last]):
+            gain[places[i]] += i8(counts[i])
+        negatives, positives, twice = i8(0), i8(0), i8(0)
+        for i in range(0, gain.shape[0], 2):
+            n, p = gain[i], gain[i + 1]
+            gain[i], gain[i + 1] = i8(2) * positives + p, i8(2) * negatives + n
+            twice += p * gain[i + 1]
+            negatives, positives = negatives + n, positives + p
+        total[3 * group], total[3 * group + 1], total[3 * group + 2] = negatives, positives, twice
+        for cell in range(first, last):
+            below, above, own, won, here, before = i8(0), i8(0), i8(0), i8(0), i8(0), u8(1)
+            for i in range(starts[cell], starts[cell + 1]):
+                x, n = u8(places[i]), i8(counts[i])
+                if x & u8(1):
+                    here = here if x == before + u8(1) else i8(0)
+                    own += n * (i8(2) * below - here)
+                    won += n * gain[x]
+                    above, here, before = above + n, i8(0), u8(1)
+                else:
+                    won += n * (i8(2) * positives - gain[x])
+                    below, here, before = below + n, n, x
+            rest[3 * cell], rest[3 * cell + 1] = negatives - below, positives - above
+            rest[3 * cell + 2] = twice - won + own
+    return 0

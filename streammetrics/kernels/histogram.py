@@ -238,6 +238,15 @@ def each_count_scores(
     return 0
 
 
+@inline
+def all_off(last: Any, rows: Any, off_grid: Any) -> Any:
+    """Whether all cells up to the last are off the grid, as most soon are; False if there are more of them than rows."""
+    sure = last < rows
+    for i in range(last + 1 if sure else 0):
+        sure &= off_grid[u8(i)] != 0
+    return sure
+
+
 @kernel(out=("high", "low", "weights", "used", "bytes_", "excess", "codes", "ws", "waiting", "off_grid"))
 def count_scores(
     y: Any, s: Any, w: Any, at: Any, real: Any, bits: Any,
@@ -247,6 +256,11 @@ def count_scores(
     """Count good rows: those of folded cells by bucket, all others wait as they are. `folded` is empty if all are."""
     place, cell, heavy = scratch(BLOCK, u4), scratch(BLOCK, i8), scratch(BLOCK, f8)
     lone, weighted, all_folded = at.shape[0] == 0, w.shape[0] != 0, folded.shape[0] == 0
+    simple = all_folded and not weighted and not lone
+    last = i8(0)
+    for j in range(at.shape[0] if simple else 0):
+        last = max(last, at[j])
+    mark = u4(0) if simple and all_off(last, s.shape[0], off_grid) else OFF_GRID
     for a in range(0, s.shape[0], BLOCK):
         n, sealed = min(BLOCK, s.shape[0] - a), i8(0)
         if not lone:
@@ -256,8 +270,8 @@ def count_scores(
         if not all_folded and sealed == 0:
             wait(y, s, w, at, a, n, real, high, low, weights, used)
             continue
-        _, off = places(y, s, a, n, real, bits, OFF_GRID, place)
-        simple = all_folded and not weighted and not lone
+        _, off = places(y, s, a, n, real, bits, mark, place)
+        off = off if mark else i4(0)
         for j in range(n if off and simple else 0):
             off_grid[u8(at[a + j])] |= u1(place[j] >> u4(31))
             place[j] &= ~OFF_GRID
@@ -286,6 +300,86 @@ def count_scores(
                 used[0] = i8(m + u8(1))
         ww = heavy if weighted else heavy[:0]
         emit(place, i8(0), i8(k), cell, ww, shift, stride, bytes_, excess, codes, ws, waiting)
+    return 0
+
+
+@inline
+def coarse_places(place: Any, n: Any, at: Any, a: Any, real: Any, bits: Any, down: Any, stride: Any, here: Any) -> Any:
+    """Write which place of all cells, of histograms of `down` bits fewer, is that of each row; return the last cell."""
+    half, up = u4(1) << u4(bits - 1), u4(0) if real else (u4(1) << u4(down)) - u4(1)  # mirrored: truncated from above
+    cells, last = at[a : a + n], i8(0)
+    for j in range(n):
+        last = max(last, cells[j])
+        bucket = place[j] >> u4(1)
+        bucket = (bucket + (up if bucket > half else u4(0))) >> u4(down)
+        here[j] = u4(cells[j]) * u4(stride) + (bucket << u4(1)) + (place[j] & u4(1))
+    return last
+
+
+@outline
+def note_off(y: Any, s: Any, at: Any, real: Any, bits: Any, off_grid: Any) -> None:
+    """Note the cells of rows that are off the grid."""
+    place = scratch(BLOCK, u4)
+    for a in range(0, s.shape[0], BLOCK):
+        n = min(BLOCK, s.shape[0] - a)
+        _, off = places(y, s, a, n, real, bits, OFF_GRID, place)
+        for j in range(n if off else 0):
+            off_grid[u8(at[a + j])] |= u1(place[j] >> u4(31))
+
+
+@outline
+def take_back(
+    y: Any, s: Any, at: Any, stop: Any, real: Any, bits: Any, down: Any, rows: Any, stride: Any, low: Any
+) -> None:
+    """Take whole blocks of rows back, up to one; those that wait are forgotten by who calls."""
+    place, here = scratch(BLOCK, u4), scratch(BLOCK, u4)
+    for a in range(0, stop, BLOCK):
+        places(y, s, a, BLOCK, real, bits, u4(0), place)
+        coarse_places(place, BLOCK, at, a, real, bits, down, stride, here)
+        for j in range(BLOCK):
+            rows[place[j]] -= 1
+        for j in range(BLOCK if low.shape[0] else 0):
+            low[here[j]] -= u1(1)
+
+
+@kernel(out=("rows", "excess", "off_grid", "low", "excess2", "codes", "ws", "waiting", "off_grid2"))
+def count_with_shards(
+    y: Any, s: Any, at: Any, real: Any, bits: Any, fewer: Any, rows: Any, excess: Any, off_grid: Any,
+    shift: Any, stride: Any, low: Any, excess2: Any, codes: Any, ws: Any, waiting: Any, off_grid2: Any,
+) -> Any:  # fmt: skip
+    """Count rows of a lone cell, and with fewer bits in the cells `at`; at a bad block take all back, and return 1."""
+    place, here, full = scratch(BLOCK, u4), scratch(BLOCK, u4), scratch(BLOCK, u4)
+    down, m, before, last = bits - fewer, u8(waiting[0]), off_grid[0], i8(0)
+    for a in range(0, s.shape[0], BLOCK):
+        n, k = min(BLOCK, s.shape[0] - a), u8(0)
+        if real:
+            bad, off = real_places(y, s, a, n, bits, u4(0), place)
+        else:
+            bad, off = probability_places(y, s, a, n, bits, u4(0), place)
+        if bad:
+            take_back(y, s, at, a, real, bits, down, rows, stride, low)
+            off_grid[0] = before
+            return 1
+        last = max(last, coarse_places(place, n, at, a, real, bits, down, stride, here))
+        off_grid[0] |= u1(off != 0)
+        for j in range(n if low.shape[0] else 0):
+            rows[place[j]] += 1
+            count = u1(low[here[j]] + u1(1))
+            low[here[j]] = count
+            full[k] = j
+            k += u8(count == u1(0))  # without a branch
+        for j in range(0 if low.shape[0] else n):
+            rows[place[j]] += 1
+            full[j] = j
+        for i in range(k if low.shape[0] else u8(n)):
+            cell = u4(at[a + full[i]])
+            codes[m] = (u8(cell) << u8(shift)) | u8(here[full[i]] - cell * u4(stride))
+            if ws.shape[0]:
+                ws[m] = 1.0
+            m += u8(1)
+    waiting[0] = i8(m)
+    if not all_off(last, s.shape[0], off_grid2):
+        note_off(y, s, at, real, fewer, off_grid2)
     return 0
 
 

@@ -15,6 +15,7 @@ from .elementary import log1p, power, x_minus_log1p
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
 (ABSOLUTE, SQUARED, TARGET, NONZERO, RELATIVE, GUARDED, SYMMETRIC, LOG_SQUARED, PINBALL, HUBER, TWEEDIE) = range(11)
+SQUARE = 32  # what a term has more if its square is asked for
 EPSILON = 2.0**-52
 
 
@@ -107,6 +108,14 @@ def fill(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
             out[j] = 0.5 * d * d if d <= k else k * (d - 0.5 * k)
     else:
         deviance(k, y, p, out)
+
+
+@outline
+def fill_square(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
+    """Write the square of one term of every row of a block."""
+    fill(term - SQUARE, k, y, p, out)
+    for j in range(out.shape[0]):
+        out[j] *= out[j]
 
 
 @outline

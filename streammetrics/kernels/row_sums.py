@@ -14,7 +14,7 @@ from ._jit import inline, kernel, outline
 from ._memory import scratch
 from .elementary import product_error
 from .exact_sums import BLOCK, CHUNK_MASK, CHUNKS, FULL, UNITS, add_block, add_exact, add_integer, carry_all
-from .regression import RELATIVE, fill, gather
+from .regression import RELATIVE, SQUARE, fill, fill_square, gather
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
@@ -96,7 +96,10 @@ def sum_losses(
             gather(pp, a, width, c, guess[:m])
             for t in range(n_terms):
                 cell = t * width + c
-                fill(terms[t], parameters[t], target[:m], guess[:m], out[:m])
+                if terms[t] < SQUARE:
+                    fill(terms[t], parameters[t], target[:m], guess[:m], out[:m])
+                else:
+                    fill_square(terms[t], parameters[t], target[:m], guess[:m], out[:m])
                 for j in range(m if w.shape[0] else 0):
                     out[j] *= w[a + j]
                 if lone:

@@ -17,12 +17,25 @@ from ..state.state import State
 from .case import Case, Law, LawError, shown
 from .metrics import METRIC_LAWS, registered
 from .objects import OBJECT_LAWS
+from .shards import SHARD_LAWS
 from .slices import SLICE_LAWS
 from .specimens import STYLES, Columns, Data, bad_value, fitting, sample
+from .windows import WINDOW_LAWS
 
-__all__ = ["LAWS", "METRIC_LAWS", "OBJECT_LAWS", "SLICE_LAWS", "Case", "LawError", "check_metric", "check_state"]
+__all__ = [
+    "LAWS",
+    "METRIC_LAWS",
+    "OBJECT_LAWS",
+    "SHARD_LAWS",
+    "SLICE_LAWS",
+    "WINDOW_LAWS",
+    "Case",
+    "LawError",
+    "check_metric",
+    "check_state",
+]
 
-LAWS: list[Law] = [registered, *OBJECT_LAWS, *METRIC_LAWS, *SLICE_LAWS]
+LAWS: list[Law] = [registered, *OBJECT_LAWS, *METRIC_LAWS, *SLICE_LAWS, *SHARD_LAWS, *WINDOW_LAWS]
 """What `check_metric` tries, in turn."""
 
 

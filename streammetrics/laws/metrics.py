@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..collect.collection import MetricCollection
+from ..collect.interval import QUERIES, ROWS
 from ..collect.metric import METRICS, Metric, dropped_of
 from ..collect.saved import from_bytes, merge
 from ..columns.columns import Label, Score
@@ -49,8 +51,45 @@ def within_bounds(case: Case) -> None:
     v, a, b = numbers(value), numbers(low), numbers(high)
     inside = ((a <= v) & (v <= b)) | (np.isnan(v) & np.isnan(a) & np.isnan(b))
     expect(inside.all(), f"a value within [{low}, {high}]", repr(value))
-    interval = metric.interval()
-    expect(interval.reason or interval.low <= interval.high, "an interval, or a reason", repr(interval))
+
+
+def interval_around_value(case: Case) -> None:
+    """An interval is finite, holds the value, widens with confidence; or there is a reason. Split and merged, the same."""
+    metric = case.fed()
+    found = [metric.interval(confidence) for confidence in (0.5, 0.8, 0.95, 0.999)]
+    parts = merge([case.fed(case.take(rows)) for rows in case.parts(3)]).interval()
+    expect(repr(parts) == repr(found[2]), "the interval of parts that were merged to be that of all", repr(parts))
+    for name in ("estimate", "reason"):
+        expect(len({repr(getattr(one, name)) for one in found}) == 1, f"one {name} at all confidences", repr(found))
+    for one in found:
+        low, high = numbers(one.low), numbers(one.high)
+        if one.reason is not None:
+            expect(one.reason and np.isnan([*low, *high]).all(), "a reason, and no limits", repr(one))
+            continue
+        some, value = ~np.isnan(low), numbers(one.estimate)
+        same_value(one.estimate, value_of(metric), "the estimate to be the value")
+        expect(np.isfinite([*low[some], *high[some]]).all() and some.any(), "finite limits", repr(one))
+        expect(((low <= value) & (value <= high))[some].all(), "the value between the limits", repr(one))
+        expect(
+            (numbers(one.standard_error)[some] >= 0).all() and one.method and one.assumption, "its making", repr(one)
+        )
+    for narrow, wide in itertools.pairwise(one for one in found if one.reason is None):
+        some = ~np.isnan(numbers(narrow.low))
+        slack = 1e-12 * np.abs(numbers(narrow.estimate))[some]
+        wider = numbers(wide.low)[some] <= numbers(narrow.low)[some] + slack
+        wider &= numbers(wide.high)[some] >= numbers(narrow.high)[some] - slack
+        expect(wider.all(), f"limits at {wide.confidence} around those at {narrow.confidence}", repr((narrow, wide)))
+
+
+def interval_narrows(case: Case) -> None:
+    """The same rows, or queries, a second time make no interval wider."""
+    once = case.fed().interval()
+    twice = case.fed().update(**case.again()).interval()
+    if once.reason is None and twice.reason is None and once.assumption in (ROWS, QUERIES):
+        wide, narrow = (numbers(one.high) - numbers(one.low) for one in (once, twice))
+        both = ~np.isnan(wide) & ~np.isnan(narrow)
+        slack = 1e-9 * np.abs(numbers(once.estimate))[both]
+        expect((narrow[both] <= wide[both] * (1 + 1e-9) + slack).all(), f"no more than {once!r}", repr(twice))
 
 
 def weight_of_one(case: Case) -> None:
@@ -235,6 +274,8 @@ def coarsened(case: Case) -> None:
 METRIC_LAWS: list[Law] = [
     value_follows_rows,
     within_bounds,
+    interval_around_value,
+    interval_narrows,
     weight_of_one,
     integer_weights,
     weight_of_zero,

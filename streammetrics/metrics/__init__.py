@@ -4,6 +4,7 @@ from .agreement import *
 from .calibration import *
 from .curves import *
 from .deviance import *
+from .distinct import *
 from .fit import *
 from .group_losses import *
 from .groups import *

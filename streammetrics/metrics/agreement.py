@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..collect.interval import Estimate
 from ..numerics.exact import UNIT, Limits, to_float, weights
 from ..numerics.settings import setting
 from ..statistics.by_label import ByLabel
 from ..statistics.classes import Margins, PairCounts
 from .averages import of_each
+from .chance import share
 from .decisions import DecisionMetric, WholeMatrix, instead
 
 __all__ = ["Accuracy", "BalancedAccuracy", "CohenKappa", "ConfusionMatrix", "ErrorRate", "MatthewsCorrcoef"]
@@ -62,6 +64,7 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
     normalize: str | None = setting(default=None, choices=(None, "true", "pred", "all"))
 
     best = None
+    instead = "a matrix has no one standard error; Accuracy, Recall and Precision have intervals"
     formula = "rows by true label and decision: [[TN, FP], [FN, TP]]"
 
     def of(self, state: Any) -> NDArray[Any]:
@@ -112,6 +115,11 @@ class Share(Agreement):
     def share_of(self, margins: Margins) -> tuple[Any, Any]:
         """Return what is counted, and all; of cells side by side, arrays."""
         raise NotImplementedError
+
+    methods: ClassVar[tuple[str, ...]] = ("wilson", "delta")
+
+    def chance(self, state: Any, value: Any, method: str) -> Estimate:
+        return share(self.share_of(self._margins(state))[1], value, method)
 
     def of_stacked(self, state: Any) -> Any:
         return to_float(*self.share_of(self._margins(state)), self.zero_division)
@@ -197,6 +205,11 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
 
     formula = "(TP / (TP + FN) + TN / (TN + FP)) / 2"
 
+    def influence(self, right: Any, true: Any, predicted: Any) -> Any:
+        held = true > 0
+        of_class = np.where(held, true, 1.0)[:, None]
+        return held[:, None] * (np.eye(len(true)) - right[:, None] / of_class) / of_class / np.count_nonzero(held)
+
     def limits_of_margins(self, margins: Margins) -> Limits | None:
         known = [(right, true) for right, true in zip(margins.right, margins.true, strict=True) if true]
         if len(known) <= FEW:
@@ -233,6 +246,15 @@ class MatthewsCorrcoef(Agreement, tag="matthews_corrcoef"):
     formula = "(TP TN - FP FN) / sqrt((TP + FP)(TP + FN)(TN + FP)(TN + FN))"
 
     within = (-1, 1)
+    interval_scale = "fisher"
+
+    def influence(self, right: Any, true: Any, predicted: Any) -> Any:
+        agreed, crossed = np.float64(math.fsum(right)), math.fsum(true * predicted)
+        of_true, of_predicted = (np.float64(1 - math.fsum(x * x)) for x in (true, predicted))
+        row, column = true[:, None] - (1 - of_true), predicted[None, :] - (1 - of_predicted)
+        both = np.eye(len(true)) - agreed - predicted[:, None] - true[None, :] + 2 * crossed
+        root = np.sqrt(of_true * of_predicted)
+        return both / root + (agreed - crossed) / root * (row / of_true + column / of_predicted)
 
     def limits_of_margins(self, margins: Margins) -> Limits | None:
         covariance = margins.total * sum(margins.right) - _crossed(margins)
@@ -279,6 +301,13 @@ class CohenKappa(Agreement, tag="cohen_kappa"):
     formula = "2 (TP TN - FP FN) / ((TP + FP)(FP + TN) + (TP + FN)(FN + TN))"
 
     within = (None, 1)
+    interval_scale = "fisher"
+
+    def influence(self, right: Any, true: Any, predicted: Any) -> Any:
+        agreed, by_chance = math.fsum(right), math.fsum(true * predicted)
+        left = np.float64(1 - by_chance)
+        of_chance = predicted[:, None] + true[None, :] - 2 * by_chance
+        return (np.eye(len(true)) - agreed) / left - (1 - agreed) / left / left * of_chance
 
     def limits_of_margins(self, margins: Margins) -> Limits | None:
         total, crossed = margins.total, _crossed(margins)

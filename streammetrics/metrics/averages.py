@@ -13,7 +13,8 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from ..collect.metric import Interval, ScoredLabels
+from ..collect.interval import Estimate, side_by_side
+from ..collect.metric import ScoredLabels
 from ..columns.classes import check_labels
 from ..numerics.exact import Limits, to_float
 from ..numerics.settings import setting
@@ -112,9 +113,9 @@ class Several(OfClasses[S, Any]):
         """Say why the value for two classes is undefined."""
         return "no rows" if not state.facts().get("rows", 1) else None
 
-    def interval_of_binary(self, state: Any, confidence: float) -> Interval:
-        """Return the statistical interval of the value for two classes."""
-        return super().interval_of(state, confidence)
+    def estimate_of_binary(self, state: Any, method: str) -> Estimate:
+        """Return the value for two classes with its standard error."""
+        return super().estimate_of(state, method)
 
     @property
     def certain(self) -> bool:
@@ -170,10 +171,17 @@ class Several(OfClasses[S, Any]):
         reason = self.reason_of_binary(state.pooled() if self.average == "micro" else parts[0]) or "0/0"
         return reason if self.average == "micro" else f"undefined for every class: {reason}"
 
-    def interval_of(self, state: Any, confidence: float) -> Interval:
+    def estimate_of(self, state: Any, method: str) -> Estimate:
         if not _is_several(state):
-            return self.interval_of_binary(state, confidence)
-        return Interval(NAN, NAN, confidence, "no interval is known for several classes or labels at once")
+            return self.estimate_of_binary(state, method)
+        if self.instead:
+            return super().estimate_of(state, method)
+        if self.average is None:
+            return side_by_side(of_each(lambda part: self.estimate_of_binary(part, method), state.each()))
+        why = (
+            "values of classes or labels of the same rows are not independent: average=None has an interval for each, "
+        )
+        return Estimate(self.of(state), reason=why + "Sharded(..., unit=) one of the average")
 
     def details(self, state: Any) -> dict[str, Any]:
         if not _is_several(state) or self.average == "micro":

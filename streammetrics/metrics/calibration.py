@@ -254,6 +254,9 @@ def _fixed(p: Floats, up: bool) -> Ints:
 class CalibrationError(Several[Binned], BinnedMetric[Any]):
     """A metric of the gaps between predicted and true positives."""
 
+    instead = (
+        "gaps are never negative, so chance alone widens them; Calibration, over all rows or slices, has an interval"
+    )
     best = "low"
 
     @property
@@ -389,7 +392,7 @@ class CalibrationCurve(BinnedMetric[Reliability], tag="calibration_curve"):
     Notes
     -----
     Exact or certified, and at the cost of, ExpectedCalibrationError. scikit-learn's `calibration_curve` leaves empty bins
-    out; here they are NaN with a weight of 0. `report.plots.plot` draws it, with the weight of each bin below.
+    out; here they are NaN with a weight of 0. `reports.plots.plot` draws it, with the weight of each bin below.
 
     Examples
     --------
@@ -405,6 +408,7 @@ class CalibrationCurve(BinnedMetric[Reliability], tag="calibration_curve"):
 
     n_bins: int = setting(default=10, low=1, high=10_000)
 
+    instead = "bins have no one standard error; Calibration, over all rows or slices, has an interval"
     formula = "by bin: sum w p / W_b, sum w y / W_b"
 
     def of(self, state: Binned) -> Reliability:
@@ -520,6 +524,7 @@ class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
     scale: str = setting(default="probability", choices=("probability", "logit"))
 
     best = "low"
+    instead = CalibrationError.instead
     formula = "sum over groups of W_g |CTR_g / p_g - 1| / sum of W_g"
     cost = "16 bytes a bucket: 16 MB; 4 ns a row"
     bound = "exact: counts, rounded once"

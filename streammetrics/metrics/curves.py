@@ -106,6 +106,7 @@ class Curve(RankingMetric[Any]):
     tolerance: float = setting(default=2.0**-12, low=0.0, high=0.1)
 
     best = None
+    instead = "a curve has no one standard error; AUC, and Recall at a threshold, have intervals"
     cost = "that of AUC; some ms to compute"
     bound = "points exact; between them inside the rectangle that two span"
 

@@ -9,6 +9,9 @@ import math
 from fractions import Fraction
 from typing import Any, ClassVar
 
+import numpy as np
+
+from ..collect.interval import Estimate
 from ..numerics.exact import Limits, to_float
 from ..numerics.settings import setting
 from ..state.state import State
@@ -16,6 +19,7 @@ from ..statistics.classes import ClassCounts, Margins, PairCounts, Table
 from ..statistics.found_classes import FoundPairs
 from ..statistics.labels import DecisionCounts
 from .averages import OfClasses, Several, T
+from .chance import WEIGHTED, from_counts, from_shares, share
 
 __all__ = ["HARD", "DecisionMetric", "DecisionRatio", "WholeMatrix", "instead"]
 
@@ -95,6 +99,30 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
     def name(self) -> str:
         return self.suffixed(super().name)
 
+    methods: ClassVar[tuple[str, ...]] = ("wilson", "delta")
+    interval_scale = "logit"
+
+    def chance(self, state: Any, value: Any, method: str) -> Estimate:
+        """Return the estimate for two classes from counts of rows; of cells side by side, too."""
+        raise NotImplementedError
+
+    def estimate_of(self, state: Any, method: str) -> Estimate:
+        if isinstance(state, PairCounts) and state.square()[1] is not None:
+            return Estimate(self.of(state), reason=WEIGHTED)
+        return super().estimate_of(state, method)
+
+    def estimate_of_binary(self, state: Any, method: str) -> Estimate:
+        value = self.of_binary(state)
+        if getattr(state, "excess", None) is not None:
+            return Estimate(value, reason=WEIGHTED)
+        return self.chance(state, value, method)
+
+    def estimate_of_stacked(self, state: Any) -> Estimate | None:
+        if not (self.stacks and state.stacks) or "excess" in state.cells.flats:
+            return None
+        side = state.stacked()
+        return self.chance(side, self.of_stacked(side), self.methods[0])
+
 
 def instead(value: float) -> Limits | None:
     """The value of 0/0; None for NaN."""
@@ -122,6 +150,13 @@ class DecisionRatio(AveragedDecision):
         """Numerator and denominator of the value."""
         raise NotImplementedError
 
+    def chance(self, state: Any, value: Any, method: str) -> Estimate:
+        cells = state.cells_at(self._cut)
+        if "wilson" in self.methods:
+            return share(self.quotient(*cells)[1], value, method)
+        each = [self.quotient(*(int(i == j) for j in range(4))) for i in range(4)]  # both are sums over the cells
+        return from_shares(value, cells, each, self.interval_scale)
+
     def reason_of_binary(self, state: Any) -> str | None:
         undefined = self.of_binary(state) != self.of_binary(state)
         return super().reason_of_binary(state) or ("0/0: no such rows" if undefined else None)
@@ -139,6 +174,35 @@ class WholeMatrix(AveragedDecision):
             )
 
     within: ClassVar[tuple[int | None, int | None]] = (0, 1)
+    methods: ClassVar[tuple[str, ...]] = ("delta",)
+
+    def influence(self, right: Any, true: Any, predicted: Any) -> Any:
+        """Return what a row of each true and predicted class adds to the value, times all rows.
+
+        Parameters
+        ----------
+        right, true, predicted : float64 arrays
+            Shares of all rows: right of each class, of each true class, of each predicted class.
+
+        Returns
+        -------
+        float64 array of shape (true classes, predicted classes)
+        """
+        raise NotImplementedError
+
+    def chance(self, state: Any, value: Any, method: str) -> Estimate:
+        rows = state.square()[0] if isinstance(state, PairCounts) else state.at_threshold(self._cut)[0]
+        if math.isnan(value):
+            return Estimate(value)
+        total = int(rows.sum())
+        shares = (np.array([to_float(n, total) for n in part]) for part in self._margins(state))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return from_counts(value, rows, self.influence(*shares), self.interval_scale)
+
+    def estimate_of(self, state: Any, method: str) -> Estimate:
+        if isinstance(state, PairCounts) and state.square()[1] is None:
+            return self.estimate_of_binary(state, method)
+        return super().estimate_of(state, method)
 
     def limits_of_margins(self, margins: Margins) -> Limits | None:
         """Return the value that the margins of a confusion matrix make, before rounding; None if it is undefined."""

@@ -18,7 +18,7 @@ class TweedieDeviance(SummedLoss, tag="tweedie_deviance"):
     power : float
         k: at most 0, or 1 to 10. Below 0 targets may be negative; from 1 on they are at least 0, from 2 on positive.
         Predictions are positive unless the power is 0.
-    num_outputs, multioutput, on_invalid
+    num_outputs, multioutput, squares, on_invalid
         As for MAE.
 
     Notes
@@ -66,7 +66,7 @@ class PoissonDeviance(SummedLoss, tag="poisson_deviance"):
 
     Parameters
     ----------
-    num_outputs, multioutput, on_invalid
+    num_outputs, multioutput, squares, on_invalid
         As for MAE.
 
     Notes
@@ -97,7 +97,7 @@ class GammaDeviance(SummedLoss, tag="gamma_deviance"):
 
     Parameters
     ----------
-    num_outputs, multioutput, on_invalid
+    num_outputs, multioutput, squares, on_invalid
         As for MAE.
 
     Notes

@@ -12,9 +12,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..collect.interval import Estimate
 from ..numerics.exact import Limits, to_float
 from ..numerics.settings import setting
 from ..statistics.moments import Moments
+from .chance import of_moments
 from .outputs import OutputMetric, root
 
 __all__ = ["R2", "ExplainedVariance", "MeanError", "PearsonCorrelation"]
@@ -41,6 +43,8 @@ class MeanError(MomentMetric, tag="mean_error"):
 
     Parameters
     ----------
+    squares : bool
+        Whether squares and products are kept, too, for `interval()`: the state of R2.
     num_outputs, multioutput, on_invalid
         As for MAE.
 
@@ -55,10 +59,18 @@ class MeanError(MomentMetric, tag="mean_error"):
     0.25
     """
 
+    squares: bool = setting(default=False)
+
     best = None
-    terms = ("x", "y")
     formula = "sum w (p - y) / sum w"
     cost = "1.6 kB an output; about 2 ns a row"
+
+    @property
+    def terms(self) -> tuple[str, ...]:  # type: ignore[override]
+        return PAIR if self.squares else ("x", "y")
+
+    def estimate_of_output(self, state: Moments, output: int, value: float, method: str) -> Estimate:
+        return of_moments(self, state, value, state.spread_of("x", "y", output=output), lambda x, y: (-1.0, 1.0))
 
     def of_output(self, state: Moments, output: int) -> Limits | None:
         return Limits.exactly(state.total("y", output) - state.total("x", output), state.weight())

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.metric import Interval, Metric
+from ..collect.interval import GROUPS, Estimate
+from ..collect.metric import Metric
 from ..numerics.exact import to_float
 from ..numerics.settings import setting
 from ..state.content import MOST_SLIP
 from ..statistics.groups.closed import exact_sum
 from ..statistics.groups.sums import GroupSums
-from .scores import quantile
 
 __all__ = ["GroupCalibrationError", "GroupLogLoss"]
 
@@ -71,18 +71,17 @@ class GroupedMetric(Metric[GroupSums, float]):
             return "no rows"
         return None if exact_sum(self.values(state)[0]) else "no group has a value: no positives, or no weight"
 
-    def interval_of(self, state: GroupSums, confidence: float) -> Interval:
-        """Normal, with groups as independent units: a ratio of sums over groups."""
+    def estimate_of(self, state: GroupSums, method: str) -> Estimate:
+        """A ratio of sums over groups."""
         counts, values = self.values(state)
         n, total = len(counts), float(exact_sum(counts))
         if n < 2 or not total:
-            return Interval(NAN, NAN, confidence, "fewer than two groups have a value")
+            return Estimate(self.of(state), reason="fewer than two groups have a value")
         value = self.of(state)
         far = scale_of(values)
         apart = counts * (values / far - value / far)
         error = math.sqrt(float(exact_sum(np.square(apart))) * n / (n - 1)) / total * far
-        reach = quantile((1 + confidence) / 2) * error
-        return Interval(max(0.0, value - reach), value + reach, confidence)
+        return Estimate(value, error, method=method, assumption=GROUPS, degrees=n - 1, within=(0.0, math.inf))
 
     def details(self, state: GroupSums) -> dict[str, Any]:
         return {"used": len(self.values(state)[0]), "memory": state.nbytes}

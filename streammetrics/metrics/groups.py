@@ -6,14 +6,14 @@ import math
 from fractions import Fraction
 from typing import Any, Self
 
-from ..collect.metric import Interval, Metric
+from ..collect.interval import GROUPS, Estimate
+from ..collect.metric import Metric
 from ..numerics.exact import to_float
 from ..numerics.settings import setting
 from ..statistics.groups.closed import GROUP_WEIGHTS, SealedGroups
 from ..statistics.groups.rows import GroupRows
 from ..statistics.groups.solve import share_of
 from ..statistics.groups.sorted import SortedGroups
-from .scores import quantile
 
 __all__ = ["GroupAUC", "group_partition"]
 
@@ -144,16 +144,15 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
     def of_cells(self, state: State) -> list[float]:
         return [self.of(cell) for cell in state.close_groups().each_cell()]
 
-    def interval_of(self, state: State, confidence: float) -> Interval:
-        """Normal, with groups as independent units: a ratio of sums over groups."""
-        value, error = self._estimate(state)
-        if error != error:
-            return Interval(NAN, NAN, confidence, "fewer than two groups have both classes")
-        reach = quantile((1 + confidence) / 2) * error
-        return Interval(max(0.0, value - reach), min(1.0, value + reach), confidence)
+    def estimate_of(self, state: State, method: str) -> Estimate:
+        value, error, groups = self._estimate(state)
+        few = None if error == error else "fewer than two groups have both classes"
+        return Estimate(
+            value, error, method=method, assumption=GROUPS, degrees=groups - 1, within=(0.0, 1.0), reason=few
+        )
 
-    def _estimate(self, state: State) -> tuple[float, float]:
-        """The value, and its standard error: from sums of squares over groups, of which those of one class are 1/2."""
+    def _estimate(self, state: State) -> tuple[float, float, int]:
+        """Value, standard error and groups: from sums of squares over groups, of which those of one class are 1/2."""
         closed, by = state.close_groups(), self.group_weight
         n, total = int(closed.groups[0]), closed.total("weights", by)
         xx, wx, ww = (closed.moment(name, by) for name in ("squares", "products", "weights"))
@@ -162,11 +161,11 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
             n, total = n + int(closed.groups[1]), total + closed.total("lone", by)
             xx, wx, ww = xx + lone / 4, wx + lone / 2, ww + lone
         if n < 2 or not total:
-            return NAN, NAN
+            return self.of(state), NAN, n
         value = self.of(state)
         v = Fraction(value)
         spread = max(Fraction(0), xx - 2 * v * wx + v * v * ww) * n / (n - 1)
-        return value, math.sqrt(float(spread / (total * total)))
+        return value, math.sqrt(float(spread / (total * total))), n
 
     def details(self, state: State) -> dict[str, Any]:
         closed = state.close_groups()
@@ -176,7 +175,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         found |= state.held()
         if isinstance(state, GroupRows) and self.sample:
             share = state.share
-            _, error = self._estimate(state)
+            _, error, _ = self._estimate(state)
             found |= {"sampled_share": share, "standard_error": error * math.sqrt(1 - share) if share < 1 else 0.0}
         return found
 

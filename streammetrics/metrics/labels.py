@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import ClassVar
 
 from ..numerics.settings import setting
 from .decisions import DecisionRatio
@@ -92,6 +93,7 @@ class FBeta(DecisionRatio, tag="fbeta"):
 
     beta: float = setting(default=1.0, above=0.0, high=1e100)
 
+    methods: ClassVar[tuple[str, ...]] = ("delta",)
     formula = "(1 + b^2) TP / ((1 + b^2) TP + b^2 FN + FP)"
 
     @property
@@ -123,6 +125,7 @@ class F1(DecisionRatio, tag="f1"):
     0.5
     """
 
+    methods: ClassVar[tuple[str, ...]] = ("delta",)
     formula = "2 TP / (2 TP + FP + FN)"
 
     def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int, int]:

@@ -5,11 +5,13 @@ All read one `ScoreSums`: exact sums, rounded once. Undefined values are NaN wit
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 
+from ..collect.interval import Estimate
 from ..numerics import elementary
 from ..numerics.exact import UNIT, Limits, to_float
 from ..numerics.settings import setting
@@ -17,6 +19,7 @@ from ..statistics.row_means import ClassRows
 from ..statistics.soft_sums import SoftSums
 from ..statistics.sums import ScoreSums
 from .averages import Several
+from .chance import delta
 
 __all__ = ["CTR", "BrierScore", "Calibration", "LogLoss", "NormalizedEntropy", "PredictedCTR"]
 
@@ -30,6 +33,9 @@ class SummedMetric(Several[ScoreSums]):
 
     terms: ClassVar[tuple[str, ...]] = ()
     stacks = True
+    moments: ClassVar[tuple[str, ...]] = ()
+    """The means that the value is a function of: terms, and "label", the share of positives."""
+
     scale: str = setting(default="probability", choices=("probability", "logit"))
     soft_labels: bool = setting(default=False)
 
@@ -84,6 +90,26 @@ class SummedMetric(Several[ScoreSums]):
     def reason_of_binary(self, state: ScoreSums) -> str | None:
         return None if state.weight() else "no rows" if not state.rows.any() else "the weights are all zero"
 
+    def slopes(self, *means: Any) -> tuple[Any, ...]:
+        """How the value changes with each of `moments`; numbers, or arrays of cells side by side."""
+        return (1.0,)
+
+    interval_within: ClassVar[tuple[float, float]] = (0.0, math.inf)
+
+    def estimate_of_binary(self, state: ScoreSums, method: str) -> Estimate:
+        return self._estimated(state, self.of_binary(state), method)
+
+    def estimate_of_stacked(self, state: ScoreSums) -> Estimate | None:
+        if not (self.stacks and state.stacks):
+            return None
+        side = state.stacked()
+        return self._estimated(side, np.asarray(self.of_stacked(side), np.float64), self.methods[0])
+
+    def _estimated(self, state: ScoreSums, value: Any, method: str) -> Estimate:
+        return delta(
+            value, state.spread_of(*self.moments), self.slopes, self.interval_scale, method, self.interval_within
+        )
+
 
 class RowLoss(SummedMetric):
     """A loss of a row: of several classes it is one number, not an average over them."""
@@ -97,6 +123,10 @@ class RowLoss(SummedMetric):
         if not self._of_classes:
             return super().make_state()
         return ClassRows(terms=self.terms, scale=self.scale, eps=getattr(self, "eps", None), **self.which)
+
+    @property
+    def moments(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.terms
 
 
 class LogLoss(RowLoss, tag="log_loss"):
@@ -183,6 +213,18 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
         return (
             "the entropy of a rate is of two classes, or of each label" if self.which and not self.num_labels else None
         )
+
+    interval_scale = "log"
+    moments = ("log_loss", "label")
+
+    def slopes(self, loss: Any, rate: Any) -> tuple[Any, Any]:
+        fixed = self.base_rate is not None
+        b = np.full(np.shape(loss), self.base_rate) if fixed else rate
+        inside = (b > 0) & (b < 1)
+        b = np.where(inside, b, 0.5)
+        entropy = np.where(inside, _entropy(b, 1 - b), float("nan"))
+        steep = 0.0 if fixed else elementary.log(1 - b) - elementary.log(b)
+        return 1 / entropy, -loss * steep / (entropy * entropy)
 
     def _uncertainty(self, state: ScoreSums) -> Any:
         """The entropy of the base rate."""
@@ -276,6 +318,14 @@ class Calibration(SummedMetric, tag="calibration"):
     terms = ("score",)
     formula = "sum w p / sum w y"
 
+    interval_scale = "log"
+    moments = ("score", "label")
+
+    def slopes(self, predicted: Any, observed: Any) -> tuple[Any, Any]:
+        if self.inverse:
+            return -observed / predicted / predicted, 1 / predicted
+        return 1 / observed, -predicted / observed / observed
+
     @property
     def name(self) -> str:
         return self.suffixed("copc" if self.inverse else "calibration")
@@ -320,6 +370,9 @@ class CTR(SummedMetric, tag="ctr"):
     bound = "exact: counts, rounded once"
 
     within = (0, 1)
+    interval_scale = "logit"
+    methods = ("wilson", "delta")
+    moments = ("label",)
 
     def quotient_of(self, state: ScoreSums) -> tuple[Any, Any]:
         return state.weight(1), state.weight()
@@ -347,7 +400,8 @@ class PredictedCTR(SummedMetric, tag="predicted_ctr"):
     0.4
     """
 
-    terms = ("score",)
+    terms = moments = ("score",)
+    interval_scale = "logit"
     formula = "sum w p / sum w"
 
     def quotient_of(self, state: ScoreSums) -> tuple[Any, Any]:

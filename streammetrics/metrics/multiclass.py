@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ..collect.interval import Estimate
 from ..numerics.exact import to_float
 from ..numerics.settings import setting
 from ..statistics.row_means import ClassRows
 from .averages import OfClasses
+from .chance import mean
 
 __all__ = ["TopKAccuracy"]
 
@@ -40,6 +42,7 @@ class TopKAccuracy(OfClasses[ClassRows, float], tag="top_k_accuracy"):
     k: int = setting(default=5, low=1)
 
     best = "high"
+    methods, interval_scale = ("wilson", "delta"), "logit"
     formula = "rows whose true class is among the k highest scores / rows"
     cost = "552 bytes; about 1 ns a score"
     example: ClassVar[dict[str, Any]] = {"num_classes": 3}
@@ -58,6 +61,9 @@ class TopKAccuracy(OfClasses[ClassRows, float], tag="top_k_accuracy"):
 
     def of(self, state: ClassRows) -> float:
         return to_float(state.total(f"top@{self.k}"), state.weight())
+
+    def estimate_of(self, state: ClassRows, method: str) -> Estimate:
+        return mean(self.of(state), state.spread_of(f"top@{self.k}"), self.interval_scale, method)
 
     def reason_of(self, state: Any) -> str | None:
         return super().reason_of(state) or (None if state.weight() else "the weights are all zero")

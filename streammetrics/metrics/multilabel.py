@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ..collect.interval import Estimate
 from ..collect.metric import ScoredLabels
 from ..numerics.exact import Limits, to_float
 from ..numerics.settings import setting
 from ..statistics.classes import Margins
 from ..statistics.row_means import LabelRows
+from .chance import mean, share
 from .decisions import HARD, WholeMatrix
 
 __all__ = [
@@ -45,6 +47,13 @@ class LabelRowMetric(ScoredLabels[LabelRows, float]):
 
     def of(self, state: LabelRows) -> float:
         return to_float(state.total(self.term), state.weight())
+
+    def estimate_of(self, state: LabelRows, method: str) -> Estimate:
+        return mean(self.of(state), state.spread_of(self._term), self.interval_scale, method)
+
+    @property
+    def _term(self) -> str:
+        return self.term
 
     def reason_of(self, state: Any) -> str | None:
         return super().reason_of(state) or (None if state.weight() else "the weights are all zero")
@@ -103,7 +112,7 @@ class LabelRankingAveragePrecision(LabelRowMetric, tag="label_ranking_average_pr
     """
 
     best = "high"
-    term = "precision"
+    term, interval_scale = "precision", "logit"
     formula = "mean over rows and true labels of (true labels scored as high) / (labels scored as high)"
 
 
@@ -130,7 +139,7 @@ class LabelRankingLoss(LabelRowMetric, tag="label_ranking_loss"):
     """
 
     best = "low"
-    term = "ranking_loss"
+    term, interval_scale = "ranking_loss", "logit"
     formula = "mean over rows of pairs of a true and another label in the wrong order / pairs"
 
 
@@ -158,6 +167,8 @@ class SubsetAccuracy(LabelRowMetric, tag="subset_accuracy"):
     threshold: float | None = setting(default=0.5)
 
     best = "high"
+    methods: ClassVar[tuple[str, ...]] = ("wilson", "delta")
+    interval_scale = "logit"
     formula = "rows whose labels are all right / rows"
     cost = "552 bytes; about 1 ns a label"
 
@@ -223,6 +234,10 @@ class HammingLoss(WholeMatrix, tag="hamming_loss"):
 
     best = "low"
     formula = "wrong decisions / (rows x labels)"
+    methods: ClassVar[tuple[str, ...]] = ("wilson", "delta")
+
+    def chance(self, state: Any, value: Any, method: str) -> Estimate:
+        return share(self._margins(state).total, value, method)
 
     def limits_of_margins(self, margins: Margins) -> Limits | None:
         return Limits.exactly(margins.total - sum(margins.right), margins.total)

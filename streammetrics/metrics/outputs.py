@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..collect.interval import Estimate, side_by_side
 from ..collect.metric import Metric
 from ..numerics.exact import Limits
 from ..numerics.settings import setting
@@ -59,6 +60,22 @@ class OutputMetric(Metric[S, Any]):
             return np.array([math.nan if v is None else v.rounded() for v in values])
         found = Limits.mean(values)
         return math.nan if found is None else found.rounded()
+
+    def estimate_of_output(self, state: S, output: int, value: float, method: str) -> Estimate:
+        """Return the value of one output with its standard error."""
+        return super().estimate_of(state, method)
+
+    def estimate_of(self, state: S, method: str) -> Estimate:
+        value = self.of(state)
+        if self.instead:
+            return super().estimate_of(state, method)
+        if self.multioutput == "raw_values":
+            each = [self.estimate_of_output(state, i, v, method) for i, v in enumerate(np.asarray(value).tolist())]
+            return side_by_side(each)
+        if (self.num_outputs or 1) == 1:
+            return self.estimate_of_output(state, 0, float(value), method)
+        why = 'outputs of the same rows are not independent: multioutput="raw_values" has an interval for each, '
+        return Estimate(value, reason=why + "Sharded(..., unit=) one of the average")
 
     def reason_of(self, state: S) -> str | None:
         facts = state.facts()

@@ -10,17 +10,21 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ..collect.interval import Estimate, reach
 from ..collect.metric import Metric
-from ..numerics.exact import Limits, Mass
+from ..numerics.exact import Limits, Mass, floats_of, to_float
 from ..numerics.settings import setting
 from ..statistics.extremes import Extremes
 from ..statistics.values import ValueHistogram
+from .chance import WEIGHTED
 from .outputs import OutputMetric
 
 __all__ = ["ErrorQuantile", "MaxError", "MedianAbsoluteError", "Quantile", "ResidualQuantile"]
 
 NAN = float("nan")
+FEWEST_BEYOND = 5  # rows beyond a quantile, for its interval
 PAIR = ("y_true", "y_pred")
 BOUND = "the limits of the bucket, 2**-bits of the value apart; exact for numbers of few bits"
 
@@ -76,6 +80,17 @@ class Quantile(Metric[ValueHistogram, float], tag="quantile"):
         found = quantile(state, self.q, 0)
         return (NAN, NAN) if found is None else found.outward()
 
+    methods = ("woodruff",)
+
+    def estimate_of(self, state: ValueHistogram, method: str) -> Estimate:
+        return woodruff(state, self.q, 0, self.of(state), method)
+
+    def below_of(self, whole: ValueHistogram, shards: Any, at: Any) -> Any:
+        return below(whole, shards, at, self.q)
+
+    def value_below(self, state: ValueHistogram, share: float) -> float:
+        return value_below(state, share)
+
     def reason_of(self, state: ValueHistogram) -> str | None:
         facts = state.facts()
         return "no rows" if not facts["rows"] else None if facts["weight"] else "the weights are all zero"
@@ -123,8 +138,19 @@ class ErrorQuantile(OutputMetric[ValueHistogram], tag="error_quantile"):
     def make_state(self) -> ValueHistogram:
         return ValueHistogram(columns=PAIR, signed=self.signed, bits=self.bits, num_outputs=self.num_outputs)
 
+    methods = ("woodruff",)
+
     def of_output(self, state: ValueHistogram, output: int) -> Limits | None:
         return quantile(state, self.q, output)
+
+    def below_of(self, whole: ValueHistogram, shards: Any, at: Any) -> Any:
+        return below(whole, shards, at, self.q)
+
+    def value_below(self, state: ValueHistogram, share: float) -> float:
+        return value_below(state, share)
+
+    def estimate_of_output(self, state: ValueHistogram, output: int, value: float, method: str) -> Estimate:
+        return woodruff(state, self.q, output, value, method)
 
     def bounds_of(self, state: ValueHistogram) -> tuple[Any, Any]:
         found = [quantile(state, self.q, i) for i in range(state.outputs)]
@@ -222,6 +248,7 @@ class MaxError(OutputMetric[Extremes], tag="max_error"):
     1.0
     """
 
+    instead = "an extreme has no standard error; ErrorQuantile(q=) near it has one"
     formula = "max |p - y|"
     cost = "100 bytes; about 1 ns a row"
     bound: ClassVar[str] = "exact: the error rounded once"
@@ -261,6 +288,75 @@ def quantile(state: ValueHistogram, q: float, output: int) -> Limits | None:
     if state.rounded:
         (low, _), (_, high) = neighbours(state.facts()["rows"])
     return Limits(low, value, high)
+
+
+USUAL = 0.95  # the limits that show how dense values are near a quantile
+
+
+def woodruff(state: ValueHistogram, q: float, output: int, value: float, method: str) -> Estimate:
+    """Return a quantile with its error: the values at the shares that q rows of n may be, by chance (Woodruff 1952).
+
+    For differences the error is told, from the limits at 95 %. The m rows between these show the density with a relative
+    error of m**-1/2, which is that of an error of m / 2 degrees of freedom: if it were taken as known, 95 % intervals of
+    the difference of two 0.95-quantiles, of 1,000 and 5,000 rows, would cover 93 %.
+    """
+    mass = state.mass(output)
+    if state.rows.excess is not None:
+        return Estimate(value, reason=WEIGHTED)
+    n = mass.total()
+    if not 0 < q < 1:
+        return Estimate(value, reason="an extreme has no standard error; a quantile near it has one")
+    if n * min(q, 1 - q) < FEWEST_BEYOND:
+        why = f"fewer than {FEWEST_BEYOND} rows are expected beyond this quantile"
+        return Estimate(value, reason=why if n else None)
+
+    share = Estimate(q, 0.0, "wilson", size=n)
+
+    def ends(confidence: float) -> tuple[float, float]:
+        low, high = (_value_at(state, mass, s * n, output) for s in share.limits(confidence))
+        return low, high
+
+    low, high = ends(USUAL)
+    least, most = share.limits(USUAL)
+    error = (high - low) / (2.0 * reach(USUAL, math.inf))
+    return Estimate(value, error, method=method, degrees=(most - least) * n / 2.0, ends=ends)
+
+
+def below(whole: ValueHistogram, shards: ValueHistogram, at: NDArray[np.int64], q: float) -> NDArray[np.float64] | None:
+    """The weight up to the quantile in each shard: of the bucket in which it lies the part that all shards have there."""
+    if whole.num_outputs is not None:
+        return None
+    cells = max(len(whole), 1)
+    bucket, part = np.zeros(cells, np.int64), np.zeros(cells)
+    for i, cell in enumerate(whole.coarsen(shards.bits).each_cell() if whole.axes else [whole.coarsen(shards.bits)]):
+        mass = cell.mass(0)
+        if total := mass.total():
+            before, target = mass.before(), Fraction(repr(q)) * total
+            k = _first(mass, before, target, reach=True)
+            bucket[i] = cell.occupied()[k]
+            part[i] = to_float((target - before.cell(k)) / mass.cell(k))
+    held = shards.cells.tallies["rows"]
+    weight = held.mass + (0.0 if held.excess is None else floats_of(held.excess))
+    front, place = at[held.cells], held.places.astype(np.int64)
+    inside = np.where(place < bucket[front], 1.0, np.where(place == bucket[front], part[front], 0.0))
+    out = np.zeros(len(shards))
+    np.add.at(out, held.cells, weight * inside)
+    return out
+
+
+def value_below(state: ValueHistogram, share: float) -> float:
+    """The value below which a share of the weight lies, in proportion within a bucket; NaN without weight."""
+    mass = state.mass(0)
+    total = mass.total()
+    return _value_at(state, mass, share * total, 0) if total else NAN
+
+
+def _value_at(state: ValueHistogram, mass: Mass, rank: float, output: int) -> float:
+    """The value that so many rows do not pass, in proportion within a bucket."""
+    before = mass.before()
+    k = _first(mass, before, Fraction(rank), reach=True)
+    low, high = (to_float(x) for x in state.limits(int(state.occupied(output)[k]), output))
+    return low + (high - low) * ((rank - before.cell(k)) / mass.cell(k))
 
 
 def _first(mass: Mass, before: Mass, target: Fraction, *, reach: bool) -> int:

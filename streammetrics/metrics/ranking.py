@@ -6,14 +6,17 @@ reason.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
+from ..collect.interval import QUERIES, Estimate
 from ..collect.metric import Metric
 from ..columns.lists import ranked_lists
 from ..numerics.exact import to_float
 from ..numerics.settings import setting
 from ..statistics.ranking import RankingSums, term
+from .chance import mean
 
 __all__ = ["DCG", "NDCG", "CumulativeGain", "ExpectedReciprocalRank"]
 
@@ -96,6 +99,22 @@ class RankingMetric(Metric[RankingSums, float]):
             return to_float(total, queries - empty)
         return to_float(total + (empty if what == 1.0 else 0), queries)
 
+    interval_within: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    def estimate_of(self, state: RankingSums, method: str) -> Estimate:
+        return self._estimated(state, self.of(state), method)
+
+    def estimate_of_stacked(self, state: RankingSums) -> Estimate | None:
+        if not (self.stacks and state.stacks):
+            return None
+        side = state.stacked()
+        return self._estimated(side, self.of_stacked(side), self.methods[0])
+
+    def _estimated(self, state: RankingSums, value: Any, method: str) -> Estimate:
+        what = getattr(self, "empty", 0.0)
+        spread = state.spread_of(None if what == "skip" else float(what), *self._terms()[0])
+        return mean(value, spread, self.interval_scale, method, self.interval_within, QUERIES)
+
     def bounds_of(self, state: RankingSums) -> tuple[float, float]:
         low, high = super().bounds_of(state)
         return max(low, 0.0), high
@@ -151,6 +170,7 @@ class CumulativeGain(GainMetric, tag="cumulative_gain"):
     """
 
     measure = "cg"
+    interval_within = (0.0, math.inf)
     formula = "mean over queries of sum of g_i, i <= k"
 
 
@@ -176,6 +196,7 @@ class DCG(GainMetric, tag="dcg"):
     """
 
     measure = "dcg"
+    interval_within = (0.0, math.inf)
     formula = "mean over queries of sum of g_i / log2(1 + i), i <= k"
 
 

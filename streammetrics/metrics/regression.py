@@ -5,9 +5,16 @@ All read one `RegressionSums`: exact sums, rounded once. With `num_outputs=` tar
 
 from __future__ import annotations
 
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..collect.interval import Estimate
 from ..numerics.exact import Limits
 from ..numerics.settings import setting
-from ..statistics.regression import RegressionSums
+from ..statistics.regression import RegressionSums, square_of
+from .chance import of_moments
 from .outputs import OutputMetric, root
 
 __all__ = ["MAE", "MSE", "RMSE", "WMAE", "HuberLoss", "PinballLoss"]
@@ -16,7 +23,10 @@ __all__ = ["MAE", "MSE", "RMSE", "WMAE", "HuberLoss", "PinballLoss"]
 class SummedLoss(OutputMetric[RegressionSums]):
     """A metric that reads exact sums of losses."""
 
+    squares: bool = setting(default=False)
+
     domain = "real"
+    interval_within: ClassVar[tuple[float, float]] = (0.0, math.inf)
     cost = "550 bytes a term and output; about 1 ns a row and term"
     bound = "exact: terms computed in float64, summed exactly, rounded once"
 
@@ -26,7 +36,16 @@ class SummedLoss(OutputMetric[RegressionSums]):
         return ("absolute",)
 
     def make_state(self) -> RegressionSums:
-        return RegressionSums(terms=self.terms, domain=self.domain, num_outputs=self.num_outputs)
+        terms = (*self.terms, square_of(self.terms[0])) if self.squares else self.terms
+        return RegressionSums(terms=terms, domain=self.domain, num_outputs=self.num_outputs)
+
+    def slopes(self, *means: Any) -> tuple[Any, ...]:
+        """How the value changes with the mean of the first term (and that of what it is divided by)."""
+        return (1.0,)
+
+    def estimate_of_output(self, state: RegressionSums, output: int, value: float, method: str) -> Estimate:
+        spread = state.spread_of(self.terms[0], output)
+        return of_moments(self, state, value, spread, self.slopes, self.interval_within)
 
     def of_output(self, state: RegressionSums, output: int) -> Limits | None:
         return Limits.exactly(state.total(self.terms[0], output), state.weight())
@@ -43,6 +62,8 @@ class MAE(SummedLoss, tag="mae"):
         The width of matrices of targets and predictions; by default both are columns.
     multioutput : {"uniform_average", "raw_values"}
         The mean over outputs, of which none is rounded before, or an array of one value each.
+    squares : bool
+        Whether squares of the losses are kept, too, for `interval()`; then numbers are within 2**-240 and 2**240.
     on_invalid : {"raise", "drop"}
         Whether a bad row raises, or is left out and counted.
 
@@ -71,7 +92,7 @@ class MSE(SummedLoss, tag="mse"):
 
     Parameters
     ----------
-    num_outputs, multioutput, on_invalid
+    num_outputs, multioutput, squares, on_invalid
         As for MAE.
 
     Notes
@@ -100,7 +121,7 @@ class RMSE(MSE, tag="rmse"):
 
     Parameters
     ----------
-    num_outputs, multioutput, on_invalid
+    num_outputs, multioutput, squares, on_invalid
         As for MAE.
 
     Notes
@@ -120,6 +141,9 @@ class RMSE(MSE, tag="rmse"):
     def of_output(self, state: RegressionSums, output: int) -> Limits | None:
         return root(state.total(self.terms[0], output), state.weight())
 
+    def slopes(self, *means: Any) -> tuple[Any, ...]:
+        return (0.5 / np.sqrt(means[0]),)
+
 
 class WMAE(SummedLoss, tag="wmae"):
     """Weighted mean absolute error, as in forecasting competitions.
@@ -130,7 +154,7 @@ class WMAE(SummedLoss, tag="wmae"):
     ----------
     divisor : {"weights", "rows"}
         The total weight (scikit-learn, Keras, Kaggle), or the number of rows.
-    num_outputs, multioutput, on_invalid
+    num_outputs, multioutput, squares, on_invalid
         As for MAE.
 
     Notes
@@ -167,7 +191,7 @@ class PinballLoss(SummedLoss, tag="pinball_loss"):
     ----------
     alpha : float
         The quantile that is forecast, in [0, 1].
-    num_outputs, multioutput, on_invalid
+    num_outputs, multioutput, squares, on_invalid
         As for MAE.
 
     Notes
@@ -203,7 +227,7 @@ class HuberLoss(SummedLoss, tag="huber_loss"):
     ----------
     delta : float
         Where the loss turns from squared to absolute.
-    num_outputs, multioutput, on_invalid
+    num_outputs, multioutput, squares, on_invalid
         As for MAE.
 
     Notes

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
+from ..collect.interval import Estimate
 from ..numerics.exact import Limits
 from ..numerics.settings import setting
 from ..statistics.regression import RegressionSums
+from .chance import of_moments
 from .outputs import root
 from .regression import SummedLoss
 
@@ -23,7 +29,7 @@ class MAPE(SummedLoss, tag="mape"):
         `mean_absolute_percentage_error` does.
     percent : bool
         Times 100.
-    num_outputs, multioutput, on_invalid
+    num_outputs, multioutput, squares, on_invalid
         As for MAE.
 
     Notes
@@ -54,6 +60,16 @@ class MAPE(SummedLoss, tag="mape"):
         weight = state.total("nonzero", output) if self.zero == "skip" else state.weight()
         return Limits.exactly(_percent(self.percent) * state.total(self.terms[0], output), weight)
 
+    def slopes(self, *means: Any) -> tuple[Any, ...]:
+        percent = _percent(self.percent)
+        if self.zero == "epsilon":
+            return (percent,)
+        return percent / means[1], -percent * means[0] / means[1] / means[1]
+
+    def estimate_of_output(self, state: RegressionSums, output: int, value: float, method: str) -> Estimate:
+        spread = state.spread_of(self.terms[0], output, per="nonzero" if self.zero == "skip" else None)
+        return of_moments(self, state, value, spread, self.slopes, self.interval_within)
+
     def reason_of(self, state: RegressionSums) -> str | None:
         seen = self.zero == "epsilon" or any(state.total("nonzero", i) for i in range(state.outputs))
         return super().reason_of(state) or (None if seen else "all targets are 0")
@@ -68,7 +84,7 @@ class SMAPE(SummedLoss, tag="smape"):
     ----------
     percent : bool
         Times 100.
-    num_outputs, multioutput, on_invalid
+    num_outputs, multioutput, squares, on_invalid
         As for MAE.
 
     Notes
@@ -93,6 +109,9 @@ class SMAPE(SummedLoss, tag="smape"):
 
     def of_output(self, state: RegressionSums, output: int) -> Limits | None:
         return Limits.exactly(_percent(self.percent) * state.total("symmetric", output), state.weight())
+
+    def slopes(self, *means: Any) -> tuple[Any, ...]:
+        return (_percent(self.percent),)
 
 
 class WMAPE(SummedLoss, tag="wmape"):
@@ -119,6 +138,7 @@ class WMAPE(SummedLoss, tag="wmape"):
     0.25
     """
 
+    squares: bool = setting(default=False, choices=(False,))
     percent: bool = setting(default=False)
 
     formula = "sum w |p - y| / sum w |y|"
@@ -129,6 +149,12 @@ class WMAPE(SummedLoss, tag="wmape"):
 
     def of_output(self, state: RegressionSums, output: int) -> Limits | None:
         return Limits.exactly(_percent(self.percent) * state.total("absolute", output), state.total("target", output))
+
+    def estimate_of_output(self, state: RegressionSums, output: int, value: float, method: str) -> Estimate:
+        why = (
+            "no products of errors and targets are kept: MAE and MAPE have an interval, Sharded(..., unit=) one of this"
+        )
+        return Estimate(value, reason=why)
 
     def reason_of(self, state: RegressionSums) -> str | None:
         seen = any(state.total("target", i) for i in range(state.outputs))
@@ -142,7 +168,7 @@ class MSLE(SummedLoss, tag="msle"):
 
     Parameters
     ----------
-    num_outputs, multioutput, on_invalid
+    num_outputs, multioutput, squares, on_invalid
         As for MAE.
 
     Notes
@@ -172,7 +198,7 @@ class RMSLE(MSLE, tag="rmsle"):
 
     Parameters
     ----------
-    num_outputs, multioutput, on_invalid
+    num_outputs, multioutput, squares, on_invalid
         As for MAE.
 
     Notes
@@ -190,6 +216,9 @@ class RMSLE(MSLE, tag="rmsle"):
 
     def of_output(self, state: RegressionSums, output: int) -> Limits | None:
         return root(state.total(self.terms[0], output), state.weight())
+
+    def slopes(self, *means: Any) -> tuple[Any, ...]:
+        return (0.5 / np.sqrt(means[0]),)
 
 
 def _percent(percent: bool) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..collect.interval import Estimate
 from ..numerics.exact import to_float
 from ..numerics.settings import setting
 from ..statistics.ranking import RankingSums
@@ -140,8 +141,15 @@ class HitRate(RelevanceMetric, tag="hit_rate"):
 
     average: str = setting(default="users", choices=("users", "pooled"))
 
+    methods, interval_scale = ("wilson", "delta"), "logit"
     measure = "hit"
     formula = "mean over queries of 1[hits@k > 0]"
+
+    def _estimated(self, state: RankingSums, value: Any, method: str) -> Estimate:
+        if self.average == "users":
+            return super()._estimated(state, value, method)
+        why = 'the state has no products of hits and relevant documents: average="users" has an interval'
+        return Estimate(value, reason=f"{why}, Sharded(..., unit=) one of this")
 
     def _terms(self) -> tuple[tuple[Any, ...], ...]:
         return super()._terms() if self.average == "users" else (("hits", self.k), ("relevant",))

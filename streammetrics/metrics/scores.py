@@ -5,21 +5,31 @@ All read one `ScoreHistogram`, and carry a certified bound: what any scores insi
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from ..collect.metric import Interval, ScoredLabels
-from ..numerics import elementary
+from ..collect.interval import Estimate
+from ..collect.metric import ScoredLabels
 from ..numerics.exact import Limits, Mass
 from ..numerics.settings import setting
-from ..statistics.score_readouts import Bounded, area, areas, average_precision, average_precisions, gap, gaps
+from ..statistics.score_errors import area_error, area_errors, average_precision_error, average_precision_errors
+from ..statistics.score_readouts import (
+    Bounded,
+    area,
+    areas,
+    average_precision,
+    average_precisions,
+    gap,
+    gaps,
+    pairs_without,
+    quotients,
+)
 from ..statistics.scores import BITS, ScoreHistogram, ScoresByLabel
 from .averages import Several
+from .chance import WEIGHTED
 
 __all__ = ["AUC", "KS", "AveragePrecision", "Gini"]
 
@@ -106,6 +116,29 @@ class RankingValue(Several[ScoresByLabel], RankingMetric[Any]):
     def reason_of_binary(self, state: ScoresByLabel) -> str | None:
         return RankingMetric.reason_of(self, state)
 
+    interval_scale = "logit"
+
+    def error(self, state: ScoresByLabel) -> float | None:
+        """Return the standard error of the value for two classes, of independent rows; None if it is not known."""
+        return None
+
+    def errors(self, state: ScoreHistogram) -> Any:
+        """Return the standard error of every cell at once; None if it is read from each."""
+        return None
+
+    def estimate_of_binary(self, state: ScoresByLabel, method: str) -> Estimate:
+        error = None if self.instead else self.error(state)
+        if error is None:
+            return super().estimate_of_binary(state, method)
+        reason = WEIGHTED if state.weighted else self.reason_of_binary(state)
+        return Estimate(self.of_binary(state), error, self.interval_scale, method, reason=reason)
+
+    def estimate_of_stacked(self, state: Any) -> Estimate | None:
+        errors = self.errors(state) if type(state) is ScoreHistogram and not self.instead else None
+        if errors is None:
+            return None
+        return Estimate(np.array(self.of_cells(state)), errors, self.interval_scale, self.methods[0])
+
     all_cells: ClassVar[Callable[[ScoreHistogram], Bounded] | None] = None
     """Reads all cells of a histogram at once: to the bit what `of` and `bounds_of` read from each."""
 
@@ -185,6 +218,7 @@ class AUC(RankingValue, tag="auc"):
 
     max_fpr: float | None = setting(default=None, above=0.0, high=1.0)
 
+    methods = ("delong",)
     formula = "(sum over pairs of [p > n] + [p = n]/2) / (P N)"
     bound = "± sum a c / (2 P N) over buckets; 0 for half-precision scores"
     all_cells = areas
@@ -202,6 +236,9 @@ class AUC(RankingValue, tag="auc"):
 
     def limits_binary(self, state: ScoresByLabel) -> Limits | None:
         return area(state) if self._full else self._partial(state)
+
+    def without_of(self, shards: Any, at: Any, cells: int) -> tuple[Any, Any] | None:
+        return _each_without(shards, at, cells, lambda n, p, twice: (twice, 2 * n * p)) if self._full else None
 
     def slack(self, state: ScoresByLabel, found: Limits, slip: Fraction) -> Fraction:
         return 8 * slip if self._full else 8 * slip / (self._rate - self._rate**2 / 2)
@@ -234,11 +271,17 @@ class AUC(RankingValue, tag="auc"):
         found = Limits(standard(low), standard(middle), standard(high))
         return Limits(found.value, found.value, found.value) if state.is_exact else found
 
-    def interval_of_binary(self, state: ScoresByLabel, confidence: float) -> Interval:
-        """DeLong's interval on the logit scale: right if rows are independent."""
-        if not self._full:
-            return Interval(NAN, NAN, confidence, "no interval is known for a partial AUC")
-        return delong(state, self.of_binary(state), confidence)
+    def error(self, state: ScoresByLabel) -> float | None:
+        return area_error(state) if self._full else None
+
+    def errors(self, state: ScoreHistogram) -> Any:
+        return area_errors(state) if self._full else None
+
+
+def _each_without(shards: Any, at: Any, cells: int, form: Callable[..., Any]) -> tuple[Any, Any] | None:
+    """What numerator and denominator that are formed of pairs make, of cells and of each without each of its shards."""
+    found = pairs_without(shards, at, cells) if type(shards) is ScoreHistogram else None
+    return None if found is None else (quotients(*form(*found[0].T)), quotients(*form(*found[1].T)))
 
 
 def _crossing(before: Mass, cut: Fraction) -> int:
@@ -248,29 +291,6 @@ def _crossing(before: Mass, cut: Fraction) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if before.cell(middle) < cut else (low, middle - 1)
     return low
-
-
-@functools.cache
-def quantile(p: float) -> float:
-    """Return a quantile of the normal distribution."""
-    return float(elementary.normal_quantile(p))
-
-
-def delong(state: ScoresByLabel, auc: float, confidence: float) -> Interval:
-    """DeLong et al. (1988) from bucket counts, on the logit scale."""
-    if state.weighted:
-        return Interval(NAN, NAN, confidence, "rows are weighted; DeLong's variance is for plain rows")
-    neg, pos = state.counts[:, state.counts.any(axis=0)].astype(np.float64)
-    P, N = math.fsum(pos), math.fsum(neg)
-    if P < 2 or N < 2 or not 0 < auc < 1:
-        return Interval(NAN, NAN, confidence, "fewer than two rows of a class, or an AUC of 0 or 1")
-    below = (np.cumsum(neg) - neg / 2) / N
-    above = (P - np.cumsum(pos) + pos / 2) / P
-    variance = math.fsum(pos * (below - auc) ** 2) / (P - 1) / P + math.fsum(neg * (above - auc) ** 2) / (N - 1) / N
-    z = quantile((1 + confidence) / 2)
-    reach = z * math.sqrt(variance) / (auc * (1 - auc))
-    centre = float(elementary.log(auc)) - float(elementary.log(1 - auc))
-    return Interval(float(elementary.sigmoid(centre - reach)), float(elementary.sigmoid(centre + reach)), confidence)
 
 
 class Gini(RankingValue, tag="gini"):
@@ -292,6 +312,7 @@ class Gini(RankingValue, tag="gini"):
     0.5
     """
 
+    methods, interval_scale = ("delong",), "fisher"
     formula = "2 AUC - 1"
     bound = "twice that of AUC"
 
@@ -301,12 +322,17 @@ class Gini(RankingValue, tag="gini"):
         found = area(state)
         return None if found is None else Limits(*(2 * x - 1 for x in found))
 
+    def without_of(self, shards: Any, at: Any, cells: int) -> tuple[Any, Any] | None:
+        return _each_without(shards, at, cells, lambda n, p, twice: (twice - n * p, n * p))
+
     def slack(self, state: ScoresByLabel, found: Limits, slip: Fraction) -> Fraction:
         return 16 * slip
 
-    def interval_of_binary(self, state: ScoresByLabel, confidence: float) -> Interval:
-        found = AUC().interval_of(state, confidence)
-        return Interval(2 * found.low - 1, 2 * found.high - 1, confidence, found.reason)
+    def error(self, state: ScoresByLabel) -> float | None:
+        return 2 * area_error(state)
+
+    def errors(self, state: ScoreHistogram) -> Any:
+        return 2 * area_errors(state)
 
 
 class AveragePrecision(RankingValue, tag="average_precision"):
@@ -338,6 +364,12 @@ class AveragePrecision(RankingValue, tag="average_precision"):
     bound = "positives first, and below the worst order, inside each bucket"
     all_cells = average_precisions
 
+    def error(self, state: ScoresByLabel) -> float | None:
+        return average_precision_error(state)
+
+    def errors(self, state: ScoreHistogram) -> Any:
+        return average_precision_errors(state)
+
     def limits_binary(self, state: ScoresByLabel) -> Limits | None:
         return average_precision(state)
 
@@ -367,6 +399,9 @@ class KS(RankingValue, tag="ks"):
     0.5
     """
 
+    instead = (
+        "the largest of many gaps is drawn upward; AUC, or Recall and FalsePositiveRate at a threshold, have intervals"
+    )
     formula = "max over thresholds of |TPR - FPR|"
     bound = "from the edges of a bucket to its corners"
     all_cells = gaps

@@ -40,6 +40,9 @@ class BestThreshold(RankingMetric[float]):
     Floats tell which thresholds may be the best; what these reach is compared as fractions.
     """
 
+    instead = (
+        "the best of many thresholds is drawn upward; Recall, Precision or FBeta at one chosen elsewhere have intervals"
+    )
     cost = "that of AUC"
     bound = "at least at the edges of buckets; at most with positives first inside each"
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from fractions import Fraction
 from typing import ClassVar
 
-from ..collect.metric import Interval, Metric
-from ..numerics import elementary
+from ..collect.interval import KEYS, Estimate
+from ..collect.metric import Metric
 from ..numerics.exact import to_float
 from ..numerics.settings import setting
 from ..statistics.distinct import DistinctKeys
 from ..statistics.extremes import Extremes
 from ..statistics.moments import Moments
+from ..statistics.unit_sums import UnitSums
+from .chance import of_moments
 
-__all__ = ["Count", "DistinctCount", "Max", "Mean", "Min", "Ratio", "Sum", "Variance"]
+__all__ = ["Count", "DistinctCount", "Max", "Mean", "Min", "PerUnit", "Ratio", "Sum", "Variance"]
 
 
 class MomentOfValues(Metric[Moments, float]):
@@ -39,21 +40,34 @@ class Mean(MomentOfValues, tag="mean"):
 
     Parameters
     ----------
+    squares : bool
+        Whether squares are kept, too, for `interval()`.
     on_invalid : {"raise", "drop"}
         Whether a bad row raises, or is left out and counted.
 
     Notes
     -----
-    Exact sums, whatever the sizes, and one rounding. About 1 ns a row, 550 bytes. Undefined without rows.
+    Exact sums, whatever the sizes, and one rounding. About 1 ns a row, 550 bytes; with squares 3 ns, 1.1 kB. Undefined
+    without rows.
 
     Examples
     --------
     >>> import streammetrics as sm
     >>> sm.Mean().update([1, 2, 6], sample_weight=[1, 1, 2]).compute()
     3.75
+    >>> round(sm.Mean(squares=True).update([1, 2, 6]).interval().standard_error, 6)
+    1.527525
     """
 
+    squares: bool = setting(default=False)
+
     formula = "sum w v / sum w"
+
+    def make_state(self) -> Moments:
+        return Moments(columns=("value",), terms=("x", "xx") if self.squares else ("x",))
+
+    def estimate_of(self, state: Moments, method: str) -> Estimate:
+        return of_moments(self, state, self.of(state), state.spread_of("x"), lambda _: (1.0,))
 
     def of(self, state: Moments) -> float:
         return to_float(state.total("x"), state.weight())
@@ -81,6 +95,7 @@ class Sum(MomentOfValues, tag="sum"):
     1.0
     """
 
+    instead = "a total over these rows is no estimate; Mean has an interval"
     formula = "sum w v"
 
     def of(self, state: Moments) -> float:
@@ -112,6 +127,7 @@ class Count(MomentOfValues, tag="count"):
     """
 
     terms = ()
+    instead = "a count of these rows is no estimate; CTR and Mean have intervals"
     formula = "sum w"
     cost = "about 10 bytes, 550 with weights; 1 ns a row"
 
@@ -170,25 +186,28 @@ class Ratio(Metric[Moments, float], tag="ratio"):
     ----------
     numerator, denominator : str
         The columns.
-    on_invalid
+    squares, on_invalid
         As for Mean.
 
     Notes
     -----
-    Exact sums, one rounding: the ratio of totals, not the mean of ratios. About 2 ns a row, 1.1 kB. Undefined if the
-    denominators add up to 0.
+    Exact sums, one rounding: the ratio of totals, not the mean of ratios. About 2 ns a row, 1.1 kB; with squares 10 ns,
+    2.7 kB. Undefined if the denominators add up to 0. Intervals by user: ``Sharded(Ratio(...), unit="user_id")``; with
+    squares those of independent rows, by the delta method.
 
     Examples
     --------
     >>> import streammetrics as sm
-    >>> ctr = sm.Ratio(numerator="clicks", denominator="views").update(clicks=[1, 0, 2], views=[10, 20, 30])
+    >>> ctr = sm.Ratio("clicks", "views").update(clicks=[1, 0, 2], views=[10, 20, 30])
     >>> ctr.name, ctr.compute()
     ('clicks/views', 0.05)
     """
 
-    numerator: str = setting(default="numerator")
-    denominator: str = setting(default="denominator")
+    numerator: str = setting(default="numerator", kw_only=False)
+    denominator: str = setting(default="denominator", kw_only=False)
+    squares: bool = setting(default=False)
 
+    interval_scale = "log"
     formula = "sum w n / sum w d"
     cost = "about 1.1 kB; 2 ns a row"
 
@@ -203,7 +222,17 @@ class Ratio(Metric[Moments, float], tag="ratio"):
         return "ratio" if usual else f"{self.numerator}/{self.denominator}"
 
     def make_state(self) -> Moments:
-        return Moments(columns=(self.numerator, self.denominator), terms=("x", "y"))
+        terms = ("x", "y", "xx", "xy", "yy") if self.squares else ("x", "y")
+        return Moments(columns=(self.numerator, self.denominator), terms=terms)
+
+    def estimate_of(self, state: Moments, method: str) -> Estimate:
+        return of_moments(
+            self,
+            state,
+            self.of(state),
+            state.spread_of("x", "y"),
+            lambda top, bottom: (1 / bottom, -top / bottom / bottom),
+        )
 
     def of(self, state: Moments) -> float:
         return to_float(state.total("x"), state.total("y"))
@@ -212,6 +241,92 @@ class Ratio(Metric[Moments, float], tag="ratio"):
         if not int(state.rows):
             return "no rows"
         return None if state.total("y") else f"{self.denominator} adds up to 0"
+
+
+class PerUnit(Metric[UnitSums, float], tag="per_unit"):
+    """Mean of an outcome per exposed unit: revenue per user, sessions per user, users who bought.
+
+    Formula: sum of outcomes / number of exposures.
+
+    Parameters
+    ----------
+    outcome : str
+        The column of outcomes, any number of rows a unit: an amount, a count, 0 or 1.
+    unit : str
+        The column of units, such as users. Every batch has it.
+    exposed : str
+        The column that is 1 in the one row that says that a unit was exposed (in each arm that it was in), else 0.
+    cap : float, optional
+        A row beyond counts as this (winsorised). See the notes.
+    missing, missing_values
+        Whether a row without a unit raises, or is left out and counted; keys that stand for none, such as 0.
+    on_invalid : {"raise", "drop"}
+        Whether a bad row raises, or is left out and counted.
+
+    Notes
+    -----
+    Outcomes and exposures come from two tables, in updates of their own, in any order: one has the outcomes, the other
+    `exposed`; a batch with neither raises, and one with both (a table of units, or both tables one below the other) counts
+    both. What a batch lacks is 0: so units without outcome count. The number of units is that of the exposure rows, never
+    a distinct count of those who did something, which the treatment moves; a unit that is exposed twice in an arm counts
+    twice, so make its rows one first. `explain()` has the number of exposures.
+
+    Rows of one unit depend on one another, and this state of constant size does not tell units apart: the interval is that
+    of ``Sharded(PerUnit("revenue", unit="user_id"), unit="user_id")``, and without shards there is none, with the reason.
+
+    .. warning:: Where few units hold most of the total, as with revenue, no interval of a mean covers what it says: 95 %
+       ones cover 83 % under a power law, of a difference of arms 88 to 93 %. A cap mends that, and changes the question:
+       it is the mean of the capped outcome. It acts on rows, so for one on what a unit has in all, give one row a unit.
+       Fix it before the experiment, the same for all arms, not as a quantile of this log.
+
+    About 1.1 kB; 5 ns a row, and what hashing texts takes.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> revenue = sm.Sliced(sm.PerUnit("revenue", unit="user"), by="arm")
+    >>> exposures = {"user": [1, 2, 3, 4], "arm": ["a", "a", "b", "b"], "exposed": [1, 1, 1, 1]}
+    >>> orders = {"user": [1, 1, 4], "arm": ["a", "a", "b"], "revenue": [20.0, 10.0, 8.0]}
+    >>> revenue.update(exposures).update(orders).compute()
+    {'a': 15.0, 'b': 4.0}
+    """
+
+    outcome: str = setting(default="outcome", kw_only=False)
+    unit: str = setting(default="unit")
+    exposed: str = setting(default="exposed")
+    cap: float | None = setting(default=None, above=0.0, high=2.0**400)
+    missing: str = setting(default="raise", choices=("raise", "skip"))
+    missing_values: tuple[int | str | bytes, ...] = setting(default=())
+
+    formula = "sum of outcomes / number of exposures"
+    cost = "about 1.1 kB; 5 ns a row"
+
+    @property
+    def name(self) -> str:
+        named = self.tag if self.outcome == "outcome" else f"{self.outcome}_per_{self.unit}"
+        return named if self.cap is None else f"{named}_capped"
+
+    def make_state(self) -> UnitSums:
+        return UnitSums(
+            outcome=self.outcome,
+            exposed=self.exposed,
+            unit=self.unit,
+            cap=self.cap,
+            missing=self.missing,
+            missing_values=self.missing_values,
+        )
+
+    def of(self, state: UnitSums) -> float:
+        return to_float(state.total, state.exposures)
+
+    def estimate_of(self, state: UnitSums, method: str) -> Estimate:
+        why = f"rows of one {self.unit} are not independent, and this state does not tell them apart: "
+        return Estimate(self.of(state), reason=f'{why}Sharded(..., unit="{self.unit}") does')
+
+    def reason_of(self, state: UnitSums) -> str | None:
+        if not int(state.rows):
+            return "no rows"
+        return None if state.exposures else f"no exposures: give the rows in which {self.exposed} is 1, too"
 
 
 class Min(Metric[Extremes, float], tag="min"):
@@ -235,6 +350,7 @@ class Min(Metric[Extremes, float], tag="min"):
     -1.0
     """
 
+    instead = "an extreme has no standard error; Quantile(q=) near it has one"
     formula = "min v"
     cost = "100 bytes; about 1 ns a row"
     bound = "exact"
@@ -322,16 +438,13 @@ class DistinctCount(Metric[DistinctKeys, float], tag="distinct_count"):
     def bounds_of(self, state: DistinctKeys) -> tuple[float, float]:
         return float(state.used), float(int(state.rows))
 
-    def interval_of(self, state: DistinctKeys, confidence: float) -> Interval:
-        """Estimate and standard error, within what is certain."""
-        value, (low, high) = self.of(state), self.bounds_of(state)
-        reach = _quantile((1 + confidence) / 2) * 1.04 / math.sqrt(state.size) * value
-        return Interval(max(low, value - reach), min(high, value + reach), confidence)
+    methods = ("hyperloglog",)
+    no_shards = "how many keys other users would bring nothing tells; of counts of users PerUnit and CTR have intervals"
+
+    def estimate_of(self, state: DistinctKeys, method: str) -> Estimate:
+        """The error is that of the sketch: how many keys were seen, not how many others would be."""
+        value, relative = self.of(state), 1.04 / math.sqrt(state.size)
+        return Estimate(value, relative * value, "natural", method, KEYS, within=self.bounds_of(state))
 
     def reason_of(self, state: DistinctKeys) -> str | None:
         return None
-
-
-@functools.cache
-def _quantile(p: float) -> float:
-    return float(elementary.normal_quantile(p))

@@ -80,13 +80,33 @@ def exact_to_fraction(number: Ints) -> Fraction:
     return Fraction(total, 1 << CHUNK_BASE)
 
 
+def floats_of(numbers: Ints) -> NDArray[np.float64]:
+    """Fixed numbers, or superaccumulators, as floats: limb by limb, so that the bits are the same on every machine."""
+    limbs = numbers.shape[-1]
+    if limbs == 2:
+        high, low = (numbers[..., k].astype(np.float64) for k in (0, 1))
+        return np.asarray(high * 2.0**-20 + low * 2.0**-60)
+    negative, sizes = _sizes(numbers)
+    out = np.zeros(numbers.shape[:-1])
+    for k in reversed(range(limbs)):
+        if (held := sizes[..., k]).any():
+            out += np.ldexp(held.astype(np.float64), 32 * k - CHUNK_BASE)
+    return np.where(negative, -out, out)
+
+
+def _sizes(numbers: Ints) -> tuple[NDArray[np.bool_], Ints]:
+    """Which superaccumulators are negative, and all without their signs."""
+    negative = numbers[..., -1] < 0
+    if not negative.any():
+        return negative, numbers
+    sizes = np.where(negative[..., None], -numbers, numbers)
+    carry_exact(sizes)
+    return negative, sizes
+
+
 def about(numbers: Ints) -> NDArray[np.float64]:
     """Superaccumulators as floats, to a few ulp, and in no order for ever: for a first look at many of them."""
-    negative = numbers[..., -1] < 0
-    sizes = numbers
-    if negative.any():
-        sizes = np.where(negative[..., None], -numbers, numbers)
-        carry_exact(sizes)
+    negative, sizes = _sizes(numbers)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         out = (sizes.astype(np.float64) @ WORTH) * 2.0**64
     return np.where(negative, -out, out)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["put"]
+__all__ = ["put", "row_sums"]
 
 Array = NDArray[Any]
 
@@ -30,3 +30,8 @@ def put(array: Array, at: NDArray[Any], rows: Array) -> None:
         array.reshape(len(array), -1).view(item)[:, 0][at] = whole.view(item)[:, 0]
     else:
         array[at] = rows
+
+
+def row_sums(values: Array) -> Array:
+    """The sum of each row, over all other axes."""
+    return np.asarray(values.sum(axis=tuple(range(1, values.ndim))))

@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 from ..errors import IncompatibleStateError
 from ..numerics.keys import KINDS, plain, raw
 
-__all__ = ["EXPIRED", "KINDS", "MARKS", "NULL", "OTHER", "Axis", "Vocabulary", "common"]
+__all__ = ["EPOCHS", "EXPIRED", "KINDS", "MARKS", "NULL", "OTHER", "Axis", "Vocabulary", "common"]
 
 Ints = NDArray[np.int64]
 
 NULL, OTHER, EXPIRED = -1, -2, -3
 """No key; a key that a limit does not keep; an epoch that is too old to be kept."""
+EPOCHS = {"epoch": "timestamp", "step": "integer"}
+"""What the starts of epochs are, by the kind of axis: an epoch begins at a multiple of its width."""
 MARKS = {NULL: None, OTHER: "(other)", EXPIRED: "(expired)"}
 
 
@@ -33,11 +35,11 @@ class Axis(NamedTuple):
     ----------
     names : tuple of str
         The columns; several make their cross.
-    kind : {"key", "epoch", "shard", "group", "class"}
-        Values of the columns; ranges of event time; hash classes of units. Behind the cell of a slice: groups, known by
-        128 bits, and classes, whose columns share one vocabulary.
+    kind : {"key", "epoch", "step", "shard", "group", "class"}
+        Values of the columns; ranges of event time, and of integers, whose keys are their starts; hash classes of units.
+        Behind the cell of a slice: groups, known by 128 bits, and classes, whose columns share one vocabulary.
     size : int
-        The width of an epoch, or the number of shards.
+        The width of an epoch, in microseconds or steps, or the number of shards.
     limit : int, optional
         How many keys are kept within the cell above: the pinned ones, and those of smallest hash.
     pinned : tuple of keys

@@ -11,7 +11,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics.exact import slip
+from ..numerics.exact import floats_of, slip
+from ..numerics.rows import row_sums
 from .axes import Axis, Vocabulary
 from .cells import Cells
 from .declare import Array, Flat, Tally, carry
@@ -179,11 +180,34 @@ class Content(Statistic):
     @cached_property
     def rows_seen(self) -> Ints:
         """Rows of each front cell that were counted."""
+        return self.by_front(self.rows_behind)
+
+    def by_front(self, numbers: Array) -> Array:
+        """Numbers of all cells, those of cells behind one front cell added up."""
         if self.cells.inner is None:
-            return self.rows_behind
-        out = np.zeros(len(self), np.int64)
-        np.add.at(out, self.cells.inner[:, 0], self.rows_behind)
+            return numbers
+        out = np.zeros(len(self), numbers.dtype)
+        np.add.at(out, self.cells.inner[:, 0], numbers)
         return out
+
+    @property
+    def positives_seen(self) -> Ints:
+        """Positives of each front cell; rows, of a statistic that knows no positives."""
+        return self.rows_seen
+
+    @property
+    def weight_seen(self) -> NDArray[np.float64]:
+        """What the rows of each front cell weigh, to some 2**-50."""
+        beside = np.zeros(len(self.cells))
+        for name in self.counted:
+            entries = self.cells.tallies.get(name)
+            if entries is not None and entries.excess is not None and len(entries):
+                np.add.at(beside, entries.cells, floats_of(entries.excess))
+        excess = self.cells.flats.get("excess")
+        if excess is not None:
+            each = floats_of(excess)
+            beside += row_sums(each)
+        return np.asarray(self.rows_seen + self.by_front(beside / self.times))
 
     @cached_property
     def seen(self) -> Ints:

@@ -10,7 +10,7 @@ import numpy as np
 from ..numerics import exact
 from .tally import Array, Entries
 
-__all__ = ["CEILING", "FORMS", "LIMIT", "Array", "Flat", "Form", "Part", "Tally", "carry", "identity"]
+__all__ = ["CEILING", "FORMS", "LIMIT", "Array", "Flat", "Form", "Part", "Tally", "carry", "identity", "lost"]
 
 FormName = Literal["count", "signed", "flag", "fixed", "exact", "square", "low", "high", "register", "once"]
 
@@ -72,10 +72,15 @@ def carry(form: str, array: Array) -> Array:
     elif form == "exact":
         exact.carry_exact(array)
     if form == "square":
-        lost = array[..., 0] >= CEILING
-        if lost.any():
-            array[lost] = (CEILING, 0)
+        beyond = array[..., 0] >= CEILING
+        if beyond.any():
+            array[beyond] = (CEILING, 0)
     return array
+
+
+def lost(square: Array) -> Any:
+    """Whether a sum of squares stopped at CEILING; of cells side by side, of each."""
+    return square[0] >= CEILING
 
 
 class Readable(Protocol):

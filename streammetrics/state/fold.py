@@ -21,7 +21,7 @@ from .content import Content
 from .declare import CEILING, FORMS, LIMIT, Array, Flat, Tally, carry
 from .tally import Entries
 
-__all__ = ["aligned", "ascending", "check_room", "fold", "gathered", "regroup"]
+__all__ = ["aligned", "ascending", "check_room", "common_words", "fold", "gathered", "regroup"]
 
 Ints = NDArray[np.int64]
 MANY = 1 << 22
@@ -34,17 +34,16 @@ def fold(states: Sequence[S], *, sign: int = 1) -> S:
     Raises
     ------
     IncompatibleStateError
-        Keys are of different kinds; or a part refuses to be taken away, or to be there twice.
+        Keys are of different kinds; a part refuses to be taken away, or to be there twice; or rows are taken away that
+        were not counted.
     CounterOverflowError
         A count, or a sum, would leave its range.
-    ValueError
-        Rows are taken away that were not counted.
     """
     states = states[0].alike(states)
     first = states[0]
     if sign > 0:
         check_room(first, sum(s.rows_about + s.gone_about for s in states), sum(s.weight_beside for s in states))
-    words, keys = _common_words(states)
+    words, keys = common_words(states)
     return _folded(states, keys, first.cells.axes, words, sign=sign, ordered=True)
 
 
@@ -149,7 +148,8 @@ def _may_subtract(states: Sequence[Content], parts: dict[str, Flat | Tally]) -> 
         there = any(name in s.cells.flats for s in states)
         if isinstance(part, Flat) and not FORMS[part.form].subtracts and there:
             raise IncompatibleStateError(
-                f"{states[0].tag}: {name} keeps the extreme, or is there once: rows cannot be taken away"
+                f"{states[0].tag}: {name} keeps the extreme, or is there once: rows cannot be taken away; count again "
+                f"those that stay"
             )
 
 
@@ -228,7 +228,7 @@ def _check(flat: Flat, out: Array, sign: int) -> None:
     if flat.form in ("count", "once", "square") and sign < 0:
         top = out if flat.form != "square" else out[..., 0]
         if top.min() < 0:
-            raise ValueError(f"{flat.name} would fall below zero: these rows were not counted here")
+            raise IncompatibleStateError(f"{flat.name} would fall below zero: these rows were not counted here")
     if flat.form in ("count", "signed"):
         top = out
     elif flat.form in ("fixed", "exact"):
@@ -283,7 +283,7 @@ def _fold_exact(
 # -- keys ------------------------------------------------------------------------------------------------------------
 
 
-def _common_words(states: Sequence[Content]) -> tuple[tuple[Vocabulary, ...], list[Ints]]:
+def common_words(states: Sequence[Content]) -> tuple[tuple[Vocabulary, ...], list[Ints]]:
     """Rank the keys of all states alike; ranks keep their order, so keys stay sorted."""
     keys = [s.cells.keys for s in states]
     words = list(states[0].cells.words)

@@ -203,12 +203,6 @@ class OpaqueState(State):
             return given
         return [s._knowing(in_order(parts), extents, reasons) for s in given]
 
-    def reasoned(self, reason: str) -> Self:
-        if reason in self.reasons:
-            return self
-        parts = in_order({**self.parts(), "dropped": State.dropped})
-        return self._knowing(parts, self.declared_here.extents, tuple(sorted({*self.reasons, reason})))
-
     def _knowing(self, parts: Mapping[str, Any], extents: Mapping[str, Any], reasons: tuple[str, ...]) -> Self:
         new = self.of(replace(self.declared_here, parts=parts, extents=extents, reasons=reasons))
         cells = self.cells

@@ -7,7 +7,6 @@ of the whole is among the first of each part. Axes are taken from the outermost 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,11 +15,9 @@ from numpy.typing import NDArray
 from ..numerics.keys import atom_text, hash_of
 from .axes import EXPIRED, MARKS, OTHER, Axis, Vocabulary
 from .content import Content
-from .declare import Flat
-from .fold import gathered
-from .tally import Entries
+from .fold import common_words, gathered, regroup
 
-__all__ = ["limited", "retained", "settled"]
+__all__ = ["kept_as", "limited", "retained", "settled"]
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -33,7 +30,7 @@ def limited(state: S) -> S:
 
 
 def retained(state: S) -> S:
-    """Keep the newest epochs; of the rows of older ones only the number is known, in the cell EXPIRED."""
+    """Keep the newest epochs; add the older ones to EXPIRED."""
     return _applied(state, limits=False, keeps=True)
 
 
@@ -46,21 +43,37 @@ def _applied(state: S, *, limits: bool, keeps: bool) -> S:
     asked = [a for a in state.axes if (limits and a.limit is not None) or (keeps and a.keep is not None)]
     if not asked or not len(state):
         return state
-    keys, gone, column = state.cells.keys.copy(), np.zeros(len(state), bool), 0
+    keys, column = state.cells.keys.copy(), 0
     for axis in state.axes:
         mine = slice(column, column + len(axis.names))
         if limits and axis.limit is not None:
             _limit(axis, keys, mine, state.cells.words[mine])
         if keeps and axis.keep is not None:
-            gone |= _expire(axis, keys, column, state.cells.words[column])
+            _expire(axis, keys, column, state.cells.words[column])
         column = mine.stop
-    if np.array_equal(keys, state.cells.keys) and not gone.any():
+    return state if np.array_equal(keys, state.cells.keys) else gathered([state], [keys])
+
+
+def kept_as(state: S, whole: S) -> S:
+    """Add, of rows that are among those of a whole, what that does not keep to OTHER and EXPIRED."""
+    if all(a.limit is None and a.keep is None for a in state.axes) or not len(state):
         return state
-    if not gone.any():
-        return gathered([state], [keys])
-    knows = state.reasoned("expired")
-    kept, old = np.flatnonzero(~gone), np.flatnonzero(gone)
-    return gathered([knows.take_fronts(kept), _counted(knows, old)], [keys[kept], keys[old]])
+    words, (ours, keys) = common_words([whole, state])
+    keys, column = keys.copy(), 0
+    for axis in state.axes:
+        mine = slice(column, column + len(axis.names))
+        if axis.limit is not None:
+            keys[~_among(keys[:, : mine.stop], ours[:, : mine.stop]), mine] = OTHER
+        if axis.keep is not None:
+            _expire(axis, keys, column, words[column], ours)
+        column = mine.stop
+    return regroup(state, keys, state.axes, words)
+
+
+def _among(keys: Ints, table: Ints) -> Mask:
+    """Which keys are in a table."""
+    at = _above(np.concatenate([table, keys]), keys.shape[1])
+    return np.isin(at[len(table) :], at[: len(table)])
 
 
 # -- limits ----------------------------------------------------------------------------------------------------------
@@ -129,33 +142,19 @@ def _text(columns: Sequence[dict[int, str]], row: Sequence[int]) -> str:
 # -- expiry ----------------------------------------------------------------------------------------------------------
 
 
-def _expire(axis: Axis, keys: Ints, column: int, words: Vocabulary) -> Mask:
-    """Give what is too old to EXPIRED, with all columns behind, in place; say which cells these are."""
+def _expire(axis: Axis, keys: Ints, column: int, words: Vocabulary, beside: Ints | None = None) -> None:
+    """Give epochs that are too old to EXPIRED, in place; what is behind stays told apart. Others beside may be newer."""
     assert axis.keep is not None
+    mine, keys = keys, keys if beside is None else np.concatenate([keys, beside])
     held = keys[:, column] >= 0
     if not held.any():
-        return held
+        return
     epochs = np.zeros(len(keys), np.int64)
-    epochs[held] = words.values[keys[held, column]]
+    epochs[held] = words.values[keys[held, column]] // axis.size
     above = _above(keys, column)
     newest = np.full(int(above.max()) + 1, np.iinfo(np.int64).min)
     np.maximum.at(newest, above[held], epochs[held])
     # newest - epoch as an unsigned number: it cannot overflow
     age = newest[above].view(np.uint64) - epochs.view(np.uint64)
-    gone: Mask = held & (age >= np.uint64(axis.keep))
-    keys[gone, column:] = EXPIRED
-    return gone
-
-
-def _counted(state: S, old: Ints) -> S:
-    """Cells of which only the rows are known."""
-    cells = state.cells
-    dropped = state.spelled(state.parts()["dropped"])[old]
-    dropped[:, state.reasons.index("expired")] += state.rows_seen[old]
-    flats = {n: p.empty(state, len(old)) for n, p in state.parts().items() if isinstance(p, Flat) and not p.optional}
-    if cells.inner is not None:
-        flats |= {n: a[:0] for n, a in flats.items() if not state.parts()[n].front}
-    tallies = {n: Entries.none(e.shift, wide=e.wide) for n, e in cells.tallies.items()}
-    inner = None if cells.inner is None else cells.inner[:0]
-    made = replace(cells, keys=cells.keys[old], inner=inner, flats=flats | {"dropped": dropped}, tallies=tallies)
-    return state.holding(made)
+    gone = held & (age >= np.uint64(axis.keep))
+    mine[gone[: len(mine)], column] = EXPIRED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -11,12 +12,12 @@ from numpy.typing import NDArray
 
 from ..errors import IncompatibleStateError, StateFormatError
 from ..numerics.keys import fits
-from .axes import EXPIRED, Vocabulary, integers
+from .axes import EPOCHS, EXPIRED, Axis, Vocabulary, integers
 from .lead import Lead
 from .numbers import ranges, running, unzigzag
 from .section import NAMES, need
 
-__all__ = ["Words", "read_inner", "read_keys", "read_words"]
+__all__ = ["Words", "check_starts", "read_inner", "read_keys", "read_words"]
 
 Ints = NDArray[np.int64]
 Array = NDArray[Any]
@@ -93,6 +94,19 @@ def read_words(lead: Lead, i: int) -> Words:
         return Words(name, Vocabulary(kind, values), counts, None)
     whole = Vocabulary.of(kind, values)
     return Words(name, whole, counts, whole.ranks(values))
+
+
+def check_starts(axes: Sequence[Axis], words: Sequence[Words]) -> None:
+    """Raise unless the keys of epochs are starts of epochs."""
+    column = 0
+    for axis in axes:
+        held = words[column].whole
+        if axis.kind in EPOCHS and len(held):
+            good = held.kind == EPOCHS[axis.kind] and held.values.dtype == np.int64
+            need(
+                good and not (held.values % axis.size).any(), f"{axis.names[0]} has a key that is no start of an epoch"
+            )
+        column += len(axis.names)
 
 
 def _texts(lead: Lead, name: str, counts: Ints, letters: Ints, lengths: Array) -> tuple[bytes, ...]:

@@ -19,7 +19,7 @@ from ..errors import StateFormatError
 from ..numerics.canonical import canonical_json
 from ..numerics.keys import decode_key, encode_key
 from ..numerics.settings import decode_setting
-from .axes import Axis
+from .axes import EPOCHS, Axis
 from .declare import Flat, Tally
 from .opaque import Declared, OpaqueState
 from .state import State
@@ -163,9 +163,8 @@ def _read_axis(said: Any) -> Axis:
         raise StateFormatError("an axis is declared in an unknown way")
     axis = Axis(**{**said, "names": tuple(names), "pinned": tuple(decode_key(k) for k in pinned)})
     whole = [axis.size, *(n for n in (axis.limit, axis.keep) if n is not None)]
-    if axis.kind not in ("key", "epoch", "shard", "group", "class") or not all(
-        type(n) is int and n >= 0 for n in whole
-    ):
+    known = axis.kind in (*EPOCHS, "key", "shard", "group", "class")
+    if not (known and all(type(n) is int and n >= 0 for n in whole)) or (axis.kind in EPOCHS and not axis.size):
         raise StateFormatError("an axis is declared in an unknown way")
     if any(len(key) != len(names) for key in axis.pinned):
         raise StateFormatError("a pinned key has another number of columns")

@@ -17,9 +17,9 @@ from ..numerics.canonical import canonical_json
 from ..numerics.settings import encode_setting, unlike
 from .axes import Axis, Vocabulary
 from .content import Content
-from .declare import Array, Flat, Part
+from .declare import FORMS, Array, Flat, Part
 from .fold import fold, regroup
-from .policy import settled
+from .policy import kept_as, settled
 
 __all__ = ["State"]
 
@@ -105,18 +105,24 @@ class State(Content):
             )
         return made
 
+    @property
+    def subtracts(self) -> bool:
+        """Whether rows can be taken away: nothing is kept that does not come back, such as an extreme."""
+        flats = [p for n, p in self.parts().items() if isinstance(p, Flat) and n in self.cells.flats]
+        return all(FORMS[p.form].subtracts for p in flats)
+
     def subtract(self, other: Self) -> Self:
-        """Take rows away that were counted: flags and folded cells stay as they are.
+        """Take rows away that were counted.
+
+        Flags and folded cells stay as they are, and so does what was added up because it was beyond a limit, or too old.
 
         Raises
         ------
         IncompatibleStateError
-            A setting differs; or a part keeps extremes, which do not come back.
-        ValueError
-            There are not so many rows.
+            A setting differs; a part keeps extremes, which do not come back; or there are not so many rows.
         """
         self._fits(other)
-        return fold([self, other], sign=-1)
+        return fold([self, kept_as(other, self)], sign=-1)
 
     def _fits(self, other: State) -> None:
         if found := self.differences(other):
@@ -141,6 +147,10 @@ class State(Content):
         partition : (i, n), optional
             Of which partition these are all groups; by default what the settings say.
         """
+        return self
+
+    def apart(self) -> State:
+        """What tells the same, and from which cells can be taken away: closed groups, say, in place of open ones."""
         return self
 
     # -- read-outs that collections widen -----------------------------------------------------------------------------

@@ -53,6 +53,13 @@ class Statistic(Settings):
         """The kernels that count checked columns `like` these (see `count.steps`)."""
         raise NotImplementedError(f"{type(self).__name__} cannot count rows")
 
+    def step_with_shards(self, like: Any, shards: Any) -> Any:
+        """The step that counts rows like these here and, coarser, in shards of units at once; None if there is none.
+
+        Here is one cell; `shards` is the statistic in cells of shards alone, whose parts are `Beside` among its arguments.
+        """
+        return None
+
     def derive(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
         """Make what `steps` read of checked columns: to scratch, before anything is counted."""
         return columns
@@ -99,8 +106,8 @@ class Statistic(Settings):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why a row may be left out: `where`, the role of a bad value, or an epoch that has expired."""
-        return ("where", *dict.fromkeys(n.role for n in self.needs()), "expired")
+        """Why a row may be left out: `where`, the role of a bad value, a time that is in no window, or no unit."""
+        return tuple(dict.fromkeys(("where", *(n.role for n in self.needs()), "time", "unit")))
 
     @cached_property
     def reason_numbers(self) -> dict[str, int]:
@@ -130,10 +137,6 @@ class Statistic(Settings):
     def alike(self, states: Sequence[Self]) -> Sequence[Self]:
         """Let states that are to be added know the same parts (see `OpaqueState`)."""
         return states
-
-    def reasoned(self, reason: str) -> Self:
-        """Return this state as one that knows a reason for leaving rows out."""
-        return self
 
     def facts(self) -> dict[str, Any]:
         """What is worth telling about a state of one cell: rows, positives, weight."""

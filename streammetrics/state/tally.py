@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import CounterOverflowError
+from ..errors import CounterOverflowError, IncompatibleStateError
 from ..numerics import compiled
 from ..numerics.exact import carry_fixed
 
@@ -318,7 +318,7 @@ def add(a: Entries, b: Entries, sign: int = 1) -> Entries:
     _spread(in_a, a.counts, counts)
     _spread(in_b, b.counts if sign > 0 else -b.mass, counts)
     if sign < 0 and counts.min(initial=0) < 0:
-        raise ValueError("a count would fall below zero: these rows were not counted here")
+        raise IncompatibleStateError("a count would fall below zero: these rows were not counted here")
     excess = None
     if a.excess is not None or b.excess is not None:
         excess = np.zeros((len(codes), 2), I8)
@@ -347,7 +347,7 @@ def _spread(at: Array, counts: Array, out: Array) -> None:
 def _not_below(e: Entries, sign: int) -> Entries:
     """Raise if more weight was taken away than there was."""
     if sign < 0 and e.excess is not None and (e.excess[:, 0] < -(e.mass << 20)).any():
-        raise ValueError("a weight would fall below zero: these rows were not counted here")
+        raise IncompatibleStateError("a weight would fall below zero: these rows were not counted here")
     return e
 
 
@@ -402,7 +402,7 @@ def reduce(e: Entries) -> Entries:
     first = np.flatnonzero(np.concatenate([[True], new]))
     counts = np.add.reduceat(counts, first, dtype=I8)
     if counts.min() < 0:
-        raise ValueError("a count would fall below zero: these rows were not counted here")
+        raise IncompatibleStateError("a count would fall below zero: these rows were not counted here")
     excess = None if e.excess is None else np.add.reduceat(e.excess[order], first)
     if excess is not None:
         carry_fixed(excess)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..columns.columns import Need, label, score, weight
 from ..errors import StateFormatError
 from ..numerics.exact import FRACTION_BITS, LOW_BITS, UNIT, fixed_to_int, of_units, whole
+from ..numerics.rows import row_sums
 from ..numerics.settings import setting
 from ..state.declare import Flat
 from ..state.state import State
@@ -64,6 +65,10 @@ class ScoreBins(State, tag="score_bins"):
         scores = self.flat("scores")
         if self.sums and weight_of(self, "rows").sum(-2).fall_short(scores, 1):
             raise StateFormatError(f"{type(self).__name__}.scores holds a sum that rows of this weight cannot have")
+
+    @property
+    def positives_seen(self) -> NDArray[np.int64]:
+        return row_sums(self.flat("rows")[..., 1, :])
 
     def facts(self) -> dict[str, Any]:
         extra = 0 if self.excess is None else sum(fixed_to_int(e) for e in self.excess.reshape(-1, 2))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..columns.columns import Need, flag, label, score, weight
 from ..errors import StateFormatError
 from ..numerics.exact import UNIT, fixed_to_int, whole
+from ..numerics.rows import row_sums
 from ..numerics.settings import setting, union
 from ..state.declare import Flat
 from ..state.state import State
@@ -72,6 +73,10 @@ class DecisionCounts(State, tag="decisions"):
         more = (higher.rows > above.rows[..., :-1, :]).any()
         if more or (weight.excess is not None and above[..., :-1, :].fall_short(higher.mass(), 1)):
             raise StateFormatError(f"{type(self).__name__} has more positive decisions at a higher threshold")
+
+    @property
+    def positives_seen(self) -> NDArray[np.int64]:
+        return row_sums(self.flat("counts")[..., 0, 1, :])
 
     def facts(self) -> dict[str, Any]:
         tn, fp, fn, tp = self.cells_at(self.thresholds[0])

@@ -15,6 +15,7 @@ from ..numerics.exact import about, exact_to_fraction
 from ..numerics.settings import setting, union
 from ..state.declare import Flat
 from ..state.totals import weight_of
+from .spread import Spread, spread
 from .step import Like, Step
 from .weighed import WeighedRows, check_columns
 
@@ -122,3 +123,12 @@ class Moments(WeighedRows, tag="moments"):
         product = a + b if a + b in TERMS else b + a
         shift = self.total(a, output) * self.total(b, output) / total if total else 0
         return self.total(product, output) - shift
+
+    def spread_of(self, *names: str, output: int = 0) -> Spread | None:
+        """Means of columns and their covariances; None if rows are weighted, or the products are no terms."""
+        pairs = {(i, j): a + b for i, a in enumerate(names) for j, b in enumerate(names) if i <= j}
+        if self.excess is not None or not set(pairs.values()) <= set(self.terms):
+            return None
+        sums = [self.total(name, output) for name in names]
+        products = {(-1, -1): self.weight()} | {(-1, j): total for j, total in enumerate(sums)}
+        return spread(self.weight(), sums, products | {at: self.total(term, output) for at, term in pairs.items()})

@@ -18,9 +18,10 @@ from ..errors import StateFormatError
 from ..numerics import compiled, elementary
 from ..numerics.exact import FRACTION_BITS, UNIT, exact_to_fraction, fixed_to_int, of_units, whole
 from ..numerics.settings import setting, union
-from ..state.declare import CEILING, Flat
+from ..state.declare import Flat, lost
 from ..state.state import State
 from ..state.totals import all_within, weight_of
+from .spread import Spread, spread
 from .step import NOTHING, Like, Step
 
 __all__ = ["RankingSums", "term"]
@@ -277,6 +278,10 @@ class RankingSums(State, tag="ranking_sums"):
             if measure == "hits" and not all_within(large[:, i], large[:, self.terms.index(relevant)]):
                 raise StateFormatError("RankingSums found more relevant documents than there are")
 
+    @property
+    def positives_seen(self) -> NDArray[np.int64]:
+        return np.asarray(self.flat("rows")[..., 1].sum(axis=1))
+
     def facts(self) -> dict[str, Any]:
         return {
             "rows": int(self.rows.sum()),
@@ -293,11 +298,7 @@ class RankingSums(State, tag="ranking_sums"):
 
     def weight(self, *, empty: bool = False) -> Fraction:
         """Queries with a relevant document, or those without; or their total weight; exact."""
-        i = int(empty)
-        units = whole(self.queries[i]) << FRACTION_BITS
-        if self.excess is not None:
-            units += fixed_to_int(self.excess[i])
-        return of_units(units)  # type: ignore[no-any-return]
+        return of_units(self._units(int(empty)))  # type: ignore[no-any-return]
 
     def total(self, measure: str, k: int | None = None, parameter: float | None = None) -> Fraction:
         """The weighted sum of a measure over queries; exact over the values of the queries."""
@@ -325,10 +326,50 @@ class RankingSums(State, tag="ranking_sums"):
             return self.total(measure, k, parameter) + more
         return kept(self.w2x[i]) if self.w2x is not None else self.total(measure, k, parameter)
 
+    def spread_of(
+        self, empty: float | None, measure: str, k: int | None = None, parameter: float | None = None
+    ) -> Spread:
+        """The mean of a measure over queries, and its variance.
+
+        Parameters
+        ----------
+        empty : float or None
+            What queries without a relevant document count; None if they are left out.
+        measure, k, parameter
+            As for `total`.
+        """
+        labels = (0,) if empty is None else (0, 1)
+        weight = sum(self._units(i) for i in labels)
+        squared = weight if self.w2 is None else sum(fixed_to_int(self.w2[i]) for i in labels)
+        gone: Any = False if self.w2 is None else lost(self.w2[0]) | lost(self.w2[1])
+        more, more_squared = 0, 0
+        if empty:  # then these queries count nothing else
+            more, more_squared = self._units(1), self._units(1) if self.w2 is None else fixed_to_int(self.w2[1])
+        i = self.terms.index(term(measure, k, parameter))
+        if measure in UNBOUNDED:
+            assert not empty
+            numbers = (
+                self.total(measure, k, parameter),
+                self.product(measure, k, parameter),
+                self.square(measure, k, parameter),
+            )
+            total, crossed, square = (x * UNIT for x in numbers if x is not None)
+        else:
+            total, square = fixed_to_int(self.sums[i]), fixed_to_int(self.squares[i])
+            crossed = total if self.w2x is None else fixed_to_int(self.w2x[i])
+            gone = gone | lost(self.squares[i]) | (False if self.w2x is None else lost(self.w2x[i]))
+        products = {(-1, -1): squared, (-1, 0): crossed + more_squared, (0, 0): square + more_squared}
+        return spread(weight, [total + more], products, gone, UNIT)
+
+    def _units(self, i: int) -> Any:
+        """What queries with (0) or without (1) a relevant document weigh, in units of 2**-60."""
+        units = whole(self.queries[i]) << FRACTION_BITS
+        return units if self.excess is None else units + fixed_to_int(self.excess[i])
+
 
 def kept(number: Ints) -> Fraction | None:
     """A sum that may have been lost."""
-    return Fraction(fixed_to_int(number), UNIT) if number[0] < CEILING else None
+    return None if lost(number) else Fraction(fixed_to_int(number), UNIT)
 
 
 def alike(lengths: Ints) -> Iterator[tuple[Ints, int]]:

@@ -15,15 +15,19 @@ from ..numerics.exact import exact_to_fraction
 from ..numerics.settings import setting, union
 from ..state.declare import Flat
 from ..state.totals import weight_of
+from .spread import Spread, spread
 from .step import Like, Step
 from .weighed import WeighedRows
 
-__all__ = ["RegressionSums"]
+__all__ = ["RegressionSums", "square_of"]
 
 PLAIN = ("absolute", "squared", "target", "nonzero", "relative", "guarded", "symmetric", "log_squared")
 WITH_PARAMETER = ("pinball", "huber", "tweedie")
 TERMS = PLAIN + WITH_PARAMETER
 LARGEST = 2.0**992  # more than a term of any numbers can be
+SQUARE = "^2"
+OFFSET = 32  # of the number of a square, as the kernel takes it
+SQUARED = 240  # octaves of numbers, of which the squares of losses are floats
 DOMAINS: dict[str, tuple[dict[str, float], dict[str, float]]] = {
     "real": ({}, {}),
     "log1p": ({"above": -1.0}, {"above": -1.0}),
@@ -42,7 +46,8 @@ class RegressionSums(WeighedRows, tag="regression_sums"):
     terms : tuple of str
         What is summed, weighted: "absolute" |d|, "squared" d^2, "target" |y|, "nonzero" [y != 0], "relative" |d / y|
         of targets that are not 0, "guarded" |d| / max(|y|, 2^-52), "symmetric" 2 |d| / (|y| + |p|), "log_squared"
-        (log(1 + p) - log(1 + y))^2; with a parameter "pinball@0.9", "huber@1.0", "tweedie@1.5". Here d = p - y.
+        (log(1 + p) - log(1 + y))^2; with a parameter "pinball@0.9", "huber@1.0", "tweedie@1.5". Here d = p - y. "^2"
+        behind any asks for its square: for standard errors of rows without weights.
     domain : {"real", "log1p", "positive_pred", "nonnegative", "positive"}
         What the columns may hold: any number; above -1; a prediction above 0 and a target of any sign, of at least 0,
         or above 0.
@@ -74,7 +79,9 @@ class RegressionSums(WeighedRows, tag="regression_sums"):
 
     def needs(self) -> tuple[Need, ...]:
         powers = [k for name, k in map(parsed, self.terms) if name == "tweedie"]
-        octaves = min([OCTAVES, *(int(900 / (1 + max(abs(1 - k), abs(2 - k)))) for k in powers)])
+        squares = any(term.endswith(SQUARE) for term in self.terms)
+        most, room = (SQUARED, 450) if squares else (OCTAVES, 900)
+        octaves = min([most, *(int(room / (1 + max(abs(1 - k), abs(2 - k)))) for k in powers)])
         columns = [
             number(role, octaves=octaves, **limit)
             for role, limit in zip(("y_true", "y_pred"), DOMAINS[self.domain], strict=True)
@@ -86,6 +93,7 @@ class RegressionSums(WeighedRows, tag="regression_sums"):
     def steps(self, like: Like) -> Iterable[Step]:
         own, named = type(self), [parsed(term) for term in self.terms]
         terms = np.array([TERMS.index(name) for name, _ in named], np.int64)
+        terms[[term.endswith(SQUARE) for term in self.terms]] += OFFSET
         how = self.outputs, terms, np.array([k for _, k in named], np.float64)
         into = *self.counts(like), own.sums, own.skipped
         return [Step("row_sums:sum_losses", "y_true", "y_pred", "sample_weight", "at", *how, *into)]
@@ -108,10 +116,36 @@ class RegressionSums(WeighedRows, tag="regression_sums"):
         """The weighted sum of one term of one output; exact over the rounded terms."""
         return exact_to_fraction(self.sums[self.terms.index(term), output])
 
+    def spread_of(self, term: str, output: int = 0, *, per: str | None = None) -> Spread | None:
+        """The mean of a term and its variance; None if rows are weighted, or the squares were not counted.
+
+        Parameters
+        ----------
+        term : str
+            What is averaged.
+        output : int
+            Of which output.
+        per : {"nonzero"}, optional
+            A second term, 0 or 1, without which the first is 0: its mean comes second.
+        """
+        if self.excess is not None or square_of(term) not in self.terms:
+            return None
+        total, square, rows = self.total(term, output), self.total(square_of(term), output), self.weight()
+        if per is None:
+            return spread(rows, [total], {(-1, -1): rows, (-1, 0): total, (0, 0): square})
+        some = self.total(per, output)
+        products = {(-1, -1): rows, (-1, 0): total, (-1, 1): some, (0, 0): square, (0, 1): total, (1, 1): some}
+        return spread(rows, [total, some], products)
+
+
+def square_of(term: str) -> str:
+    """Return the term that is the square of one."""
+    return "squared" if term == "absolute" else term + SQUARE
+
 
 def parsed(term: str) -> tuple[str, float]:
     """Return the name of a term and its parameter, or raise naming those there are."""
-    name, _, parameter = term.partition("@")
+    name, _, parameter = term.removesuffix(SQUARE).partition("@")
     try:
         if (name in PLAIN and not parameter) or (name in WITH_PARAMETER and np.isfinite(float(parameter))):
             return name, float(parameter or 0.0)

@@ -20,6 +20,7 @@ from ..state.declare import Flat
 from ..state.totals import weight_of
 from .known_classes import KnownClasses
 from .labels import rounded
+from .spread import Spread, spread
 from .step import NOTHING, Like, Step
 from .weighed import WeighedRows
 
@@ -97,6 +98,11 @@ class RowMeans(WeighedRows):
             return int(self.rows) + Fraction(0 if self.more_w2 is None else exact_to_fraction(self.more_w2))
         more = 0 if self.more_w2x is None else exact_to_fraction(self.more_w2x[self.terms.index(term)])
         return self.total(term) + more
+
+    def spread_of(self, term: str) -> Spread:
+        """The mean of a term over rows, and its variance."""
+        products = {(-1, -1): self.weight_squared(), (-1, 0): self.weight_squared(term), (0, 0): self.square(term)}
+        return spread(self.weight(), [self.total(term)], products)
 
 
 class ClassRows(KnownClasses, RowMeans, tag="class_rows"):

@@ -22,7 +22,21 @@ from ..numerics.twofold import Twofold, product
 from ..state.tally import Entries
 from .scores import FEW, ScoreHistogram, ScoresByLabel
 
-__all__ = ["Bounded", "area", "areas", "average_precision", "average_precisions", "gap", "gaps"]
+__all__ = [
+    "Bounded",
+    "Entered",
+    "area",
+    "areas",
+    "average_precision",
+    "average_precisions",
+    "entered",
+    "gap",
+    "gaps",
+    "heavy_cells",
+    "one_cell",
+    "pairs_without",
+    "quotients",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -31,6 +45,8 @@ SURE = 1 << 53  # integers up to here are floats
 NAN = float("nan")
 ROUNDING = 2.0**-45  # more than the float64 steps of a bound can lose, relatively
 OFF = 2.0**-92  # and those of 106 bits
+MANY_PLACES = 1 << 20
+DENSE = 16  # places of all cells for each entry of their shards that may be gone through
 NEAR = 2.0**-48  # more than the difference of two shares can be off
 FEW_TERMS = 300  # whose sum is formed with one denominator, should 106 bits not say how it rounds
 
@@ -109,8 +125,8 @@ def areas(state: ScoreHistogram) -> Bounded:
         np.where(inexact, _outward(low, both, twice - ties, -1), value),
         np.where(inexact, _outward(high, both, twice + ties, 1), value),
     )
-    for cell in np.flatnonzero((both >= SURE) | _heavy(state)):
-        for array, number in zip(made, _numbers(area(_alone(state, cell))), strict=True):
+    for cell in np.flatnonzero((both >= SURE) | heavy_cells(state)):
+        for array, number in zip(made, _numbers(area(one_cell(state, cell))), strict=True):
             array[cell] = number
     return made
 
@@ -127,11 +143,67 @@ def _pairs(state: ScoreHistogram) -> Ints:
             compiled.kernel("exact_rows:pairs")(e.places, starts, e.counts, found)
             out += found.reshape(-1, 4)
         else:
-            at = _entered(e, starts)
+            at = entered(e, starts)
             ties = at.ties()
             below = 2 * at.upto(at.negatives) - ties
             parts = at.negatives, at.positives, at.positives * below, at.positives * ties
             out += np.stack([at.sums(p) for p in parts], axis=1)
+    return out
+
+
+def pairs_without(shards: ScoreHistogram, at: Ints, cells: int) -> tuple[Ints, Ints] | None:
+    """Negatives, positives and twice the pairs that positives win, of cells, and of each without each of its shards.
+
+    Parameters
+    ----------
+    shards : ScoreHistogram
+        The shards, those of a cell side by side.
+    at : int64 array
+        To which of so many cells each shard belongs, ascending.
+
+    Returns
+    -------
+    total : int64, shape (cells, 3)
+    rest : int64, shape (shards, 3)
+        None, instead of both, if there are weights, exact scores, or more rows than whose pairs fit an int64.
+    """
+    e, starts = shards.cells.tallies["rows"], shards.starts("rows")
+    rows = np.bincount(at, shards.rows_seen, cells)  # floats: exact as far as it matters
+    if shards.most != 0 or e.excess is not None or (rows >= FEW).any():
+        return None
+    total, rest = np.zeros((cells, 3), np.int64), np.zeros((len(shards), 3), np.int64)
+    firsts = np.searchsorted(at, np.arange(cells + 1))
+    if compiled.loaded() and cells * shards.places <= max(MANY_PLACES, DENSE * len(e)):
+        out = np.zeros(shards.places, np.int64), total.reshape(-1), rest.reshape(-1)
+        held = e.places.astype(np.uint32, copy=False), starts, e.counts.astype(np.uint32, copy=False)
+        compiled.kernel("exact_rows:pairs_without")(*held, firsts, *out)
+        return total, rest
+    own, places = entered(e, starts), e.places.astype(np.int64)
+    codes, to = np.unique(np.repeat(at, own.each) * shards.places + places, return_inverse=True)
+    all_rows = np.bincount(to, e.mass, len(codes)).astype(np.int64)
+    positive = (codes & 1) == 1
+    ends = np.searchsorted(codes, np.arange(cells + 1) * shards.places)
+    both = Entered(ends, codes.view(np.uint64), np.where(positive, 0, all_rows), np.where(positive, all_rows, 0))
+    total[:, 0], total[:, 1] = both.sums(both.negatives), both.sums(both.positives)
+    wins = 2 * both.upto(both.negatives) - both.ties()  # of a positive here
+    total[:, 2] = both.sums(both.positives * wins)
+    beside = np.zeros(len(codes), np.int64)  # positives of the same score as negatives
+    beside[:-1] = np.where((codes[1:] == codes[:-1] + 1) & positive[1:], both.positives[1:], 0)
+    above = 2 * (np.repeat(total[:, 1], both.each) - both.upto(both.positives)) - beside
+    won = own.sums(e.mass * np.where(positive, wins, above)[to])
+    ties = own.ties()
+    alone = own.sums(own.positives * (2 * own.upto(own.negatives) - ties))
+    mine = np.stack([own.sums(own.negatives), own.sums(own.positives), won - alone], axis=1)
+    rest[:] = total[at] - mine
+    return total, rest
+
+
+def quotients(above: Ints, below: Ints) -> Floats:
+    """Quotients of integers, rounded once; NaN for 0/0."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        out: Floats = above.astype(np.float64) / below
+    for i in np.flatnonzero(below >= SURE):
+        out[i] = int(above[i]) / int(below[i])
     return out
 
 
@@ -142,7 +214,7 @@ def _outward(quotient: Floats, divisor: Floats, dividend: Ints, way: int) -> Flo
     return np.where(off < 0, np.nextafter(quotient, way * np.inf), quotient)
 
 
-def _heavy(state: ScoreHistogram) -> NDArray[np.bool_]:
+def heavy_cells(state: ScoreHistogram) -> NDArray[np.bool_]:
     """Which cells have weights, or more rows than whose pairs fit an int64."""
     heavy = np.asarray(state.rows_seen >= FEW)
     for name in state.counted:
@@ -152,7 +224,8 @@ def _heavy(state: ScoreHistogram) -> NDArray[np.bool_]:
     return heavy
 
 
-def _alone(state: ScoreHistogram, cell: Any) -> ScoreHistogram:
+def one_cell(state: ScoreHistogram, cell: Any) -> ScoreHistogram:
+    """One cell as a state of its own."""
     return state.cell(int(cell)) if state.axes else state
 
 
@@ -171,7 +244,8 @@ def area(state: ScoresByLabel) -> Limits | None:
     return Limits(*(Fraction(n, both) for n in (twice - slack, twice, twice + slack)))
 
 
-def _entered(e: Entries, starts: Ints) -> Entered:
+def entered(e: Entries, starts: Ints) -> Entered:
+    """The entries of the cells in one form, by label."""
     positive = (e.codes & e.codes.dtype.type(1)).astype(np.bool_)
     return Entered(starts, e.places, np.where(positive, 0, e.mass), np.where(positive, e.mass, 0))
 
@@ -198,10 +272,10 @@ def _of_both(
         e, starts = state.cells.tallies[name], state.starts(name)
         held = np.diff(starts) > 0
         if held.any():
-            for array, numbers in zip(made, read(_entered(e, starts), inexact), strict=True):
+            for array, numbers in zip(made, read(entered(e, starts), inexact), strict=True):
                 array[held] = numbers[held]
-    for cell in np.flatnonzero(_heavy(state)):
-        for array, number in zip(made, _numbers(alone(_alone(state, cell))), strict=True):
+    for cell in np.flatnonzero(heavy_cells(state)):
+        for array, number in zip(made, _numbers(alone(one_cell(state, cell))), strict=True):
             array[cell] = number
     return made
 

@@ -24,7 +24,7 @@ from ..numerics.settings import setting
 from ..state.declare import Array, Flat, Tally
 from ..state.state import State
 from ..state.tally import Entries, canonical, code_type, reduce, weighs
-from .step import Like, Step
+from .step import Beside, Like, Step
 
 __all__ = ["BITS", "EXACT", "ScoreHistogram", "ScoresByLabel", "negative_weight"]
 
@@ -203,6 +203,16 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         into = own.exact, own.rows, own.off_grid
         return [Step("histogram:count_scores", *rows, "sample_weight", "at", self.real, bits, *into)]
 
+    def step_with_shards(self, like: Like, shards: Any) -> Step | None:
+        if like.weighted or "rows" not in like.dense or shards.most != 0:
+            return None
+        if self.bits is None or shards.bits > self.bits or shards.scale != self.scale:
+            return None
+        own, theirs = type(self), type(shards)
+        into = own.rows, own.off_grid, Beside(theirs.rows), Beside(theirs.off_grid)
+        how = self.real, self.bits, shards.bits
+        return Step("histogram:count_with_shards", "y_true", "y_score", "at", *how, *into, checks=True)
+
     def bucketed(self, exact: Entries) -> tuple[Entries, Any]:
         place, lost = self._bucket_places(exact)
         return self._coded(exact.cells, place, exact), exact.cells_with(lost)
@@ -320,6 +330,17 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         at = np.flatnonzero((self.ladder.rungs == 0) | (self.ladder.rungs == self.buckets - 1))
         ends = sum(c * a for c, a in zip(self.negatives.cells(at), self.positives.cells(at), strict=True))
         return 2 * ends > self.pairs()[3]
+
+    @property
+    def positives_seen(self) -> NDArray[np.int64]:
+        out = np.zeros(len(self), I8)
+        for name, entries in self.cells.tallies.items():
+            begins = self.starts(name)
+            held = begins[1:] > begins[:-1]  # entries of a cell stand together
+            if held.any():
+                positive = entries.counts * (entries.codes & entries.codes.dtype.type(1)).astype(entries.counts.dtype)
+                out[held] += np.add.reduceat(positive, begins[:-1][held], dtype=I8)
+        return out
 
     @property
     def counts(self) -> Ints:

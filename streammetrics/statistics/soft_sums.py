@@ -7,8 +7,9 @@ from fractions import Fraction
 from typing import Any
 
 from ..columns.columns import Need, score, target, weight
-from ..numerics.exact import FRACTION_BITS, exact_to_fraction, fixed_to_int, of_units, whole
-from ..state.declare import Flat
+from ..numerics.exact import FRACTION_BITS, UNIT, exact_to_fraction, fixed_to_int, of_units, whole
+from ..state.declare import Flat, lost
+from .spread import Spread, spread
 from .step import NOTHING, Like, Step
 from .sums import Terms
 
@@ -70,10 +71,12 @@ class SoftSums(Terms, tag="soft_sums"):
         if label is not None:
             positive = self.total("target")
             return positive if label else self.weight() - positive
+        return of_units(self._weight())  # type: ignore[no-any-return]
+
+    def _weight(self) -> Any:
+        """What the rows weigh, in units of 2**-60; of cells side by side an array."""
         units = whole(self.rows) << FRACTION_BITS
-        if self.excess is not None:
-            units += fixed_to_int(self.excess)
-        return of_units(units)  # type: ignore[no-any-return]
+        return units if self.excess is None else units + fixed_to_int(self.excess)
 
     def support(self) -> Fraction:
         """What the positives weigh."""
@@ -84,3 +87,22 @@ class SoftSums(Terms, tag="soft_sums"):
         i = self.terms.index(term)
         total: Fraction = of_units(fixed_to_int(self.sums[i]))
         return total if self.large is None else total + exact_to_fraction(self.large[i])
+
+    def spread_of(self, *names: str) -> Spread:
+        """Means over rows of terms, or of the target, their "label", and their covariances; no two of other terms."""
+        weight = self._weight()
+        squared = weight if self.w2 is None else fixed_to_int(self.w2)
+        sums, products, gone = [], {(-1, -1): squared}, False if self.w2 is None else lost(self.w2)
+        at = [self.terms.index("target" if name == "label" else name) for name in names]
+        for j, i in enumerate(at):
+            sums.append(fixed_to_int(self.sums[i]))
+            products |= {(-1, j): sums[j] if self.w2x is None else fixed_to_int(self.w2x[i])}
+            products |= {(j, j): fixed_to_int(self.squares[i])}
+            gone = gone | lost(self.squares[i])
+            if self.w2x is not None:
+                gone = gone | lost(self.w2x[i])
+            for k, other in enumerate(names):
+                if other == "label" and k != j:
+                    products |= {(min(j, k), max(j, k)): fixed_to_int(self.crossed[i])}
+                    gone = gone | lost(self.crossed[i])
+        return spread(weight, sums, products, gone, UNIT)

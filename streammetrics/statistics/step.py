@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["NOTHING", "NO_WEIGHTS", "Like", "Step", "Typed"]
+__all__ = ["NOTHING", "NO_WEIGHTS", "Beside", "Like", "Step", "Typed"]
 
 NOTHING = np.zeros(0, np.int64)
 NO_WEIGHTS = np.zeros(0)
@@ -21,6 +21,12 @@ class Typed(NamedTuple):
 
     dtype: np.dtype[Any]
     source: str
+
+
+class Beside(NamedTuple):
+    """A part of the statistic that is counted by the same step in cells of shards, among the arguments of this step."""
+
+    part: Any
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from ..columns.columns import Need, label, score, weight
 from ..errors import StateFormatError
-from ..numerics.exact import FRACTION_BITS, exact_to_fraction, fixed_to_int, of_units, whole
+from ..numerics.exact import FRACTION_BITS, UNIT, exact_to_fraction, fixed_to_int, of_units, whole
+from ..numerics.rows import row_sums
 from ..numerics.settings import setting, union
-from ..state.declare import Flat
+from ..state.declare import Flat, lost
 from ..state.state import State
 from ..state.totals import Weight, weight_of
+from .spread import Spread, spread
 from .step import NO_WEIGHTS, NOTHING, Like, Step
 
 __all__ = ["ScoreSums", "TermSums", "Terms"]
@@ -141,6 +143,10 @@ class TermSums(Terms):
 class ScoreSums(TermSums, tag="score_sums"):
     """The sums of all rows of a cell; settings as for `TermSums`."""
 
+    @property
+    def positives_seen(self) -> NDArray[np.int64]:
+        return self.by_front(row_sums(self.flat("rows")[..., 1]))
+
     def facts(self) -> dict[str, Any]:
         seen = {"rows": int(self.rows.sum()), "positives": int(self.rows[1]), "weight": self.weight()}
         return seen | {"clipped": int(self.clipped[self.terms.index("log_loss")])} if "log_loss" in self.terms else seen
@@ -152,10 +158,7 @@ class ScoreSums(TermSums, tag="score_sums"):
     def weight(self, label: int | None = None) -> Fraction:
         """Rows, or total weight, of one label or both; exact."""
         labels = (0, 1) if label is None else (label,)
-        units = sum(whole(self.rows[i]) << FRACTION_BITS for i in labels)
-        if self.excess is not None:
-            units += sum(fixed_to_int(self.excess[i]) for i in labels)
-        return of_units(units)  # type: ignore[no-any-return]
+        return of_units(sum(map(self._weight, labels)))  # type: ignore[no-any-return]
 
     def support(self) -> Fraction:
         """What the positives weigh."""
@@ -176,3 +179,31 @@ class ScoreSums(TermSums, tag="score_sums"):
             return of_units(fixed_to_int(self.sums[i, label]))  # type: ignore[no-any-return]
         total: Fraction = of_units(fixed_to_int(self.sums[i, 0]) + fixed_to_int(self.sums[i, 1]))
         return total if self.large is None else total + exact_to_fraction(self.large[i])
+
+    def spread_of(self, *names: str) -> Spread:
+        """Means over rows of terms, or of the "label", and their covariances; no two of the terms of the state."""
+        weight = [self._weight(label) for label in (0, 1)]
+        squared = weight if self.w2 is None else [fixed_to_int(self.w2[label]) for label in (0, 1)]
+        sums: list[Any] = []
+        products: dict[tuple[int, int], Any] = {(-1, -1): squared[0] + squared[1]}
+        gone: Any = False if self.w2 is None else lost(self.w2[0]) | lost(self.w2[1])
+        for j, name in enumerate(names):
+            if name == "label":
+                sums.append(weight[1])
+                products |= {(-1, j): squared[1], (j, j): squared[1]}
+                continue
+            i = self.terms.index(name)
+            total = [fixed_to_int(self.sums[i, label]) for label in (0, 1)]
+            crossed = total if self.w2x is None else [fixed_to_int(self.w2x[i, label]) for label in (0, 1)]
+            sums.append(total[0] + total[1])
+            products |= {(-1, j): crossed[0] + crossed[1], (j, j): fixed_to_int(self.squares[i])}
+            products |= {(min(j, k), max(j, k)): crossed[1] for k, other in enumerate(names) if other == "label"}
+            gone = gone | lost(self.squares[i])
+            if self.w2x is not None:
+                gone = gone | lost(self.w2x[i, 0]) | lost(self.w2x[i, 1])
+        return spread(weight[0] + weight[1], sums, products, gone, UNIT)
+
+    def _weight(self, label: int) -> Any:
+        """What the rows of a label weigh, in units of 2**-60; of cells side by side an array."""
+        units = whole(self.rows[label]) << FRACTION_BITS
+        return units if self.excess is None else units + fixed_to_int(self.excess[label])

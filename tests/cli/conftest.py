@@ -26,7 +26,17 @@ class Ran:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self.out)
+        found: list[dict[str, Any]] = json.loads(self.out)["values"]
+        return found
+
+    @property
+    def verdicts(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.out)["verdicts"]
+        return found
+
+    @property
+    def comparisons(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.out)["comparisons"]
         return found
 
     @property

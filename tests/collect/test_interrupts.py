@@ -59,6 +59,7 @@ MADE: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "limited": (lambda: sm.Sliced([sm.AUC(bits=12), sm.LogLoss()], by="group", limit=3), (*TWO, "group")),
     "nested": (lambda: sm.Sliced(sm.Sliced(sm.LogLoss(), by="day", limit=2), by="country"), (*THREE, "country", "day")),
     "distinct": (sm.DistinctCount, ("value",)),
+    "distinct, sampled": (lambda: sm.Sliced(sm.DistinctSample(limit=16), by="country"), ("value", "country")),
     "exact": (lambda: sm.AUC(exact=True), THREE),
     "quantile": (lambda: sm.Quantile(q=0.5), ("value",)),
     "found classes": (
@@ -69,6 +70,12 @@ MADE: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "slices of rankings": (lambda: sm.Sliced(sm.NDCG(k=3), by="language"), (*TWO, "query", "language")),
     "rows left out": (lambda: sm.MetricCollection([sm.AUC(), sm.GroupAUC()], on_invalid="drop"), (*TWO, "group")),
     "sample": (lambda: sm.GroupAUC(sample=True, sample_rows=20), (*TWO, "group")),
+    "windows": (lambda: sm.Windowed([sm.AUC(bits=12), sm.LogLoss()], width=2, time="day", keep=1), (*TWO, "day")),
+    "slices of windows": (
+        lambda: sm.Sliced(sm.Windowed(sm.LogLoss(), width=2, time="day", keep=2), by="country", limit=2),
+        (*THREE, "country", "day"),
+    ),
+    "corrections": (lambda: sm.Delta(sm.Windowed(sm.AUC(bits=12), width=2, time="day")), (*TWO, "day")),
     "bundle": (
         lambda: sm.Bundle({"all": sm.AUC(), "sliced": sm.Sliced(sm.LogLoss(), by="country")}),
         (*TWO, "country"),

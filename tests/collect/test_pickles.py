@@ -18,12 +18,14 @@ def dropping() -> list[Any]:
         sm.AUC(on_invalid="drop"),
         sm.MetricCollection(sm.AUC(), sm.CTR(), on_invalid="drop"),
         sm.Sliced(sm.AUC(on_invalid="drop"), by="k"),
+        sm.Windowed(sm.Sliced(sm.AUC(on_invalid="drop"), by="k"), width=2, time="n", max_time=8),
+        sm.Delta(sm.AUC(on_invalid="drop")),
     ]
 
 
 @pytest.mark.parametrize("made", dropping(), ids=lambda m: type(m).__name__)
 def test_what_is_to_be_dropped_is_dropped_by_the_copy(made: Any) -> None:
-    rows = {"y_true": [0, 1, 1], "y_score": [0.1, 2.0, 0.7], "k": ["a", "a", "b"]}
+    rows = {"y_true": [0, 1, 1], "y_score": [0.1, 2.0, 0.7], "k": ["a", "a", "b"], "n": [1, 2, 9]}
     seen = made.copy().update(rows)
     again = pickle.loads(pickle.dumps(seen))
     assert again.digest() == seen.digest()

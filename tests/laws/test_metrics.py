@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 
 import streammetrics as sm
-from streammetrics.laws import LAWS, METRIC_LAWS, OBJECT_LAWS, SLICE_LAWS, run
+from streammetrics.laws import LAWS, METRIC_LAWS, OBJECT_LAWS, SHARD_LAWS, SLICE_LAWS, WINDOW_LAWS, run
+from streammetrics.laws.shards import without_each_shard
 
-ONCE = [*OBJECT_LAWS, *SLICE_LAWS]
+OF_SHARDS = [law for law in SHARD_LAWS if law is not without_each_shard]  # which is about every formula
+ONCE = [*OBJECT_LAWS, *SLICE_LAWS, *WINDOW_LAWS, *OF_SHARDS]
 
 
 def first_of_each_statistic():

@@ -181,3 +181,12 @@ def test_a_dictionary_of_a_batch_that_failed_says_nothing():
     sliced.update([0, 1], [0.5, 0.25], key=[1, 2])
     with pytest.raises(sm.InvalidInputError, match="of kind integer"):
         sliced.update([0, 1], [0.5, 0.25], key=keys)
+
+
+def test_small_weights_beside_large_ones_are_noted_in_every_slice():
+    weights, labels = np.array([[1.0, 2.0**-36], [2.0**-10, 2.0**-12]]), np.eye(2, dtype=np.uint8)
+    rows = {"y_true": labels, "y_score": labels * 0.5 + 0.25, "sample_weight": weights, "key": np.array(["a", "b"])}
+    sliced = sm.Sliced(sm.LogLoss(num_labels=2), by="key").update(rows)
+    for i, key in enumerate("ab"):
+        alone = sm.LogLoss(num_labels=2).update({n: c[i : i + 1] for n, c in rows.items() if n != "key"})
+        same(alone, sliced[key], f"slice {key!r} of weights of labels")

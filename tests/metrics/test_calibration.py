@@ -12,7 +12,7 @@ import pytest
 from sklearn.calibration import calibration_curve
 
 import streammetrics as sm
-from streammetrics.report.plots import plot
+from streammetrics.reports.plots import plot
 
 
 def log(n: int = 5000, seed: int = 0) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.metrics.curves import corners
-from streammetrics.report.plots import plot
+from streammetrics.reports.plots import plot
 
 mpl.use("agg")
 CURVES = (sm.ROCCurve, sm.PRCurve, sm.GainCurve)

@@ -72,7 +72,7 @@ WEIGHTED = [m for m in draws.VARIANTS if "sample_weight" in {n.role for n in m.m
 
 
 def test_only_distinct_keys_take_no_weights() -> None:
-    assert {m.tag for m in draws.VARIANTS} - {m.tag for m in WEIGHTED} == {"distinct_count"}
+    assert {m.tag for m in draws.VARIANTS} - {m.tag for m in WEIGHTED} == {"distinct_count", "distinct_sample"}
 
 
 @pytest.mark.parametrize("metric", WEIGHTED, ids=repr)

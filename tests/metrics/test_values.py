@@ -46,11 +46,14 @@ def test_random_columns(tag: str, i: int, name: str) -> None:
     metric = sm.METRICS[tag](**oracle.settings)
     roles = [n.role for n in metric.make_state().needs()]
     given = dict(zip(roles, (v, u), strict=False))
-    if tag == "distinct_count":
+    if tag == "per_unit":
+        given = {"unit": np.arange(len(v)) // 3, "outcome": v, "exposed": np.arange(len(v)) % 3 == 0}
+    if tag in ("distinct_count", "distinct_sample"):
         given["value"] = v.view(np.int64 if v.dtype.itemsize == 8 else np.int32)
     elif "sample_weight" in roles:
         given["sample_weight"] = w
-    wide = [given[r].astype(np.float64) for r in roles if r != "sample_weight"]
+    wide = [given[r] if r == "value" and tag == "distinct_sample" else given[r].astype(np.float64) for r in roles
+            if r != "sample_weight"]  # fmt: skip
     expected = oracle.of(*wide, w)
     metric.update(given)
     value, (low, high) = metric.of(metric.state), metric.bounds()

@@ -14,7 +14,7 @@ import numpy as np
 from streammetrics.numerics.exact import CHUNK_BASE, CHUNKS
 from streammetrics.numerics.keys import raw
 from streammetrics.numerics.settings import setting, union
-from streammetrics.state.axes import NULL, Axis, Vocabulary
+from streammetrics.state.axes import EPOCHS, NULL, Axis, Vocabulary
 from streammetrics.state.cells import Cells
 from streammetrics.state.declare import Flat, Tally
 from streammetrics.state.fold import regroup
@@ -32,7 +32,7 @@ class Quiet(State):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        return ("where", "y_score", "expired")
+        return ("where", "y_score", "time")
 
 
 class Sums(Quiet, tag="test.sums"):
@@ -202,12 +202,13 @@ def made(
     if not rows:
         return statistic.empty(axes)
     columns, words = [], []
-    for name, kind in zip([n for a in axes for n in a.names], kinds, strict=False):
-        pool = list(range(6)) if name in ("hour", "shard") else KINDS[kind]
+    for axis, kind in zip([a for a in axes for _ in a.names], kinds, strict=False):
+        numbered = axis.kind != "key"
+        pool = [i * (axis.size if axis.kind in EPOCHS else 1) for i in range(6)] if numbered else KINDS[kind]
         chosen = [raw(pool[i])[1] for i in rng.integers(0, len(pool), rows)]
-        word = Vocabulary.of("integer" if name in ("hour", "shard") else kind, chosen)
+        word = Vocabulary.of(EPOCHS.get(axis.kind, "integer") if numbered else kind, chosen)
         ranks = np.array([word.index[c] for c in chosen], I8)
-        if name not in ("hour", "shard"):
+        if axis.kind != "shard":
             ranks[rng.random(rows) < 0.1] = NULL
         columns.append(ranks)
         words.append(word)

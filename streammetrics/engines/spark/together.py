@@ -60,7 +60,7 @@ def together_of(metrics: Holder, there: Collection[str]) -> Together | None:
         query = None
     groups = {
         binding.column("group")
-        for state, binding, _ in metrics.reads()
+        for state, binding, *_ in metrics.reads()
         if isinstance(state, GroupRows) and not state.sample_rows and not state.partition
     }
     if query is None and len(groups) != 1:

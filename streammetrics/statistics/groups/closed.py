@@ -121,6 +121,17 @@ class ClosedSums(State):
         return exact_to_fraction(self.moments[MOMENTS.index(name), GROUP_WEIGHTS.index(by)])
 
 
+class SumsApart(ClosedSums):
+    """Sums over closed groups from which those of some can be taken away: nothing says which are there."""
+
+    def needs(self) -> tuple[Any, ...]:
+        return label(), score(), group()
+
+    def close_groups(self) -> SumsApart:
+        """Return itself: it is closed."""
+        return self
+
+
 class SealedGroups(ClosedSums, tag="sealed_groups"):
     """Closed groups of some partitions.
 
@@ -157,6 +168,10 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
         """Return itself: it is closed."""
         return self
 
+    def apart(self) -> SumsApart:
+        flats = {n: a for n, a in self.cells.flats.items() if n != "sealed"}
+        return SumsApart().holding(replace(self.cells, flats=flats))
+
     def seal(self, partition: tuple[int, int] | None = None) -> SealedGroups:
         """Return these groups as all those of a partition, (0, 1) being all there are."""
         if partition is None:
@@ -166,6 +181,10 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
         sealed[:, i] = 1
         cells = replace(self.cells, flats={**self.cells.flats, "sealed": sealed})
         return self.with_settings(partitions=parts).holding(cells)
+
+    @property
+    def positives_seen(self) -> NDArray[np.int64]:
+        return np.asarray(self.flat("rows")[:, 1])
 
     def facts(self) -> dict[str, Any]:
         return {"rows": int(self.rows.sum()), "positives": int(self.rows[1])}

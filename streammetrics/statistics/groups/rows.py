@@ -246,6 +246,10 @@ class GroupRows(ScoredGroups, tag="group_rows"):
             held = replace(held, raws=(), spilled=written(self.spill_dir, held.raws, held.spilled))
         return self.awaiting(held)
 
+    @property
+    def subtracts(self) -> bool:
+        return not self.sample_rows and super().subtracts
+
     def subtract(self, other: Self) -> Self:
         if self.sample_rows:
             raise IncompatibleStateError("rows cannot be taken away from a sample: who is in it depends on all of them")
@@ -389,6 +393,16 @@ class GroupRows(ScoredGroups, tag="group_rows"):
             "spilled_rows": sum(s.rows for s in held.spilled) if held is not None else 0,
             "collision_probability": math.ldexp(groups * (groups - 1) / 2, -128) if hashed else 0.0,
         }
+
+    @property
+    def positives_seen(self) -> Ints:
+        if self.waiting is not None:
+            return np.array([self.waiting.positives])
+        entries, inner, out = self.cells.tallies["scores"], self.cells.inner, np.zeros(len(self), np.int64)
+        assert inner is not None
+        positive = (entries.codes & np.uint64(1)) == 1
+        np.add.at(out, inner[entries.cells[positive], 0], entries.mass[positive])
+        return out
 
     def facts(self) -> dict[str, Any]:
         held = self.waiting

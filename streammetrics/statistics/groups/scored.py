@@ -12,7 +12,7 @@ from ...numerics.settings import setting
 from ...state.axes import Axis
 from ...state.declare import Tally
 from ...state.state import State
-from .closed import SealedGroups
+from .closed import SealedGroups, SumsApart
 from .scan import of_entries
 
 __all__ = ["ScoredGroups"]
@@ -49,6 +49,9 @@ class ScoredGroups(State):
     def close_groups(self) -> SealedGroups:
         """Return exact sums over the groups."""
         raise NotImplementedError
+
+    def apart(self) -> SumsApart:
+        return self.close_groups().apart()
 
     def seal(self, partition: tuple[int, int] | None = None) -> SealedGroups:
         return self.close_groups().seal(partition)

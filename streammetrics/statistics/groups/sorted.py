@@ -78,6 +78,10 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
                 )
         return states
 
+    @property
+    def subtracts(self) -> bool:
+        return False
+
     def subtract(self, other: Self) -> Self:
         raise IncompatibleStateError("rows cannot be taken away from groups that are closed")
 

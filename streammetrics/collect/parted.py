@@ -1,0 +1,48 @@
+"""What has metrics by name, and can be had in part: collections, and what is around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Self
+
+from .holder import Holder
+
+__all__ = ["Parted"]
+
+
+class Parted(Holder):
+    """Something of which some metrics can be chosen, with what they have seen; see `chosen`."""
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the metrics."""
+        raise NotImplementedError
+
+    def only(self, names: Iterable[str]) -> Self:
+        """Return the same of some of the metrics of a collection, with what they have seen."""
+        return self._kept({name: name for name in names})
+
+    def task(self, name: str) -> Self:
+        """Return the metrics of a task of a collection, under the names that they have in it, with what they have seen.
+
+        Examples
+        --------
+        >>> import streammetrics as sm
+        >>> both = sm.MetricCollection({"a": sm.Task(sm.CTR(), y_true="click"), "b": sm.Task(sm.CTR(), y_true="buy")})
+        >>> both.update(click=[1, 1], buy=[0, 1]).task("b").compute()
+        {'ctr': 0.5}
+        """
+        known = self.names
+        names = {full: full.removeprefix(f"{name}/") for full in known if full.startswith(f"{name}/")}
+        if not names:
+            tasks = dict.fromkeys(full.rpartition("/")[0] for full in known if "/" in full)
+            raise KeyError(f"there is no task {name!r}; there are {', '.join(tasks) or 'none'}")
+        return self._kept(names)
+
+    def _kept(self, names: Mapping[str, str]) -> Self:
+        """Some of its metrics under new names."""
+        new, units = self.chosen(names)
+        states = self.states
+        new.take_states([states[u].narrow(read.state) for u, read in zip(units, new.reads(), strict=True)])
+        made: Self = new
+        return made

@@ -1,0 +1,428 @@
+"""What has one axis in front: cells told apart by it, each of which answers as what is behind it would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..collect.collection import MetricCollection
+from ..collect.feed import Read
+from ..collect.holder import Holder, Reader, kinds
+from ..collect.metric import Metric, record
+from ..collect.parted import Parted
+from ..collect.sample import Sample
+from ..collect.scalars import Named, prefixed
+from ..collect.task import Metrics
+from ..columns.columns import Batch
+from ..errors import MemoryLimitError
+from ..numerics.keys import sort_key
+from ..state.axes import EPOCHS, EXPIRED, OTHER, Axis
+from ..state.declare import Flat
+from ..state.policy import settled
+from ..state.state import State
+
+__all__ = ["REST", "Front", "check_dense", "plain"]
+
+REST: tuple[Any, ...] = ()
+"""What stands, among keys, for all that is not kept: no key is without columns."""
+Ints = NDArray[np.int64]
+
+
+class Front(Parted):
+    """A metric, a collection, or anything else that holds states, in every cell of an axis in front."""
+
+    operational: ClassVar[tuple[str, ...]] = ("memory_limit", "on_invalid")
+    """What is set when it is made, and is no part of what it is."""
+
+    rest: ClassVar[str] = "(other)"
+    """How tables call what is not kept."""
+
+    noun: ClassVar[str] = "slice"
+
+    inner: Any
+    axis: Axis
+    on_invalid: str = "raise"
+
+    def _take(self, inner: Any, axis: Axis, **operational: Any) -> None:
+        self.inner, self.axis = inner, axis
+        self.__dict__.update(operational)
+
+    def _holding(self, metric: Metrics) -> Any:
+        """What is behind the axis."""
+        if isinstance(metric, Holder) and not (metric.adds and metric.counts):
+            raise TypeError(
+                f"a {type(self).__name__} holds metrics, collections and slices, not a {type(metric).__name__}"
+            )
+        return metric.blank() if isinstance(metric, Holder) else MetricCollection(metric)
+
+    @classmethod
+    def _of(cls, inner: Any, axis: Axis, operational: dict[str, Any] | None = None) -> Self:
+        new = cls.__new__(cls)
+        new._take(inner, axis, **(operational or {}))
+        return new
+
+    def _like(self, axis: Axis | None = None, inner: Any = None) -> Self:
+        """Make one of other settings that has seen nothing."""
+        # of slices that have seen nothing there are none, so they are false
+        behind = self.inner if inner is None else inner
+        return self._of(behind.blank(), self.axis if axis is None else axis, self._given())
+
+    def _given(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.operational}
+
+    # -- what it is ---------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The name in a collection."""
+        raise NotImplementedError
+
+    def reads(self) -> tuple[Read, ...]:
+        return self._reads
+
+    @cached_property
+    def _reads(self) -> tuple[Read, ...]:
+        return tuple(map(self._fronted, self.inner.reads()))
+
+    def _fronted(self, read: Read) -> Read:
+        """What is read behind the axis, with it."""
+        return read._replace(state=read.state.empty((self.axis, *read.state.axes)))
+
+    def blank(self) -> Self:
+        return self._like()
+
+    def recipe(self) -> Callable[[], Holder]:
+        return partial(type(self)._of, self.inner.blank(), self.axis, self._given())
+
+    def check_states(self, states: Sequence[State]) -> None:
+        self.inner.check_states(states)
+
+    def by_position(self) -> tuple[str, ...]:
+        made: tuple[str, ...] = self.inner.by_position()
+        return made
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The columns that tell cells apart, the outermost first."""
+        return tuple(dict.fromkeys(n for r in self.reads() for a in r.state.axes if a.kind != "shard" for n in a.names))
+
+    def coarser(self, bits: int) -> Self:
+        inner = self.inner
+        return self._like(
+            inner=inner.coarser(bits) if not isinstance(inner, Metric) or "bits" in inner.settings else inner
+        )
+
+    def closing(self, parts: int | None = None) -> Self:
+        return self._like(inner=self.inner.closing(parts))
+
+    def absorb(self, batch: Batch) -> Self:
+        """Count a batch whose columns other collections may share."""
+        self.feed.count_batch(batch)
+        return self
+
+    @staticmethod
+    def _inner_of(header: dict[str, Any], states: Sequence[State]) -> Any:
+        """What a header says is behind the axis in front."""
+        return kinds[header["inner"]["kind"]](header["inner"], [s.empty(s.axes[1:]) for s in states])
+
+    def _unlike_inside(self, other: Any) -> list[str]:
+        """Say how what is behind the axis of another one differs."""
+        if self.inner.sort != other.inner.sort:
+            return [f"it holds a {other.inner.sort}, this one a {self.inner.sort}"]
+        return list(self.inner.differences(other.inner))
+
+    def chosen(self, names: Mapping[str, str]) -> tuple[Self, list[int]]:
+        inner, units = self.inner.chosen(names)
+        return self._like(inner=inner), units
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the metrics of every cell."""
+        found: list[str] = getattr(self.inner, "names", [self.inner.name])
+        return found
+
+    # -- results of states --------------------------------------------------------------------------------------------
+
+    def _places(self, states: Sequence[State]) -> dict[Any, list[Ints]]:
+        """The front cells of each key, one array for each state; keys sorted, marks left out but for OTHER."""
+        kept: dict[Any, Any] = states[0].__dict__.setdefault("_places", {})  # goes with the state, which never changes
+        asked = (len(self.axis.names), *map(id, states[1:]))
+        if asked not in kept:
+            kept[asked] = states[1:], self._found(states)  # no other state can have their ids meanwhile
+        return dict(kept[asked][1])  # which callers take from
+
+    def _found(self, states: Sequence[State]) -> dict[Any, list[Ints]]:
+        width, none = len(self.axis.names), np.zeros(0, np.int64)
+        found: dict[tuple[Any, ...], list[Ints]] = {}
+        first = 0  # how many keys the first state has
+        names: list[tuple[Any, ...]] = []
+        pieces: list[Ints] = []
+        for i, state in enumerate(states):
+            if not i or not _alike(states[i - 1], state):
+                keys = state.cells.keys[:, :width]
+                starts = np.flatnonzero(np.r_[len(keys) > 0, (keys[1:] != keys[:-1]).any(axis=1)][: len(keys)])
+                ends, places = np.append(starts[1:], len(keys))[: len(starts)], np.arange(len(keys))
+                names = self._spelled(state, keys[starts])
+                pieces = [places[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+            for key, piece in zip(names, pieces, strict=True):
+                if key not in found:
+                    found[key] = [none] * len(states)
+                found[key][i] = piece
+            first = first or len(found)
+        if len(found) > first:
+            return {k: found[k] for k in sorted(found, key=_in_order)}
+        if REST in found:  # cells are in the order of keys, marks before all
+            found[REST] = found.pop(REST)
+        return found
+
+    def _spelled(self, state: State, keys: Ints) -> list[tuple[Any, ...]]:
+        """Keys as users write them; REST for what is not kept."""
+        columns = []
+        for i in range(keys.shape[1]):
+            words = state.cells.words[i]
+            columns.append([words.key(rank) if rank >= -1 else rank for rank in keys[:, i].tolist()])
+        return [
+            REST if first in (OTHER, EXPIRED) else k
+            for k, first in zip(zip(*columns, strict=True), keys[:, 0].tolist(), strict=True)
+        ]
+
+    def _under(self, states: Sequence[State], places: Sequence[Ints]) -> list[State]:
+        """The states of one cell, as what is in it holds them."""
+        return [s.under(p, 1) for s, p in zip(states, places, strict=True)]
+
+    def _by_key(self, states: Sequence[State], how: Callable[[Sequence[State]], Any]) -> dict[Any, Any]:
+        places = self._places(states)
+        return {plain(k): how(self._under(states, p)) for k, p in places.items() if k != REST}
+
+    def _cells(
+        self, states: Sequence[State], how: str, only: str | None = None, **given: Any
+    ) -> dict[Any, list[Any]] | None:
+        """Results of all cells at once, by metric, or of one metric; None where there are axes behind."""
+        readers = self._readers(states)
+        if readers is None:
+            return None
+        chosen = readers if only is None else {only: readers[only]}
+        return {n: getattr(r.metric, how)(states[r.unit], **given) for n, r in chosen.items()}
+
+    def _readers(self, states: Sequence[State]) -> dict[str, Reader] | None:
+        """The metrics by name, if they have one cell for each key: then they are read of all at once."""
+        readers = self.inner.readers()
+        if readers is None or any(len(states[r.unit].axes) != 1 for r in readers.values()):
+            return None
+        units = {r.unit for r in readers.values()}
+        alone = all(len(at[u]) == 1 for at in self._places(states).values() for u in units)
+        return readers if alone else None
+
+    def _laid_out(
+        self, states: Sequence[State], readers: dict[str, Reader], found: dict[str, list[Any]]
+    ) -> dict[Any, Any]:
+        """What was found of all cells, by key and, of several metrics, by name."""
+        places = {k: at for k, at in self._places(states).items() if k != REST}
+        if self.inner.single:
+            ((name, reader),) = readers.items()
+            return {plain(k): found[name][int(at[reader.unit][0])] for k, at in places.items()}
+        units = {n: r.unit for n, r in readers.items()}
+        return {plain(k): {n: found[n][int(at[u][0])] for n, u in units.items()} for k, at in places.items()}
+
+    def _all(self, states: Sequence[State], how: str, one: Callable[[Sequence[State]], Any]) -> dict[Any, Any]:
+        found, readers = self._cells(states, how), self._readers(states)
+        return self._by_key(states, one) if found is None or readers is None else self._laid_out(states, readers, found)
+
+    def value(self, states: Sequence[State]) -> dict[Any, Any]:
+        return self._all(states, "of_cells", self.inner.value)
+
+    def numbers(self, value: Any) -> Named:
+        for key, found in value.items():
+            yield from prefixed(key, self.inner.numbers(found))
+
+    def limits(self, states: Sequence[State]) -> dict[Any, Any]:
+        return self._all(states, "limits_of_cells", self.inner.limits)
+
+    def explained(self, states: Sequence[State]) -> dict[Any, Any]:
+        return self._by_key(states, self.inner.explained)
+
+    def samples(self, states: Sequence[State]) -> list[Sample]:
+        found: list[Sample] = self.inner.samples(states)
+        return found  # of which slices and windows the cells are, their keys say
+
+    def chances(self, states: Sequence[State], confidence: float, method: str | None) -> dict[Any, Any]:
+        readers = self._readers(states)
+        found = self.inner.chances_of_cells(states, confidence) if readers and method is None else None
+        if readers is None or found is None:
+            return self._by_key(states, lambda under: self.inner.chances(under, confidence, method))
+        return self._laid_out(states, readers, found)
+
+    def records(self, states: Sequence[State], confidence: float | None = 0.95) -> list[dict[str, Any]]:
+        return self._records(states, self._places(states), confidence)
+
+    def _records(
+        self, states: Sequence[State], places: dict[Any, list[Ints]], confidence: float | None
+    ) -> list[dict[str, Any]]:
+        readers = self._readers(states) or {}
+        values, bounds = (
+            (self._cells(states, how) or {}) if readers else {} for how in ("of_cells", "limits_of_cells")
+        )
+        chances = {} if confidence is None or not readers else self._chances(states, confidence)
+        out = []
+        for key, at in places.items():
+            at_once = readers and all(len(at[r.unit]) for r in readers.values())  # not where a limit left nothing over
+            if at_once:
+                rows = self._rows(readers, states, (values, bounds, chances), at)
+            else:
+                rows = self.inner.records(self._under(states, at), confidence)
+            out += [self._named(key) | row for row in rows]
+        return out
+
+    def _chances(self, states: Sequence[State], confidence: float) -> dict[str, list[Any]]:
+        """The statistical interval of every cell, by metric."""
+        found = self.inner.chances_of_cells(states, confidence)
+        return self._cells(states, "intervals_of_cells", confidence=confidence) or {} if found is None else found
+
+    def _named(self, key: tuple[Any, ...]) -> dict[str, Any]:
+        """What the rows of a cell have in the columns of the axis."""
+        names = self.axis.names
+        return dict.fromkeys(names, self.rest) | {"other": True} if key == REST else dict(zip(names, key, strict=True))
+
+    def _rows(
+        self, readers: dict[str, Reader], states: Sequence[State], found: tuple[Any, Any, Any], at: Sequence[Ints]
+    ) -> list[dict[str, Any]]:
+        """Rows of one cell, whose values, certified limits and intervals were found with those of all."""
+        values, bounds, chances = found
+        under = {u: states[u].under(at[u], 1) for u in {r.unit for r in readers.values()}}
+        out = []
+        for name, (metric, unit, _) in readers.items():
+            i = int(at[unit][0])
+            one = chances[name][i] if name in chances else None
+            of_metric = record(metric, under[unit], values[name][i], bounds[name][i], one)
+            out.append(of_metric | {"metric": name, "unit": self.inner.unit})
+        return out
+
+    # -- results ------------------------------------------------------------------------------------------------------
+
+    @property
+    def keys(self) -> list[Any]:
+        """The keys kept, sorted: tuples if there are several columns."""
+        return [plain(k) for k in self._places(self.states) if k != REST]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.keys)
+
+    def __contains__(self, key: Any) -> bool:
+        return self._at(self.states, key) is not None
+
+    def _at(self, states: Sequence[State], key: Any) -> list[Ints] | None:
+        """The front cells of a key in each state; None if there are none."""
+        atoms = key if isinstance(key, tuple) else (key,)
+        if len(atoms) != len(self.axis.names):
+            return None
+        out = []
+        for state in states:
+            mask = np.ones(len(state), bool)
+            for i, atom in enumerate(atoms):
+                rank = state.cells.words[i].rank(atom)
+                mask &= False if rank is None else state.cells.keys[:, i] == rank
+            out.append(np.flatnonzero(mask))
+        return out if any(len(o) for o in out) else None
+
+    def __getitem__(self, key: Any) -> Any:
+        states = self.states
+        at = self._at(states, key)
+        if at is None:
+            raise KeyError(f"there is no {self.noun} {key!r}; there are {len(self)}, such as {self.keys[:5]}")
+        return self._made(self._under(states, at))
+
+    def _made(self, states: Sequence[State]) -> Any:
+        made = self.inner.blank()
+        made.feed.on_invalid = self.on_invalid
+        made.feed.hold([s.present() for s in states])  # what only others have is absent here
+        return made
+
+    @property
+    def total(self) -> Any:
+        """What holds all rows: exactly what it would be without the axis."""
+        return self._made([settled(s.rollup(*s.axes[1:])) for s in self.states])
+
+    def across(self, *names: str) -> Self:
+        """Return the same, what is told apart by some columns within added up: slices of windows as slices alone.
+
+        Parameters
+        ----------
+        *names : str
+            The columns of slices and windows within; others are ignored.
+        """
+        new = without(self, set(names))
+        held = []
+        for state, read in zip(self.states, new.reads(), strict=True):
+            kept: list[int] = []
+            at = 0
+            for i, axis in enumerate(state.axes):
+                if not i or axis.kind == "shard" or not set(axis.names) <= set(names):
+                    kept += range(at, at + len(axis.names))
+                at += len(axis.names)
+            keys, words = state.cells.keys, state.cells.words
+            kept += range(at, keys.shape[1])
+            moved = np.ascontiguousarray(keys[:, np.array(kept)])
+            held.append(settled(state.moved(moved, read.state.axes, tuple(words[i] for i in kept))))
+        made: Self = new.holding(held)
+        return made
+
+    def compute(self) -> dict[Any, Any]:
+        """Return the value (or the values by name) of every cell by key."""
+        return self.value(self.feed.states)
+
+    def bounds(self) -> dict[Any, Any]:
+        """Return certified limits of every cell by key."""
+        return self.limits(self.feed.states)
+
+    def explain(self) -> dict[Any, Any]:
+        """Return every value with what is behind it, by key."""
+        return self.explained(self.feed.states)
+
+
+def without(thing: Any, names: set[str], first: bool = True) -> Any:
+    """What would tell apart the same but for some columns within; it has seen nothing."""
+    if not isinstance(thing, Front):
+        return thing
+    inner = without(thing.inner, names, False)
+    return inner if not first and set(thing.axis.names) <= names else thing._like(inner=inner)
+
+
+def plain(key: tuple[Any, ...]) -> Any:
+    """A key as users write it: of one column, not as a tuple."""
+    return key[0] if len(key) == 1 else key
+
+
+def _alike(a: State, b: State) -> bool:
+    """Whether two states have cells of the same keys."""
+    words = zip(a.cells.words, b.cells.words, strict=True)
+    return np.array_equal(a.cells.keys, b.cells.keys) and all(x.kind == y.kind and x.same(y) for x, y in words)
+
+
+def _in_order(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (1, ()) if key == REST else (0, sort_key(key))
+
+
+def check_dense(thing: Any) -> None:
+    """Raise MemoryLimitError if what is dense is too large once all epochs that are kept, and all shards, have rows."""
+    size = sum(_dense(r.state) for r in thing.reads())
+    if thing.memory_limit is not None and size > thing.memory_limit:
+        raise MemoryLimitError(
+            f"{thing.name} would take {size:,} bytes once every window kept and every shard has rows; memory_limit "
+            f"is {thing.memory_limit:,}: keep fewer, use fewer bins, classes or shards, or raise memory_limit"
+        )
+
+
+def _dense(state: State) -> int:
+    """Bytes of what every cell of a state has, in all epochs that are kept and all shards; not of what is in them."""
+    cells = 1
+    for axis in state.axes:
+        cells *= axis.size if axis.kind == "shard" else 1 + (axis.keep or 0) if axis.kind in EPOCHS else 1
+    flats = [p for p in state.parts().values() if isinstance(p, Flat) and not p.optional]
+    return cells * sum(p.empty(state, 1).nbytes for p in flats if state.behind is None or p.front)

@@ -1,0 +1,358 @@
+"""Anything that holds states, by windows of event time: tumbling as counted, sliding as read, and the lifetime beside."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..collect.feed import MEMORY_LIMIT, Read
+from ..collect.interval import check_confidence
+from ..collect.metric import Metric
+from ..collect.table import Table
+from ..collect.task import Metrics
+from ..columns.times import Latest
+from ..numerics.durations import duration_text, microseconds
+from ..numerics.keys import plain, raw
+from ..state.axes import EPOCHS, EXPIRED, Axis
+from ..state.policy import settled
+from ..state.state import State
+from .front import REST, Front, check_dense
+
+__all__ = ["Windowed"]
+
+Ints = NDArray[np.int64]
+ISO = re.compile(
+    r"\d{4}-(0[1-9]|1[0-2])-\d\d([T ]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?(Z|\+00:00)?)?"
+)  # as tables print times
+
+
+class Windowed(Front):
+    """A metric, a collection, or slices, for every window of event time.
+
+    Windows lie side by side, and begin at multiples of their width since 1970 (UTC), or since 0: the same everywhere, and
+    so they merge. `last` reads the newest ones as one, `lifetime` everything ever.
+
+    Parameters
+    ----------
+    metric : metric, Task, MetricCollection, Sliced, Windowed, or list or dict of metrics
+        What to compute in every window.
+    width : str, timedelta or int
+        A duration such as "15m", "1h" or "1d", for a column of timestamps or dates; or an integer, for a column of
+        integers in the same unit, such as steps.
+    time : str
+        The column that says when a row happened. Timestamps without a time zone are UTC. One time may stand for a whole
+        batch: ``update(y, p, step=17)``. Rows without a time raise, or are left out and counted (see `on_invalid`).
+    keep : int, optional
+        Keep the newest windows, so many, whether or not there were rows in each. Older ones are added up, whatever the
+        order in which rows come: rows that are late are not lost to `lifetime`. In slices it acts within each.
+    max_time : timestamp, int or str, optional
+        What is later is refused as a bad value, as the clock of a phone that is wrong would expire all windows that are
+        right: a time; or a duration such as "5m", that long after the clock of this machine. No part of what it is, and
+        not saved.
+    mature_after : str, timedelta or int, optional
+        Tables call windows provisional while some of their rows may be younger than this, as conversions come late: before
+        the end of the newest window (in slices, of each), or before the `now` of `table`. Not saved.
+    memory_limit : int
+        Raise MemoryLimitError rather than take more bytes than this.
+    on_invalid : {"raise", "drop"}
+        Whether a bad row raises, or is left out and counted, that without a time in no window.
+
+    Raises
+    ------
+    MemoryLimitError
+        What has the same size in every window is beyond the limit once all that are kept have rows.
+
+    Notes
+    -----
+    A window costs what a slice does. Hourly ones of a year are 8,760: `keep` bounds them.
+
+    Examples
+    --------
+    >>> import numpy as np, streammetrics as sm
+    >>> hourly = sm.Windowed(sm.CTR(), width="1h", time="ts")
+    >>> hours = ["2024-05-01T09:15", "2024-05-01T09:45", "2024-05-01T10:05"]
+    >>> hourly.update(y_true=[0, 1, 1], ts=np.array(hours, "datetime64[s]")).table(confidence=None)
+    ts                         metric     value  rows  positives
+    2024-05-01T09:00:00+00:00  ctr     0.500000     2          1
+    2024-05-01T10:00:00+00:00  ctr     1.000000     1          1
+    >>> hourly.last(2).compute() == hourly.lifetime().compute()
+    True
+    >>> steps = sm.Windowed(sm.CTR(), width=100, time="step", keep=2)
+    >>> for step in (7, 150, 250):
+    ...     _ = steps.update([0, 1], step=step)
+    >>> steps.compute(), steps.late
+    ({100: 0.5, 200: 0.5}, 2)
+    """
+
+    sort = "windowed"
+    operational: ClassVar[tuple[str, ...]] = (*Front.operational, "max_time", "mature_after")
+    rest: ClassVar[str] = "(expired)"
+    noun: ClassVar[str] = "window"
+    max_time: Any = None
+    mature_after: Any = None
+
+    def __init__(
+        self,
+        metric: Metrics,
+        *,
+        width: Any,
+        time: str = "time",
+        keep: int | None = None,
+        max_time: Any = None,
+        mature_after: Any = None,
+        memory_limit: int = MEMORY_LIMIT,
+        on_invalid: str | None = None,
+    ) -> None:
+        how = on_invalid or str(getattr(metric, "on_invalid", "raise"))
+        self._take(self._holding(metric), _axis(time, width, keep), memory_limit=memory_limit, on_invalid=how)
+        self.max_time, self.mature_after = max_time, mature_after
+        _latest(self.axis, max_time)
+        self._length(mature_after, "mature_after=")
+        check_dense(self)
+
+    # -- what it is ---------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The name in a collection."""
+        of = f" {self.time}" if self.axis.kind == "step" else ""
+        return f"{self.inner.name} per {self.width}{of}"
+
+    @property
+    def time(self) -> str:
+        """The column that says when a row happened."""
+        return self.axis.names[0]
+
+    @property
+    def width(self) -> str | int:
+        """The width of a window: a duration, or so many steps."""
+        return self.axis.size if self.axis.kind == "step" else duration_text(self.axis.size)
+
+    @property
+    def keep(self) -> int | None:
+        """How many windows are kept; None for all."""
+        return self.axis.keep
+
+    def _fronted(self, read: Read) -> Read:
+        latest = _latest(self.axis, self.max_time)
+        made = super()._fronted(read)
+        return made if latest is None else made._replace(latest=((self.axis, latest), *made.latest))
+
+    def header(self) -> dict[str, Any]:
+        kept = {} if self.keep is None else {"keep": self.keep}
+        return {"kind": "windowed", "inner": self.inner.header(), "time": self.time, "width": self.width, **kept}
+
+    @classmethod
+    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
+        axis = _axis(header["time"], header["width"], header.get("keep"))
+        return cls._of(cls._inner_of(header, states), axis)
+
+    def differences(self, other: Any) -> list[str]:
+        named = ("time", "width", "keep")
+        pairs = [(n, getattr(self, n), getattr(other, n)) for n in named]
+        found = [f"{n} is {ours!r} here and {theirs!r} there" for n, ours, theirs in pairs if ours != theirs]
+        return found + self._unlike_inside(other)
+
+    # -- windows of states --------------------------------------------------------------------------------------------
+
+    def _found(self, states: Sequence[State]) -> dict[tuple[Any, ...], list[Ints]]:
+        found = super()._found(states)
+        found.pop((None,), None)  # rows without a time, which were left out: they are in no window
+        return found
+
+    def _at(self, states: Sequence[State], key: Any) -> list[Ints] | None:
+        stamp = self._stamp(key)
+        return None if stamp is None else super()._at(states, plain(EPOCHS[self.axis.kind], stamp))
+
+    def _stamp(self, given: Any) -> int | None:
+        """A time as columns hold it; None if it is none."""
+        return _stamp(self.axis, given)
+
+    def _length(self, given: Any, what: str) -> int:
+        """How long something takes, in microseconds or steps."""
+        if given is None:
+            return 0
+        if self.axis.kind == "epoch":
+            return microseconds(given, what)
+        if type(given) is not int or given < 1:
+            raise ValueError(f"{what} takes a number of steps, not {given!r}")
+        return given
+
+    def _starts(self, state: State) -> tuple[Ints, Ints]:
+        """The front cells that are windows, and where each begins."""
+        ranks = state.cells.keys[:, 0]
+        held = np.flatnonzero(ranks >= 0)
+        values = state.cells.words[0].values
+        return held, np.asarray(values, np.int64)[ranks[held]] if len(held) else held
+
+    def _newest(self, states: Sequence[State]) -> int | None:
+        """Where the newest window begins."""
+        found = [int(starts.max()) for _, starts in map(self._starts, states) if len(starts)]
+        return max(found, default=None)
+
+    # -- results ------------------------------------------------------------------------------------------------------
+
+    def last(self, windows: int = 1, until: Any = None) -> Any:
+        """Return what holds the rows of the newest windows: exactly what these alone would have made.
+
+        Parameters
+        ----------
+        windows : int
+            How many, whether or not there were rows in each: a window of ``windows`` times the width, that slides.
+        until : timestamp, text as tables print times, or int, optional
+            A time in the newest of them; by default the newest window that has rows.
+
+        Raises
+        ------
+        ValueError
+            They are no longer told apart: `keep` is less.
+        """
+        if type(windows) is not int or windows < 1:
+            raise ValueError(f"last() takes a number of windows, not {windows!r}")
+        states, width = self.states, self.axis.size
+        newest = self._newest(states)
+        asked = newest if until is None else self._stamp(until)
+        if until is not None and asked is None:
+            raise ValueError(f"until= takes a time as {self.time} has it, not {until!r}")
+        if newest is None or asked is None:
+            return self._made([s.empty(s.axes[1:]) for s in states])
+        end = asked // width * width
+        begin = end - (windows - 1) * width
+        if self.keep is not None and begin < (oldest := newest - (self.keep - 1) * width):
+            said = plain(EPOCHS[self.axis.kind], oldest)
+            raise ValueError(f"keep={self.keep}: windows before {said} are added up, and no longer told apart")
+        chosen = []
+        for state in states:
+            held, starts = self._starts(state)
+            index = held[(starts >= max(begin, -(1 << 63))) & (starts <= end)]
+            chosen.append(settled(state.select(index).rollup(*state.axes[1:])))
+        return self._made(chosen)
+
+    def lifetime(self) -> Any:
+        """Return what holds all rows, those of windows that are not kept among them: what no windows would have made."""
+        return self.total
+
+    @property
+    def late(self) -> int:
+        """How many rows are in windows that are not kept."""
+        state = self.states[0]
+        return int(state.rows_seen[state.cells.keys[:, 0] == EXPIRED].sum())
+
+    def table(self, *, expired: bool = True, now: Any = None, confidence: float | None = 0.95) -> Table:
+        """Return a row for every window and metric, the oldest first; what is not kept comes last, where there is any.
+
+        Parameters
+        ----------
+        expired : bool
+            Whether that is shown.
+        now : timestamp, text as tables print times, or int, optional
+            The time at which windows are mature, or not (see `mature_after`); by default the end of the newest window.
+        confidence : float or None
+            Of the intervals, which take rows (queries, groups) as independent; None leaves them out.
+        """
+        shown = self.shown(expired=expired, now=now, confidence=check_confidence(confidence))
+        return Table(self.levels, shown)
+
+    def shown(
+        self, *, expired: bool = True, now: Any = None, top: int | None = None, confidence: float | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the rows of `table`, each with the rows left out by reason ("dropped").
+
+        Parameters
+        ----------
+        expired, now, confidence
+            As for `table`; by default without intervals.
+        top : int, optional
+            Show so many windows, the newest, and what is not kept.
+        """
+        if now is not None and self._stamp(now) is None:
+            raise ValueError(f"now= takes a time as {self.time} has it, not {now!r}")
+        states = self.feed.states
+        places = self._places(states)
+        rest = places.pop(REST, None)
+        if top is not None:
+            places = dict(list(places.items())[max(len(places) - top, 0) :])
+        if expired and rest is not None:
+            places[REST] = rest
+        return self._dated(states, places, confidence, self._stamp(now))
+
+    def _records(
+        self, states: Sequence[State], places: dict[Any, list[Ints]], confidence: float | None
+    ) -> list[dict[str, Any]]:
+        return self._dated(states, places, confidence, None)
+
+    def _dated(
+        self, states: Sequence[State], places: dict[Any, list[Ints]], confidence: float | None, now: int | None
+    ) -> list[dict[str, Any]]:
+        """Rows for a table, those of young windows marked."""
+        young, newest = self._length(self.mature_after, "mature_after="), self._newest(states)
+        if not young or newest is None:
+            return super()._records(states, places, confidence)
+        last = (
+            (newest + self.axis.size if now is None else now) - young - self.axis.size
+        )  # mature if it begins until then
+        made = []
+        for key, at in places.items():
+            rows = super()._records(states, {key: at}, confidence)
+            start = None if key == REST else self._stamp(key[0])
+            made += rows if start is None or start <= last else [self._provisional(r) for r in rows]
+        return made
+
+    def _provisional(self, record: dict[str, Any]) -> dict[str, Any]:
+        said = (
+            self.mature_after
+            if isinstance(self.mature_after, (str, int))
+            else duration_text(self._length(self.mature_after, ""))
+        )
+        why = f"provisional: younger than {said}"
+        return record | {"provisional": True, "reason": f"{record['reason']}; {why}" if record["reason"] else why}
+
+    def __repr__(self) -> str:
+        inner = self.inner
+        metrics = inner.name if isinstance(inner, Metric) else ", ".join(getattr(inner, "names", [inner.name]))
+        keep = f", keep={self.keep}" if self.keep is not None else ""
+        size = f"{len(self)} windows, {self.nbytes / 2**20:.1f} MiB"
+        return f"Windowed({metrics}; {self.time} by {self.width}{keep}): {size}"
+
+
+def _axis(time: Any, width: Any, keep: Any) -> Axis:
+    """The axis of some settings, which are checked."""
+    if not isinstance(time, str) or not time:
+        raise TypeError(f"time= takes the name of a column, not {time!r}")
+    if keep is not None and (type(keep) is not int or keep < 1):
+        raise ValueError(f"keep= takes a number of windows, not {keep!r}")
+    if type(width) is int:
+        if not 0 < width < 1 << 62:
+            raise ValueError(f"width= takes a number of steps, not {width!r}")
+        return Axis((time,), "step", width, keep=keep)
+    return Axis((time,), "epoch", microseconds(width, "width="), keep=keep)
+
+
+def _stamp(axis: Axis, given: Any) -> int | None:
+    """A time as columns of an axis hold it; None if it is none."""
+    if isinstance(given, str) and axis.kind == "epoch" and ISO.fullmatch(given):
+        given = datetime.datetime.fromisoformat(given)
+    if isinstance(given, np.datetime64):
+        given = given.astype("M8[us]").item()
+    if isinstance(given, datetime.date) and not isinstance(given, datetime.datetime):
+        given = datetime.datetime(given.year, given.month, given.day, tzinfo=datetime.UTC)
+    held = None if given is None else raw(given)
+    return None if held is None or held[0] != EPOCHS[axis.kind] else int(held[1])
+
+
+def _latest(axis: Axis, max_time: Any) -> Latest | None:
+    """The latest time that is believed."""
+    if max_time is None:
+        return None
+    if axis.kind == "epoch" and isinstance(max_time, (str, datetime.timedelta)):
+        return Latest(ahead=microseconds(max_time, "max_time="))
+    at = _stamp(axis, max_time)
+    if at is None:
+        kinds = 'a timestamp, or how far after the clock: "5m"' if axis.kind == "epoch" else "an integer"
+        raise ValueError(f"max_time= takes {kinds}, not {max_time!r}")
+    return Latest(at)

@@ -1,0 +1,1 @@
+"""Intervals, comparisons, evidence at any look, and verdicts: pure functions of numbers."""

@@ -1,0 +1,121 @@
+"""Laws of shards: values are the metric's, a shard is what its units make, and without it there is what the rest make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..collect.collection import MetricCollection
+from ..collect.feed import shard_codes
+from ..collect.holder import coarsened
+from ..columns.columns import Batch
+from ..compose.sharded import Sharded
+from ..compose.sliced import Sliced
+from ..compose.windowed import Windowed
+from ..state.axes import Axis
+from .case import Case, Law, expect, quiet, same, same_value
+from .objects import absent_class, bytes_round_trip, merge_leaves_other, merge_with_itself, order, splits
+from .specimens import KEYS, Columns, sample_keys
+
+__all__ = ["SHARD_LAWS"]
+
+SHARDS = 8
+
+
+def shards_are_alone(case: Case) -> None:
+    """Values are those of the metric alone, to the byte; each shard, at its resolution, is what its units make alone."""
+    units = _units(case)
+    sharded = sharding(case)().update(case.columns | units)
+    alone = case.fed()
+    half = len(sharded.states) // 2
+    for ours, theirs in zip(sharded.states[:half], alone.states, strict=True):
+        expect(ours == theirs, "the state of the metric alone", "another")
+    of = shards_of(units["unit"])
+    for k in np.unique(of).tolist():
+        mine = case.fed(case.take(np.flatnonzero(of == k)))
+        for parts, theirs in zip(sharded.states[half:], mine.states, strict=True):
+            at = np.flatnonzero(parts.cells.words[-1].values[parts.cells.keys[:, -1]] == k)
+            expect(
+                parts.under(at, 1) == coarsened(theirs, sharded.shard_bits), f"shard {k} to be its units'", "another"
+            )
+
+
+def without_each_shard(case: Case) -> None:
+    """What a metric says without a shard is what the other rows make, at the resolution of the shards."""
+    metric = case.metric
+    if metric is None or metric.instead or metric.no_shards:
+        return
+    units = _units(case)
+    sharded = sharding(case)().update(case.columns | units)
+    found = quiet(partial(sharded.samples, sharded.states))
+    of = shards_of(units["unit"])
+    for k in range(SHARDS):
+        rest = case.fed(case.take(np.flatnonzero(of != k)))
+        state = coarsened(rest.states[0], sharded.shard_bits)
+        values = dict(metric.numbers(quiet(partial(metric.of, state))))
+        for one in found:
+            shards = one.shards
+            if shards is not None and shards.below is None and one.name in values:
+                came = float(shards.deleted[k, 0])
+                same_value(values[one.name], came, f"{one.name} without shard {k}")
+    for one in found:
+        if one.shards is not None:
+            seen = case.fed().states[0]
+            expect(one.shards.events.sum() == seen.positives_seen.sum(), "the positives of all shards")
+
+
+def shards_in_any_order(case: Case) -> None:
+    """Shards split and merged in any order, alone, in slices, windows, both and collections, give one digest."""
+    units = _units(case)
+    shards = sharding(case)
+    wrapped: list[Callable[[], Any]] = [
+        shards,
+        lambda: Sliced(shards(), by="key", limit=2),
+        lambda: Sliced(Windowed(shards(), width=10, time="step", keep=2), by="key"),
+        lambda: Windowed(Sliced(shards(), by="key"), width=10, time="step"),
+        lambda: MetricCollection({"alone": case.make(), "by unit": shards(), "slices": Sliced(shards(), by="key")}),
+    ]
+    made = wrapped[int(case.rng.integers(len(wrapped)))]
+    keys = {"key": sample_keys(case.rng, case.n, str(case.rng.choice(KEYS)), several=3)[case.blocks]}
+    steps = {"step": case.rng.integers(0, 60, case.n)[case.blocks]}
+    sharded = case._replace(make=made, columns=case.columns | units | keys | steps)
+    sharded = sharded._replace(columns={n: c for n, c in sharded.columns.items() if n in made().columns})
+    for law in (splits, order, merge_leaves_other, merge_with_itself, bytes_round_trip, absent_class):
+        law(sharded)
+
+
+def shards_in_slices(case: Case) -> None:
+    """A slice of shards is what its rows make alone, with its intervals."""
+    units = _units(case)
+    key = case.rng.integers(0, 2, case.n)[case.blocks]
+    sliced = Sliced(sharding(case)(), by="key").update(case.columns | units | {"key": key})
+    for value in np.unique(key).tolist():
+        rows = np.flatnonzero(key == value)
+        alone = sharding(case)().update(case.take(rows) | {"unit": units["unit"][rows]})
+        same(alone, sliced[value], f"slice {value} to be what its rows make alone")
+        one, other = quiet(alone.interval), quiet(sliced.interval)[value]
+        if case.metric is not None:
+            same_value(alone.value(alone.states), one.estimate, "the estimate of an interval to be the value")
+            expect(repr(one) == repr(other), f"the interval of slice {value} alone, {one}", other)
+
+
+def sharding(case: Case) -> Callable[[], Sharded]:
+    """Return what makes empty shards of a case."""
+    return lambda: Sharded(case.make(), unit="unit", shards=SHARDS)
+
+
+def shards_of(units: Any) -> Any:
+    """The shard of each unit, as a batch has them."""
+    return shard_codes(Batch({"unit": units}), "unit", Axis(("unit",), "shard", SHARDS))
+
+
+def _units(case: Case) -> Columns:
+    units = case.rng.integers(0, 20, case.n)[case.blocks]
+    return {"unit": units.astype(f"U{case.rng.integers(2, 9)}") if case.rng.random() < 0.5 else units}
+
+
+SHARD_LAWS: list[Law] = [shards_are_alone, without_each_shard, shards_in_any_order, shards_in_slices]
+"""What a metric keeps in shards."""

@@ -1,0 +1,111 @@
+"""Laws of windows and of corrections: each window is what its rows make alone, and rows that are taken away never came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..compose.delta import Delta
+from ..compose.sharded import Sharded
+from ..compose.sliced import Sliced
+from ..compose.windowed import Windowed
+from ..errors import IncompatibleStateError
+from ..state.declare import lost
+from ..state.state import State
+from .case import Case, Law, Rows, expect, same
+from .objects import absent_class, bytes_round_trip, merge_leaves_other, order, splits
+from .specimens import Columns, sample_keys
+
+WIDTH = 10
+
+
+def windows(case: Case) -> None:
+    """Each window is, to the byte, the metric of its rows; `lifetime` that of all, and `last` that of the newest."""
+    steps = _steps(case)
+    for keep in (None, int(case.rng.integers(1, 6))):
+        windows_are_alone(case, steps, keep)
+
+
+def windows_in_any_order(case: Case) -> None:
+    """Windows, and windows of slices and slices of windows, have one digest in whatever order rows come, late ones too."""
+    keys = {"key": sample_keys(case.rng, case.n, "string", several=3)[case.blocks]}
+    keep = int(case.rng.integers(1, 5))
+    made: tuple[Callable[[], Any], ...] = (
+        lambda: Windowed(case.make(), width=WIDTH, time="step", keep=keep),
+        lambda: Windowed(Sliced(case.make(), by="key", limit=2), width=WIDTH, time="step", keep=keep),
+        lambda: Sliced(Windowed(case.make(), width=WIDTH, time="step", keep=keep), by="key", limit=2),
+    )
+    make = made[case.rng.integers(3)]
+    windowed = case._replace(make=make, columns=case.columns | {"step": _steps(case)} | keys)
+    read = {n: c for n, c in windowed.columns.items() if n in make().columns}
+    for law in (splits, order, merge_leaves_other, bytes_round_trip, absent_class):
+        law(windowed._replace(columns=read))
+
+
+def corrections(case: Case) -> None:
+    """Less some of its rows, it is what the others make, or the metric says that none can be taken away."""
+    gone, rest = case.parts(2)
+    columns = case.columns | {"step": _steps(case)}
+    made: tuple[Callable[[], Any], ...] = (
+        case.make,
+        lambda: Windowed(case.make(), width=WIDTH, time="step"),
+        lambda: Sharded(case.make(), unit="step", shards=8),
+    )
+    for make in made:
+        read = {n: c for n, c in columns.items() if n in make().columns}
+        one = case._replace(make=make, columns=read)
+        whole, part, expected = one.fed(), one.fed(one.take(gone)), one.fed(one.take(rest))
+        before, theirs = whole.to_bytes(), part.to_bytes()
+        delta = Delta(make())
+        delta.retracted.update(one.take(gone))
+        try:
+            less = whole.copy().subtract(part)
+        except IncompatibleStateError as error:  # of extremes, registers, samples, closed groups
+            expect("taken away" in str(error), "a refusal that says that rows cannot be taken away", error)
+            continue
+        expect((whole.to_bytes(), part.to_bytes()) == (before, theirs), "copies to change alone", "other bytes")
+        if all(map(_comes_apart, whole.states, expected.states)):
+            same(expected, less, "what is left to be what the other rows make")
+            same(expected, delta.apply_to(whole), "a delta of retracted rows to leave what the other rows make")
+
+
+def _comes_apart(whole: State, rest: State) -> bool:
+    """Whether a state says nothing but of rows that can be taken away: no flag, no bucket of rows that would be exact."""
+    if whole.folds is not None and len(whole.cells.tallies[whole.folds[1]]):
+        return False
+    for name, array in whole.cells.flats.items():
+        form, other = whole.parts()[name].form, rest.cells.flats.get(name)
+        if form == "square" and np.any(lost(np.moveaxis(array, -1, 0))):
+            return False
+        if form == "flag" and not (other is not None and np.array_equal(other, array)):
+            return False
+    return True
+
+
+def _steps(case: Case) -> Rows:
+    """When rows happened: some windows, of which one is far behind, and one before 0; a block has one time."""
+    drawn = case.rng.choice([-35, -1, 0, 9, 10, 31, 32, 45, 50], max(case.n, 1))
+    return np.asarray(drawn[case.blocks], np.int64)
+
+
+def windows_are_alone(case: Case, steps: Rows, keep: int | None) -> None:
+    """Each window, those expired, all, and the last of them are, to the byte, what is counted from their rows alone."""
+    made = Windowed(case.make(), width=WIDTH, time="step", keep=keep).update(case.columns | {"step": steps})
+    starts = steps // WIDTH * WIDTH
+    newest = int(starts.max(initial=-(1 << 60)))
+    oldest = -(1 << 62) if keep is None else newest - (keep - 1) * WIDTH
+    kept = sorted({s for s in starts.tolist() if s >= oldest})
+    expect(made.keys == kept, f"the windows {kept}", made.keys)
+    for start in kept:
+        same(case.fed(case.take(starts == start)), made[start], f"window {start} to be what its rows make alone")
+    same(case.fed(), made.lifetime(), "`lifetime` to be what all rows make")
+    for count in {1, 2, keep or 4}:
+        if keep is None or count <= keep:
+            rows: Columns = case.take(starts > newest - count * WIDTH)
+            same(case.fed(rows), made.last(count), f"the last {count} windows to be what their rows make")
+
+
+WINDOW_LAWS: Sequence[Law] = [windows, windows_in_any_order, corrections]
+"""What a metric keeps in windows, and when rows are taken away."""

@@ -1,0 +1,465 @@
+"""Which model, arm or day is better: what the command line says is what the library says of the same rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet as pq
+import pytest
+
+import streammetrics as sm
+
+METRICS = "auc,log_loss,calibration,ctr"
+MODELS = ("--label", "click", "--score", "old", "--score", "new", "--metrics", METRICS)
+ONE = ("--label", "click", "--score", "old", "--metrics", METRICS)
+UNIT = ("--unit", "user_id")
+USERS = 1500
+
+
+@pytest.fixture(scope="module")
+def rows() -> pa.Table:
+    """Rows of users who differ much from one another, and of whom some come often; arm C lost its calibration."""
+    rng = np.random.default_rng(3)
+    user = np.repeat(np.arange(USERS), np.minimum(200, 3 * rng.random(USERS) ** -0.7).astype(int))
+    n = len(user)
+    rate = np.clip(rng.beta(0.6, 3, USERS), 0.002, 0.9)[user]
+    arm = np.array(["A", "B", "C"])[user % 3]
+    logit = np.log(rate / (1 - rate))
+    scores = {
+        name: 1 / (1 + np.exp(-(logit + noise * rng.normal(size=n)))) for name, noise in (("old", 1.5), ("new", 0.5))
+    }
+    scores["old"] = np.where(arm == "C", scores["old"] ** 0.3, scores["old"])
+    return pa.table(
+        {
+            "click": (rng.random(n) < rate).astype(np.int8),
+            **scores,
+            "user_id": [f"user {u}" for u in user],
+            "arm": arm,
+            "country": np.where(rng.random(n) < 0.3, "de", "fr"),
+            "day": rng.integers(0, 3, n),
+            "ts": np.datetime64("2024-05-01", "s") + rng.integers(0, 3 * 86400, n).astype("m8[s]"),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def users(rows: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("users") / "log.parquet"
+    pq.write_table(rows, path, row_group_size=500)
+    return path
+
+
+def task(score: str) -> sm.Task:
+    return sm.Task([sm.AUC(), sm.LogLoss(), sm.Calibration(), sm.CTR()], y_true="click", y_score=score)
+
+
+def both() -> sm.Sharded:
+    return sm.Sharded({"old": task("old"), "new": task("new")}, unit="user_id")
+
+
+def alike(number: float | None, expected: float) -> bool:
+    """Whether JSON has a number of the library, to the bit."""
+    return number is None if math.isnan(expected) else number == expected
+
+
+def check(record: dict, expected: sm.inference.comparison.Comparison) -> None:
+    for name, value in {
+        "value": expected.a,
+        "control_value": expected.b,
+        "difference": expected.difference.estimate,
+        "difference_low": expected.difference.low,
+        "difference_high": expected.difference.high,
+        "relative": expected.relative.estimate,
+        "relative_low": expected.relative.low,
+        "relative_high": expected.relative.high,
+        "p_value": expected.p_value,
+        "adjusted": expected.adjusted,
+    }.items():
+        assert alike(record[name], value), name
+    assert record["reason"] == expected.reason
+
+
+class TestModels:
+    def test_intervals_are_those_of_the_units(self, run, users, rows):
+        found = run("eval", users, *MODELS, *UNIT, "--format", "json").records
+        expected = both().update(rows).table().to_dict()
+        for column in ("interval_low", "interval_high"):
+            assert [r[column] for r in found] == expected[column]
+        ctr = next(r for r in found if r["metric"] == "new/ctr")
+        binomial = 2 * 1.96 * math.sqrt(ctr["value"] * (1 - ctr["value"]) / ctr["rows"])
+        assert ctr["interval_high"] - ctr["interval_low"] > 2 * binomial  # which the rows of a user make too narrow
+
+    def test_without_units_there_are_none(self, run, users):
+        ran = run("eval", users, *MODELS, "--format", "json")
+        assert {r["interval_low"] for r in ran.records} == {None}
+        assert ran.verdicts == ran.comparisons == []
+        last = run("eval", users, *MODELS).out.splitlines()[-1]
+        assert last.startswith("no intervals: say whose rows belong together with --unit user_id")
+
+    def test_rows_as_units(self, run, users, rows):
+        found = run("eval", users, *MODELS, "--unit", "row", "--format", "json")
+        alone = sm.MetricCollection({"old": task("old"), "new": task("new")}).update(rows).table().to_dict()
+        assert [r["interval_low"] for r in found.records] == alone["interval_low"]
+        assert found.comparisons == []
+        out = run("eval", users, *MODELS, "--unit", "row").out
+        assert "as if every row (query, group) were independent" in out
+        assert "no differences: models are scored on the same rows" in out
+
+    def test_differences_are_those_of_compare(self, run, users, rows):
+        ran = run("eval", users, *MODELS, *UNIT, "--by", "country", "--format", "json")
+        held = sm.Sliced(both(), by="country").update(rows)
+        whole = sm.compare(held.total.task("new"), held.total.task("old"))
+        sliced = sm.compare(held.task("new"), held.task("old"), adjust="bh")
+        assert len(ran.comparisons) == len(whole) + len(sliced)
+        for record in ran.comparisons:
+            key = tuple(record["slice"].values())
+            check(record, sliced[(*key, record["metric"])] if key else whole[record["metric"]])
+            assert (record["treatment"], record["control"]) == ("new", "old")
+        assert {r["better"] for r in ran.comparisons if r["metric"] == "auc" and not r["by"]} == {"new"}
+
+    def test_the_verdict_comes_first(self, run, users):
+        lines = run("eval", users, *MODELS, *UNIT).out.splitlines()
+        assert lines[0].startswith("new is better than old: auc +0.")
+        assert "(95 % +0." in lines[0]
+        assert lines[1] == ""
+        assert lines[2].endswith(" rows")
+        assert lines[4] == "new against old"
+        turned = run("eval", users, *MODELS, *UNIT, "--control", "new", "--primary", "calibration").out
+        assert turned.startswith("old is worse than new: calibration ")
+        assert run("eval", users, *MODELS, *UNIT, "--confidence", 0.8).out.splitlines()[0].count("(80 % +") == 1
+
+    def test_tables_in_a_pipe_fit(self, run, users):
+        more = ("--by", "country", "--by", "day,country", "--window", "1d", "--time", "ts")
+        out = run("eval", users, *MODELS, *UNIT, *more, "--guardrail", "calibration=0.5").out
+        assert max(map(len, out.splitlines()[2:])) <= 120
+        assert "new against old, by country" in out
+
+    def test_tasks_of_other_labels_are_not_compared(self, run, users, rows, tmp_path):
+        path = tmp_path / "tasks.toml"
+        tasks = {"a": "click", "b": "click", "c": "day"}
+        text = [f'[tasks.{n}]\nlabel = "{y}"\nscore = "new"\nmetrics = ["auc"]\n' for n, y in tasks.items()]
+        path.write_text("\n".join(text).replace('label = "day"', 'label = "day"\nwhere = "day<2"'))
+        found = run("eval", users, "--task", path, *UNIT, "--format", "json").comparisons
+        assert {(r["treatment"], r["control"]) for r in found} == {("b", "a")}
+
+
+class TestArms:
+    ARMS = (
+        "--arm",
+        "arm",
+        "--control",
+        "A",
+        "--primary",
+        "ctr",
+        "--better",
+        "ctr=high",
+        "--guardrail",
+        "calibration=0.1",
+    )
+
+    def arms(self, rows):
+        metrics = [sm.AUC(), sm.LogLoss(), sm.Calibration(), sm.CTR()]
+        inner = sm.Sharded(sm.Task(metrics, y_true="click", y_score="old"), unit="user_id")
+        return sm.Sliced(inner, by="arm").update(rows)
+
+    def test_verdicts_are_those_of_a_scorecard(self, run, users, rows):
+        ran = run("eval", users, *ONE, *UNIT, *self.ARMS, "--format", "json")
+        card = sm.scorecard(
+            self.arms(rows),
+            control="A",
+            primary="ctr",
+            better={"ctr": "high"},
+            guardrails={"calibration": 0.1},
+            secondary=["auc", "log_loss"],
+        )
+        assert [v["sentence"] for v in ran.verdicts] == [v.sentence for v in card.verdicts.values()]
+        assert [v["decision"] for v in ran.verdicts] == [v.decision for v in card.verdicts.values()]
+        words = {row["metric"]: row["word"] for row in card.table() if row["treatment"] == "C"}
+        assert {n: m["word"] for n, m in ran.verdicts[1]["metrics"].items()} == words
+        assert words["calibration"] == "breached"
+        assert ran.code == card.exit_code == 3
+
+    def test_the_exit_code_is_of_guardrails_alone(self, run, users):
+        assert run("eval", users, *ONE, *UNIT, *self.ARMS[:-2]).code == 0
+        out = run("eval", users, *ONE, *UNIT, *self.ARMS)
+        assert out.code == 3
+        assert any(line.startswith("Do not ship C: calibration is breached") for line in out.out.splitlines()[:2])
+        kept = ("--where", "arm!=C")
+        assert run("eval", users, *ONE, *UNIT, *self.ARMS[:-1], "calibration=0.99", *kept).code == 0
+
+    def test_slices_within_arms(self, run, users, rows):
+        ran = run("eval", users, *ONE, *UNIT, *self.ARMS, "--by", "country", "--format", "json")
+        inner = sm.Sharded(task("old"), unit="user_id")
+        held = sm.Sliced(sm.Sliced(inner, by="country"), by="arm").update(rows)
+        expected = sm.compare(held["B"], held["A"], adjust="bh")
+        found = [r for r in ran.comparisons if r["by"] and r["treatment"] == "B"]
+        assert len(found) == len(expected) == 8
+        for record in found:
+            check(record, expected[record["slice"]["country"], record["metric"]])
+
+    def test_rows_without_an_arm_are_in_none(self, run, fails, rows, tmp_path):
+        arm = pa.array([None if a == "C" else a for a in rows["arm"].to_pylist()])
+        pq.write_table(rows.set_column(rows.schema.get_field_index("arm"), "arm", arm), tmp_path / "log.parquet")
+        found = run("eval", tmp_path / "log.parquet", *ONE, *UNIT, *self.ARMS, "--format", "json")
+        assert [v["treatment"] for v in found.verdicts] == ["B"]
+        one = rows.set_column(rows.schema.get_field_index("arm"), "arm", pa.array(["A"] * len(rows)))
+        pq.write_table(one, tmp_path / "one.parquet")
+        assert "there is one arm" in fails("eval", tmp_path / "one.parquet", *ONE, *UNIT, *self.ARMS)
+
+    def test_looking_all_day(self, run, fails, users):
+        looks = ("--sequential", "--users", USERS, "--planned-users", 10 * USERS)
+        ran = run("eval", users, *ONE, *UNIT, *self.ARMS, *looks)
+        assert "95 % always" in ran.out.splitlines()[0] or "97.5 % always" in ran.out.splitlines()[0]
+        assert "--sequential needs --users" in fails("eval", users, *ONE, *UNIT, *self.ARMS, "--sequential")
+
+    def test_independent_rows_of_arms(self, run, users, rows):
+        ran = run("eval", users, *ONE, "--unit", "row", *self.ARMS, "--format", "json")
+        arms = sm.Sliced(sm.MetricCollection(task("old")), by="arm").update(rows)
+        expected = sm.compare(arms["B"], arms["A"], independent=True)
+        for record in (r for r in ran.comparisons if r["treatment"] == "B"):
+            check(record, expected[record["metric"]])
+
+
+class TestWindows:
+    MORE = ("--window", "1d", "--time", "ts", "--by", "country")
+
+    def test_values_by_window_and_slice(self, run, users, rows):
+        found = run("eval", users, *ONE, *UNIT, *self.MORE, "--format", "json").records
+        held = sm.Windowed(sm.Sharded(task("old"), unit="user_id"), width="1d", time="ts")
+        expected = held.update(rows).table().to_dict()
+        some = [r for r in found if r["by"] == ["ts"]]
+        assert [r["value"] for r in some] == expected["value"]
+        assert [r["interval_high"] for r in some] == expected["interval_high"]
+        assert some[0]["slice"] == {"ts": "2024-05-01T00:00:00+00:00"}
+        cross = sm.Sliced(held.blank(), by="country").update(rows).table().to_dict()
+        some = [r for r in found if r["by"] == ["country", "ts"]]
+        assert [r["value"] for r in some] == cross["value"]
+
+    def test_one_pass_counts_what_the_library_counts_however_it_is_cut(self, run, users, rows, tmp_path):
+        arms = ("--arm", "arm", "--control", "A")
+        digests = set()
+        for i, more in enumerate((("--threads", 1), ("--threads", 3), ("--checkpoint", tmp_path / "point"))):
+            path = tmp_path / f"{i}.smet"
+            assert run("eval", users, *ONE, *UNIT, *self.MORE, *arms, *more, "--save", path).code == 0
+            digests.add(sm.load(path).digest())
+        assert len(digests) == 1
+        saved = sm.load(path)
+        assert list(saved) == ["overall", "by 1d of ts", "by arm", "by arm,country"]
+        inner = sm.Windowed(sm.Sharded(task("old"), unit="user_id"), width="1d", time="ts")
+        assert saved["by arm,country"] == sm.Sliced(sm.Sliced(inner, by="country"), by="arm").update(rows)
+        assert saved["overall"] == sm.Sharded(task("old"), unit="user_id").update(rows)
+        assert saved["by arm,country"].total.across("ts") == sm.Sliced(
+            sm.Sharded(task("old"), unit="user_id"), by="country"
+        ).update(rows)
+
+    def test_mistakes(self, fails, users):
+        assert fails("eval", users, *ONE, "--window", "1h").startswith("--window needs --time")
+        assert "takes a duration" in fails("eval", users, *ONE, "--window", "1x", "--time", "ts")
+        assert "timestamp" in fails("eval", users, *ONE, "--window", "1h", "--time", "country")
+        assert "cannot be slices as well" in fails("eval", users, *ONE, "--window", "1h", "--time", "ts", "--by", "ts")
+
+
+class TestSaved:
+    @pytest.fixture
+    def days(self, run, users, tmp_path):
+        """The states of the first day and of the others."""
+        for name, where in (("first", "day=0"), ("rest", "day>0")):
+            how = (*MODELS, *UNIT, "--by", "day,country", "--where", where)
+            assert run("eval", users, *how, "--save", tmp_path / f"{name}.smet").code == 0
+        return tmp_path / "first.smet", tmp_path / "rest.smet"
+
+    def test_compare_says_what_the_library_says(self, run, days):
+        first, rest = map(sm.load, days)
+        expected = sm.compare(rest["overall"], first["overall"])
+        found = run("compare", *days, "--format", "json").comparisons
+        assert len(found) == len(expected) == 8
+        for record in found:
+            check(record, expected[record["metric"]])
+            assert (record["treatment"], record["control"]) == ("rest", "first")
+        lines = run("compare", *days, "--primary", "new/auc").out.splitlines()
+        assert " between rest and first: new/auc " in lines[0] or lines[0].startswith("rest is ")
+        table = list(csv.DictReader(io.StringIO(run("compare", *days, "--format", "csv").out)))
+        assert [float(r["difference"]) for r in table] == [r["difference"] for r in found]
+
+    def test_by_rolls_up_what_was_saved(self, run, fails, days):
+        sides = [sm.load(path)["by day,country"].rollup("country") for path in days]
+        expected = sm.compare(sides[1], sides[0], adjust="bh")
+        found = [r for r in run("compare", *days, "--by", "country", "--format", "json").comparisons if r["by"]]
+        assert len(found) == len(expected) == 16
+        for record in found:
+            check(record, expected[record["slice"]["country"], record["metric"]])
+        assert "rest against first, by country" in run("compare", *days, "--by", "country").out
+        assert "no slices to roll up to these" in fails("compare", *days, "--by", "arm")
+
+    def test_exit_code(self, run, users, tmp_path):
+        for arm in "AC":
+            run("eval", users, *ONE, *UNIT, "--where", f"arm={arm}", "--save", tmp_path / f"{arm}.smet")
+        files = tmp_path / "A.smet", tmp_path / "C.smet"
+        broken = run("compare", *files, "--guardrail", "calibration=0.02")
+        assert (broken.code, broken.err) == (3, "")
+        assert broken.out.startswith("Do not ship C: calibration is breached")
+        assert run("compare", *files).code == 0
+        assert run("compare", *files, "--guardrail", "calibration=0.99", "--metrics", "auc,calibration").code == 0
+        assert run("compare", *files, "--guardrail", "calibratoin=0.99").code == 2
+
+    def test_states_that_cannot_be_compared(self, run, fails, users, tmp_path):
+        paths = {}
+        for name, how in {"a": UNIT, "b": (*UNIT, "--shards", 16), "c": ("--unit", "arm"), "d": ()}.items():
+            paths[name] = tmp_path / f"{name}.smet"
+            assert run("eval", users, *ONE, *how, "--save", paths[name]).code == 0
+        line = fails("compare", paths["a"], paths["b"])
+        assert line.startswith("a has 64 shards of user_id and b has 16 shards of user_id")
+        assert "count both with --unit user_id --shards 64; or, if no unit is in both, say --independent" in line
+        assert "c has 64 shards of arm" in fails("compare", paths["a"], paths["c"])
+        assert "d has no shards of units" in fails("compare", paths["a"], paths["d"])
+        assert "d has no shards of units" in fails("compare", paths["d"], paths["a"])
+        one, two = sm.load(paths["a"]), sm.load(paths["b"])
+        expected = sm.compare(two, one, independent=True)
+        for record in run("compare", paths["a"], paths["b"], "--independent", "--format", "json").comparisons:
+            check(record, expected[record["metric"]])
+        assert "two files" in fails("compare", paths["a"])
+        assert "named twice" in fails("compare", paths["a"], paths["a"])
+
+    def test_show_has_intervals_where_units_were_named(self, run, users, days, tmp_path):
+        shown = run("show", days[0], "--format", "json").records
+        expected = sm.load(days[0])["overall"].table().to_dict()
+        assert [r["interval_low"] for r in shown if not r["by"]] == expected["interval_low"]
+        assert "95 %: intervals by user_id" in run("show", days[0], "--by", "country").out
+        assert "90 %: intervals by user_id" in run("show", days[0], "--confidence", 0.9).out
+        run("eval", users, *ONE, "--save", tmp_path / "plain")
+        assert {r["interval_low"] for r in run("show", tmp_path / "plain", "--format", "json").records} == {None}
+
+    def test_days_merge(self, run, users, rows, tmp_path):
+        parts = [tmp_path / f"{day}.smet" for day in range(3)]
+        for day, part in enumerate(parts):
+            pq.write_table(rows.filter(pa.compute.equal(rows["day"], day)), tmp_path / "day.parquet")
+            assert run("eval", tmp_path / "day.parquet", *MODELS, *UNIT, "--save", part).code == 0
+        assert run("merge", *parts[::-1], "-o", tmp_path / "all").code == 0
+        assert sm.load(tmp_path / "all") == both().update(rows)
+
+    def test_power(self, run, fails, users, tmp_path):
+        assert run("eval", users, *ONE, *UNIT, "--save", tmp_path / "x").code == 0
+        plan = sm.power(sm.load(tmp_path / "x"), "ctr", users=USERS, relative=0.05)
+        out = run("power", tmp_path / "x", "--users", USERS, "--relative", 0.05).out
+        line = next(line for line in out.splitlines() if line.startswith("ctr "))
+        assert line.split() == ["ctr", "+5", "%", f"{math.ceil(plan.users):,}"]
+        assert "did you mean 'auc'?" in fails("power", tmp_path / "x", "--users", USERS, "--metric", "acu")
+        planned = ("--metric", "ctr", "--planned-users", 9 * USERS, "--sequential")
+        assert "on average" in run("power", tmp_path / "x", "--users", USERS, *planned).out
+
+
+class TestTaskFiles:
+    FILE = """
+by = "country"
+unit = "user_id"
+arm = "arm"
+control = "A"
+primary = "ctr"
+better = { ctr = "high" }
+guardrails = { calibration = 0.1 }
+window = "1d"
+time = "ts"
+
+[tasks.only]
+label = "click"
+score = "old"
+metrics = ["auc", "calibration", "ctr"]
+"""
+
+    def test_a_file_says_what_options_say(self, run, users, tmp_path):
+        (tmp_path / "tasks.toml").write_text(self.FILE)
+        named = ("--label", "click", "--score", "old", "--metrics", "auc,calibration,ctr", "--by", "country", *UNIT)
+        options = run("eval", users, *named, *TestArms.ARMS, "--window", "1d", "--time", "ts", "--format", "json")
+        told = run("eval", users, "--task", tmp_path / "tasks.toml", "--format", "json")
+        assert [v["decision"] for v in told.verdicts] == [v["decision"] for v in options.verdicts]
+        plain = [r | {"metric": r["metric"].removeprefix("only/")} for r in told.comparisons]
+        assert plain == options.comparisons
+        assert [r["value"] for r in told.records] == [r["value"] for r in options.records]
+        assert told.code == options.code == 3
+        kept = run("eval", users, "--task", tmp_path / "tasks.toml", "--guardrail", "calibration=0.99")
+        assert kept.code == 0  # options go before the file
+
+    @pytest.mark.parametrize(
+        ("was", "made", "said"),
+        [
+            ('unit = "user_id"', "unit = 3", "unit is a text, not 3"),
+            ("guardrails = { calibration = 0.1 }", "guardrails = 1", "guardrails is a table such as"),
+            ('arm = "arm"', 'arms = "arm"', "did you mean 'arm'?"),
+        ],
+    )
+    def test_mistakes(self, fails, users, tmp_path, was, made, said):
+        (tmp_path / "tasks.toml").write_text(self.FILE.replace(was, made))
+        assert said in fails("eval", users, "--task", tmp_path / "tasks.toml")
+
+
+class TestTooLittle:
+    def test_few_users_are_a_reason_and_no_error(self, run, rows, tmp_path):
+        few = rows.slice(0, 60)
+        pq.write_table(few, tmp_path / "few.parquet")
+        ran = run("eval", tmp_path / "few.parquet", *MODELS, *UNIT)
+        assert (ran.code, ran.err) == (0, "")
+        assert ran.out.startswith("No verdict on new and old: auc: ")
+        assert "no interval of " in ran.out
+        found = run("eval", tmp_path / "few.parquet", *MODELS, *UNIT, "--format", "json")
+        assert all(r["reason"] for r in found.comparisons if r["metric"] == "auc")
+        assert all(r["interval_reason"] for r in found.records if r["metric"] == "new/auc")
+
+    def test_metrics_without_an_interval_say_what_to_use(self, run, users):
+        more = ("--metrics", "auc,expected_calibration_error")
+        ran = run("eval", users, *MODELS[:-2], *more, *UNIT)
+        assert ran.code == 0
+        assert "no interval of expected_calibration_error: " in ran.out
+
+
+class TestMistakes:
+    def test_units(self, fails, run, rows, users, tmp_path):
+        assert "no column 'usr'; did you mean 'user_id'" in fails("eval", users, *MODELS, "--unit", "usr")
+        units = pa.array([None, *rows["user_id"].to_pylist()[1:]])
+        nulls = tmp_path / "nulls.parquet"
+        pq.write_table(rows.set_column(rows.schema.get_field_index("user_id"), "user_id", units), nulls)
+        line = fails("eval", nulls, *MODELS, *UNIT)
+        assert "--missing-unit skip leaves out rows without one" in line
+        assert f"row 0 of {nulls}" in line
+        kept = run("eval", nulls, *MODELS, *UNIT, "--missing-unit", "skip", "--format", "json")
+        assert kept.records[0]["rows"] == len(rows) - 1
+        assert sum(kept.records[0]["dropped"].values()) == 1
+        assert "--unit" in fails("eval", users, *MODELS, "--shards", 16)
+
+    @pytest.mark.parametrize(
+        ("more", "said"),
+        [
+            (("--control", "neww"), "there is no model 'neww'; did you mean 'new'?"),
+            (("--arm", "arm"), "--arm arm needs --control"),
+            (("--arm", "arm", "--control", "Z"), "--control Z: is no arm of arm; there are A, B, C"),
+            (("--arm", "arm", "--control", "A", "--by", "arm"), "--by arm: --arm makes these slices"),
+            (("--guardrail", "calibratoin=0.1"), "there is no metric 'calibratoin'; did you mean 'calibration'?"),
+            (("--guardrail", "calibration"), "--guardrail calibration: give the metric and by how much"),
+            (("--guardrail", "calibration=-1"), "--guardrail calibration=-1: a margin is 0 or more"),
+            (("--guardrail", "ctr=0.1"), "--guardrail ctr: nothing says which of its values are better"),
+            (("--better", "ctr=up"), "--better ctr=up: give the metric"),
+            (("--primary", "auc", "--guardrail", "auc=0.1"), "--guardrail auc: it is the primary metric"),
+        ],
+    )
+    def test_what_is_asked(self, fails, users, more, said):
+        assert fails("eval", users, *MODELS, *UNIT, *more).startswith(said)
+
+    @pytest.mark.parametrize(
+        "more", [("--control", "new"), ("--guardrail", "auc=0.1"), ("--arm", "arm", "--control", "A")]
+    )
+    def test_no_differences_without_units(self, fails, users, more):
+        assert "say whose rows belong together with --unit user_id" in fails("eval", users, *MODELS, *more)
+
+    def test_one_model(self, fails, users):
+        assert "there is one model" in fails("eval", users, *ONE, *UNIT, "--control", "old")
+        assert "there is nothing to compare" in fails("eval", users, *ONE, *UNIT, "--guardrail", "auc=0.1")
+
+    def test_help_has_the_recipe_of_a_gate(self, run):
+        out = run("compare", "--help").out
+        assert "--guardrail calibration=0.02 || exit 1" in " ".join(out.split())
+        assert "3 if one is" in " ".join(out.split())

@@ -1,0 +1,119 @@
+"""The short form of `python -m benchmarks.coverage`, and that what it simulates is what `Sharded` has of the same rows."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import streammetrics as sm
+from benchmarks.coverage import METRICS, limits_of, sample_of
+from benchmarks.simulated import CAP, SIDES, Log, drawn, fine_histogram, held_of
+
+ROOT = Path(__file__).parents[2]
+
+
+SHORT = {
+    "even users": ["cells", "--users", "even", "--runs", "120"],
+    "power law": ["cells", "--users", "g = 0.9", "--runs", "80"],
+    "independent rows": ["cells", "--users", "rows", "--runs", "50"],
+    "looks": ["looks", "--runs", "200"],
+    "tables": ["tables", "--runs", "10"],
+    "ratio": ["ratio", "--runs", "40"],
+}
+
+
+@pytest.mark.parametrize("form", SHORT)
+def test_short_form(form):
+    command = [sys.executable, "-m", "benchmarks.coverage", "--only", *SHORT[form]]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "PASS" in done.stdout
+
+
+LOG = drawn(np.random.default_rng(8), 400, 0.7, 10_000)
+EXACT = ("ctr", "auc", "calibration", "per_unit", "per_unit, uncapped")  # sums that no order rounds
+
+
+def columns(log: Log, side: str) -> dict:
+    """The rows of one side as users have them, and their totals by user."""
+    keep = log.sides[SIDES.index(side)] if side != "b" else log.sides[0]
+    user = np.repeat(log.key, np.diff(log.start))
+    rows = {
+        "y_true": log.click, "y_score": log.p[int(side == "b")], "user": user, "query": log.query, "value": log.latency,
+        "revenue": log.revenue,
+    }  # fmt: skip
+    return {name: values[keep] for name, values in rows.items()}
+
+
+def sharded(rows: dict) -> dict:
+    """Each metric with shards."""
+    of_rows = {n: METRICS[n] for n in ("ctr", "auc", "log_loss", "ne", "calibration", "ndcg", "p95")}
+    gauc = sm.Task({"gauc": METRICS["gauc"]}, group="user")
+    found = sm.Sharded([of_rows, gauc], unit="user").update(rows)
+    out = {name: found[name] for name in found}
+    users, at = np.unique(rows["user"], return_inverse=True)
+    total = np.minimum(np.bincount(at, rows["revenue"]), CAP)
+    capped = sm.Sharded(METRICS["per_unit"], unit="user")
+    out["per_unit"] = capped.update(user=users, capped=total, exposed=np.ones(users.size, np.int8))
+    orders = rows["revenue"] > 0.0
+    spent = sm.Sharded(METRICS["per_unit, uncapped"], unit="user").update(
+        user=users, exposed=np.ones(users.size, np.int8)
+    )
+    out["per_unit, uncapped"] = spent.update(user=rows["user"][orders], revenue=rows["revenue"][orders])
+    return out
+
+
+@pytest.fixture(scope="module")
+def states():
+    return {side: sharded(columns(LOG, side)) for side in ("all", "b", "x", "y")}
+
+
+@pytest.fixture(scope="module")
+def held():
+    return [held_of(LOG, fine_histogram())] * 2  # two runs side by side
+
+
+def same(found, expected, metric):
+    assert found.shape == expected.shape
+    if metric in EXACT:
+        np.testing.assert_array_equal(found, expected)
+    else:
+        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-14)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("side", ["all", "b", "x"])
+def test_simulated_shards_are_those_of_the_rows(states, held, metric, side):
+    if side == "b" and metric in ("ctr", "p95", "per_unit", "per_unit, uncapped"):
+        return
+    thing = states[side][metric]
+    (real,), made = thing.samples(thing.states), sample_of(metric, held, side)
+    assert real.shards.plan[1] == made.shards.plan[1]
+    for name in ("deleted", "weights", "events"):
+        same(getattr(made.shards, name)[:, 1:], getattr(real.shards, name), metric)
+    if metric == "p95":
+        same(made.shards.below[:, 1:], real.shards.below, metric)
+        for share in (0.2, 0.9, 0.951):
+            assert made.quantile(1, share) == real.quantile(0, share)
+    else:
+        same(made.values[1:], real.values, metric)
+
+
+def test_intervals_are_those_of_the_rows(states, held):
+    pairs = {"alone": ("all", None), "same rows": ("b", "all"), "users in both": ("y", "x")}
+    seen = 0
+    for metric, pair, (low, high) in limits_of(held):
+        name = metric.removesuffix(", relative")
+        if pair not in pairs or name not in METRICS:
+            continue
+        a, b = pairs[pair]
+        if b is None:
+            found = states[a][name].interval()
+        else:
+            change = sm.compare(states[a][name], states[b][name])
+            found = change.difference if name == metric else change.relative
+        same(np.array([low[1], high[1]]), np.array(found[:2]), name)
+        seen += 1
+    assert seen == 10 + 2 * 6 + 2 * 10

@@ -1,0 +1,279 @@
+"""The verdict: every case, what alpha it reads at, its sentence, and how often it is false."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streammetrics.errors import InvalidInputError
+from streammetrics.inference.calibration import Calibrations, calibrations
+from streammetrics.inference.jackknife import Replicates
+from streammetrics.inference.measured import Measured
+from streammetrics.inference.sample_ratio import sample_ratio_mismatch
+from streammetrics.inference.verdict import Compared, Progress, not_worse, read, verdict, worse
+
+
+def change(value, error=0.01, df=math.inf):
+    return Measured(value, math.log1p(value), error, df, "relative")
+
+
+def metric(value, error=0.01, better="high", margin=None, name="m", **more):
+    return Compared(name, change(value, error), better, margin, **more)
+
+
+def contrasts(a, b, error):
+    """Calibrations whose logarithms are a and b, with errors of their sum and difference."""
+    return Calibrations(*(Measured(math.expm1(x), x, error, math.inf, "relative") for x in (a - b, a + b)))
+
+
+RUNNING = Progress(50_000, 100_000, 5_000, sequential=True)
+ENDED = Progress(100_000, 100_000)
+
+
+@pytest.mark.parametrize(
+    ("value", "better", "word"),
+    [(0.05, "high", "better"), (0.05, "low", "worse"), (-0.05, "high", "worse"), (-0.05, "low", "better"),
+     (0.01, "high", "unclear")],
+)  # fmt: skip
+def test_readings(value, better, word):
+    assert read(metric(value, better=better), Progress()).word == word
+
+
+@pytest.mark.parametrize(
+    ("value", "better", "word"),
+    [(-0.01, "high", "held"), (-0.05, "high", "undecided"), (-0.09, "high", "breached"),
+     (0.01, "low", "held"), (0.05, "low", "undecided"), (0.09, "low", "breached"), (0.5, "high", "held")],
+)  # fmt: skip
+def test_readings_of_guardrails(value, better, word):
+    assert read(metric(value, better=better, margin=0.05), Progress(), guardrails=1).word == word
+
+
+def test_a_breach_is_shown_at_alpha_by_guardrails_and_a_hold_is_not():
+    hit = metric(-0.072, margin=0.05)  # 2.3 errors beyond
+    assert read(hit, Progress(), guardrails=1).word == "breached"
+    assert read(hit, Progress(), guardrails=4).word == "undecided"
+    kept = metric(-0.028, margin=0.05)
+    assert read(kept, Progress(), guardrails=4).word == "held"
+    breached = read(metric(-0.2, margin=0.05), Progress(), guardrails=4)
+    assert breached.interval.confidence == pytest.approx(1 - 0.05 / 4)
+
+
+def test_treatments_share_alpha():
+    assert verdict(metric(0.0225)).decision == "ship"
+    assert verdict(metric(0.0225), treatments=2).decision == "keep running"
+    assert verdict(metric(0.0225), treatments=2).primary.interval.confidence == 0.975
+
+
+@pytest.mark.parametrize(
+    ("primary", "guards", "progress", "decision"),
+    [
+        (0.05, (), Progress(), "ship"),
+        (0.05, (0.0, 0.0), Progress(), "ship"),
+        (0.05, (0.0, -0.05), Progress(), "keep running"),
+        (0.05, (0.0, -0.05), ENDED, "nothing shown"),
+        (0.05, (0.0, -0.2), Progress(), "do not"),
+        (-0.05, (0.0,), Progress(), "do not"),
+        (-0.05, (0.0,), ENDED, "do not"),
+        (0.0, (0.0,), Progress(), "keep running"),
+        (0.0, (0.0,), ENDED, "nothing shown"),
+        (0.0, (-0.2,), ENDED, "do not"),
+        (0.5, (), RUNNING, "ship"),
+        (0.5, (), Progress(50_000, 100_000), "keep running"),  # the interval of one look is for the end
+        (0.5, (), ENDED, "ship"),
+    ],
+)
+def test_decisions(primary, guards, progress, decision):
+    found = verdict(metric(primary), [metric(g, margin=0.05) for g in guards], progress)
+    assert found.decision == decision
+    assert found.sentence[0].isupper()
+    assert found.sentence.endswith(".")
+    assert "nan" not in found.sentence
+    assert "inf" not in found.sentence
+
+
+def test_withheld_where_arms_are_not_comparable():
+    ratio = sample_ratio_mismatch({"control": 149_520, "treatment": 146_201})
+    found = verdict(metric(0.5), sample_ratio=ratio)
+    assert found.decision == "withheld"
+    assert found.sentence == (
+        "No verdict: the arms are not comparable. control has 50.56 % of the users where 50.00 % were planned "
+        "(e = 1.2e+07, the alarm is at 100)."
+    )
+    fine = sample_ratio_mismatch({"control": 149_520, "treatment": 149_201})
+    assert verdict(metric(0.5), sample_ratio=fine).decision == "ship"
+
+
+def test_too_little_data_is_an_answer():
+    few = metric(0.5, few="too few: 3 positives")
+    assert verdict(few).decision == "keep running"
+    assert verdict(few).sentence == "Keep running: m: too few: 3 positives."
+    refused = Compared("m", Measured(0.5, 0.5, math.nan, math.nan, reason="nothing varies"))
+    assert verdict(refused, progress=ENDED).sentence == "Nothing shown at the planned end: m: nothing varies."
+    assert verdict(metric(0.5), [Compared("g", refused.change, margin=0.1)]).decision == "keep running"
+
+
+def test_how_many_more():
+    found = verdict(metric(0.02, 0.0105), (), RUNNING)
+    assert found.more_users == 50_000  # not before the planned end
+    assert found.more_days == 10
+    soon = verdict(metric(0.03, 0.0105), (), RUNNING)
+    assert 0 < soon.more_users < 50_000
+    assert soon.more_days == math.ceil(soon.more_users / 5_000)
+    assert f"about {soon.more_days:.0f} more days, {soon.more_users:,.0f} users" in soon.sentence
+    assert verdict(metric(0.0), progress=Progress(1000)).more_users is None
+    assert verdict(metric(0.01)).more_users is None
+    unclear = Compared("calibration", contrasts(0.05, 0.05, 0.02), "one")
+    assert verdict(unclear, progress=RUNNING).more_users == 50_000
+    assert verdict(unclear, progress=Progress(1000)).more_users is None
+    early = verdict(metric(0.9), progress=Progress(10_000, 100_000))
+    assert early.more_users == 90_000
+    assert early.sentence == (
+        "Keep running: 10,000 of 100,000 users, and one look is for the end; about 90,000 more users."
+    )
+
+
+def test_sentences():
+    guard = metric(-0.027, 0.0278, margin=0.05, name="conversions")
+    assert verdict(metric(0.057, name="ctr"), [guard], Progress(70_000, per_day=10_000)).sentence == (
+        "Keep running: ctr is better, but conversions is undecided, -2.7 % (95 % -7.9 % to +2.7 %); "
+        "about 30 more days, 293,150 users."
+    )
+    assert verdict(metric(0.0005, 0.001, name="ctr"), progress=ENDED).sentence == (
+        "Nothing shown at the planned end: ctr is unclear, +0.05 % (95 % -0.15 % to +0.25 %); "
+        "a difference over 0.20 % would have shown."
+    )
+    latency = metric(0.12, better="low", margin=0.05, name="latency")
+    assert verdict(metric(0.057, name="ctr"), [latency, metric(0.0, margin=0.1)], treatment="b").sentence == (
+        "Do not ship b: latency is breached, +12.0 % (97.5 % +9.5 % to +14.5 %); 5 % is allowed."
+    )
+    auc = Compared("auc", Measured(0.0012, 0.0012, 0.0002, math.inf))
+    assert verdict(auc, [guard._replace(change=change(0.1)), latency._replace(change=change(0.0))]).sentence == (
+        "Ship treatment: auc +0.00120 (95 % +0.00081 to +0.00159), and both guardrails are held."
+    )
+
+
+def test_wrong_input_raises():
+    with pytest.raises(InvalidInputError, match="better must be"):
+        verdict(metric(0.1, better="up"))
+    with pytest.raises(InvalidInputError, match="contrasts of a calibration"):
+        verdict(metric(0.1, better="one"))
+    with pytest.raises(InvalidInputError, match="margin"):
+        verdict(metric(0.1), [metric(0.1, margin=-0.05)])
+    with pytest.raises(InvalidInputError, match="margins are for guardrails"):
+        verdict(metric(0.1, margin=0.05))
+    with pytest.raises(InvalidInputError, match="need users=, those so far"):
+        verdict(metric(0.1), progress=Progress(sequential=True))
+    with pytest.raises(InvalidInputError, match="treatments"):
+        verdict(metric(0.1), treatments=0)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "word"),
+    [(0.2, 0.05, "worse"), (-0.2, 0.05, "worse"), (0.2, -0.05, "worse"), (0.05, 0.2, "better"), (-0.05, 0.2, "better"),
+     (0.05, -0.05, "unclear"), (0.05, 0.05, "unclear"), (0.0, 0.0, "unclear")],
+)  # fmt: skip
+def test_calibration(a, b, word):
+    assert read(Compared("calibration", contrasts(a, b, 0.02), "one"), Progress()).word == word
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "word"),
+    [(0.01, 0.0, "held"), (0.05, 0.05, "held"), (-0.05, 0.05, "held"), (0.3, 0.0, "breached"), (-0.3, 0.1, "breached"),
+     (0.10, 0.0, "undecided"), (0.0, 0.4, "held")],
+)  # fmt: skip
+def test_calibration_as_a_guardrail(a, b, word):
+    one = Compared("calibration", contrasts(a, b, 0.02), "one", 0.1)
+    assert read(one, Progress(), guardrails=1).word == word
+
+
+@pytest.mark.parametrize("control", [0.0, 0.01, 0.05, 0.2])
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+@pytest.mark.parametrize("together", [0.0, 0.9])
+def test_calibration_is_falsely_worse_or_better_in_2_5_percent_at_most(control, sign, together):
+    """At every null |ln c_a| = |ln c_b|: of errors of both sides, which may be of the same rows."""
+    runs = 100_000
+    rng = np.random.default_rng(1)
+    of_b = rng.normal(size=runs)
+    of_a = together * of_b + math.sqrt(1.0 - together**2) * rng.normal(size=runs)
+    a, b = sign * control + 0.015 * of_a, control + 0.02 * of_b
+    errors = (math.sqrt(0.015**2 + 0.02**2 + s * 2.0 * together * 0.015 * 0.02) for s in (-1.0, 1.0))
+    pairs = zip((a - b, a + b), errors, strict=True)
+    both = Calibrations(*(Measured(np.expm1(x), x, np.full(runs, e), math.inf, "relative") for x, e in pairs))
+    one = Compared("c", both, "one")
+    noise = 4.0 * math.sqrt(0.025 * 0.975 / runs)
+    found = worse(one, Progress(), 0.05).mean(), not_worse(one, Progress(), 0.05).mean()
+    assert max(found) <= 0.025 + noise
+    if control == 0.2:  # far from 1 the rule loses nothing
+        assert min(found) >= 0.025 - noise
+
+
+def test_a_calibration_at_its_margin_is_falsely_held_in_2_5_percent_at_most():
+    """The worst: a control at 1 with most of the error, so that either contrast may come out low."""
+    rng = np.random.default_rng(5)
+    held = 0
+    for _ in range(3000):
+        a, b = math.log1p(0.1) + 0.002 * rng.normal(), 0.02 * rng.normal()
+        one = Compared("c", contrasts(a, b, math.hypot(0.002, 0.02)), "one", 0.1)
+        held += read(one, Progress(), guardrails=1).word == "held"
+    assert 0.01 <= held / 3000 <= 0.025 + 0.009
+
+
+def test_calibrations_from_shards():
+    rng = np.random.default_rng(2)
+    a, b = (Replicates(c, c * (1 + rng.normal(0, 1e-4, 64)), np.ones(64)) for c in (1.3, 0.98))
+    assert read(Compared("calibration", calibrations(a, b), "one"), Progress()).word == "worse"
+    assert read(Compared("calibration", calibrations(b, a), "one"), Progress()).word == "better"
+    broken = Replicates(math.nan, a.deleted, a.weights)
+    assert read(Compared("calibration", calibrations(a, broken), "one"), Progress()).word == "too few"
+
+
+@given(
+    st.floats(-0.3, 0.3),
+    st.lists(st.floats(-0.3, 0.3), max_size=4),
+    st.floats(0.001, 0.1),
+    st.sampled_from([Progress(), ENDED, RUNNING, Progress(10_000, 100_000), Progress(10_000, per_day=100.0)]),
+    st.integers(1, 3),
+)
+@settings(max_examples=150, deadline=None)
+def test_a_verdict_always_follows_its_readings(primary, guards, error, progress, treatments):
+    kept = [metric(g, error, margin=0.05) for g in guards]
+    found = verdict(metric(primary, error), kept, progress, treatments=treatments)
+    words = [r.word for r in found.guardrails]
+    if found.decision == "ship":
+        assert found.primary.word == "better"
+        assert set(words) <= {"held"}
+        assert found.primary.interval.low > 0.0
+    if found.decision == "do not":
+        assert found.primary.word == "worse" or "breached" in words
+    if found.decision == "nothing shown":
+        assert progress.ended
+    if found.decision == "keep running":
+        assert not progress.ended
+    else:
+        assert found.more_users is None
+    more = verdict(metric(primary, error), [*kept, metric(-0.9, 0.001, margin=0.05)], progress, treatments=treatments)
+    assert more.decision == ("keep running" if progress.early else "do not")
+
+
+def test_ship_is_false_in_half_of_alpha_at_most():
+    """The worst nulls: the primary as it was, all else plainly held; all at their limits, the primary plainly better."""
+    rng = np.random.default_rng(3)
+    false = [0, 0]
+    for _ in range(2000):
+        z = rng.normal(size=4)
+        false[0] += verdict(metric(0.01 * z[0]), [metric(0.5, margin=0.05)]).decision == "ship"
+        at_limit = [metric(-0.05 + 0.0095 * v, 0.01, margin=0.05) for v in z[1:]]
+        false[1] += verdict(metric(0.5), at_limit).decision == "ship"
+    assert max(false) / 2000 <= 0.025 + 0.0105
+
+
+def test_do_not_is_false_in_alpha_at_most():
+    rng = np.random.default_rng(4)
+    false = 0
+    for _ in range(1500):
+        z = rng.normal(size=5)
+        at_limit = [metric(math.expm1(math.log(0.95) + 0.01 * v), 0.01, margin=0.05) for v in z]
+        false += verdict(metric(0.5), at_limit).decision == "do not"
+    assert false / 1500 <= 0.025 + 0.012

@@ -1,0 +1,95 @@
+"""What AUC and Gini are without each shard, by the bilinear form: to the bit what taking each shard away makes."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import streammetrics as sm
+from streammetrics.compose.deleted import deleted
+from streammetrics.numerics import compiled
+from streammetrics.statistics import score_readouts
+
+METRICS = {"auc": sm.AUC, "gini": sm.Gini, "real": lambda: sm.AUC(scale="real")}
+
+
+def sliced(metric, rows, slices=7):
+    rng = np.random.default_rng(0)
+    users = rng.integers(0, 90, rows)
+    key = np.minimum(rng.integers(0, slices, rows), users % (slices + 1))  # some shards are in few slices
+    made = sm.Sliced(sm.Sharded(metric(), unit="u"), by="k")
+    return made.update(y_true=rng.random(rows) < 0.2, y_score=rng.random(rows).astype("f4") ** 4, u=users, k=key)
+
+
+def table(metric, state, count=64):
+    return deleted(metric.name, metric, metric.reads()[0].binding, state, count)[metric.name]
+
+
+def coarse(holder):
+    return holder.states[-1]
+
+
+@pytest.mark.parametrize("kind", METRICS)
+@pytest.mark.parametrize("rows", [1, 12, 300, 20_000])
+def test_as_taking_each_shard_away(kind, rows, monkeypatch):
+    state, metric = coarse(sliced(METRICS[kind], rows)), METRICS[kind]()
+    quick = table(metric, state)
+    monkeypatch.setattr(score_readouts, "DENSE", 0)
+    monkeypatch.setattr(score_readouts, "MANY_PLACES", 0)
+    np.testing.assert_array_equal(table(metric, state), quick)
+    monkeypatch.setattr(compiled, "_FIND", [])  # a merge server has no kernels
+    np.testing.assert_array_equal(table(metric, state), quick)
+    monkeypatch.setattr(type(metric), "without_of", lambda *_: None)
+    np.testing.assert_array_equal(table(metric, state), quick)
+
+
+@pytest.mark.parametrize("kind", METRICS)
+def test_one_cell(kind, monkeypatch):
+    rng = np.random.default_rng(1)
+    metric = METRICS[kind]()
+    made = sm.Sharded(metric, unit="u")
+    made.update(y_true=rng.random(3000) < 0.3, y_score=rng.random(3000), u=rng.integers(0, 40, 3000))
+    quick = table(metric, coarse(made))
+    monkeypatch.setattr(type(metric), "without_of", lambda *_: None)
+    np.testing.assert_array_equal(table(metric, coarse(made)), quick)
+
+
+def test_no_rows_at_all():
+    made = sm.Sharded(sm.AUC(), unit="u")
+    assert np.isnan(table(sm.AUC(), coarse(made))).all()
+
+
+def test_products_beyond_the_integers_of_floats():
+    """2 P N passes 2**53: floats would round twice."""
+    state = coarse(sliced(sm.AUC, 4000, slices=2))
+    entries = state.cells.tallies["rows"]
+    large = type(entries)(entries.shift, entries.codes, entries.counts * np.uint32(70_001))
+    cells = type(state.cells)(**{**state.cells.__dict__, "tallies": {**state.cells.tallies, "rows": large}})
+    heavy = state.holding(cells)
+    found, rest = score_readouts.pairs_without(heavy, np.zeros(len(heavy), np.int64), 1)
+    assert 2 * int(found[0, 0]) * int(found[0, 1]) > 1 << 53
+    values = score_readouts.quotients(rest[:, 2], 2 * rest[:, 0] * rest[:, 1])
+    for value, (n, p, twice) in zip(values.tolist(), rest.tolist(), strict=True):
+        assert value == float(Fraction(twice, 2 * n * p))
+
+
+def test_weights_and_exact_scores_go_the_other_way():
+    weighted = sm.Sharded(sm.AUC(), unit="u").update(
+        y_true=[0, 1, 1], y_score=[0.1, 0.4, 0.3], u=[1, 2, 3], sample_weight=[1.0, 0.5, 2.0]
+    )
+    exact = sm.Sharded(sm.AUC(), unit="u", shard_bits=16).update(y_true=[0, 1, 1], y_score=[0.1, 0.4, 0.3], u=[1, 2, 3])
+    for made in (weighted, exact):
+        state = coarse(made)
+        assert score_readouts.pairs_without(state, np.zeros(len(state), np.int64), 1) is None
+        assert table(sm.AUC(), state).shape == (64, 1)
+
+
+@pytest.mark.parametrize("metric", [sm.AUC(), sm.CTR()])
+@pytest.mark.parametrize("kernels", [True, False])
+def test_no_slices_at_all(metric, kernels, monkeypatch):
+    made = sm.Sliced(sm.Sharded(metric, unit="u"), by="k")
+    if not kernels:
+        monkeypatch.setattr(compiled, "_FIND", [])
+    assert table(metric, coarse(made)).shape == (64, 0)

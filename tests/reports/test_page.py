@@ -1,0 +1,513 @@
+"""The page: verdict first, every number of the data in it, escaped, self-contained, read by anything."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pages import hidden, number, read, says, tree
+
+import streammetrics as sm
+from streammetrics.inference.sample_ratio import sample_ratio_mismatch
+from streammetrics.reports.page.write import render
+from streammetrics.reports.records import rivals
+
+METRICS = (sm.AUC, sm.AveragePrecision, sm.NormalizedEntropy, sm.LogLoss, sm.Calibration, sm.CTR)
+EVIL = "<script>alert(1)</script>"
+
+
+@cache
+def log(n: int = 60_000, users: int = 3000) -> dict[str, Any]:
+    rng = np.random.default_rng(5)
+    p = np.clip(rng.beta(1, 25, n), 1e-6, 1)
+    user = rng.integers(0, users, n)
+    arm = np.where(user % 2, "new", "old")
+    return {
+        "click": (rng.random(n) < p * np.where(arm == "new", 1.15, 1.0)).astype(int),
+        "old": np.clip(p * rng.lognormal(0, 0.9, n), 0, 1),
+        "mid": np.clip(p * rng.lognormal(0, 0.6, n), 0, 1),
+        "new": np.clip(p * rng.lognormal(0, 0.3, n), 0, 1),
+        "user": user,
+        "arm": arm,
+        "shop": rng.choice(np.array(["a", "b", "c", None, EVIL], object), n, p=[0.5, 0.3, 0.15, 0.045, 0.005]),
+        "ts": np.datetime64("2025-06-02") + rng.integers(0, 5 * 86400, n).astype("timedelta64[s]"),
+    }
+
+
+def tasks(*names: str) -> dict[str, sm.Task]:
+    return {name: sm.Task([m() for m in METRICS], y_true="click", y_score=name) for name in names}
+
+
+@cache
+def models(*names: str) -> Any:
+    return sm.Sharded(tasks(*names), unit="user").update(log())
+
+
+@cache
+def by_shop(*names: str) -> Any:
+    return sm.Sliced(sm.Sharded(tasks(*names), unit="user"), by="shop").update(log())
+
+
+@cache
+def arms() -> Any:
+    inner = sm.Sharded(sm.Task([sm.CTR(), sm.LogLoss(), sm.Calibration()], y_true="click", y_score="old"), unit="user")
+    return sm.Sliced(sm.Sliced(inner, by="shop"), by="arm").update(log())
+
+
+def card(**more: Any) -> Any:
+    asked = {"primary": "ctr", "better": {"ctr": "high"}, "guardrails": {"log_loss": 0.02, "calibration": 0.3}}
+    return sm.scorecard(arms(), control="old", **asked | more)
+
+
+def rows_of(node: Any, **attrs: str) -> dict[str, list[str]]:
+    """The cells of a table by what its rows are called."""
+    (table,) = node.all("table", **attrs)[:1]
+    return {
+        row.all("th")[0].children[0].strip(): [c.text for c in row.all("td")]
+        for row in table.all("tr")
+        if row.all("td")
+    }
+
+
+def every(node: Any) -> Any:
+    """The elements below one."""
+    for child in node.children:
+        if not isinstance(child, str):
+            yield child
+            yield from every(child)
+
+
+def parts(cell: str) -> list[str]:
+    return re.findall(r"[+−±]?\d[\d.,]*(?<![.,])(?:\u202f%)?", cell)
+
+
+# -- what it says -------------------------------------------------------------------------------------------------------
+
+
+def test_the_verdict_is_read_first() -> None:
+    page = tree(render(models("old", "new"), "a log"))
+    main = page.all("main")[0]
+    assert main.text.startswith("new is better than old : auc +0.0")
+    lead = main.all("p", class_="lead")[0].text
+    found = sm.compare(models("old", "new").task("new"), models("old", "new").task("old"))["auc"]
+    change, old, new, low, high = (
+        parts(lead)[i] for i in (0, 1, 2, -3 if "All" in lead else -2, -2 if "All" in lead else -1)
+    )
+    assert says(change, found.difference.estimate)
+    assert says(old, found.b)
+    assert says(new, found.a)
+    del low, high
+    assert [m.text for m in main.all("h2")][:3] == ["Scorecard", "Why", "Each by itself"]
+
+
+def test_the_scorecard_has_the_numbers_of_the_comparison() -> None:
+    found = sm.compare(models("old", "new").task("new"), models("old", "new").task("old"))
+    rows = rows_of(tree(render(found, "x", sides=("new", "old"))), class_="score")
+    assert list(rows) == [c.name for c in found.values()]
+    for one in found.values():
+        b, a, change, _, between, p, proof, word = rows[one.name]
+        percent = one.name == "ctr"
+        ours = one.relative if percent else one.difference
+        assert says(a, one.a)
+        assert says(b, one.b)
+        assert says(parts(change)[0], ours.estimate)
+        assert all(says(t, v) for t, v in zip(between.split(" to "), (ours.low, ours.high), strict=True))
+        assert word == {"a": "better", "b": "worse", None: "" if one.name == "ctr" else "unclear"}[one.better]
+        assert p == "1.00" if one.name == "ctr" else "<0.001"
+        certified = proof.removeprefix("certified ")
+        assert certified == "exact" if one.bound <= 1e-12 else number(certified)[0] >= one.bound  # rounded up
+
+
+def test_slices_have_their_numbers_the_largest_impact_first() -> None:
+    found = sm.compare(by_shop("old", "new").task("new"), by_shop("old", "new").task("old"))
+    page = tree(render(found, "x", sides=("new", "old")))
+    tables = page.all("table", class_="slices")
+    assert len(tables) == len(METRICS)
+    for metric, table in zip([m().name for m in METRICS], tables, strict=True):
+        mine = {c.keys[0]: c for c in found.values() if c.name == metric}
+        total = sum(c.rows for c in mine.values())
+        shown = {r.all("th")[0].children[0].strip(): r for r in table.all("tr") if r.attrs.get("data-few")}
+        assert set(shown) == {k if k is not None else "null" for k in mine}
+        for key, one in mine.items():
+            cells = [c.text for c in shown[key if key is not None else "null"].all("td")]
+            ours = one.relative if metric == "ctr" else one.difference
+            assert says(parts(cells[0])[-1], one.rows / total)
+            assert says(parts(cells[2])[0], ours.estimate) or math.isnan(ours.estimate)
+            old, new = cells[3].split(" → ")
+            assert says(old, one.b)
+            assert says(new, one.a)
+        order = [(int(r.attrs["data-few"]), -float(r.attrs["data-imp"])) for r in shown.values()]
+        assert order == sorted(order)
+
+
+def test_a_scorecard_says_its_sentence_and_every_figure() -> None:
+    one = card(secondary=())
+    page = tree(render(one, "x"))
+    plain = one.verdicts["new"].sentence
+    assert page.all("h1")[0].text.replace("−", "-").replace("\u202f", " ") .split() == plain.split() or \
+        re.sub(r"\W", "", page.all("h1")[0].text) == re.sub(r"\W", "", plain)  # fmt: skip
+    rows = rows_of(page, class_="score")
+    for record in one.table():
+        b, a, change, _, between, limit, p, proof, word = rows[record["metric"]]
+        assert says(a, record["value"])
+        assert says(b, record["control_value"])
+        assert says(change, record["change"])
+        assert [says(t, record[c]) for t, c in zip(between.split(" to "), ("low", "high"), strict=True)] == [True, True]
+        assert word == record["word"]
+        assert proof == "certified exact"
+        assert p
+        assert limit == {"ctr": "–", "log_loss": "≤ +2\u202f%", "calibration": "≤ 30\u202f% from 1"}[record["metric"]]
+    slices = tree(render(one, "x")).all("table", class_="slices")
+    assert len(slices) == 3
+
+
+def test_arms_that_are_not_comparable_have_no_reading() -> None:
+    ratio = sample_ratio_mismatch({"old": 2000, "new": 1500})
+    page = tree(render(card(sample_ratio=ratio, users=ratio.users), "x"))
+    assert page.all("main")[0].text.startswith("Sample ratio mismatch: no verdict.")
+    for table in (*page.all("table", class_="score"), *page.all("table", class_="slices")):
+        words = [c.text for c in table.all("td", class_="verd")]
+        assert words
+        assert set(words) == {"withheld"}
+        assert not table.all("span", class_="d")
+
+
+def test_bold_is_what_leaves_zero_out_beyond_both_errors() -> None:
+    from dataclasses import replace
+
+    from streammetrics.reports.figures import figure_of
+
+    one = sm.compare(models("old", "new").task("new"), models("old", "new").task("old"))["auc"]
+    assert figure_of(one).bold
+    low = one.difference.low
+    assert figure_of(replace(one, bound=low * 0.99)).bold
+    assert not figure_of(replace(one, bound=low * 1.01)).bold
+    assert not figure_of(replace(one, difference=one.difference._replace(low=-1e-9))).bold
+    assert not figure_of(replace(one, adjusted=0.06)).bold
+    assert not figure_of(replace(one, reason="too few", difference=one.difference._replace(low=math.nan))).bold
+
+
+def test_right_is_better_and_intervals_are_where_they_are() -> None:
+    from streammetrics.reports.assemble import assemble
+
+    found = sm.compare(models("old", "new").task("new"), models("old", "new").task("old"))
+    (card_,) = [p.data for p in assemble(found, "x").parts if p.kind == "scorecard"]
+    for row, one in zip(card_.groups[0].rows, found.values(), strict=True):
+        assert row.span.low <= row.span.mid <= row.span.high
+        assert row.span.zero == pytest.approx(50.0)
+        assert (row.span.low > 50.0) == (one.better == "a")
+        assert (row.span.high < 50.0) == (one.better == "b")
+    assert {r.turned for r in card_.groups[0].rows} == {1.0, -1.0}
+    slices = sm.compare(by_shop("old", "new").task("new"), by_shop("old", "new").task("old"))
+    for forest in next(p.data for p in assemble(slices, "x").parts if p.kind == "forests"):
+        for row in forest.groups[0].rows:
+            if row.word in ("better", "worse") and forest.metric != "calibration":
+                assert (row.span.mid > row.span.zero) == (row.word == "better")
+
+
+@pytest.mark.parametrize("relative", [True, False])
+def test_what_is_forbidden_is_on_its_side(relative: bool) -> None:
+    from streammetrics.reports.assemble import assemble
+
+    (one,) = [p.data for p in assemble(card(relative=relative), "x").parts if p.kind == "scorecard"]
+    loss = next(r for g in one.groups for r in g.rows if r.name == "log_loss")
+    assert loss.over == relative  # on a scale with numbers on it lower is to the left; else right is better
+    assert (loss.span.limit > loss.span.zero) == relative
+    assert (one.axis is not None) == relative
+    if relative:  # the ticks are where their numbers are
+        (a, first), *_, (b, last) = one.axis.ticks
+        slope = (b - a) / (number(last)[0] - number(first)[0])
+        assert loss.span.limit == pytest.approx(a + slope * (0.02 - number(first)[0]))
+
+
+def test_three_models_the_best_against_the_first() -> None:
+    page = render(models("old", "mid", "new"), "x")
+    assert read(page).startswith("new is better than old")
+    for name in ("old", "mid", "new"):
+        assert f">{name}</th>" in page
+    assert rivals(models("old", "mid", "new")) == [["old", "mid", "new"]]
+    assert rivals(sm.Sharded(sm.AUC(), unit="user")) == []
+
+
+def test_tasks_of_other_labels_or_rows_are_not_compared() -> None:
+    rows = log() | {"like": log()["click"], "seen": np.ones(60_000, int)}
+    for other in (
+        sm.Task(sm.AUC(), y_true="like", y_score="new"),
+        sm.Task(sm.AUC(), y_true="click", y_score="new", where="seen"),
+    ):
+        both = sm.Sharded(
+            {"old": sm.Task(sm.AUC(), y_true="click", y_score="old"), "other": other}, unit="user"
+        ).update(rows)
+        assert rivals(both) == []
+        assert not tree(render(both, "x")).all("table", class_="score")
+
+
+def test_no_best_cell_and_micro_and_macro_are_named() -> None:
+    rng = np.random.default_rng(0)
+    y, p = rng.integers(0, 3, 900), rng.dirichlet(np.ones(3), 900)
+    many = sm.MetricCollection({"macro": sm.F1(num_classes=3), "micro": sm.F1(num_classes=3, average="micro"),
+                                "auc": sm.AUC(num_classes=3)}).update(y, p)  # fmt: skip
+    text = read(render(many, "x"))
+    assert "macro: the mean of the classes" in text
+    assert "micro: all classes as one" in text
+    assert "each against the rest (micro)" in text
+    assert "Macro is the mean of the classes" in text
+    assert "Macro is" not in read(render(models("old", "new"), "x"))
+    assert "best)" not in read(render(models("old", "new"), "x"))
+
+
+def test_windows_are_a_series_with_their_intervals_and_differences() -> None:
+    inner = sm.Sharded({n: sm.Task(sm.AUC(), y_true="click", y_score=n) for n in ("old", "new")}, unit="user")
+    days = sm.Windowed(inner, width="1d", time="ts", mature_after="1d").update(log())
+    page = tree(render({"all": models("old", "new"), "days": days}, "x"))
+    charts = [s for s in page.all("svg") if "data-pts" in s.attrs and "Mon 2" in s.attrs["data-pts"]]
+    assert len(charts) == 2
+    lower = charts[1].attrs["data-pts"]
+    for record in days.table():
+        assert any(says(t, record["value"]) for t in parts(lower)), record["metric"]
+    assert len(charts[1].all("g", class_="pale")) == 2  # the last day of both
+    assert "no drift" in page.text or "leave out the difference" in page.text
+
+
+def test_ranking_is_metric_by_k() -> None:
+    rng = np.random.default_rng(2)
+    n = 8000
+    query, grade = np.repeat(np.arange(n // 8), 8), rng.integers(0, 3, n)
+    tab = {"g": grade, "q": query, "a": rng.random(n), "b": grade + 2 * rng.random(n)}
+    ranked = {m: sm.Task([sm.NDCG(k) for k in (1, 3, 5)], y_true="g", y_score=m, query="q") for m in ("a", "b")}
+    both = sm.Sharded(ranked, unit="q").update(tab)
+    page = tree(render(both, "x"))
+    rows = rows_of(page, class_="rank")
+    found = sm.compare(both.task("b"), both.task("a"))
+    for cell, k in zip(rows["ndcg"], (1, 3, 5), strict=False):
+        change, _, old, new = parts(cell)
+        one = found[f"ndcg@{k}"]
+        assert says(change, one.difference.estimate)
+        assert says(old, one.b)
+        assert says(new, one.a)
+    assert [h.text for h in page.all("table", class_="rank")[0].all("th")][:4] == ["measure", "@1", "@3", "@5"]
+
+
+def test_provenance() -> None:
+    told = {"command": "streammetrics eval log/", "files": ["one.parquet", "two.parquet"]}
+    thing = models("old", "new")
+    terms = tree(render(thing, "x", provenance=told)).all("dl", class_="prov")[0]
+    text = terms.text
+    for want in ("streammetrics eval log/", "one.parquet two.parquet", "60,000 counted", thing.digest(), sm.__version__,
+                 "64 shards of user", "left out none", "weights none", "filters none"):  # fmt: skip
+        assert want in text
+
+
+def test_many_rows_left_out_are_told_first() -> None:
+    table = log() | {"old": np.where(np.arange(60_000) % 20, log()["old"], np.nan)}
+    dropped = sm.MetricCollection(tasks("old"), on_invalid="drop").update(table)
+    page = tree(render(dropped, "x"))
+    assert "3,000 of 60,000 rows were left out (5.0\u202f%)" in page.all("section", class_="verdict")[0].text
+    assert "3,000 bad old" in page.all("dl", class_="prov")[0].text
+
+
+def test_without_units_there_is_no_interval_unless_told() -> None:
+    plain = sm.MetricCollection(tasks("old")).update(log())
+    text = read(render(plain, "x"))
+    assert "Say whose rows belong together" in text
+    assert " to 0." not in text
+    assert "Say whose" not in read(render(plain, "x", rows_independent=True))
+    low, high, *_ = plain.interval()["old/auc"]
+    rows = rows_of(tree(render(plain, "x", rows_independent=True)), class_="values")
+    found = parts(rows["auc"][0])
+    assert any(says(t, low) for t in found)
+    assert any(says(t, high) for t in found)
+
+
+# -- objects ------------------------------------------------------------------------------------------------------------
+
+
+def test_report_writes_a_file_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    things = {"a": card(), "b": [models("old", "new"), by_shop("old", "new")]}
+    assert sm.report(things, path, title="several") == path
+    before = path.read_text()
+    assert "several" in before
+    with pytest.raises(sm.InvalidInputError, match=r"metrics, collections, slices, windows.*not a int"):
+        sm.report([1], path)
+    with pytest.raises(sm.InvalidInputError, match="nothing to report"):
+        sm.report({}, path)
+    assert path.read_text() == before
+
+
+def test_each_kind_of_object_has_a_page() -> None:
+    found = sm.compare(by_shop("old", "new").task("new"), by_shop("old", "new").task("old"))
+    single = sm.compare(models("old", "new").task("new"), models("old", "new").task("old"))["auc"]
+    auc, rate = sm.AUC().update([0, 1], [0.2, 0.4]), sm.CTR().update(y_true=[0, 1])
+    things = (
+        single,
+        [single, single],
+        found,
+        found.table(),
+        card(),
+        card().table(),
+        {"t": auc},
+        sm.Bundle({"x": rate}),
+    )
+    for thing in (*things, by_shop("old", "new"), sm.Ledger(rate)):
+        text = read(render(thing, "title"))
+        assert "title" in text
+        assert not re.search(r"\bnan\b", text, re.IGNORECASE)
+
+
+def test_a_table_is_a_table() -> None:
+    table = sm.compare(models("old", "new").task("new"), models("old", "new").task("old")).table()
+    head, rows = table.texts()
+    text = read(render({"mine": table}, "x"))
+    for cell in itertools.chain(head, *rows):
+        assert " ".join(cell.split()) in text
+
+
+def test_what_only_one_side_has_is_told() -> None:
+    a = sm.Sharded([sm.AUC(), sm.CTR()], unit="u").update([0, 1] * 40, [0.1, 0.3] * 40, u=list(range(80)))
+    b = sm.Sharded([sm.AUC(), sm.LogLoss()], unit="u").update([0, 1] * 40, [0.3, 0.2] * 40, u=list(range(80)))
+    text = read(render(sm.compare(a, b), "x"))
+    assert "Not compared, only a has this metric: ctr." in text
+    assert "Not compared, only b has this metric: log_loss." in text
+
+
+@pytest.mark.parametrize("what", ["empty", "one class", "few"])
+def test_little_to_show_says_why(what: str) -> None:
+    n = {"empty": 0, "one class": 400, "few": 40}[what]
+    rng = np.random.default_rng(0)
+    table = {"click": rng.integers(0, 2, n) * (what != "one class"), "a": rng.random(n), "b": rng.random(n),
+             "user": np.arange(n), "shop": np.arange(n) % 2}  # fmt: skip
+    both = sm.Sharded(tasks("a", "b"), unit="user").update(table)
+    sliced = sm.Sliced(sm.Sharded(tasks("a", "b"), unit="user"), by="shop").update(table)
+    text = read(render({"all": both, "by shop": sliced}, what))
+    assert not re.search(r"\bnan\b", text, re.IGNORECASE)
+    assert "too few" in text or what == "empty"
+
+
+# -- hostile and large --------------------------------------------------------------------------------------------------
+
+
+def test_what_the_log_says_is_text() -> None:
+    shops = sm.Sliced(sm.Sharded(tasks("old", EVIL), unit="user"), by="shop").update(log() | {EVIL: log()["new"]})
+    everything = {EVIL: shops, "<img src=x onerror=alert(1)>": models("old", "new")}
+    page = render(everything, '"><b>title</b>', provenance={EVIL: [EVIL, EVIL]})
+    assert page.count("<script>") == 1
+    assert "<img" not in page
+    assert "<b>title" not in page
+    assert EVIL in read(page)
+    assert not re.search(r"url\((?!#hatch)|@import|https?://", page)
+    links = [value for node in every(tree(page)) for name, value in node.attrs.items() if name in ("src", "href")]
+    assert all(value.startswith("#") for value in links)
+    named = sm.scorecard(
+        {EVIL: arms()["new"], "old": arms()["old"]}, control="old", primary="ctr", better={"ctr": "high"}
+    )
+    assert render(named, "x").count("<script>") == 1
+
+
+def test_ten_thousand_slices_stay_a_page() -> None:
+    rng = np.random.default_rng(3)
+    n = 60_000
+    user, key = rng.integers(0, 900, n), rng.integers(0, 10_000, n)
+    key[:9000] = 1
+    rows = {"user": user, "key": key}
+    sides = [sm.Sliced(sm.Sharded(sm.CTR(), unit="user", shards=8), by="key").update(y_true=rng.random(n) < 0.3, **rows)
+             for _ in range(2)]  # fmt: skip
+    found = sm.compare(*sides)
+    page = render(found, "many")
+    assert len(page) < 1 << 20
+    node = tree(page)
+    (table,) = node.all("table", class_="slices")
+    kept = [r.attrs["data-name"] for r in table.all("tr") if r.attrs.get("data-few")]
+    assert len(kept) == 200
+    assert kept[0] == "1"
+    more = table.all("tr", class_="more")[0].text
+    assert f"And {len(found) - 200:,} slices" in more
+    assert f"{len(found):,} slices" in table.text
+
+
+# -- for every reader ---------------------------------------------------------------------------------------------------
+
+
+MADE = {
+    "models": lambda: models("old", "new"),
+    "slices": lambda: by_shop("old", "new"),
+    "card": card,
+    "values": lambda: sm.MetricCollection(tasks("old")).update(log()),
+}
+
+
+@pytest.mark.parametrize("made", MADE)
+def test_tables_and_pictures_have_words(made: str) -> None:
+    page = tree(render(MADE[made](), "x"))
+    assert page.all("table")
+    for table in page.all("table"):
+        assert table.all("caption")[0].text
+        assert table.attrs["role"] == "table"
+        for head in table.all("th"):
+            assert head.attrs["scope"] in ("col", "row", "colgroup")
+        for row in table.all("tr"):
+            assert row.attrs["role"] == "row"
+    outer = [s for s in page.all("svg") if "aria-hidden" not in s.attrs and "overflow" not in s.attrs]
+    assert outer
+    for picture in outer:
+        assert picture.attrs["role"] == "img"
+        assert len(picture.attrs["aria-label"]) > 3
+    for figure in page.all("figure"):
+        assert figure.all("output") == [] or figure.all("output")[0].text
+    ids = [n.attrs["id"] for tag in ("section", "h1", "h2", "pattern") for n in page.all(tag) if "id" in n.attrs]
+    assert len(ids) == len(set(ids))
+    for link in page.all("a"):
+        assert link.attrs["href"].removeprefix("#") in ids
+
+
+def test_notebooks_have_tables() -> None:
+    found = sm.compare(models("old", "new").task("new"), models("old", "new").task("old"))
+    for thing in (found, found["auc"], card(), found.table()):
+        tree(thing._repr_html_())
+    html = sm.Sliced(sm.CTR(), by="k").update(y_true=[0, 1] * 500, k=list(range(1000))).table()._repr_html_()
+    assert tree(html).all("caption")[0].text == "1,000 rows"
+    assert len(tree(html).all("tr")) < 80
+
+
+@pytest.mark.parametrize("made", MADE)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_phones_hide_nothing(browser: Any, tmp_path: Path, made: str, theme: str) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(render(MADE[made](), "x"), encoding="utf-8")
+    page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=theme)
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda request: wrong.append(request.url) if request.url != path.as_uri() else None)
+    page.goto(path.as_uri())
+    for width in (1280, 700, 390, 320):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert hidden(page) == []
+    page.emulate_media(media="print")
+    assert hidden(page) == []
+    if made == "slices":
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.emulate_media(media="screen")
+        page.locator("table.slices thead button[data-key=name]").first.click()
+        names = (
+            page.locator("table.slices")
+            .first.locator("tr[data-few='0']")
+            .evaluate_all("r => r.map(e => e.dataset.name)")
+        )
+        assert names == sorted(names)
+        page.locator("input[type=search]").first.fill("a")
+        shown = (
+            page.locator("table.slices")
+            .first.locator("tr[data-few]:visible")
+            .evaluate_all("r => r.map(e => e.dataset.name)")
+        )
+        assert shown
+        assert all("a" in name for name in shown)
+    page.close()
+    assert wrong == []

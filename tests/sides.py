@@ -1,0 +1,46 @@
+"""Sides of comparisons by hand: what a holder would say of cells and shards, from sums of rows."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from streammetrics.collect.holder import Holder
+from streammetrics.collect.sample import Sample, Shards
+
+PLAN = ("user_id", 16)
+
+
+def ratio(name, metric, top, bottom, *, events=None, keys=None, bound=0.0, plan=PLAN):
+    """sum top / sum bottom of each cell, both by shard, (K, n)."""
+    top, bottom = np.asarray(top, float), np.asarray(bottom, float)
+    value = top.sum(0) / bottom.sum(0)
+    deleted = (top.sum(0) - top) / (bottom.sum(0) - bottom)
+    shards = Shards(plan, deleted, bottom, bottom if events is None else events)
+    keys = [()] if keys is None else keys
+    rows = bottom.sum(0).astype(np.int64)
+    return Sample(name, metric, keys, value, value - bound, value + bound, rows, list, shards)
+
+
+def some(rng, name, metric, rate=0.1, cells=1, rows=400, **more):
+    """The same of shares of rows drawn at random."""
+    n = rng.poisson(rows, (PLAN[1], cells))
+    return ratio(name, metric, rng.binomial(n, rate), n, **more)
+
+
+class Side(Holder):
+    """What says these samples."""
+
+    def __init__(self, *samples, by=()):
+        self.given, self.by = samples, by
+
+    states = ()
+
+    def samples(self, states):
+        return list(self.given)
+
+    def reads(self):
+        """One state, which is sliced by these columns."""
+        named = [SimpleNamespace(kind="key", names=self.by)] if self.by else []
+        return (SimpleNamespace(state=SimpleNamespace(axes=named)),)

@@ -1,0 +1,100 @@
+"""Slices, windows and shards within one another: some of their metrics, and what they say without one of the axes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import streammetrics as sm
+
+N = 600
+
+
+def rows() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(5)
+    click = (rng.random(N) < 0.3).astype(int)
+    return {
+        "click": click,
+        "a": np.clip(0.2 * click + 0.7 * rng.random(N), 0, 1),
+        "b": rng.random(N),
+        "user": rng.integers(0, 90, N),
+        "arm": np.array(["A", "B"])[rng.integers(0, 2, N)],
+        "country": np.array(["de", "fr", "it"])[rng.integers(0, 3, N)],
+        "step": rng.integers(0, 40, N),
+    }
+
+
+def task(score: str) -> sm.Task:
+    return sm.Task([sm.AUC(), sm.LogLoss(), sm.CTR()], y_true="click", y_score=score)
+
+
+def models() -> dict[str, sm.Task]:
+    return {"a": task("a"), "b": task("b")}
+
+
+AROUND = {
+    "collection": sm.MetricCollection,
+    "shards": lambda m: sm.Sharded(m, unit="user"),
+    "windows": lambda m: sm.Windowed(sm.Sharded(m, unit="user"), width=10, time="step", keep=3),
+    "slices": lambda m: sm.Sliced(m, by="country", limit=2),
+    "all": lambda m: sm.Sliced(sm.Windowed(sm.Sharded(m, unit="user"), width=10, time="step"), by=("arm", "country")),
+}
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_the_metrics_of_one_model_are_what_they_are_alone(around):
+    make, log = AROUND[around], rows()
+    both = make(models()).update(log)
+    for model in "ab":
+        assert both.task(model) == make(task(model)).update(log)
+    with pytest.raises(KeyError, match="there is no task 'c'; there are a, b"):
+        both.task("c")
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_some_of_the_metrics_are_what_they_are_alone(around):
+    make, log = AROUND[around], rows()
+    some = {
+        "a": sm.Task([sm.AUC()], y_true="click", y_score="a"),
+        "b": sm.Task([sm.CTR()], y_true="click", y_score="b"),
+    }
+    both = make(models()).update(log).only(["b/ctr", "a/auc"])
+    assert both.names == ["a/auc", "b/ctr"]
+    assert both.states == make(some).update(log).states
+
+
+def test_without_what_is_within():
+    log = rows()
+    inner = sm.Sharded(models(), unit="user")
+    windows = sm.Windowed(inner, width=10, time="step", keep=2)
+    nest = sm.Sliced(sm.Sliced(windows, by="country", limit=2), by="arm").update(log)
+    alone = sm.Sliced(inner, by="arm").update(log)
+    assert nest.across("step") == sm.Sliced(sm.Sliced(inner, by="country", limit=2), by="arm").update(log)
+    assert nest.across("step", "country") == alone
+    assert nest.across("country") == sm.Sliced(windows, by="arm").update(log)
+    assert nest.across("arm", "user", "nothing") == nest  # what stands first stays, and so do shards
+
+
+def test_slices_of_windows_are_sorted_by_all_their_windows():
+    inner = sm.Sharded(models(), unit="user")
+    nest = sm.Sliced(sm.Windowed(inner, width=10, time="step"), by="country").update(rows())
+    order = list(dict.fromkeys(r["country"] for r in nest.shown(sort="a/auc")))
+    alone = sm.Sliced(inner, by="country").update(rows())
+    assert order == list(dict.fromkeys(r["country"] for r in alone.shown(sort="a/auc")))
+    assert nest.shown(min_rows=N) == []
+
+
+def test_a_limit_that_left_nothing_over():
+    held = sm.Sliced(sm.Sharded(sm.CTR(), unit="user"), by="country", limit=9)
+    found = held.update(y_true=[0, 1] * 50, user=range(100), country=["de", "fr"] * 50).table().to_dict()
+    assert found["country"] == ["de", "fr", "(other)"]
+    assert found["rows"] == [50, 50, 0]
+
+
+def test_records_say_why_there_is_no_interval():
+    few = sm.Sharded([sm.CTR(), sm.Max()], unit="user").update(y_true=[0, 1], value=[1.0, 2.0], user=[1, 2])
+    why = {r["metric"]: r["interval_reason"] for r in few.records(few.states)}
+    assert "shards" in why["ctr"]
+    assert why["max"]
+    plain = sm.MetricCollection(sm.CTR()).update(y_true=[0, 1] * 40)
+    assert [r["interval_reason"] for r in plain.records(plain.states)] == [None]
