@@ -79,6 +79,12 @@ def by_dtype(*, float32: Callable[..., Any], float64: Callable[..., Any]) -> Cal
     return step
 
 
+def stand_in(step: Callable[..., Any], compiled: Callable[..., Any]) -> None:
+    """Compile another function of x wherever kernels call this one, which is of Python."""
+    overload(step, inline="always")(lambda x: compiled)
+    _CHOSEN.add(step)
+
+
 def _plain(value: object) -> bool:
     return isinstance(value, FunctionType) and value not in _CHOSEN
 

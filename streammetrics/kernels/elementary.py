@@ -6,8 +6,13 @@ functions that they call, too.
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..numerics import elementary
-from ._jit import inline
+from ._jit import inline, stand_in
+
+stand_in(elementary.real, lambda x: np.float64(x))
+stand_in(elementary.bits_of, lambda x: np.float64(x).view(np.int64))
 
 exp = inline(elementary.exp)
 log = inline(elementary.log)

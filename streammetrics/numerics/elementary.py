@@ -8,7 +8,6 @@ style: no branches (the loops must vectorise), no warnings from integers that wr
 
 from __future__ import annotations
 
-from math import sqrt  # correctly rounded everywhere, by IEEE 754
 from typing import Any
 
 import numpy as np
@@ -34,14 +33,6 @@ EXP3 = 6.61375632143793436117e-05
 EXP4 = -1.65339022054652515390e-06
 EXP5 = 4.13813679705723846039e-08
 
-GAMMA1 = 1.0 / 64.0  # Gamma(w + 3/4) / Gamma(w + 1/4) = sqrt(w) (1 + GAMMA1 / w^2 + GAMMA2 / w^4 + ...)
-GAMMA2 = -19.0 / 8192.0
-GAMMA3 = 631.0 / 524288.0
-GAMMA4 = -174317.0 / 134217728.0
-PI = 3.14159265358979323846
-NORMAL = 2.0**80  # degrees of freedom with which Student's t is the normal to the last bit of a float64
-STEPS = 100  # Newton takes 4 to 10
-
 SPLIT = 134217729.0  # 2^27 + 1, Dekker
 TINY = 2.0**-30  # the low word of an exponent inside the range of exp is smaller than this
 
@@ -55,16 +46,29 @@ ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to an integer, which 
 ROUND_BITS = 0x4338000000000000
 
 
+def real(x: Any) -> Real:
+    """Return a float64 of numpy, or an array of them; kernels know it as np.float64.
+
+    Of an array of one number np.float64 itself makes a scalar before numpy 2.2.
+    """
+    return np.asarray(x, np.float64)[()]
+
+
+def bits_of(x: Real) -> Any:
+    """Return the bits as int64; kernels know it as the view of an np.float64, which numba insists on."""
+    return x.view(np.int64)
+
+
 def _exponent(u: Real) -> Real:
     """Return k as a float, where u = 2^k m and m is in [sqrt(1/2), sqrt(2))."""
-    bits = np.float64(u).view(np.int64) + (ONE - ROOT_HALF)
+    bits = bits_of(u) + (ONE - ROOT_HALF)
     k = (bits >> 52) & EXPONENT  # masked, it is a logical shift, which AVX2 has
     return np.int64(k | TWO_52_BITS).view(np.float64) - TWO_52_BIASED
 
 
 def _fraction(u: Real) -> Real:
     """Return f = m - 1, where u = 2^k m and m is in [sqrt(1/2), sqrt(2)); exact."""
-    bits = np.float64(u).view(np.int64) + (ONE - ROOT_HALF)
+    bits = bits_of(u) + (ONE - ROOT_HALF)
     return np.int64((bits & MANTISSA) + ROOT_HALF).view(np.float64) - 1.0
 
 
@@ -93,7 +97,7 @@ def log_parts(x: Real) -> tuple[Real, Real, Real]:
     A kernel takes the halves in a loop each: one loop with both would be a chain of operations too long for the
     processor to overlap rows.
     """
-    u = np.float64(x)
+    u = real(x)
     f = _fraction(u)
     return _exponent(u), f, f / (2.0 + f)
 
@@ -118,7 +122,7 @@ def log(x: Real) -> Real:
 
 def log1p(x: Real) -> Real:
     """Return log(1 + x) for a finite x > -1; error below 1 ulp, also near 0: log(u) + c / u with u + c = 1 + x."""
-    x = np.float64(x)
+    x = real(x)
     u = 1.0 + x
     k = _exponent(u)
     f = _fraction(u)
@@ -131,8 +135,8 @@ def x_minus_log1p(x: Real) -> Real:
     With 1 + x = 2^k (1 + f): (x - f - k log(2)) + (f - log(1 + f)), two terms that are not negative. Below 0.4 f is x
     itself, not what 1 + x has left of it.
     """
-    x = np.float64(x)
-    near = np.float64(x < 0.4)
+    x = real(x)
+    near = real(x < 0.4)
     far = 1.0 - near
     u = 1.0 + x
     k = _exponent(u)
@@ -154,7 +158,7 @@ def _exp_of_sum(x: Real, rest: Real) -> Real:
     z = r * r
     c = r - z * (EXP1 + z * (EXP2 + z * (EXP3 + z * (EXP4 + z * EXP5))))
     y = 1.0 - ((low - (r * c) / (2.0 - c)) - high)
-    biased = np.float64(rounded).view(np.int64) - (ROUND_BITS - 2046)
+    biased = bits_of(rounded) - (ROUND_BITS - 2046)
     half = (biased >> 1) & EXPONENT
     return y * np.int64(half << 52).view(np.float64) * np.int64((biased - half) << 52).view(np.float64)
 
@@ -164,19 +168,19 @@ def exp(x: Real) -> Real:
 
     fdlibm's reduction and coefficients. Error below 1 ulp, below 2 units of 2^-1074 where the result is subnormal.
     """
-    return _exp_of_sum(np.float64(x), 0.0)
+    return _exp_of_sum(real(x), 0.0)
 
 
 def sigmoid(x: Real) -> Real:
     """Return 1 / (1 + e^-x), relatively accurate on both sides; error below 3 ulp, any x."""
-    x = np.float64(x)
+    x = real(x)
     e = exp(-abs(x))
-    return np.maximum(e, np.float64(x >= 0.0)) / (1.0 + e)
+    return np.maximum(e, real(x >= 0.0)) / (1.0 + e)
 
 
 def softplus(x: Real) -> Real:
     """Return log(1 + e^x) = max(x, 0) + log1p(e^-|x|), relatively accurate on both sides; error below 3 ulp, any x."""
-    x = np.float64(x)
+    x = real(x)
     return np.maximum(x, 0.0) + log1p(exp(-abs(x)))
 
 
@@ -196,8 +200,8 @@ def power(x: Real, y: Real) -> Real:
 
     Error below 1 + |y log(x)| / 16 ulp; exact where x is a power of two and y an integer.
     """
-    u = np.float64(x)
-    y = np.float64(y)
+    u = real(x)
+    y = real(y)
     k = _exponent(u)
     f = _fraction(u)
     t = 2.0 + f
@@ -212,109 +216,3 @@ def power(x: Real, y: Real) -> Real:
     product = y * log_x
     rest = _product_error(y, log_x, product) + y * log_rest
     return _exp_of_sum(product, np.minimum(np.maximum(rest, -TINY), TINY))
-
-
-def _gamma_ratio(a: float) -> float:
-    """Return Gamma(a + 1/2) / Gamma(a) for a > 0: the series of Tricomi and Erdelyi (1951) in (a - 1/4)^-2."""
-    factor = 1.0
-    while a < 32.0:
-        factor *= a / (a + 0.5)
-        a += 1.0
-    z = 1.0 / ((a - 0.25) * (a - 0.25))
-    return factor * sqrt(a - 0.25) * (1.0 + z * (GAMMA1 + z * (GAMMA2 + z * (GAMMA3 + z * GAMMA4))))
-
-
-def _t_density(t: float, df: float) -> float:
-    """Return the density of Student's t."""
-    peak = _gamma_ratio(0.5 * df) / sqrt(PI * df)
-    return peak * float(exp(-0.5 * (df + 1.0) * float(log1p(t * t / df))))
-
-
-def _t_centre(t: float, df: float) -> float:
-    """Return P(0 < T < t) / (t density): the hypergeometric series, all terms positive (DLMF 8.17.8)."""
-    y = t * t / (df + t * t)
-    total = term = 1.0
-    n = 0.0
-    while term > 1e-17 * total:
-        term *= y * (0.5 * (df + 1.0) + n) / (1.5 + n)
-        total += term
-        n += 1.0
-    return total
-
-
-def _t_mills(t: float, df: float) -> float:
-    """Return P(T > t) / (t density) for t > 0: an even continued fraction (DLMF 8.17.22), by Lentz's method.
-
-    The usual fraction loses digits like 1 / df; in this one 1 - x appears only as itself. Near 0 it converges slowly.
-    """
-    if t < 2.0 and t * t < 4.0 * df:
-        return 0.5 / (t * _t_density(t, df)) - _t_centre(t, df)
-    a = 0.5 * df
-    x = df / (df + t * t)
-    slope = a * (t * t / (df + t * t)) - 0.5 * x + 1.0
-    value = c = a * slope / (a + 1.0)
-    d = change = 0.0
-    m = 1.0
-    while abs(change - 1.0) > 4e-16 and m < 1e4:
-        odd = a + 2.0 * m - 1.0
-        numerator = (m * (a + m - 1.0) / odd) * ((a + m - 0.5) / odd) * ((0.5 - m) * x * x)
-        denominator = m + m * (0.5 - m) * x / odd + (a + m) * (slope + m * (2.0 - x)) / (odd + 2.0)
-        d = 1.0 / (denominator + numerator * d)
-        c = denominator + numerator / c
-        change = c * d
-        value *= change
-        m += 1.0
-    return 0.5 / value
-
-
-def t_tail(t: float, df: float) -> float:
-    """Return P(T > t) of Student's t for df >= 1; relative error below 1e-13 for P > 1e-100."""
-    if t == 0.0:
-        return 0.5
-    size = abs(float(t))
-    df = min(float(df), NORMAL)
-    tail = size * _t_density(size, df) * _t_mills(size, df)
-    return tail if t > 0.0 else 1.0 - tail
-
-
-def _solve_centre(d: float, df: float) -> float:
-    """Return t with P(0 < T < t) = d: Newton from the left, where the tangent never oversteps."""
-    t = d / _t_density(0.0, df)
-    for _ in range(STEPS):
-        density = _t_density(t, df)
-        step = d / density - t * _t_centre(t, df)
-        t += step
-        if abs(step) < 1e-15 * t:
-            break
-    return t
-
-
-def _solve_tail(q: float, df: float) -> float:
-    """Return t with P(T > t) = q: Newton for log P in log t, a concave curve, nearly straight for heavy tails."""
-    t = sqrt(-2.0 * float(log(q)))
-    for _ in range(STEPS):
-        mills = _t_mills(t, df)
-        step = mills * float(log(t * _t_density(t, df) * mills / q))
-        t *= float(exp(step))
-        if abs(step) < 1e-15:
-            break
-    return t
-
-
-def t_quantile(p: float, df: float) -> float:
-    """Return the p-quantile of Student's t for df >= 1 and p, 1 - p > 1e-100; relative error below 1e-13."""
-    p = float(p)
-    df = min(float(df), NORMAL)
-    q = min(p, 1.0 - p)
-    t = _solve_centre(0.5 - q, df) if q > 0.2 else _solve_tail(q, df)
-    return t if p >= 0.5 else -t
-
-
-def normal_quantile(p: float) -> float:
-    """Return the p-quantile of the standard normal, Student's t in the limit; relative error below 1e-14."""
-    return t_quantile(p, NORMAL)
-
-
-def normal_tail(x: float) -> float:
-    """Return P(X > x) of the standard normal; relative error below 1e-13 for P > 1e-100."""
-    return t_tail(x, NORMAL)
