@@ -38,7 +38,8 @@ LAYERS: dict[str, set[str]] = {  # what each folder may import, beside itself
     "engines": {*COUNTS, "compose", "metrics", "io"},
     "hooks": {*COUNTS, "compose", "metrics"},
     "guide": set(),
-    "cli": {*COUNTS, "inference", "compose", "metrics", "io", "laws", "reports", "count", "__version__"},
+    "serve": {*COUNTS, "inference", "compose", "metrics", "io", "reports", "__version__"},
+    "cli": {*COUNTS, "inference", "compose", "metrics", "io", "laws", "reports", "serve", "count", "__version__"},
 }
 LATE = {"collect": {"count"}}  # and what it loads at the first row
 
