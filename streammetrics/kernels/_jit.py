@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import hashlib
 import inspect
 import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FunctionType
 from typing import Any, Literal, TypeVar
 
@@ -104,6 +106,8 @@ class Kernel:
     def _make(self, *, cache: bool) -> None:
         try:
             self.dispatcher = numba.njit(cache=cache, **_OPTIONS)(self.function)
+            if cache:
+                _stamp(self.dispatcher._cache._cache_file)
         except (RuntimeError, OSError):  # no folder to cache in (numba#7883): compile in every process instead
             self.dispatcher = numba.njit(**_OPTIONS)(self.function)
         self._entries: dict[tuple[Any, ...], Callable[..., Any]] = {}
@@ -181,6 +185,26 @@ class Kernel:
 @functools.lru_cache(1024)
 def _array_type(dtype: np.dtype[Any], ndim: int, readonly: bool) -> Any:
     return types.Array(numba.from_dtype(dtype), ndim, "C", readonly=readonly)
+
+
+def _stamp(index: Any) -> None:
+    """Let what is cached be that of these sources, all of them.
+
+    numba looks at the time and size of the file of the kernel alone: where files keep their times (images, packages built
+    to be reproduced), a new release whose steps are other ones, in another file, would run the old ones.
+    """
+    index._source_stamp = (index._source_stamp, _sources())
+
+
+@functools.cache
+def _sources() -> str:
+    """The digest of what kernels are compiled from."""
+    package = Path(__file__).parents[1]
+    found = hashlib.sha256()
+    for folder in ("kernels", "numerics"):
+        for path in sorted((package / folder).glob("*.py")):
+            found.update(path.read_bytes())
+    return found.hexdigest()
 
 
 def kernel(*, out: tuple[str, ...]) -> Callable[[Callable[..., Any]], Kernel]:

@@ -60,3 +60,28 @@ def test_one_process_compiles_for_all(tmp_path: Path) -> None:
     ]
     assert sorted(process.communicate(timeout=300)[0].strip() for process in running) == ["0", "0", "1"]
     assert all(process.returncode == 0 for process in running)
+
+
+ONCE = """
+import sys
+import numpy as np
+from streammetrics.kernels import _jit
+
+_jit._sources = lambda found=_jit._sources(): found + sys.argv[1]
+from streammetrics.kernels import reduce
+
+values = np.arange(5, dtype=np.uint32)
+reduce.spread(np.arange(5, dtype=np.uint32), values, np.zeros(5, np.uint32))
+print(sum(reduce.spread.dispatcher.stats.cache_misses.values()))
+"""
+
+
+def test_steps_of_another_release_are_not_run(tmp_path: Path) -> None:
+    """A kernel has steps in other files, which may change while its own does not."""
+
+    def misses(changed: str) -> int:
+        command = [sys.executable, "-c", ONCE, changed]
+        environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+        return int(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+
+    assert [misses(""), misses(""), misses("changed"), misses("changed")] == [1, 0, 1, 0]
