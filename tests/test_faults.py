@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -71,9 +72,13 @@ class Act(NamedTuple):
     seen: Callable[[], Any]
 
 
+MINUTE = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d UTC")
+
+
 def files(folder: Path) -> dict[str, bytes]:
-    """Everything in a folder."""
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    """Everything in a folder; of pages, not the minute at which they were written."""
+    found = {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {name: MINUTE.sub(b"", data) for name, data in found.items()}
 
 
 def command(*arguments: object) -> Callable[[], Any]:
