@@ -72,13 +72,13 @@ class Act(NamedTuple):
     seen: Callable[[], Any]
 
 
-MINUTE = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d UTC")
+OF_THE_RUN = re.compile(rb"<dt>command</dt><dd>.*?</dd>|\d{4}-\d\d-\d\d \d\d:\d\d UTC", re.DOTALL)
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """Everything in a folder; of pages, not the minute at which they were written."""
+    """Everything in a folder; of pages, neither the command nor the minute."""
     found = {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
-    return {name: MINUTE.sub(b"", data) for name, data in found.items()}
+    return {name: OF_THE_RUN.sub(b"", data) for name, data in found.items()}
 
 
 def command(*arguments: object) -> Callable[[], Any]:
