@@ -19,20 +19,22 @@ from .experiment import Experiment
 from .keys import HOUR, hour_text
 from .looks import looks_of, looks_of_json, looks_to_json, same_look
 from .store import Store
+from .tidied import tidy
 from .totals import Totals
 
 __all__ = ["Board", "Reading", "read"]
 
 AT_LEAST, ENDED = 60.0, 3600.0  # seconds: without new parts freshness grows old, but not of what has ended
 KEPT = 60.0  # seconds between what is kept of an experiment, if its verdict does not change
+TIDIED = 3600.0  # seconds between two foldings of what can no longer be corrected
 log = logging.getLogger(__name__)
 
 
 class Reading(NamedTuple):
-    """What was read of an experiment, and who is told of alerts."""
+    """What was read of an experiment, and how it was defined then."""
 
     evaluation: Evaluation
-    webhooks: tuple[str, ...] = ()
+    experiment: Experiment | None = None
 
 
 def read(store: Store, totals: Totals, experiment: str, now: float) -> Reading:
@@ -49,7 +51,7 @@ def read(store: Store, totals: Totals, experiment: str, now: float) -> Reading:
         ledger_rows=store.ledger(experiment),
         looks=[look for _, text in store.looks(experiment) for look in looks_of_json(text)],
     )
-    return Reading(found, defined.webhooks)
+    return Reading(found, defined)
 
 
 @dataclass
@@ -60,6 +62,7 @@ class _Shown:
     read: Evaluation | None = None  # the last one without a fault
     kept: float = 0.0  # when the one in the store was read
     looks: list[Look] | None = None  # the last in the store
+    tidied: float = float("-inf")
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     news: asyncio.Event = field(default_factory=asyncio.Event)  # set once; the next news is another
     task: asyncio.Task[None] | None = None
@@ -238,16 +241,19 @@ class Board:
         """Read it, keep it, tell of it; say so where it cannot be read."""
         now = self._clock()
         try:
-            found, webhooks = self._reading(self._store, self._totals, experiment, now)
+            found, defined = self._reading(self._store, self._totals, experiment, now)
         except Exception as error:
             log.exception("%s cannot be evaluated", experiment)
             return self._faulted(experiment, error)
         shown.read = found
         try:
             self._keep(shown, found)
-            self._alerts.tell(found, webhooks)
+            self._alerts.tell(found, () if defined is None else defined.webhooks)
+            if defined is not None and time.monotonic() - shown.tidied >= TIDIED:
+                shown.tidied = time.monotonic()
+                tidy(self._store, self._totals, defined, now)
         except Exception:
-            log.exception("%s: its evaluation is shown, and cannot be kept; next time", experiment)
+            log.exception("%s: its evaluation is shown, and could not be kept; it is tried again", experiment)
         return found
 
     def _keep(self, shown: _Shown, found: Evaluation) -> None:
