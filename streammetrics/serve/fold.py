@@ -42,5 +42,5 @@ def added_up(parts: Iterable[Holder | bytes]) -> Any:
 def _both(a: Any, b: Any) -> Any:
     if isinstance(a, Parted) and isinstance(b, Parted) and a.names != b.names:
         shared = sorted({*a.names} & {*b.names})
-        a, b = a.only(shared), b.only(shared)
+        a, b = a.ordered(shared), b.ordered(shared)
     return merge([a, b])

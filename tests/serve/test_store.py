@@ -7,8 +7,9 @@ import shutil
 import sqlite3
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ def test_many_threads_put_at_once(store: Store) -> None:
     random.Random(0).shuffle(todo)
     with ThreadPoolExecutor(12) as pool:
         answers = list(pool.map(lambda i: store.put(todo[i : i + 5]), range(0, len(todo), 5)))
-    assert sorted(sum(answers, [])) == ["same"] * 180 + ["stored"] * 60
+    assert sorted(chain(*answers)) == ["same"] * 180 + ["stored"] * 60
     assert len(store.ledger("e")) == 60
 
 
@@ -103,7 +104,7 @@ def test_two_stores_on_one_database_are_as_one(url: str) -> None:
     with open_store(url) as one, open_store(url) as other, ThreadPoolExecutor(8) as pool:
         shares = [(s, posted.plain(Key("e", "eu", h), h)) for h in range(40) for s in (one, other)]
         answers = list(pool.map(lambda given: given[0].put([given[1]]), shares))
-        assert sorted(sum(answers, [])) == ["same"] * 40 + ["stored"] * 40
+        assert sorted(chain(*answers)) == ["same"] * 40 + ["stored"] * 40
         assert one.ledger("e") == other.ledger("e")
 
 
@@ -229,7 +230,7 @@ def test_what_is_kept_is_there_when_it_is_opened_again(url: str) -> None:
 
 def test_what_fails_in_between_changes_nothing(store: Store) -> None:
     store.put([posted.plain(ONE, 1)])
-    bad = posted.plain(ONE._replace(seq=3), 3)._replace(digest=None)  # type: ignore[arg-type]
+    bad = posted.plain(ONE._replace(seq=3), 3)._replace(data=None)  # type: ignore[arg-type]
     with pytest.raises(Exception, match=r"(?i)not.null"):
         store.put([posted.plain(ONE._replace(seq=2), 2), bad])
     assert [e.key.seq for e in store.ledger("checkout")] == [0]

@@ -72,20 +72,26 @@ class Database:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[Run]:
-        with self._room:
-            try:
-                connection = self._begun(begin)
-            except self.driver.errors as error:
-                raise self._said(error) from error
+        with self._room, self._said():
+            connection = self._begun(begin)
             try:
                 yield partial(self.driver.run, connection)
                 self.driver.run(connection, "COMMIT")
-            except BaseException as error:
+            except BaseException:
                 self._drop(connection)  # which takes back what it has begun
-                if isinstance(error, self.driver.errors):
-                    raise self._said(error) from error
                 raise
             self._idle.put(connection)
+
+    @contextmanager
+    def _said(self) -> Iterator[None]:
+        """Say what a driver raises in words of the store."""
+        try:
+            yield
+        except self.driver.errors as error:
+            said = self.driver.said(error)
+            if said is None:
+                raise
+            raise said from error
 
     def _begun(self, begin: str) -> Any:
         """A connection in a transaction; one that has been idle may be of a server that is gone."""
@@ -106,9 +112,6 @@ class Database:
     def _drop(self, connection: Any) -> None:
         with suppress(*self.driver.errors):
             connection.close()
-
-    def _said(self, error: Exception) -> Exception:
-        return self.driver.said(error) or error
 
     def close(self) -> None:
         """Close what is idle."""
