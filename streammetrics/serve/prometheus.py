@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from .evaluation import Evaluation
 from .keys import HOUR
 
-__all__ = ["CONTENT_TYPE", "GAUGES", "exposed", "recipe"]
+__all__ = ["GAUGES", "exposed", "metrics_route", "recipe"]
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
 OF_ARM = ("experiment", "arm")
 OF_ROW = ("experiment", "treatment", "metric")
 OF_SOURCE = ("experiment", "source")
@@ -43,6 +46,7 @@ GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """What is exported: name, meaning, labels."""
 
+COUNTED = ("stored", "same", "conflict", "refused")
 Sample = tuple[str, tuple[str, ...], float | None]
 
 
@@ -79,6 +83,23 @@ def exposed(evaluations: Iterable[Evaluation], queue: Mapping[str, float] | None
     registry = CollectorRegistry()
     registry.register(_Collector(_samples(evaluations, queue or {})))
     return generate_latest(registry)
+
+
+def metrics_route(board: Any) -> Route:
+    """Return the address /metrics, for who may read: Prometheus sends the token of a reader.
+
+    Parameters
+    ----------
+    board : Board
+        Whose evaluations it is of; the queue is that of the application.
+    """
+
+    def scraped(request: Request) -> Response:
+        ingest = request.app.state.ingest
+        queue = {"waiting": ingest.waiting} | {word: getattr(ingest.counts, word) for word in COUNTED}
+        return Response(exposed(board.evaluations(), queue), media_type=CONTENT_TYPE_LATEST)
+
+    return Route("/metrics", scraped, methods=["GET"])
 
 
 def recipe() -> str:
