@@ -1,0 +1,136 @@
+"""Folds of hours and days, kept in memory as long as there is room."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from ..collect.saved import from_bytes
+from ..errors import StateFormatError, StreamMetricsError
+from .fold import added_up
+from .store import Store
+from .store.parts import DAY, Entry, Outline, Settled
+
+__all__ = ["MovedError", "Windows"]
+
+HOUR = 3600.0
+Names = frozenset[Hashable]
+"""What a fold is of: numbers of parts, and the digest of the fold of a day."""
+
+
+class MovedError(StreamMetricsError):
+    """A part was folded by somebody else between asking what there is and reading it."""
+
+
+class _Fold(NamedTuple):
+    names: Names
+    made: Any
+    size: int
+
+
+class Windows:
+    """Hours and days of experiments.
+
+    A fold is made anew where what it is of has changed, and added to where something has come; a part never changes under
+    its number.
+
+    Parameters
+    ----------
+    store : Store
+        Where parts are.
+    room : int
+        The most bytes that folds may take; those not asked for longest go first.
+    """
+
+    def __init__(self, store: Store, room: int) -> None:
+        self.store, self.room = store, room
+        self._folds: OrderedDict[tuple[str, str, int], _Fold] = OrderedDict()
+        self._size = 0
+        self._lock = threading.RLock()
+
+    def hours(self, experiment: str, outline: Outline) -> dict[int, Any]:
+        """Every hour of the days that are not folded: of a day that is, late parts are no whole hour."""
+        found: dict[int, list[int]] = {}
+        for entry in outline.current:
+            if day_of(entry) not in outline.days:
+                found.setdefault(entry.key.hour, []).append(entry.number)
+        with self._lock:
+            return {h: self._fold((experiment, "hour", h), frozenset(found[h])) for h in sorted(found)}
+
+    def days(self, experiment: str, outline: Outline) -> dict[int, Any]:
+        """Every day, by the hour that it begins with."""
+        found: dict[int, set[Hashable]] = {day: {digest} for day, digest in outline.days.items()}
+        for entry in outline.current:
+            found.setdefault(day_of(entry), set()).add(entry.number)
+        hours: dict[int, dict[int, Any]] = {}
+        with self._lock:
+            for hour, made in self.hours(experiment, outline).items():
+                hours.setdefault(hour // DAY * DAY, {})[hour] = made
+            return {
+                day: self._fold((experiment, "day", day), frozenset(found[day]), list(hours.get(day, {}).values()))
+                for day in sorted(found)
+            }
+
+    def settled(self, experiment: str, outline: Outline, before: float) -> Iterator[Settled]:
+        """Yield the folds of days that were over, of all parts of them that had been received, at a time."""
+        due: dict[int, list[int]] = {}
+        for entry in outline.current:
+            if (day_of(entry) + DAY) * HOUR <= before and entry.received <= before:
+                due.setdefault(day_of(entry), []).append(entry.number)
+        for day in sorted(due):
+            held = outline.days.get(day)
+            with self._lock:
+                made = self._fold((experiment, "day", day), frozenset([*due[day], *([held] if held else [])]))
+            new = Settled(day, held, due[day], made.digest(), made.to_bytes())
+            if from_bytes(new.data).digest() != new.digest:  # the parts will be gone
+                raise StateFormatError(f"the fold of day {day} of {experiment} does not come back as it was written")
+            yield new
+
+    def was_settled(self, experiment: str, new: Settled) -> None:
+        """Note that a fold goes by its digest now, and not by the parts that it is of."""
+        place = experiment, "day", new.day
+        with self._lock:
+            fold = self._folds.get(place)
+            if fold is not None and fold.names >= {*new.numbers}:
+                names = fold.names - {*new.numbers, new.before} | {new.digest}
+                self._folds[place] = fold._replace(names=names)
+            for hour in range(new.day, new.day + DAY):
+                self._take((experiment, "hour", hour))
+
+    # -- folds --------------------------------------------------------------------------------------------------------
+
+    def _fold(self, place: tuple[str, str, int], names: Names, whole: Iterable[Any] = ()) -> Any:
+        """The fold that is of these; `whole` adds up to it, if it is there."""
+        known = self._take(place)
+        if known is not None and known.names == names:
+            made = known.made
+        elif known is not None and known.names < names:
+            made = added_up([known.made, *self._read(place, names - known.names)])
+        else:
+            made = added_up(list(whole) or self._read(place, names))
+        self._folds[place] = new = _Fold(names, made, made.nbytes)
+        self._size += new.size
+        while self._size > self.room and len(self._folds) > 1:
+            self._take(next(iter(self._folds)))
+        return made
+
+    def _take(self, place: tuple[str, str, int]) -> _Fold | None:
+        fold = self._folds.pop(place, None)
+        self._size -= fold.size if fold else 0
+        return fold
+
+    def _read(self, place: tuple[str, str, int], names: Names) -> list[bytes]:
+        experiment, _, start = place
+        found = self.store.frames(experiment, [n for n in names if isinstance(n, int)])
+        folds = [self.store.fold(experiment, start, n) for n in names if isinstance(n, str)]
+        found += [data for data in folds if data is not None]
+        if len(found) != len(names):
+            raise MovedError(f"parts of {experiment} are not where the ledger says")
+        return found
+
+
+def day_of(entry: Entry) -> int:
+    """The hour with which the UTC day of a part begins."""
+    return entry.key.hour // DAY * DAY

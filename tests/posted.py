@@ -1,0 +1,48 @@
+"""Parts as workers post them to `serve`: rows, the metrics that count them, and their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+import streammetrics as sm
+from streammetrics.serve.keys import HOUR, Key, Part
+
+FIRST = 494_520
+"""The hour with which 2026-06-01 begins."""
+
+
+def metrics() -> Any:
+    return sm.Sliced(
+        sm.Sharded(sm.MetricCollection(sm.CTR(), sm.LogLoss()), unit="user", shards=8), by=["arm", "country"]
+    )
+
+
+def rows(seed: int, n: int = 30) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {
+        "y_true": rng.integers(0, 2, n).astype(np.uint8),
+        "y_score": rng.random(n).astype(np.float32),
+        "user": rng.integers(0, 50, n),
+        "arm": rng.choice(["A", "B"], n),
+        "country": rng.choice(["at", "be", "ch"], n),
+    }
+
+
+def counted(seeds: Iterable[int]) -> Any:
+    """One pass over all rows."""
+    several = [rows(seed) for seed in seeds]
+    return metrics().update({name: np.concatenate([some[name] for some in several]) for name in several[0]})
+
+
+def part(key: Key, seed: int, received: float | None = None) -> Part:
+    made = metrics().update(rows(seed))
+    when = (key.hour + 1) * HOUR if received is None else received
+    return Part(key, made.to_bytes(), made.digest(), float(when))
+
+
+def plain(key: Key, content: int, received: float = 0.0) -> Part:
+    """A part whose content nobody adds up."""
+    return Part(key, b"%d" % content, f"{content:064x}", received)
