@@ -49,6 +49,7 @@ from .numerics.settings import setting as setting
 from .numerics.settings import union as union
 from .reports.page.write import report as report
 from .reports.plots import plot as plot
+from .serve.push import push as push
 from .state.axes import Axis as Axis
 from .state.declare import Flat as Flat
 from .state.declare import Tally as Tally
