@@ -88,19 +88,16 @@ def report(
 def render(objects: Any, title: str, **settings: Any) -> str:
     """Return the page as a text; parameters as for `report`."""
     page = assemble(objects, title, **settings)
-    return (
-        environment()
-        .get_template("page.html")
-        .render(
-            page=page,
-            hero_sides=_sides_of(page),
-            macro=any(word in text for text in _remarks(page) for word in AVERAGED),
-            one_scale=any(part.kind == "scorecard" and part.data.axis for part in page.parts),
-            version=__version__,
-            style=safe("page.css"),
-            script=safe("page.js"),
-        )
-    )
+    made: str = environment().get_template("page.html").render(
+        page=page,
+        hero_sides=_sides_of(page),
+        macro=any(word in text for text in _remarks(page) for word in AVERAGED),
+        one_scale=any(part.kind == "scorecard" and part.data.axis for part in page.parts),
+        version=__version__,
+        style=safe("page.css"),
+        script=safe("page.js"),
+    )  # fmt: skip
+    return made
 
 
 def _sides_of(page: Page) -> tuple[Side, ...]:
