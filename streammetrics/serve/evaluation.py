@@ -114,7 +114,7 @@ class Arm(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What was shown at an earlier evaluation of the primary metric of a treatment."""
+    """What was shown at an earlier evaluation of the primary metric of a treatment, and the shares of users by arm."""
 
     at: float
     treatment: str
@@ -123,6 +123,7 @@ class Look(NamedTuple):
     low: float | None
     high: float | None
     users: float | None
+    shares: dict[str, float] | None = None
 
 
 class Point(NamedTuple):
