@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 from .alerts import Alerts
-from .evaluate import evaluate
+from .evaluate import evaluate, looks_of
 from .evaluation import Evaluation, Look
-from .experiment import Experiment
+from .experiment import Experiment, changes
 from .keys import HOUR, hour_text
-from .looks import looks_of, looks_of_json, looks_to_json, same_look
+from .looks import looks_of_json, looks_to_json, same_look
+from .series import Series
 from .store import Store
 from .tidied import tidy
 from .totals import Totals
@@ -37,21 +38,25 @@ class Reading(NamedTuple):
     experiment: Experiment | None = None
 
 
-def read(store: Store, totals: Totals, experiment: str, now: float) -> Reading:
-    """Read an experiment from its total and its ledger."""
-    kept = store.definitions()[experiment]
-    defined = Experiment.of_dict(json.loads(kept.text))
+def read(store: Store, totals: Totals, experiment: str, now: float, series: Series) -> Reading:
+    """Read an experiment from its total, its ledger, and what was said of it before."""
+    versions = store.history(experiment)
+    defined = [Experiment.of_dict(json.loads(version.text)) for version in versions]
+    one = defined[-1]
+    running = [v.at >= one.start * HOUR for v in versions]
     found = evaluate(
-        defined,
+        one,
         totals.total(experiment),
-        version=kept.version,
+        version=versions[-1].version,
         now=now,
         hours=totals.hours(experiment),
         days=totals.days(experiment),
-        ledger_rows=store.ledger(experiment),
+        ledger=store.ledger(experiment),
         looks=[look for _, text in store.looks(experiment) for look in looks_of_json(text)],
+        changes=[said for i in range(1, len(defined)) if running[i] for said in changes(*defined[i - 1 : i + 1])],
+        series=series,
     )
-    return Reading(found, defined)
+    return Reading(found, one)
 
 
 @dataclass
@@ -62,6 +67,7 @@ class _Shown:
     read: Evaluation | None = None  # the last one without a fault
     kept: float = 0.0  # when the one in the store was read
     looks: list[Look] | None = None  # the last in the store
+    series: Series = field(default_factory=Series)
     tidied: float = float("-inf")
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     news: asyncio.Event = field(default_factory=asyncio.Event)  # set once; the next news is another
@@ -84,7 +90,7 @@ class Board:
     alerts : Alerts, optional
         Who is told of faults; webhooks by default.
     reading : callable
-        Reads an experiment: store, totals, id, now.
+        Reads an experiment: of store, totals, id, time, and the windows it remembers.
 
     Notes
     -----
@@ -101,7 +107,7 @@ class Board:
         every: float = 5.0,
         clock: Callable[[], float] = time.time,
         alerts: Alerts | None = None,
-        reading: Callable[[Any, Any, str, float], Reading] = read,
+        reading: Callable[[Any, Any, str, float, Series], Reading] = read,
     ) -> None:
         self._store, self._totals = store, totals
         self._every, self._clock, self._reading = every, clock, reading
@@ -241,7 +247,7 @@ class Board:
         """Read it, keep it, tell of it; say so where it cannot be read."""
         now = self._clock()
         try:
-            found, defined = self._reading(self._store, self._totals, experiment, now)
+            found, defined = self._reading(self._store, self._totals, experiment, now, shown.series)
         except Exception as error:
             log.exception("%s cannot be evaluated", experiment)
             return self._faulted(experiment, error)

@@ -5,21 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from .evaluation import Evaluation, Look
+from .evaluation import Look
 from .keys import HOUR
 
-__all__ = ["looks_of", "looks_of_json", "looks_to_json", "same_look"]
-
-
-def looks_of(found: Evaluation) -> list[Look]:
-    """Return what an evaluation shows of the primary metric, by treatment."""
-    shown = {row.treatment: row for row in found.table if row.role == "primary"}
-    looks = []
-    for told in found.verdicts:
-        row = shown.get(told.treatment)
-        figures = (None, None, None) if row is None else (row.change, row.low, row.high)
-        looks.append(Look(found.at, told.treatment, told.decision, *figures, found.users))
-    return looks
+__all__ = ["looks_of_json", "looks_to_json", "same_look"]
 
 
 def looks_to_json(looks: Iterable[Look]) -> str:

@@ -13,8 +13,9 @@ from kept import Kept
 
 from streammetrics.serve import board as module
 from streammetrics.serve.board import Board, Reading
+from streammetrics.serve.evaluate import looks_of
 from streammetrics.serve.evaluation import Evaluation, Row, Told
-from streammetrics.serve.looks import looks_of, looks_of_json, looks_to_json
+from streammetrics.serve.looks import looks_of_json, looks_to_json
 
 HOUR = 3600.0
 
@@ -30,7 +31,7 @@ class Readings:
         self.hold = threading.Event()
         self.hold.set()
 
-    def __call__(self, store: Any, totals: Any, experiment: str, now: float) -> Reading:
+    def __call__(self, store: Any, totals: Any, experiment: str, now: float, series: Any) -> Reading:
         self.threads.add(threading.get_ident())
         self.hold.wait(10)
         self.count[experiment] = self.count.get(experiment, 0) + 1
@@ -294,13 +295,13 @@ def test_a_look_is_kept_when_the_verdict_or_the_hour_changes() -> None:
         (1000, "ship"),
         (1001, "ship"),
     ]
-    assert looks[0][3:] == (0.1, 0.0, 0.2, 50.0)
+    assert looks[0][3:7] == (0.1, 0.0, 0.2, 50.0)
 
 
 def test_looks_go_through_json() -> None:
-    found = Readings()(None, None, "e", 7.0).evaluation
+    found = Readings()(None, None, "e", 7.0, None).evaluation
     assert looks_of_json(looks_to_json(looks_of(found))) == looks_of(found)
-    assert looks_of(replace(found, table=[]))[0][3:] == (None, None, None, 50.0)
+    assert looks_of(replace(found, table=[]))[0][3:7] == (None, None, None, 50.0)
 
 
 def test_a_store_that_is_away_stops_no_page() -> None:
