@@ -163,14 +163,20 @@ class Api(NamedTuple):
         if experiment is None:
             return answer
         found = await run_in_threadpool(self.store.conflicts, experiment.id)
-        return JSONResponse([row._asdict() for row in found])
+        return JSONResponse(
+            [
+                {"number": row.number, "key": row.key.text, "digest": row.digest, "received": row.received}
+                for row in found
+            ]
+        )
 
     async def _accept(self, request: Request) -> Response:
         experiment, answer = await self._experiment_for(request)
         if experiment is None:
             return answer
-        done = await self._accepted(experiment.id, request.path_params["number"], request.state.name)
-        return JSONResponse({"accepted": done}) if done else refused(404, "there is no such conflict, or no longer")
+        return await self._accepted(experiment.id, request.path_params["number"], request.state.name) or JSONResponse(
+            {"accepted": request.path_params["number"]}
+        )
 
     async def _accept_form(self, request: Request) -> Response:
         """The same from a page, by an owner who is logged in."""
@@ -182,17 +188,17 @@ class Api(NamedTuple):
             return refused(403, "only an owner accepts conflicts")
         if await run_in_threadpool(self.definitions.get, experiment) is None:
             return refused(404, "there is no such experiment")
-        if not await self._accepted(experiment, request.path_params["number"], person.name):
-            return refused(404, "there is no such conflict, or no longer")
-        return RedirectResponse(f"/experiments/{experiment}", 303)
+        wrong = await self._accepted(experiment, request.path_params["number"], person.name)
+        return wrong or RedirectResponse(f"/experiments/{experiment}", 303)
 
-    async def _accepted(self, experiment: str, number: int, by: str) -> bool:
-        known = await run_in_threadpool(self.store.conflicts, experiment)
-        if number not in [row.number for row in known]:
-            return False
-        await run_in_threadpool(self.store.accept, experiment, number, by=by, at=self.settings.clock())
+    async def _accepted(self, experiment: str, number: int, by: str) -> Response | None:
+        """Count a conflict in place of what is counted; return what is wrong, if it cannot be."""
+        try:
+            await run_in_threadpool(self.store.accept, experiment, number, by=by, at=self.settings.clock())
+        except InvalidInputError as error:
+            return refused(409, str(error))
         self.board.changed(experiment)
-        return True
+        return None
 
     # -- whether it is well -------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,8 @@ def create_app(
                 for task in running:
                     task.cancel()
                 await asyncio.gather(*running, return_exceptions=True)
+        with suppress(StoreDownError, StoreFullError):  # what is not kept is added up at the next start
+            await asyncio.to_thread(totals.close)
 
     app = Starlette(
         routes=[*api.routes(), *login_routes(access), *routes],

@@ -37,7 +37,7 @@ def digest_of(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def issue(store: Any, whose: str, name: str) -> str:
+def issue(store: Any, whose: str, name: str, *, by: str, at: float) -> str:
     """Make a token, of an experiment's writers, of owners or of readers; it is shown once, and its hash is kept.
 
     Parameters
@@ -47,12 +47,16 @@ def issue(store: Any, whose: str, name: str) -> str:
     whose : str
         An experiment, `OWNER` or `READER`.
     name : str
-        Who has it: what the audit says.
+        Who has it: what the audit says. One that had this name before is no longer good.
+    by : str
+        Who makes it.
+    at : float
+        When: seconds since 1970.
     """
     if not name.isprintable() or not 0 < len(name) <= 100:
         raise InvalidInputError(f"a token is named by at most 100 characters that can be printed, not {name!r}")
     token = PREFIX + secrets.token_urlsafe(32)
-    store.add_token(whose, digest_of(token), name)
+    store.add_token(whose, digest_of(token), name, by=by, at=at)
     return token
 
 
@@ -79,7 +83,7 @@ class Accounts:
         until, found = self._known.get(whose, (0.0, []))
         if self.clock() < until:
             return found
-        found = [(row.hash, row.name) for row in self.store.tokens(whose)]
+        found = [(row.hashed, row.name) for row in self.store.tokens(whose)]
         self._known[whose] = (self.clock() + KEPT, found)
         return found
 
@@ -127,7 +131,8 @@ class Accounts:
         """What cookies are signed with: made once, and the same for all servers of a store."""
         with self._lock:
             if not (found := self._tokens(SESSION)):
-                self.store.add_token(SESSION, secrets.token_hex(32), f"signs {secrets.token_hex(4)}")
+                name = f"key {secrets.token_hex(4)}"
+                self.store.add_token(SESSION, secrets.token_hex(32), name, by="server", at=self.clock())
                 self._known.pop(SESSION, None)
                 found = self._tokens(SESSION)
         return min(found)[0]

@@ -121,10 +121,7 @@ def _agreed(experiment: Experiment, plan: Plan | None, part: Any) -> Plan:
         return Plan(part.blank(), kinds)
     common = [name for name in plan.metrics.names if name in part.names]
     here, there = (thing if thing.names == common else thing.only(common) for thing in (plan.metrics, part))
-    found = list(here.differences(there))
-    if not found and here.names != there.names:
-        found = [f"its metrics are in another order, {', '.join(there.names)} rather than {', '.join(here.names)}"]
-    old = plan.kinds
+    found, old = list(here.differences(there)), plan.kinds
     found += [f"keys of {n} are {kinds[n]} rather than {old[n]}" for n in kinds if n in old and old[n] != kinds[n]]
     if found:
         raise IncompatibleStateError(

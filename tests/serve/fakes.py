@@ -11,10 +11,13 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 import streammetrics as sm
+from streammetrics.errors import InvalidInputError
 from streammetrics.serve.auth import OWNER, READER, issue
 from streammetrics.serve.check import metrics_of, narrowed
 from streammetrics.serve.experiment import Experiment
+from streammetrics.serve.fold import added_up
 from streammetrics.serve.keys import Key, Part
+from streammetrics.serve.store import Entry
 
 NOW = 494540 * 3600.0  # 2026-06-01T20
 HOUR = "2026-06-01T09"
@@ -31,13 +34,7 @@ DEFINITION: dict[str, Any] = {
 
 class Token(NamedTuple):
     name: str
-    hash: str
-
-
-class Conflict(NamedTuple):
-    number: int
-    source: str
-    digest: str
+    hashed: str
 
 
 class Store:
@@ -80,24 +77,27 @@ class Store:
         self._check()
         return {name: (len(texts), texts[-1]) for name, texts in self.defined.items()}
 
-    def conflicts(self, experiment: str) -> list[Conflict]:
-        return [Conflict(i, p.key.source, p.digest) for i, p in enumerate(self.aside) if i not in self.accepted]
+    def conflicts(self, experiment: str) -> list[Entry]:
+        found = [Entry(i, p.key, p.digest, p.received, "conflict") for i, p in enumerate(self.aside)]
+        return [one for one in found if one.number not in self.accepted]
 
     def accept(self, experiment: str, number: int, *, by: str, at: float) -> None:
+        if number not in [one.number for one in self.conflicts(experiment)]:
+            raise InvalidInputError(f"there is no conflict {number}")
         self.accepted.append(number)
         self.audited.append((experiment, f"accepted {number}", by))
 
     def audit(self, experiment: str, what: str, *, by: str, at: float) -> None:
         self.audited.append((experiment, what, by))
 
-    def add_token(self, experiment: str, hash: str, name: str) -> None:
-        self.hashes[experiment].append(Token(name, hash))
+    def add_token(self, experiment: str, hashed: str, name: str, *, by: str, at: float) -> None:
+        self.hashes[experiment].append(Token(name, hashed))
 
     def tokens(self, experiment: str) -> list[Token]:
         self._check()
         return list(self.hashes[experiment])
 
-    def revoke(self, experiment: str, name: str) -> None:
+    def revoke(self, experiment: str, name: str, *, by: str, at: float) -> None:
         self.hashes[experiment] = [t for t in self.hashes[experiment] if t.name != name]
 
 
@@ -111,10 +111,13 @@ class Totals:
             experiment = Experiment.of_dict(json.loads(self.store.defined[part.key.experiment][-1]))
             one = narrowed(sm.from_bytes(part.data), metrics_of(experiment))
             held = self.held.get(part.key.experiment)
-            self.held[part.key.experiment] = one if held is None else held.copy().merge(one)
+            self.held[part.key.experiment] = one if held is None else added_up([held, one])
 
     def total(self, experiment: str) -> Any:
         return self.held.get(experiment)
+
+    def close(self) -> None:
+        self.closed = True
 
 
 class Board:
@@ -150,7 +153,10 @@ def world(**definition: Any) -> World:
     store = Store()
     experiment = Experiment.of_dict({"id": "rank"} | DEFINITION | definition)
     store.define("rank", json.dumps(experiment.to_dict()), by="test", at=0.0)
-    tokens = [issue(store, whose, name) for whose, name in (("rank", "job"), (OWNER, "ann"), (READER, "bob"))]
+    tokens = [
+        issue(store, whose, name, by="test", at=0.0)
+        for whose, name in (("rank", "job"), (OWNER, "ann"), (READER, "bob"))
+    ]
     return World(store, Totals(store), Board(), *tokens)
 
 

@@ -72,18 +72,18 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def test_tokens_are_random_and_kept_as_hashes(here: World) -> None:
-    tokens = {issue(here.store, "rank", f"job {i}") for i in range(50)}
+    tokens = {issue(here.store, "rank", f"job {i}", by="test", at=0.0) for i in range(50)}
     assert len(tokens) == 50
     assert all(re.fullmatch(r"smt_[A-Za-z0-9_-]{43}", token) for token in tokens)
     kept = repr(dict(here.store.hashes))
     assert not any(token in kept for token in tokens)
-    assert {digest_of(token) for token in tokens} <= {row.hash for row in here.store.hashes["rank"]}
+    assert {digest_of(token) for token in tokens} <= {row.hashed for row in here.store.hashes["rank"]}
 
 
 @pytest.mark.parametrize("name", ["", "x" * 101, "a\nb"])
 def test_names_of_tokens_are_checked(here: World, name: str) -> None:
     with pytest.raises(InvalidInputError, match="named by"):
-        issue(here.store, "rank", name)
+        issue(here.store, "rank", name, by="test", at=0.0)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_an_owner_may_post_and_hears_what_there_is_not(here: World, opened: Open
 def test_a_revoked_token_is_refused_soon(here: World, opened: Open, clock: Clock) -> None:
     client = opened(headers=bearer(here.writer))
     assert client.post(STATES, content=arms().to_bytes()).status_code == 201
-    here.store.revoke("rank", "job")
+    here.store.revoke("rank", "job", by="test", at=0.0)
     clock.now += 6
     assert client.post(STATES, content=arms().to_bytes()).status_code == 401
 
@@ -178,7 +178,9 @@ def test_wrong_tokens_are_counted(here: World, opened: Open, clock: Clock) -> No
 # -- readers ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/", "/experiments/rank", "/experiments/rank/live", "/experiments/rank.csv", "/metrics"])
+@pytest.mark.parametrize(
+    "path", ["/", "/experiments/rank", "/experiments/rank/live", "/experiments/rank.csv", "/metrics"]
+)
 def test_nobody_sees_nothing(opened: Open, path: str) -> None:
     client = opened()
     page = client.get(path, headers=HTML)
@@ -228,7 +230,8 @@ def test_a_wrong_token_shows_the_form_again(opened: Open) -> None:
 
 
 @pytest.mark.parametrize(
-    "to", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "/\t/evil", "", "/a\r\nx: y"]
+    "to",
+    ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "/\t/evil", "", "/a\r\nx: y"],
 )
 def test_a_login_leads_nowhere_else(here: World, opened: Open, to: str) -> None:
     assert log_in(opened(), here.reader, to).headers["location"] == "/"
@@ -250,7 +253,7 @@ def test_sessions_end(here: World, opened: Open, clock: Clock, monkeypatch: pyte
         patch.setattr(itsdangerous.timed.time, "time", lambda: later)
         assert client.get("/").status_code == 401
     assert client.get("/").status_code == 200
-    here.store.revoke(READER, "bob")
+    here.store.revoke(READER, "bob", by="test", at=0.0)
     clock.now += 6
     assert client.get("/").status_code == 401
 
@@ -290,7 +293,9 @@ def test_public_read_is_said(opened: Open) -> None:
 def test_one_experiment_may_be_public(here: World, opened: Open) -> None:
     client = opened()
     for name, public in (("open", True), ("open.csv", False)):
-        said = client.post(f"/v1/experiments/{name}", json=definition() | {"public": public}, headers=bearer(here.owner))
+        said = client.post(
+            f"/v1/experiments/{name}", json=definition() | {"public": public}, headers=bearer(here.owner)
+        )
         assert said.status_code == 201
     paths = ["/experiments/open", "/experiments/open/live", "/experiments/open.csv", "/experiments/rank", "/"]
     assert [client.get(path).status_code for path in paths] == [200, 200, 401, 401, 401]
@@ -329,7 +334,8 @@ def test_forwarded_addresses_are_believed_of_proxies_alone(here: World, opened: 
 
 
 @pytest.mark.parametrize(
-    "head", [{"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}, {"origin": "https://evil"}, {"origin": "null"}]
+    "head",
+    [{"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}, {"origin": "https://evil"}, {"origin": "null"}],
 )
 def test_forms_of_other_sites_are_refused(here: World, opened: Open, head: dict[str, str]) -> None:
     client = opened()
@@ -354,7 +360,7 @@ def test_an_owner_accepts_a_conflict_on_the_page(here: World, opened: Open) -> N
     form = client.get("/").text.split()[2]
     assert client.post(path, data={"form": form}, headers={"origin": "http://testserver"}).status_code == 303
     assert here.store.audited[-1] == ("rank", "accepted 0", "ann")
-    assert client.post(path, data={"form": form}).status_code == 404
+    assert client.post(path, data={"form": form}).status_code == 409
 
 
 # -- rates -----------------------------------------------------------------------------------------------------------
