@@ -52,12 +52,16 @@ class LiveDemo:
 
     def __init__(self, simulated: Simulation, store: Store, hours_a_second: float = HOURS_A_SECOND) -> None:
         self.simulated, self.store, self.pause = simulated, store, 1.0 / hours_a_second
-        self.now = float(simulated.start * HOUR)
+        self.hour, self.began = simulated.start, time.monotonic()
         self.stopped = threading.Event()
-        store.define(simulated.id, json.dumps(simulated.definition()), by="demo", at=self.now)
-        self.token = issue(store, simulated.id, "demo", by="demo", at=self.now)
-        self.app = dashboard(store, Settings(public_read=True, clock=lambda: self.now), every=EVERY)
+        store.define(simulated.id, json.dumps(simulated.definition()), by="demo", at=self.clock())
+        self.token = issue(store, simulated.id, "demo", by="demo", at=self.clock())
+        self.app = dashboard(store, Settings(public_read=True, clock=self.clock), every=EVERY)
         self.server: Any = None
+
+    def clock(self) -> float:
+        """Return the time of the simulation: the end of the hour posted last, and never the same twice."""
+        return self.hour * HOUR + time.monotonic() - self.began
 
     def run(self, port: int = 0, seconds: float | None = None, once: bool = False) -> None:
         """Serve, and post; return when it is asked to end."""
@@ -88,7 +92,7 @@ class LiveDemo:
         for hour in range(simulated.start, simulated.end):
             for source in simulated.sources:
                 part = simulated.part(source, hour)
-                self.now = (hour + 1.0) * HOUR
+                self.hour = hour + 1
                 if not self._posted(url, part.to_bytes(), source, hour):
                     return
             if self.stopped.wait(self.pause):

@@ -116,10 +116,11 @@ class Board:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._worker: ThreadPoolExecutor | None = None
         self._newcomers: asyncio.Task[None] | None = None
+        self._open = False
 
     async def start(self) -> None:
         """Begin: every experiment is read, and again when it changes."""
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._open = asyncio.get_running_loop(), True
         self._worker = ThreadPoolExecutor(1, "streammetrics-board")
         known = await self._run(self._store.definitions)
         await self._run(self._alerts.start, list(known))
@@ -140,6 +141,11 @@ class Board:
         await self._run(self._alerts.stop)
         self._worker.shutdown()
         self._loop = None
+        self.let_go()
+
+    def let_go(self) -> None:
+        """End all subscriptions: a server waits for its answers to end before it stops."""
+        self._open = False
         for shown in self._shown.values():
             self._tell(shown)
 
@@ -188,11 +194,11 @@ class Board:
         last, news = shown.evaluation, shown.news
         if since is not None and last is not None and last.at > since:
             yield last
-        while self._loop is not None:
+        while self._open:
             if shown.evaluation is last:
                 await news.wait()
             news = shown.news
-            if shown.evaluation is not None and shown.evaluation is not last:
+            if self._open and shown.evaluation is not None and shown.evaluation is not last:
                 last = shown.evaluation
                 yield last
 

@@ -45,7 +45,7 @@ def dashboard(store: Store, settings: Settings | None = None, *, every: float = 
         board, store, _reader, total=totals.total, accept=accept, changes=_changes, clock=settings.clock
     )
     app = create_app(store, totals, board, settings, [metrics_route(board), *pages])
-    app.state.board = board
+    app.state.board, app.state.let_go = board, board.let_go
     return app
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 import uvicorn
@@ -56,6 +57,17 @@ class Patient(H11Protocol):
             self.transport.close()
 
 
+class Server(uvicorn.Server):
+    """One that ends its streams before it waits for its answers to end."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop, once `app.state.let_go` has ended what would never end by itself."""
+        state = getattr(self.config.app, "state", None)
+        if state is not None and hasattr(state, "let_go"):
+            state.let_go()
+        await super().shutdown(sockets)
+
+
 def server_of(app: Any, host: str, port: int, **options: Any) -> uvicorn.Server:
     """Return the server of an application; `run()` serves until a signal.
 
@@ -71,4 +83,4 @@ def server_of(app: Any, host: str, port: int, **options: Any) -> uvicorn.Server:
         "access_log": False,
         "log_level": "warning",
     }
-    return uvicorn.Server(uvicorn.Config(app, host=host, port=port, **given | options))
+    return Server(uvicorn.Config(app, host=host, port=port, **given | options))
