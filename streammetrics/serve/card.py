@@ -20,7 +20,7 @@ from .cells import Samples
 from .evaluation import Power, Row, Told
 from .experiment import Experiment
 
-__all__ = ["ALPHA", "Side", "adjusted", "number"]
+__all__ = ["ALPHA", "Side", "adjusted", "number", "share_of"]
 
 ALPHA = 0.05
 """Of all treatments together."""
@@ -35,6 +35,11 @@ UNSHOWN = {"better": "unclear", "worse": "unclear", "breached": "undecided"}
 def number(value: float | None) -> float | None:
     """Return a number as JSON has it: None where there is none."""
     return None if value is None or not math.isfinite(value) else float(value)
+
+
+def share_of(experiment: Experiment) -> float:
+    """Return the confidence of one of the treatments, which share what is left of that of all."""
+    return 1.0 - ALPHA / len(experiment.treatments)
 
 
 class Missing(NamedTuple):
@@ -71,7 +76,7 @@ class Side:
     @property
     def share(self) -> float:
         """The confidence of one treatment."""
-        return 1.0 - ALPHA / len(self.experiment.treatments)
+        return share_of(self.experiment)
 
     def told(self) -> Told:
         """Return the verdict; withheld where something that it needs is not there."""
@@ -154,9 +159,9 @@ class Side:
         samples = {arm: arms.get(arm, []) for arm in self._both()}
         found: list[tuple[Row, float]] = []
         try:
-            once, always = (
-                list(self._card(questions, progress or ONCE).tabled(by, samples)) for progress in (None, self.progress)
-            )
+            once = always = list(self._card(questions, ONCE).tabled(by, samples))
+            if self.progress is not None:
+                always = list(self._card(questions, self.progress).tabled(by, samples))
             found = [(self._row(by, a, b, whole), b["p_value"]) for a, b in zip(once, always, strict=True)]
         except StreamMetricsError as error:
             missing = [Missing(name, str(error)) for name in self.experiment.metrics]
