@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from ..collect.sample import Sample
@@ -80,7 +82,7 @@ class Side:
 
     def told(self) -> Told:
         """Return the verdict; withheld where something that it needs is not there."""
-        questions, missing = self.questions()
+        questions, missing = self.questions
         roles = self.experiment.metrics
         if lacking := [m for m in missing if roles[m.metric] in DECIDING]:
             return self.withheld(f"{lacking[0].metric}: {lacking[0].reason}")
@@ -101,12 +103,14 @@ class Side:
 
     def slices(self, column: str, arms: Samples) -> list[tuple[Row, float]]:
         """Return every metric by the keys of a column, each with its p-value."""
-        whole = {row.metric: row.rows for row in self.rows()}
+        whole = Counter(dict.fromkeys(self.experiment.metrics, 0))
+        for arm in self._both():
+            whole.update({s.name: int(s.rows.sum()) for s in self._samples(arm)})
         return self._figures((column,), arms, whole)
 
     def power(self) -> Power | None:
         """Return what the primary metric can show; None where nobody knows."""
-        questions, _ = self.questions()
+        questions, _ = self.questions
         progress, name = self.progress, self.experiment.primary
         if progress is None or not progress.users or name not in [q.name for q in questions if q.better != "one"]:
             return None
@@ -125,6 +129,7 @@ class Side:
 
     # -- what can be asked --------------------------------------------------------------------------------------------
 
+    @cached_property
     def questions(self) -> tuple[tuple[Question, ...], list[Missing]]:
         """Return what both arms can answer, and what not."""
         there = [{s.name: s.metric for s in self._samples(arm) if s.keys} for arm in self._both()]
@@ -155,7 +160,7 @@ class Side:
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def _figures(self, by: tuple[str, ...], arms: Samples, whole: Mapping[str, int]) -> list[tuple[Row, float]]:
-        questions, missing = self.questions()
+        questions, missing = self.questions
         samples = {arm: arms.get(arm, []) for arm in self._both()}
         found: list[tuple[Row, float]] = []
         try:
@@ -202,7 +207,7 @@ class Side:
 
     def _made(self, metric: str, by: tuple[str, ...], figures: Figures, whole: Mapping[str, int]) -> Row:
         """A row that says nothing yet."""
-        asked = {q.name: q.better for q in self.questions()[0]}
+        asked = {q.name: q.better for q in self.questions[0]}
         role, rows = self.experiment.metrics[metric], int(figures["rows"])
         key = {column: str(figures[column]) for column in by}
         share = rows / whole[metric] if by and whole.get(metric) else None
