@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from ..collect.sample import Sample
@@ -20,7 +22,7 @@ from .cells import Samples
 from .evaluation import Power, Row, Told
 from .experiment import Experiment
 
-__all__ = ["ALPHA", "Side", "adjusted", "number"]
+__all__ = ["ALPHA", "Side", "adjusted", "number", "share_of"]
 
 ALPHA = 0.05
 """Of all treatments together."""
@@ -35,6 +37,11 @@ UNSHOWN = {"better": "unclear", "worse": "unclear", "breached": "undecided"}
 def number(value: float | None) -> float | None:
     """Return a number as JSON has it: None where there is none."""
     return None if value is None or not math.isfinite(value) else float(value)
+
+
+def share_of(experiment: Experiment) -> float:
+    """Return the confidence of one of the treatments, which share what is left of that of all."""
+    return 1.0 - ALPHA / len(experiment.treatments)
 
 
 class Missing(NamedTuple):
@@ -71,11 +78,11 @@ class Side:
     @property
     def share(self) -> float:
         """The confidence of one treatment."""
-        return 1.0 - ALPHA / len(self.experiment.treatments)
+        return share_of(self.experiment)
 
     def told(self) -> Told:
         """Return the verdict; withheld where something that it needs is not there."""
-        questions, missing = self.questions()
+        questions, missing = self.questions
         roles = self.experiment.metrics
         if lacking := [m for m in missing if roles[m.metric] in DECIDING]:
             return self.withheld(f"{lacking[0].metric}: {lacking[0].reason}")
@@ -96,12 +103,14 @@ class Side:
 
     def slices(self, column: str, arms: Samples) -> list[tuple[Row, float]]:
         """Return every metric by the keys of a column, each with its p-value."""
-        whole = {row.metric: row.rows for row in self.rows()}
+        whole = Counter(dict.fromkeys(self.experiment.metrics, 0))
+        for arm in self._both():
+            whole.update({s.name: int(s.rows.sum()) for s in self._samples(arm)})
         return self._figures((column,), arms, whole)
 
     def power(self) -> Power | None:
         """Return what the primary metric can show; None where nobody knows."""
-        questions, _ = self.questions()
+        questions, _ = self.questions
         progress, name = self.progress, self.experiment.primary
         if progress is None or not progress.users or name not in [q.name for q in questions if q.better != "one"]:
             return None
@@ -120,6 +129,7 @@ class Side:
 
     # -- what can be asked --------------------------------------------------------------------------------------------
 
+    @cached_property
     def questions(self) -> tuple[tuple[Question, ...], list[Missing]]:
         """Return what both arms can answer, and what not."""
         there = [{s.name: s.metric for s in self._samples(arm) if s.keys} for arm in self._both()]
@@ -150,13 +160,13 @@ class Side:
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def _figures(self, by: tuple[str, ...], arms: Samples, whole: Mapping[str, int]) -> list[tuple[Row, float]]:
-        questions, missing = self.questions()
+        questions, missing = self.questions
         samples = {arm: arms.get(arm, []) for arm in self._both()}
         found: list[tuple[Row, float]] = []
         try:
-            once, always = (
-                list(self._card(questions, progress or ONCE).tabled(by, samples)) for progress in (None, self.progress)
-            )
+            once = always = list(self._card(questions, ONCE).tabled(by, samples))
+            if self.progress is not None:
+                always = list(self._card(questions, self.progress).tabled(by, samples))
             found = [(self._row(by, a, b, whole), b["p_value"]) for a, b in zip(once, always, strict=True)]
         except StreamMetricsError as error:
             missing = [Missing(name, str(error)) for name in self.experiment.metrics]
@@ -197,7 +207,7 @@ class Side:
 
     def _made(self, metric: str, by: tuple[str, ...], figures: Figures, whole: Mapping[str, int]) -> Row:
         """A row that says nothing yet."""
-        asked = {q.name: q.better for q in self.questions()[0]}
+        asked = {q.name: q.better for q in self.questions[0]}
         role, rows = self.experiment.metrics[metric], int(figures["rows"])
         key = {column: str(figures[column]) for column in by}
         share = rows / whole[metric] if by and whole.get(metric) else None

@@ -257,14 +257,12 @@ def _users(experiment: Experiment, arms: Any, notes: list[str]) -> tuple[dict[st
         counter = only(arms, experiment.counts)
         names = {key: str(key) for key in counter if str(key) in experiment.arms}
         shares = {key: experiment.arms[name] for key, name in names.items()}
-        found = sample_ratio_mismatch(counter.select(names), shares)
-        users = {names[key]: count for key, count in found.users.items()}
-        if len(users) < len(experiment.arms) and found.share == 1.0:
-            found = sample_ratio_mismatch(dict.fromkeys(experiment.arms, 0.0) | users, experiment.arms)
+        absent = {arm: share for arm, share in experiment.arms.items() if arm not in names.values()}
+        found = sample_ratio_mismatch(counter.select(names), shares | absent)
     except StreamMetricsError as error:
         notes.append(f"users: {error}")
         return {}, None
-    return users, found
+    return {str(arm): count for arm, count in found.users.items()}, found
 
 
 def _ratio(experiment: Experiment, found: SampleRatio) -> Ratio:

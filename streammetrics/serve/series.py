@@ -6,10 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..collect.holder import Holder
+from ..compose.stacked import stacked
 from ..errors import StreamMetricsError
+from ..inference.changes import changes_of
+from ..inference.compare import samples_of
+from ..inference.measured import each
+from ..inference.pairs import paired
+from ..inference.readings import Settings, read
 from ..state.state import State
-from .card import Side
-from .cells import by_arm, in_phase
+from .card import number, share_of
+from .cells import Samples, in_phase, narrowed, split
 from .evaluation import Point
 from .experiment import Experiment
 
@@ -17,6 +23,7 @@ __all__ = ["Series"]
 
 DAY = 24
 Window = tuple[str, int]
+Found = tuple[float | None, float | None, float | None]
 
 
 class Kept(NamedTuple):
@@ -66,15 +73,17 @@ class Series:
             self._asked, self._kept = asked, {}
         for hour in [h for k, h in self._kept if k == kind and h not in windows]:
             del self._kept[kind, hour]
-        found: list[Point] = []
-        for hour, holder in sorted(windows.items()):
-            kept = self._kept.get((kind, hour))
-            if kept is None or not kept.of(holder):
-                kept = Kept(holder.states, holder.digest(), points_of(experiment, phase, hour, holder))
-                self._kept[kind, hour] = kept
-            late = hour + (1 if kind == "hour" else DAY) > final
-            found += [point._replace(provisional=late) for point in kept.points]
-        return found
+        stale = {
+            hour: holder
+            for hour, holder in sorted(windows.items())
+            if (kind, hour) not in self._kept or not self._kept[kind, hour].of(holder)
+        }
+        for hour, points in points_of(experiment, phase, stale).items():
+            holder = windows[hour]
+            self._kept[kind, hour] = Kept(holder.states, holder.digest(), points)
+        length = 1 if kind == "hour" else DAY
+        known = (point for hour in sorted(windows) for point in self._kept[kind, hour].points)
+        return [point._replace(provisional=point.hour + length > final) for point in known]
 
     def final(self, hours: Mapping[int, Holder], days: Mapping[int, Holder], before: int) -> Any:
         """Return the sum of the windows before an hour: whole days, then hours; None without any."""
@@ -106,20 +115,43 @@ class Sum:
         return len(known) == len(self._parts) and all(known)
 
 
-def points_of(experiment: Experiment, phase: Any, hour: int, holder: Any) -> list[Point]:
-    """Return what one window says, with intervals of one look; nothing where it cannot be read."""
-    try:
-        arms = by_arm(in_phase(holder, experiment, phase), experiment)
-    except StreamMetricsError:
-        return []
-    found = []
-    control: dict[str, Point] = {}
-    for treatment in experiment.treatments:
-        for row in Side(experiment, treatment, arms, None).rows():
-            rows = {s.name: int(s.rows.sum()) for s in arms.get(experiment.control, ())}
-            control[row.metric] = Point(
-                hour, row.metric, experiment.control, row.control_value, rows.get(row.metric, 0)
-            )
-            mine = row.rows - rows.get(row.metric, 0)
-            found.append(Point(hour, row.metric, treatment, row.value, mine, row.change, row.once_low, row.once_high))
-    return [*control.values(), *found]
+def points_of(experiment: Experiment, phase: Any, windows: Mapping[int, Holder]) -> dict[int, list[Point]]:
+    """Return what windows say, with intervals of one look: all read side by side; nothing where one cannot be read."""
+    found: dict[int, list[Point]] = {hour: [] for hour in windows}
+    arms = _arms(experiment, phase, windows)
+    for arm in experiment.arms:
+        changes = {} if arm == experiment.control else changes_in(experiment, arms, arm)
+        for sample in arms.get(arm, ()):
+            if sample.name in experiment.metrics:
+                cells = zip(sample.keys, sample.values.tolist(), sample.rows.tolist(), strict=True)
+                for (hour,), value, rows in cells:
+                    change, low, high = changes.get((sample.name, hour), (None, None, None))
+                    found[hour].append(Point(hour, sample.name, arm, number(value), rows, change, low, high))
+    return found
+
+
+def _arms(experiment: Experiment, phase: Any, windows: Mapping[int, Holder]) -> Samples:
+    """The numbers of each arm by window."""
+    readable = {}
+    for hour, holder in windows.items():
+        try:
+            readable[hour] = narrowed(in_phase(holder, experiment, phase), experiment)
+        except StreamMetricsError:
+            continue
+    return split(samples_of(stacked(readable, "window"))) if readable else {}
+
+
+def changes_in(experiment: Experiment, arms: Samples, treatment: str) -> dict[tuple[str, int], Found]:
+    """Return the relative difference of each metric in each window, with the ends of its interval of one look."""
+    pairs, _ = paired(*(arms.get(arm, []) for arm in (treatment, experiment.control)))
+    settings = Settings(share_of(experiment), relative=True)
+    found: dict[tuple[str, int], Found] = {}
+    for pair in pairs:
+        if pair.name in experiment.metrics:
+            try:
+                figures = each(read(changes_of(pair), settings).relative)
+            except StreamMetricsError:  # of no shards
+                continue
+            for (hour,), one in zip(pair.keys, figures, strict=True):
+                found[pair.name, hour] = number(one.estimate), number(one.low), number(one.high)
+    return found

@@ -44,11 +44,11 @@ def experiment(**other):
 
 
 def metrics():
-    return sm.MetricCollection(sm.CTR(), sm.AUC(), sm.LogLoss(), sm.PerUnit("revenue", unit="user"))
+    return sm.MetricCollection(sm.CTR(), sm.AUC(bits=10), sm.LogLoss(), sm.PerUnit("revenue", unit="user"))
 
 
 def empty(by=("arm", "country"), of=None):
-    return sm.Sliced(sm.Sharded(metrics() if of is None else of, unit="user"), by=list(by))
+    return sm.Sliced(sm.Sharded(metrics() if of is None else of, unit="user", shards=16, shard_bits=8), by=list(by))
 
 
 def log(rng, users=2_000, rows=20, arms=("old", "new"), lift=1.0, days=8, shares=None):
@@ -56,7 +56,6 @@ def log(rng, users=2_000, rows=20, arms=("old", "new"), lift=1.0, days=8, shares
     n = users * rows
     user = np.repeat(np.arange(users), rows)
     arm = rng.choice(np.array(arms), users, p=shares)[user]
-    hour = START + np.sort(rng.integers(0, days * DAY, n)[np.argsort(rng.random(n))])
     hour = START + (user * days * DAY) // users + rng.integers(0, 2, n)
     exposed = np.zeros(n, np.int64)
     exposed[::rows] = 1
@@ -80,8 +79,8 @@ def rows_where(table, mask):
 
 def counted(table, like=None):
     holder = empty() if like is None else like
-    used = {name: column for name, column in table.items() if name != "hour"}
-    return holder.update(**used) if len(used["user"]) else holder
+    used = {name: column for name, column in table.items() if name in holder.columns}
+    return holder.update(**used) if len(table["user"]) else holder
 
 
 def windows(table, width, like=None):
