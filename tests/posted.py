@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,10 +38,15 @@ def counted(seeds: Iterable[int]) -> Any:
     return metrics().update({name: np.concatenate([some[name] for some in several]) for name in several[0]})
 
 
-def part(key: Key, seed: int, received: float | None = None) -> Part:
+@cache
+def frame(seed: int) -> tuple[bytes, str]:
     made = metrics().update(rows(seed))
-    when = (key.hour + 1) * HOUR if received is None else received
-    return Part(key, made.to_bytes(), made.digest(), float(when))
+    return made.to_bytes(), made.digest()
+
+
+def part(key: Key, seed: int, received: float | None = None) -> Part:
+    """What a worker posts of the rows of a seed, by default when its hour is over."""
+    return Part(key, *frame(seed), float((key.hour + 1) * HOUR) if received is None else received)
 
 
 def plain(key: Key, content: int, received: float = 0.0) -> Part:

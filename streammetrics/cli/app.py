@@ -463,8 +463,20 @@ def _selftest() -> None:
 def _demo(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="Where the log goes.")] = "demo-log",
     rows: Annotated[int, typer.Option(min=1000, help="Impressions.")] = 1_000_000,
+    live: Annotated[
+        bool, typer.Option("--live", help="Serve a page of a simulated experiment, whose parts arrive in seconds.")
+    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of --live; 0 is one that is free.")] = 0,
+    slow: Annotated[bool, typer.Option("--slow", help="With --live: the treatment breaks its guardrail.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="With --live: end when all is posted, not at Ctrl-C.")] = False,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="With --live: end after so many.")] = None,
 ) -> None:
-    """Write a realistic click log, with the truth about it, and score it."""
+    """Write a realistic click log, with the truth about it, and score it; or show a live page of an experiment."""
+    if live:
+        from streammetrics.cli.live import run_live
+
+        run_live(port, seconds, once, slow)
+        return
     from streammetrics.cli.demo import run_demo
 
     run_demo(folder, rows)
