@@ -127,6 +127,8 @@ class Gate:
         access, path = self.access, str(request.scope["path"])
         client = access.client(request.scope)
         request.state.reader = None
+        if "content-length" in request.headers and "transfer-encoding" in request.headers:
+            return refused(400, "a body has a length or comes in chunks, not both", close=True)  # or a proxy reads another
         if not access.requests.take(client):
             return refused(429, "too many requests", wait=access.requests.wait(client))
         if OPEN.fullmatch(path):
@@ -174,9 +176,11 @@ def form_is_ours(person: Person | None, given: Any) -> bool:
     return person is not None and bool(person.form) and hmac.compare_digest(person.form.encode(), str(given).encode())
 
 
-def refused(status: int, message: str, *, wait: int | None = None, bearer: bool = False) -> Response:
-    """Say as JSON why something is not done."""
-    headers = {"cache-control": "no-store"}
+def refused(
+    status: int, message: str, *, wait: int | None = None, bearer: bool = False, close: bool = False
+) -> Response:
+    """Say as JSON why something is not done: when to come again, that a token is needed, that the connection ends."""
+    headers = {"cache-control": "no-store"} | ({"connection": "close"} if close else {})
     if wait is not None:
         headers["retry-after"] = str(wait)
     if bearer:

@@ -21,7 +21,7 @@ from .access import Access, Gate, refused
 from .api import Api
 from .auth import Accounts
 from .definitions import Definitions
-from .headers import Headers
+from .headers import FIXED, POLICY, Headers
 from .ingest import BusyError, Ingest
 from .limits import BodyError, linger
 from .login import login_routes
@@ -98,7 +98,12 @@ def create_app(
             Middleware(TrustedHostMiddleware, allowed_hosts=list(settings.hosts), www_redirect=False),
             Middleware(Gate, access=access),
         ],
-        exception_handlers={StreamMetricsError: _said, TimeoutError: _said, BodyError: _unread(settings.max_bytes)},
+        exception_handlers={
+            StreamMetricsError: _said,
+            TimeoutError: _said,
+            BodyError: _unread(settings.max_bytes),
+            Exception: _broken,
+        },
         lifespan=lifespan,
     )
     app.state.ingest, app.state.access, app.state.definitions, app.state.watch = ingest, access, definitions, watch
@@ -114,6 +119,13 @@ async def _said(request: Request, error: Exception) -> Response:
     return refused(code, message, wait=AGAIN.get(code))
 
 
+async def _broken(request: Request, error: Exception) -> Response:
+    """A mistake of ours, which the log of the server has in full. What answers here is around `Headers`."""
+    answer = refused(500, "the server made a mistake; its log says which")
+    answer.headers.update(FIXED | {"content-security-policy": POLICY.format(nonce="none")})
+    return answer
+
+
 def _unread(most: int) -> Any:
     """Answer what refused a body that may not have come to its end."""
 
@@ -121,9 +133,7 @@ def _unread(most: int) -> Any:
         assert isinstance(error, BodyError)
         if error.status != 408:
             await linger(request, most)
-        said = refused(error.status, str(error))
-        said.headers["connection"] = "close"
-        return said
+        return refused(error.status, str(error), close=True)
 
     return answer
 

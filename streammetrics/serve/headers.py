@@ -6,13 +6,12 @@ import ipaddress
 import secrets
 from collections.abc import Collection
 from typing import Any
-from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Headers", "client_of", "is_https", "same_origin", "values_of"]
+__all__ = ["FIXED", "POLICY", "Headers", "client_of", "is_https", "same_origin", "values_of"]
 
 POLICY = (
     "default-src 'none'; script-src 'self' 'nonce-{nonce}'; style-src 'self' 'nonce-{nonce}'; "
@@ -104,4 +103,4 @@ def same_origin(request: Request) -> bool:
     if site is not None:
         return site in ("same-origin", "none")
     origin = request.headers.get("origin")
-    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    return origin is None or origin.partition("://")[2] == request.headers.get("host")

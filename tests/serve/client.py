@@ -47,6 +47,12 @@ class Client:
         self.thread.join()
         self.loop.close()
 
+    def beside(self, peer: str, **headers: str) -> Self:
+        """Another client of the application that runs, from another address."""
+        other = type(self)(self.app, peer, **headers)
+        other.loop = self.loop
+        return other
+
     def wait(self, call: Any) -> Any:
         """Run something on the loop of the application."""
         return asyncio.run_coroutine_threadsafe(call, self.loop).result(30)

@@ -105,6 +105,7 @@ class Totals:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.held: dict[str, Any] = {}
+        self.closed = False
 
     def add(self, parts: Sequence[Part]) -> None:
         for part in parts:
