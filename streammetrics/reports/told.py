@@ -219,7 +219,9 @@ def guardrails(figures: Mapping[str, Sequence[Figure]]) -> list[Fact]:
             continue
         held = sum(r.word == "held" for r in kept)
         rest = [f"{r.name} is {r.word}: {r.change}{f', {r.between}' if r.between else ''}; the limit is {r.limit}"
-                for r in kept if r.word != "held"]  # fmt: skip
+                for r in kept if r.word not in ("held", "")]  # fmt: skip
+        if not any(r.word for r in kept):  # it is too early to say
+            continue
         who = f"{arm}: " if len(figures) > 1 else ""
         broken = any(r.word == "breached" for r in kept)
         told = f"{who}{held} of {len(kept)} held. {'; '.join(rest)}{'.' if rest else ''}".strip()

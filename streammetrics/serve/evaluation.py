@@ -69,6 +69,8 @@ class Row(NamedTuple):
         Column and key of the slice; empty for all rows.
     share : float or None
         Of all rows.
+    tag : str
+        Of the metric, which says whether values are read in percent; if empty, its name does.
     """
 
     treatment: str
@@ -89,6 +91,7 @@ class Row(NamedTuple):
     rows: int
     slice: dict[str, str]
     share: float | None = None
+    tag: str = ""
 
 
 class Ratio(NamedTuple):

@@ -32,7 +32,12 @@ def row(metric: str, role: str, change: float, half: float, **more: Any) -> Row:
         "reason": "", "rows": 6_000_000, "slice": {}, "share": None,
     } | more  # fmt: skip
     value = given.pop("value", given["control_value"] * (1 + change))
-    ends = {"low": change - half, "high": change + half, "once_low": change - half / 1.6, "once_high": change + half / 1.6}
+    ends = {
+        "low": change - half,
+        "high": change + half,
+        "once_low": change - half / 1.6,
+        "once_high": change + half / 1.6,
+    }
     if math.isnan(half):
         ends = dict.fromkeys(ends)
     return Row(metric=metric, role=role, value=value, change=change, **ends, **given)
@@ -44,7 +49,17 @@ def table(treatment: str = "treatment", lift: float = 0.057) -> list[Row]:
     return [
         row("ctr", "primary", lift, 0.019, word="better" if lift > 0.019 else "unclear", **t),
         row("latency", "guardrail", 0.016, 0.008, better=LOW, margin=0.05, control_value=182.0, word="held", **t),
-        row("conversions", "guardrail", -0.027, 0.0555, margin=0.05, control_value=0.0985, word="undecided", **t),
+        row(
+            "conversions",
+            "guardrail",
+            -0.027,
+            0.0555,
+            tag="ctr",
+            margin=0.05,
+            control_value=0.0985,
+            word="undecided",
+            **t,
+        ),
         row("impressions_per_user", "guardrail", -0.004, 0.0095, margin=0.02, control_value=20.04, word="held", **t),
         row("hides", "secondary", 0.033, 0.041, better=LOW, control_value=1.84, word="unclear", **t),
         row("auc", "model", 0.004, math.nan, control_value=0.7357, bound=2.1e-5, **t),
@@ -67,7 +82,8 @@ def slices(treatment: str = "treatment", metric: str = "ctr", n: int = 7) -> lis
             word = "too few" if few else "better" if change - half > 0 else "unclear"
             made.append(
                 row(metric, "primary", change, math.nan if few else half, slice={column: key}, share=float(part),
-                    word=word, rows=int(6e6 * part), reason="12 positives, 50 are needed" if few else "", treatment=treatment)
+                    word=word, rows=int(6e6 * part), treatment=treatment,
+                    reason="12 positives, 50 are needed" if few else "")
             )  # fmt: skip
     return made
 
@@ -208,9 +224,7 @@ def weird() -> Evaluation:
     users = {"=control": 5000.0, arm: 5020.0}
     found = sample_ratio_mismatch(users)
     rows = [r._replace(treatment=arm, metric=f"{r.metric}{EVIL if r.role == 'secondary' else ''}") for r in one.table]
-    parts = [
-        s._replace(treatment=arm, slice={f"shop{EVIL}": name}) for s, name in zip(one.slices, WEIRD, strict=False)
-    ]
+    parts = [s._replace(treatment=arm, slice={f"shop{EVIL}": name}) for s, name in zip(one.slices, WEIRD, strict=False)]
     said = f"Ship {arm}: ctr +5.7 % (95 % always +3.8 % to +7.6 %), and all 3 guardrails are held."
     return replace(
         one, title=f"Ranker {EVIL} متجر", table=rows, slices=parts, verdicts=[Told(arm, "ship", said)],
@@ -273,8 +287,10 @@ class FakeStore:
         one = self.evaluations[name]
         if one.state == "no data" or not one.verdicts:
             return []
-        share = 0.4944 if one.ratio and one.ratio.alarm else 0.5016
-        return [(look.at, json.dumps([look._asdict()])) for t in one.verdicts for look in looks(t.treatment, share=share)]
+        share = 0.4944 if one.ratio and one.ratio.alarm else 1.0032 / len(one.arms)
+        return [
+            (look.at, json.dumps([look._asdict()])) for t in one.verdicts for look in looks(t.treatment, share=share)
+        ]
 
     def conflicts(self, name: str) -> list[Entry]:
         taken = {n for e, n, _ in self.accepted if e == name}

@@ -45,11 +45,13 @@ class FakeBoard:
     def evaluation(self, experiment: str) -> Evaluation | None:
         return self.evaluations.get(experiment)
 
-    async def subscribe(self, experiment: str) -> AsyncIterator[Evaluation]:
+    async def subscribe(self, experiment: str, since: float = 0.0) -> AsyncIterator[Evaluation]:
         queue: asyncio.Queue[Evaluation | None] = asyncio.Queue()
         self._queues.append((experiment, asyncio.get_running_loop(), queue))
         self.open += 1
         try:
+            if self.evaluations[experiment].at > since > 0.0:
+                yield self.evaluations[experiment]
             while (found := await queue.get()) is not None:
                 yield found
         finally:
@@ -63,13 +65,17 @@ class FakeBoard:
                 loop.call_soon_threadsafe(queue.put_nowait, found)
 
 
+OWNER = Person("ann", "owner", "f0" * 32)
+READER = Person("bob", "reader", "0f" * 32)
+
+
 @dataclass
 class Site:
     """Pages, and what is behind them."""
 
     store: FakeStore
     board: FakeBoard
-    person: Person = Person("ann", "owner", "f0" * 32)
+    person: Person = OWNER
     hidden: set[str] = field(default_factory=set)
     changed: str = "users: 300,000 is now 400,000"
     beat: float = 15.0

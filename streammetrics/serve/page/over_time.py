@@ -10,7 +10,6 @@ from typing import Any
 from ...inference.sample_ratio import ALARM, sample_ratio_mismatch
 from ...reports.blocks import Side
 from ...reports.charts import Band, Chart, Key, Line, Rule, Scale, Whiskers, linear, stations
-from ...reports.figures import in_percent
 from ...reports.numbers import count, decimals_of, fixed, share, signed
 from ...reports.series import DOTS, names_of, unit_of
 from ..evaluation import Look, Point
@@ -24,6 +23,7 @@ __all__ = ["band_of", "by_arm", "by_window", "ratio_of"]
 MOST = 240  # looks that are drawn
 READ = 80  # looks that a cursor reads
 DAY = 24
+LETTERS = 28  # of a name over a picture
 
 
 def band_of(looks: Sequence[Look], metric: str, view: View) -> Chart | None:
@@ -43,7 +43,7 @@ def band_of(looks: Sequence[Look], metric: str, view: View) -> Chart | None:
     says = f"{count(len(seen))} looks so far. The band is right at all of them together."
     last = [v for v in (value[-1], low[-1], high[-1]) if math.isfinite(v) and y.low <= v <= y.high]
     right = tuple((v, signed(v, 1, True)) for v in _apart(last, (y.high - y.low) / 14))
-    return Chart(f"{metric} at every look", "", says, _days(*ends), y, "", f"difference in {metric}, with its band",
+    return Chart(f"{metric} at every look", "", says, _days(*ends), y, "", f"difference in {_cut(metric)}, with its band",
                  layers, right=right, readings=readings)  # fmt: skip
 
 
@@ -70,10 +70,10 @@ def by_window(points: Sequence[Point], whole: float | None, metric: str, side: S
     return Chart(f"Each {by} alone", f"The interval of one look; dotted: all rows.{pale}",
                  f"A {by} alone proves little; the interval of all looks decides.", stations(names),
                  linear(min(known) - room, max(known) + room, percent=True, sign=True), unit,
-                 f"difference in {metric}", [*layers, *drawn], readings=readings)  # fmt: skip
+                 f"difference in {_cut(metric)}", [*layers, *drawn], readings=readings)  # fmt: skip
 
 
-def by_arm(points: Sequence[Point], metric: str, arms: Arms, by: str) -> Chart | None:
+def by_arm(points: Sequence[Point], metric: str, arms: Arms, by: str, *, percent: bool) -> Chart | None:
     """Return the picture of the level of each arm in each window."""
     mine: dict[str, dict[int, Point]] = {}
     for p in points:
@@ -85,7 +85,6 @@ def by_arm(points: Sequence[Point], metric: str, arms: Arms, by: str) -> Chart |
     lines = {arm: [_known(getattr(mine[arm].get(h), "value", None)) for h in hours] for arm in arms if arm in mine}
     known = [v for line in lines.values() for v in line if math.isfinite(v)]
     room = (max(known) - min(known)) * 0.12 or abs(max(known)) * 0.1 or 1.0
-    percent = in_percent(metric.rpartition("/")[2])
     decimals = decimals_of(room * (100 if percent else 1)) or 0
     x = [float(i) for i in range(len(hours))]
     marks = range(len(x)) if len(x) <= DOTS else range(len(x) // 8, len(x), max(len(x) // 4, 1))
@@ -95,7 +94,7 @@ def by_arm(points: Sequence[Point], metric: str, arms: Arms, by: str) -> Chart |
     ]
     return Chart("By arm", "The level of each arm.", f"Lowest {fixed(min(known), decimals, percent)}, highest "
                  f"{fixed(max(known), decimals, percent)}, in {len(hours)} {by}s.", stations(names),
-                 linear(min(known) - room, max(known) + room, percent=percent), unit, f"{metric}, by {by}", layers,
+                 linear(min(known) - room, max(known) + room, percent=percent), unit, f"{_cut(metric)}, by {by}", layers,
                  [Key(arms[arm].number, arm) for arm in lines],
                  readings=[(at, f"{names[i]}: {told[i]}") for i, at in enumerate(x)])  # fmt: skip
 
@@ -116,7 +115,7 @@ def ratio_of(looks: Sequence[Look], side: Side, planned: float, arms: int) -> Ch
     shaded = " Shaded: no alarm." if band else ""
     return Chart("Sample ratio", f"Share of users so far.{shaded}", f"An alarm needs e = {ALARM:g}, at any look.",
                  _days(*ends), linear(planned - half, planned + half, percent=True), "",
-                 f"users in {side.name}, planned {share(planned, 1)}", layers, readings=readings)  # fmt: skip
+                 f"users in {_cut(side.name)}, planned {share(planned, 1)}", layers, readings=readings)  # fmt: skip
 
 
 PROVISIONAL = ", provisional"
@@ -175,6 +174,11 @@ def _apart(values: Sequence[float], least: float) -> list[float]:
         if all(abs(v - other) >= least for other in kept):
             kept.append(v)
     return kept
+
+
+def _cut(name: str) -> str:
+    """A name that fits over a picture."""
+    return name if len(name) <= LETTERS else f"{name[: LETTERS - 1]}…"
 
 
 def _known(value: float | None) -> float:

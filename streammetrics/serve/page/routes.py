@@ -66,7 +66,7 @@ def page_routes(
     Parameters
     ----------
     board : Board
-        `evaluation(id)`, and `subscribe(id)`, which yields when there is a new one.
+        `evaluation(id)`, and `subscribe(id, since)`, which yields when there is one newer than that.
     store : Store
         `definitions()`, `history(id)`, `looks(id)`, `conflicts(id)`.
     reader : callable
@@ -148,7 +148,7 @@ class _Pages:
         who, found = await run_in_threadpool(self._found, request)
         if isinstance(who, Response):
             return who
-        return stream([self._board.subscribe(found.experiment)], repr(found.at), self._beat)
+        return stream([self._board.subscribe(found.experiment, found.at)], repr(found.at), self._beat)
 
     async def live_of_all(self, request: Request) -> Response:
         """Answer with a stream of all experiments."""
@@ -157,7 +157,7 @@ class _Pages:
             return who
         known = await run_in_threadpool(self._readable, request)
         at = max((e.at for e in known), default=0.0)
-        return stream([self._board.subscribe(e.experiment) for e in known], repr(at), self._beat)
+        return stream([self._board.subscribe(e.experiment, e.at) for e in known], repr(at), self._beat)
 
     async def accept(self, request: Request) -> Response:
         """Take a conflict for what counts, if the owner says so on a page of ours."""

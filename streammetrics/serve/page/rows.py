@@ -12,7 +12,7 @@ from ...reports.figures import common_decimals, forest, in_percent, key_text
 from ...reports.told import interval_name
 from ..evaluation import Evaluation, Row
 
-__all__ = ["Arms", "badge_of", "figures_of", "forest_of", "scorecard_of"]
+__all__ = ["Arms", "badge_of", "figures_of", "forest_of", "is_rate", "scorecard_of"]
 
 CONFIDENCE = 0.95
 PLENTY = 60  # slices that a page shows of a column
@@ -83,8 +83,13 @@ def _answer(row: Row, name: str, role: str) -> Answer:
         reason=row.reason,
         rows=row.rows,
         relative=True,
-        rate=in_percent(row.metric.rpartition("/")[2]),
+        rate=is_rate(row),
     )
+
+
+def is_rate(row: Row) -> bool:
+    """Whether values of a metric are read in percent."""
+    return in_percent(row.tag or row.metric.rpartition("/")[2])
 
 
 def _half(row: Row) -> float:

@@ -14,13 +14,13 @@ from ...reports.charts import Chart
 from ...reports.figures import hero_of
 from ...reports.numbers import count, fixed, share, typeset
 from ..evaluation import Evaluation, Row, Source, Told
-from ..keys import HOUR
+from ..keys import HOUR, hour_of
 from . import over_time
 from .known import Known
-from .rows import Arms, arms_of, badge_of, figures_of, forest_of, scorecard_of, treatments_of
+from .rows import Arms, arms_of, badge_of, figures_of, forest_of, is_rate, scorecard_of, treatments_of
 from .times import ago, end_of, moment
 from .view import View
-from .words import primary_of, stale_of, users_of, words_of
+from .words import primary_of, split, stale_of, users_of, words_of
 
 __all__ = ["Choice", "Glance", "Scene", "arms_table", "glance_of", "scene_of", "source_rows"]
 
@@ -82,8 +82,9 @@ def scene_of(evaluation: Evaluation, known: Known, view: View) -> Scene:
     alarm = evaluation.ratio is not None and evaluation.ratio.alarm
     rows = figures_of(evaluation, arm, withheld=alarm)
     colours = arms_of(evaluation, list(planned))
-    words = words_of(evaluation, told, [r for _, r in rows], colours, known.looks)
-    scene = Scene(evaluation, view, known, words, badge_of(evaluation), colours)
+    badge = badge_of(evaluation)
+    words = words_of(evaluation, told, [r for _, r in rows], colours, known.looks, badge)
+    scene = Scene(evaluation, view, known, words, badge, colours)
     scene.told = [(t, colours[t.treatment].number, typeset(t.sentence)) for t in evaluation.verdicts]
     scene.stale, (scene.fresh, scene.behind) = stale_of(evaluation), _fresh(evaluation)
     scene.users, scene.part = users_of(evaluation, told), _part(evaluation)
@@ -127,7 +128,7 @@ def _charts(scene: Scene, metric: str, row: Row | None, sides: tuple[Side, Side]
     looks = [look for look in scene.known.looks if look.treatment == sides[0].name]
     made = (
         over_time.by_window(points, row.change if row else None, metric, sides[0], view.by),
-        over_time.by_arm(points, metric, scene.arms, view.by),
+        over_time.by_arm(points, metric, scene.arms, view.by, percent=row is not None and is_rate(row)),
         over_time.ratio_of(looks, sides[0], planned.get(sides[0].name, 0.0), len(planned)),
     )
     yield from (chart for chart in made if chart is not None)
@@ -232,7 +233,9 @@ def _said(evaluation: Evaluation) -> tuple[str, str]:
     worst = min(evaluation.verdicts, key=lambda t: order.get(t.decision, 3))
     more = len(evaluation.verdicts) - 1
     rest = f" And {more} more treatment{'s' if more > 1 else ''}." if more else ""
-    return typeset(worst.sentence) + rest, worst.decision
+    head = split(typeset(worst.sentence))[0]
+    who = f"{worst.treatment}: " if more else ""
+    return f"{who}{head.partition(': ')[2] or head}{rest}", worst.decision
 
 
 def _behind(source: str, seconds: float | None) -> str:
@@ -267,4 +270,4 @@ def source_rows(scene: Scene) -> list[tuple[Source, list[str]]]:
 def _missing(hours: Sequence[str]) -> str:
     """Hours that did not come: the first three, and how many more."""
     more = f" and {len(hours) - 3} more" if len(hours) > 3 else ""
-    return ", ".join(hours[:3]) + more or "none"
+    return ", ".join(moment(hour_of(h) * float(HOUR))[4:-4] for h in hours[:3]) + more or "none"

@@ -19,7 +19,7 @@ UNSAFE = "Numbers are shown so that the fault can be found, not to decide by."
 
 
 def words_of(
-    evaluation: Evaluation, told: Told | None, rows: Sequence[Figure], arms: Arms, looks: Sequence[Look]
+    evaluation: Evaluation, told: Told | None, rows: Sequence[Figure], arms: Arms, looks: Sequence[Look], badge: str
 ) -> Words:
     """Return what is said first of one treatment."""
     ratio = evaluation.ratio
@@ -31,12 +31,13 @@ def words_of(
         return Words(
             [("No data yet.", None)], "No part has come. Workers post one an hour; this page fills by itself.", []
         )
-    facts = [*_looks(evaluation, told, looks), *bounds(rows), *guardrails({"": rows}), *_health(evaluation)]
+    facts = [*_looks(evaluation, told, looks, badge), *bounds(rows), *guardrails({"": rows}), *_health(evaluation)]
     if evaluation.withheld or told is None:
         said = typeset(evaluation.withheld)
         return Words([("No verdict yet.", None)], said[:1].upper() + said[1:].rstrip(".") + "." if said else "", facts)
     head, lead = split(typeset(told.sentence))
-    return Words(coloured(head, {name: one.number for name, one in arms.items()}), _levels(rows) + lead, facts)
+    lead = " ".join(part for part in (lead, _levels(rows)) if part)
+    return Words(coloured(head, {name: one.number for name, one in arms.items()}), lead, facts)
 
 
 def split(sentence: str) -> tuple[str, str]:
@@ -56,11 +57,12 @@ def split(sentence: str) -> tuple[str, str]:
 
 def _levels(rows: Sequence[Figure]) -> str:
     """From where to where the primary metric went."""
-    some = rows and rows[0].a != "–" and rows[0].b != "–"
-    return f"{rows[0].name} from {rows[0].b} to {rows[0].a}; " if some else ""
+    if not rows or "–" in (rows[0].a, rows[0].b):
+        return ""
+    return f"{rows[0].name} went from {rows[0].b} to {rows[0].a}, {rows[0].change}."
 
 
-def _looks(evaluation: Evaluation, told: Told | None, looks: Sequence[Look]) -> list[Fact]:
+def _looks(evaluation: Evaluation, told: Told | None, looks: Sequence[Look], badge: str) -> list[Fact]:
     """What the interval holds, and since when it leaves zero out."""
     row = next((r for r in evaluation.table if told and r.treatment == told.treatment and r.role == "primary"), None)
     if row is None or row.low is None or row.high is None:
@@ -72,7 +74,7 @@ def _looks(evaluation: Evaluation, told: Told | None, looks: Sequence[Look]) -> 
     if (once := _half(row.once_low, row.once_high)) is not None:
         always = _half(row.low, row.high)
         parts.append(f"Looked at only once it would be {once} instead of {always}.")
-    return [Fact("ci", "95\u202f% always", " ".join(parts))]
+    return [Fact("ci", badge, " ".join(parts))]
 
 
 def excluded_since(looks: Sequence[Look]) -> float | None:
