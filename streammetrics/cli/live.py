@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import tempfile
 import threading
@@ -106,7 +107,7 @@ class LiveDemo:
 
     def _posted(self, url: str, part: bytes, source: str, hour: int) -> bool:
         try:
-            push(url, part, experiment=self.simulated.id, source=source, hour=hour, token=self.token)
+            push(url, part, experiment=self.simulated.id, source=source, hour=hour, token=self.token, retries=1)
         except PushError as error:
             if not self.stopped.is_set():
                 say(str(error), "red")
@@ -132,4 +133,4 @@ def _listening(port: int) -> socket.socket:
     try:
         return socket.create_server(("127.0.0.1", port))
     except OSError as error:
-        raise UsageError(f"port {port}: {error.strerror}; --port 0 takes one that is free") from None
+        raise UsageError(f"port {port}: {os.strerror(error.errno or 0)}; --port 0 takes one that is free") from None
