@@ -18,8 +18,9 @@ from .windows import MovedError, Windows
 __all__ = ["Totals"]
 
 ROOM = 1 << 29
-KEEP = 60.0
-"""Seconds between two totals that are kept: what is kept is read at a start, and only what came after it is added up."""
+KEEP, OFTEN = 60.0, 100
+"""A total is kept, so that a start adds up only what came after it: at most once in so many seconds, and so many times as
+long apart as it takes."""
 TRIES = 5
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ class _Total:
         self.made: Any = None
         self.digest: str | None = None
         self.kept: tuple[int, int] | None = None
-        self.kept_when = float("-inf")
+        self.next_kept = float("-inf")
 
     def take(self, at: tuple[int, int], made: Any) -> None:
         self.at, self.made, self.digest = at, made, None
@@ -163,7 +164,7 @@ class Totals:
             else:
                 held.at = last, epoch
                 break
-        if self._clock() - held.kept_when >= KEEP:
+        if self._clock() >= held.next_kept:
             with suppress(StoreFullError, StoreDownError):  # it is a help, no more: it is tried again
                 self._keep(experiment, held)
 
@@ -179,6 +180,12 @@ class Totals:
         return ask(self.store.outline(experiment))
 
     def _keep(self, experiment: str, held: _Total) -> None:
-        if held.at is not None and held.made is not None and held.at != held.kept:
+        if held.at is None or held.made is None or held.at == held.kept:
+            return
+        began = self._clock()
+        try:
             self.store.keep_total(experiment, held.at, held.made.to_bytes())
-            held.kept, held.kept_when = held.at, self._clock()
+            held.kept = held.at
+        finally:
+            now = self._clock()
+            held.next_kept = now + max(KEEP, OFTEN * (now - began))

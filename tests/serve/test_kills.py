@@ -10,7 +10,9 @@ import random
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ from streammetrics.serve.totals import Totals
 
 url, frames, first, hour = sys.argv[1], pickle.load(open(sys.argv[2], "rb")), int(sys.argv[3]), int(sys.argv[4])
 store, numbers = open_store(url), itertools.count(first)
-totals = Totals(store, clock=itertools.count(step=100).__next__)  # so that each total is kept
+totals = Totals(store)
 
 def part(n):
     return Part(Key("e", "eu", hour + n % 48, n), *frames[n % len(frames)], 0.0)
@@ -46,13 +48,13 @@ def put():
         assert "conflict" not in store.put(parts)
         os.write(1, (" ".join(str(p.key.seq) for p in parts) + "\\n").encode())
         totals.add(parts)
+        if rng.random() < 0.2:
+            totals.compact("e", now=(hour + 1000) * HOUR)
+        if rng.random() < 0.2:
+            totals.keep("e")
 
-def fold():
-    while True:
-        totals.compact("e", now=(hour + 1000) * HOUR)
-
-for work in (put, put, put, fold):
-    threading.Thread(target=work).start()
+for _ in range(3):
+    threading.Thread(target=put).start()
 """
 
 
@@ -73,27 +75,40 @@ def check(store: Store, acknowledged: set[int], whole: bool) -> int:
     return len(numbers)
 
 
+@contextmanager
+def putting(*arguments: object) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", PUTTING, *map(str, arguments)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def test_kill_under_load(url: str, tmp_path: Path) -> None:
-    """The numbers of parts go on where the process before may have ended, so some are put by two."""
+    """Two processes put the same parts, and go on where those before them may have ended."""
     saved = tmp_path / "frames"
     saved.write_bytes(pickle.dumps(frames()))
     rng, acknowledged, there = random.Random(4), set[int](), 0
     for i in range(KILLS):
-        arguments = [url, str(saved), str(there), str(posted.FIRST)]
-        with subprocess.Popen(
-            [sys.executable, "-c", PUTTING, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as process:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            said = [process.stdout.readline() for _ in range(rng.randrange(1, 40))]
-            process.kill()
-            *rest, _ = (said[-1] + process.stdout.read()).split("\n")  # all that was said is whole lines
-            errors = process.stderr.read()
-        assert not errors, errors
-        acknowledged |= {int(n) for line in (*said[:-1], *rest) for n in line.split()}
+        with putting(url, saved, there, posted.FIRST) as one, putting(url, saved, there, posted.FIRST) as other:
+            said = [heard(one) for _ in range(rng.randrange(1, 30))] + [heard(other)]
+            for process in (one, other):
+                process.kill()
+                assert process.stdout is not None
+                said += process.stdout.read().splitlines()
+        acknowledged |= {int(n) for line in said for n in line.split()}
         with open_store(url) as store:
-            there = check(store, acknowledged, whole=i in (0, KILLS // 2, KILLS - 1))
+            there = check(store, acknowledged, whole=i == KILLS - 1)
     assert len(acknowledged) > KILLS
+
+
+def heard(process: subprocess.Popen[str]) -> str:
+    """The next line that a process says: lines are written as one, so none is cut."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, process.stderr and process.stderr.read()
+    return line
 
 
 def test_postgres_restarted_under_load(postgres: Any) -> None:

@@ -50,8 +50,8 @@ def posts(n: int) -> Iterator[tuple[Key, int]]:
     """Duplicates, reordered and conflicting, of few experiments, sources and hours."""
     rng = random.Random(5)
     for _ in range(n):
-        key = Key(rng.choice("ab"), rng.choice(["eu", "us"]), posted.FIRST + rng.randrange(99), rng.randrange(3))
-        content = 1 + sum(map(ord, "".join(map(str, key)))) * 100 + (rng.randrange(12) if rng.random() < 0.2 else 0)
+        key = Key(rng.choice("ab"), rng.choice(["eu", "us"]), posted.FIRST + rng.randrange(20), rng.randrange(3))
+        content = 1 + sum(map(ord, "".join(map(str, key)))) * 100 + (rng.randrange(12) if rng.random() < 0.4 else 0)
         yield key, content
 
 
@@ -76,6 +76,7 @@ def test_ten_thousand_posts(store: Store) -> None:
         assert contents(store, name, "current") == {k: {c} for k, c in oracle.counted.items() if k.experiment == name}
         aside = {k: c for k, c in oracle.aside.items() if k.experiment == name}
         assert contents(store, name, "conflict", "refused") == aside
+        assert max(map(len, aside.values())) == ASIDE
         numbers = [entry.number for entry in store.ledger(name)]
         assert numbers == list(range(1, len(numbers) + 1))
         kept = {p.key: int(p.data) for _, p in pages(store, name)}
@@ -126,6 +127,14 @@ def test_numbers_come_in_the_order_of_commits(url: str) -> None:
     assert seen == list(range(1, 81))
 
 
+def test_a_look_is_of_one_moment(url: str) -> None:
+    """Or folds and parts would be those of before and after somebody folded."""
+    with open_store(url) as one, open_store(url) as other, one.database.reading() as run:
+        assert run("SELECT COUNT(*) FROM parts") == [(0,)]
+        other.put([posted.plain(ONE, 1)])
+        assert run("SELECT COUNT(*) FROM frames") == [(0,)]
+
+
 def test_accepting(store: Store) -> None:
     store.put([posted.plain(ONE, 1), posted.plain(ONE, 2), posted.plain(ONE, 3)])
     assert [e.number for e in store.conflicts("checkout")] == [2, 3]
@@ -156,6 +165,7 @@ def test_folding_keeps_the_ledger(store: Store) -> None:
     assert [e.state for e in store.ledger("checkout")] == ["folded", "conflict", "current", "conflict"]
     assert store.frames("checkout", [1, 2, 3, 4]) == [b"3"]
     assert store.fold("checkout", posted.FIRST, "digest") == b"fold"
+    assert store.fold("checkout", posted.FIRST, "that before") is None
     assert store.since("checkout", 0).whole is False
     assert store.since("checkout", 1).whole is True
     for number in (2, 4):

@@ -168,6 +168,24 @@ def test_a_start_reads_what_came_after_the_kept_total(store: Store, monkeypatch:
     assert asked == [6, 16]
 
 
+def test_keeping_takes_a_small_share_of_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes 2 seconds is done every 200."""
+    now, kept, keep = [0.0], list[float](), store.keep_total
+
+    def slow(*given: Any) -> None:
+        kept.append(now[0])
+        now[0] += 2.0
+        keep(*given)
+
+    monkeypatch.setattr(store, "keep_total", slow)
+    totals = Totals(store, clock=lambda: now[0])
+    for i, part in enumerate(month()):
+        now[0] = 50.0 * i
+        store.put([part])
+        totals.add([part])
+    assert kept == [0.0, 250.0, 500.0, 750.0]
+
+
 def test_a_total_that_cannot_be_kept_is_shown_all_the_same(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise StoreFullError("full")

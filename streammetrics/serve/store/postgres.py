@@ -14,6 +14,7 @@ __all__ = ["PostgreSQL"]
 SETTINGS = (
     "SET search_path TO streammetrics",
     "SET statement_timeout TO '60s'",  # a server that hangs is one that is away
+    "SET idle_in_transaction_session_timeout TO '60s'",  # and one of ours that hangs must not keep others waiting
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
 )
 LOCK = 0x736D6574
