@@ -313,6 +313,12 @@ def test_nothing_yet():
         assert Evaluation.of_json(found.to_json()) == found
 
 
+def test_a_part_without_rows():
+    part = [Entry(Key("e", "web", START), START * HOUR)]
+    found = evaluate(experiment(), empty(), version=1, now=NOW, hours={}, days={}, ledger=part)
+    assert (found.state, found.withheld, found.parts) == ("no data", "nothing was counted yet", 1)
+
+
 def test_an_arm_is_missing(table):
     for arm in ("old", "new"):
         left = rows_where(table, table["arm"] == arm)
