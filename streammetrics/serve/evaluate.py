@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ..collect.holder import Holder
 from ..errors import StreamMetricsError
 from ..inference.sample_ratio import SampleRatio, sample_ratio_mismatch
-from ..inference.verdict import Progress
 from .card import Side, adjusted
 from .cells import Samples, by_arm, by_slice, in_phase, last_phase, left_out, narrowed, only, positives
 from .evaluation import Arm, Evaluation, Look, Ratio, Row
-from .experiment import Experiment, shares_changed
+from .experiment import Experiment
 from .keys import HOUR
 from .quality import Entry, counted_hours, drift_of, sources_of
+from .seen import Seen
 from .series import DAY, Series
 
 __all__ = ["evaluate", "looks_of"]
@@ -25,80 +25,6 @@ __all__ = ["evaluate", "looks_of"]
 LOOKS = 240
 """Earlier looks of a treatment that are shown."""
 LARGEST = sys.float_info.max
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What is read of an experiment.
-
-    Parameters
-    ----------
-    experiment : Experiment
-        Its definition.
-    now : float
-        When.
-    arms : Samples
-        The numbers of each arm, of all rows.
-    final : Samples
-        The same of the rows that count for verdicts.
-    ratio : SampleRatio or None
-        Whether users fell to arms as planned, of all rows.
-    users : dict
-        Users by arm, of the rows that count for verdicts; empty where nobody counts them.
-    counted_to : int
-        The hour after the last that counts for verdicts.
-    over : bool
-        Whether it has ended.
-    """
-
-    experiment: Experiment
-    now: float
-    arms: Samples
-    final: Samples
-    ratio: SampleRatio | None
-    users: dict[str, float]
-    counted_to: int
-    over: bool
-
-    @property
-    def days(self) -> float:
-        """Days of data that count for verdicts."""
-        return max(0.0, (self.counted_to - self.experiment.start) / DAY)
-
-    def withheld(self, changes: Sequence[str]) -> str:
-        """Return why there is no verdict on any treatment; empty if there may be one."""
-        one = self.experiment
-        if shares_changed(changes) and one.phase is None:
-            return "planned shares were changed, and parts do not say in which phase users were first exposed"
-        if self.ratio is not None and self.ratio.alarm:
-            return self.ratio.sentence
-        if one.users is None:
-            return "the definition does not say the planned users, which intervals that hold at all looks are made for"
-        if not self.users:
-            return "nobody counts users, which intervals that hold at all looks need"
-        if self.days < one.min_days:
-            return f"{self.days:.1f} of at least {one.min_days:g} days are counted"
-        return ""
-
-    def progress(self, treatment: str) -> Progress | None:
-        """Return how far a treatment and the control are; None where nobody knows."""
-        one = self.experiment
-        both = treatment, one.control
-        if one.users is None or any(arm not in self.users for arm in both):
-            return None
-        users = math.fsum(self.users[arm] for arm in both)
-        planned = one.users * math.fsum(one.arms[arm] for arm in both)
-        return Progress(users, planned, self.per_day(users), True, self.over)
-
-    def per_day(self, users: float) -> float | None:
-        """Return new users a day, on average since the start."""
-        return users / self.days if self.days else None
-
-    def sides(self) -> list[Side]:
-        """Return each treatment beside the control."""
-        return [
-            Side(self.experiment, arm, self.final, self.progress(arm), self.ratio) for arm in self.experiment.treatments
-        ]
 
 
 def evaluate(
@@ -192,6 +118,8 @@ def _read(
     phase = last_phase(total, experiment)
     of_arms = narrowed(in_phase(total, experiment, phase), experiment)
     arms = by_arm(of_arms, experiment)
+    if not any(_rows(some) for some in arms.values()):
+        return _without(made, experiment, "nothing was counted yet")
     before = min(made.hours[1] + 1, math.floor(made.at / HOUR - experiment.mature_after))
     whole = before > made.hours[1] or not experiment.mature_after
     final = total if whole else series.final(hours, days, before)
@@ -234,8 +162,10 @@ def _read(
 
 def _span(hours: Mapping[int, Holder], days: Mapping[int, Holder]) -> tuple[int, int] | None:
     """The first and the last hour of folds, where there is no ledger."""
-    ends = [*hours, *(h + 1 for h in hours), *days, *(d + DAY for d in days)]
-    return (min(ends), max(hours, default=max(ends) - 1)) if ends else None
+    if not hours and not days:
+        return None
+    last = max(hours) if hours else max(days) + DAY - 1
+    return min([*hours, *days]), last
 
 
 def _rows(samples: Sequence[Any]) -> int:

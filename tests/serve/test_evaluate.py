@@ -7,6 +7,7 @@ import pytest
 from experiments import DAY, START, Entry, counted, empty, entries, experiment, log, rows_where, windows
 
 import streammetrics as sm
+from streammetrics.serve.card import adjusted
 from streammetrics.serve.evaluate import evaluate, looks_of, thinned
 from streammetrics.serve.evaluation import Evaluation, Look
 from streammetrics.serve.keys import HOUR, Key, hour_text
@@ -160,9 +161,6 @@ def test_an_end_without_a_verdict_says_what_would_have_shown():
 def test_power(table):
     found = evaluated(table)
     (power,) = found.power
-    arms = counted(table).rollup("arm")
-    card = sm.compare(arms["new"], arms["old"])["ctr"]
-    assert card is not None
     assert (power.treatment, power.relative) == ("new", 0.01)
     assert power.users > 4_000
     assert power.more_days == math.ceil((power.users - 2_000) / (2_000 / 8))
@@ -212,16 +210,22 @@ def test_slices_hold_for_all_of_them_together():
     assert (unknown.slices, unknown.notes) == ([], ["slices by planet: parts are not sliced by 'planet'"])
 
 
-def test_many_slices_are_seldom_false():
+def test_words_of_slices_pass_e_bh(table):
     rng = np.random.default_rng(6)
-    table = log(rng, users=4_000, rows=10)
-    table["country"] = table["user"] % 20
-    alone, together = 0, 0
-    found = evaluated(table, experiment(users=8_000, guardrails={}))
-    for row in found.slices:
-        alone += row.low is not None and (row.low > 0 or row.high < 0)
-        together += row.word in ("better", "worse")
-    assert together <= alone
+    made = evaluated(table).slices[0]
+    e = np.exp(rng.exponential(3.0, 60))
+    words = rng.choice(["better", "worse", "breached", "held", "unclear", "too few"], 60).tolist()
+    rows = [(made._replace(word=word, role="secondary"), float(1 / x)) for word, x in zip(words, e, strict=True)]
+    falling = np.sort(e)[::-1]
+    most = max(k for k in range(61) if k == 0 or falling[k - 1] >= 60 / (0.05 * k))
+    shown = e >= falling[most - 1]
+    assert 5 < most < 55
+    neither = {"better": "unclear", "worse": "unclear", "breached": "undecided"}
+    known = [w if ok else neither.get(w, w) for w, ok in zip(words, shown, strict=True)]
+    assert [row.word for row in adjusted(rows, 0.95)] == known
+    model = [(row._replace(role="model"), 1e-9) for row, _ in rows]
+    assert [row.word for row in adjusted(rows + model, 0.95)] == known + words
+    assert adjusted([(made, math.nan)], 0.95)[0].word == neither.get(made.word, made.word)
 
 
 @pytest.mark.parametrize("by", [("arm",), ("country", "arm"), ("arm", "country", "device")])
@@ -311,6 +315,12 @@ def test_nothing_yet():
         assert found.verdicts[0].decision == "withheld"
         assert found.sources[0].state == "silent"
         assert Evaluation.of_json(found.to_json()) == found
+
+
+def test_a_part_without_rows():
+    part = [Entry(Key("e", "web", START), START * HOUR)]
+    found = evaluate(experiment(), empty(), version=1, now=NOW, hours={}, days={}, ledger=part)
+    assert (found.state, found.withheld, found.parts) == ("no data", "nothing was counted yet", 1)
 
 
 def test_an_arm_is_missing(table):
