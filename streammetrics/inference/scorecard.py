@@ -168,9 +168,7 @@ class Scorecard(Drawn):
         samples = {arm: samples_of(thing) for arm, thing in arms.items()}
         return self.tabled(slices_of(arms[self.control]), samples, adjust)
 
-    def tabled(
-        self, by: tuple[str, ...], samples: Mapping[Any, Sequence[Sample]], adjust: str | None = None
-    ) -> Table:
+    def tabled(self, by: tuple[str, ...], samples: Mapping[Any, Sequence[Sample]], adjust: str | None = None) -> Table:
         """Return the same of other cells of the arms, told apart by some columns."""
         rows: dict[Any, list[dict[str, Any]]] = {}
         for arm, progress in self.progress.items():

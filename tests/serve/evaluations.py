@@ -32,7 +32,12 @@ def row(metric: str, role: str, change: float, half: float, **more: Any) -> Row:
         "reason": "", "rows": 6_000_000, "slice": {}, "share": None,
     } | more  # fmt: skip
     value = given.pop("value", given["control_value"] * (1 + change))
-    ends = {"low": change - half, "high": change + half, "once_low": change - half / 1.6, "once_high": change + half / 1.6}
+    ends = {
+        "low": change - half,
+        "high": change + half,
+        "once_low": change - half / 1.6,
+        "once_high": change + half / 1.6,
+    }
     if math.isnan(half):
         ends = dict.fromkeys(ends)
     return Row(metric=metric, role=role, value=value, change=change, **ends, **given)
@@ -208,9 +213,7 @@ def weird() -> Evaluation:
     users = {"=control": 5000.0, arm: 5020.0}
     found = sample_ratio_mismatch(users)
     rows = [r._replace(treatment=arm, metric=f"{r.metric}{EVIL if r.role == 'secondary' else ''}") for r in one.table]
-    parts = [
-        s._replace(treatment=arm, slice={f"shop{EVIL}": name}) for s, name in zip(one.slices, WEIRD, strict=False)
-    ]
+    parts = [s._replace(treatment=arm, slice={f"shop{EVIL}": name}) for s, name in zip(one.slices, WEIRD, strict=False)]
     said = f"Ship {arm}: ctr +5.7 % (95 % always +3.8 % to +7.6 %), and all 3 guardrails are held."
     return replace(
         one, title=f"Ranker {EVIL} متجر", table=rows, slices=parts, verdicts=[Told(arm, "ship", said)],
@@ -274,7 +277,9 @@ class FakeStore:
         if one.state == "no data" or not one.verdicts:
             return []
         share = 0.4944 if one.ratio and one.ratio.alarm else 0.5016
-        return [(look.at, json.dumps([look._asdict()])) for t in one.verdicts for look in looks(t.treatment, share=share)]
+        return [
+            (look.at, json.dumps([look._asdict()])) for t in one.verdicts for look in looks(t.treatment, share=share)
+        ]
 
     def conflicts(self, name: str) -> list[Entry]:
         taken = {n for e, n, _ in self.accepted if e == name}
