@@ -138,6 +138,6 @@ def _by() -> dict[str, Any]:
     """Who does it, by the system, and when."""
     try:
         who = getuser()
-    except (KeyError, OSError):
+    except (KeyError, OSError):  # a container has users without a name
         who = f"user {os.getuid()}"
     return {"by": f"{who} by the command line", "at": time.time()}

@@ -124,7 +124,7 @@ class Gate:
         if answer is None and request.method not in READING and not OPEN.fullmatch(scope["path"]):
             try:
                 receive = _again(await read_body(request, LARGEST, self.access.settings.body_seconds))
-            except BodyError as error:
+            except BodyError as error:  # answered here: handlers of the application are behind the gate
                 answer = refused(error.status, str(error), close=True)
         await (self.app if answer is None else answer)(scope, receive, send)
 
@@ -184,7 +184,7 @@ async def form_of(request: Request, seconds: float) -> dict[str, str]:
     body = await read_body(request, LARGEST, seconds)
     try:
         return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20))
-    except ValueError:
+    except ValueError:  # more fields than any form of ours: it is none
         return {}
 
 

@@ -77,7 +77,7 @@ class Api(NamedTuple):
             return await self._unread(request, answer)
         try:
             key = self._key(request, experiment)
-        except InvalidInputError as error:
+        except InvalidInputError as error:  # the answer says it
             return await self._unread(request, refused(400, str(error)))
         body = await read_body(request, self.settings.max_bytes, self.settings.body_seconds)
         word = await self.ingest.take(key, body, experiment)
@@ -143,7 +143,7 @@ class Api(NamedTuple):
         try:
             experiment = _read_definition(body, request.headers.get("content-type", ""), request.path_params["id"])
             version, said = await run_in_threadpool(self.definitions.define, experiment, by)
-        except InvalidInputError as error:
+        except InvalidInputError as error:  # the answer says it
             return refused(422, str(error))
         self.board.changed(experiment.id)
         return JSONResponse({"version": version, "changes": said}, 201 if version == 1 else 200)
@@ -174,7 +174,7 @@ class Api(NamedTuple):
         number, by = request.path_params["number"], request.state.name
         try:
             await run_in_threadpool(self.store.accept, experiment.id, number, by=by, at=self.settings.clock())
-        except InvalidInputError as error:
+        except InvalidInputError as error:  # the answer says it
             return refused(409, str(error))
         self.board.changed(experiment.id)
         return JSONResponse({"accepted": number})

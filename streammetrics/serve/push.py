@@ -162,13 +162,13 @@ def _post(address: str, data: bytes, headers: Mapping[str, str], timeout: float)
     try:
         with urllib.request.build_opener(Stay).open(request, timeout=timeout) as answer:
             return _read(answer.status, answer.read(ANSWER), answer.headers)
-    except urllib.error.HTTPError as error:
+    except urllib.error.HTTPError as error:  # the caller reads the status
         with error:
             return _read(error.code, error.read(ANSWER), error.headers)
-    except urllib.error.URLError as error:
+    except urllib.error.URLError as error:  # no answer: status 0
         reason = error.reason
         return Answer(0, getattr(reason, "strerror", None) or str(reason))
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException) as error:  # no answer: status 0
         return Answer(0, str(error) or type(error).__name__)
 
 
@@ -177,7 +177,7 @@ def _read(status: int, body: bytes, headers: Any) -> Answer:
     try:
         given = json.loads(body)
         said = str(given["state"] if status in (200, 201) else given["error"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):  # not what our server writes
         if status in (200, 201):
             return Answer(502, "what answers is not streammetrics serve")
         said = f"status {status}"
@@ -198,5 +198,5 @@ def _asked(after: str | None) -> float:
         return float(after)
     try:
         return max(0.0, email.utils.parsedate_to_datetime(after).timestamp() - time.time())
-    except ValueError:
+    except ValueError:  # no date: nothing is asked
         return 0.0
