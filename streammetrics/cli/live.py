@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from streammetrics.cli.messages import UsageError
+from streammetrics.cli.serve import listening
 from streammetrics.errors import PushError
 from streammetrics.reports.grid import say
 from streammetrics.serve.auth import issue
@@ -66,8 +64,8 @@ class LiveDemo:
 
     def run(self, port: int = 0, seconds: float | None = None, once: bool = False) -> None:
         """Serve, and post; return when it is asked to end."""
-        with _listening(port) as listening:
-            url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with listening("127.0.0.1", port) as heard:
+            url = f"http://127.0.0.1:{heard.getsockname()[1]}"
             self.server = server_of(self.app, "127.0.0.1", port)
             say(f"{url}/experiments/{self.simulated.id}", "bold")
             say(f"{self.simulated.days} simulated days, a day in {DAY * self.pause:.0f} seconds; Ctrl-C ends it", "dim")
@@ -77,7 +75,7 @@ class LiveDemo:
             for thread in (worker, timer):
                 thread.start()
             try:
-                self.server.run(sockets=[listening])
+                self.server.run(sockets=[heard])
             finally:
                 timer.cancel()
                 self.stopped.set()
@@ -126,11 +124,3 @@ class LiveDemo:
     def _all_is_shown(self) -> bool:
         parts = self.simulated.days * DAY * len(self.simulated.sources)
         return bool(self.app.state.board.evaluation(self.simulated.id).parts == parts)
-
-
-def _listening(port: int) -> socket.socket:
-    """A socket, before the server is there: so that its address can be said, and workers may knock already."""
-    try:
-        return socket.create_server(("127.0.0.1", port))
-    except OSError as error:
-        raise UsageError(f"port {port}: {os.strerror(error.errno or 0)}; --port 0 takes one that is free") from None

@@ -10,18 +10,18 @@ from urllib.parse import parse_qsl, quote
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .auth import Accounts, Person
 from .definitions import Definitions
-from .headers import client_of, is_https, peer_of, values_of
-from .limits import Rate, read_body
+from .headers import client_of, is_https, peer_of, same_origin, values_of
+from .limits import BodyError, Rate, read_body
 from .settings import LOOPBACK, Settings
 
 __all__ = ["Access", "Gate", "bearer", "cookie_name", "form_is_ours", "form_of", "refused"]
 
-OPEN = re.compile(r"/(login|healthz|readyz)|/v1/.*")
-"""What needs no reader: of /v1, every address asks for a token itself."""
+OPEN = re.compile(r"/(login|healthz|readyz)|/static/[^/]+|/v1/.*")
+"""What needs no reader: files that are of this package; and /v1, where every address asks for a token itself."""
 OF_EXPERIMENT = re.compile(r"/experiments/([^/]+)(/.*)?")
 LARGEST = 4096
 """Bytes of a form."""
@@ -121,6 +121,11 @@ class Gate:
             return
         request = Request(scope, receive)
         answer = await self._stopped(request)
+        if answer is None and request.method not in READING and not OPEN.fullmatch(scope["path"]):
+            try:
+                receive = _again(await read_body(request, LARGEST, self.access.settings.body_seconds))
+            except BodyError as error:  # answered here: handlers of the application are behind the gate
+                answer = refused(error.status, str(error), close=True)
         await (self.app if answer is None else answer)(scope, receive, send)
 
     async def _stopped(self, request: Request) -> Response | None:
@@ -128,7 +133,9 @@ class Gate:
         client = access.client(request.scope)
         request.state.reader = None
         if "content-length" in request.headers and "transfer-encoding" in request.headers:
-            return refused(400, "a body has a length or comes in chunks, not both", close=True)  # or a proxy reads another
+            return refused(
+                400, "a body has a length or comes in chunks, not both", close=True
+            )  # or a proxy reads another
         if not access.requests.take(client):
             return refused(429, "too many requests", wait=access.requests.wait(client))
         if OPEN.fullmatch(path):
@@ -137,8 +144,8 @@ class Gate:
         request.state.reader = reader
         if not await run_in_threadpool(access.may_read, reader, path):
             return self._login(request)
-        if request.method not in READING and reader is None:
-            return refused(403, "log in to change something")
+        if request.method not in READING and (reader is None or not same_origin(request)):
+            return refused(403, "log in to change something, and do it on a page of this server")
         return None
 
     def _login(self, request: Request) -> Response:
@@ -148,6 +155,16 @@ class Gate:
             return refused(401, "the proxy in front does not say who you are")
         to = quote(request.scope["path"]) + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse("/login" if to == "/" else f"/login?next={quote(to, safe='')}", 303)
+
+
+def _again(body: bytes) -> Receive:
+    """A form that was read, so that the page reads it: none is larger than this."""
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        return messages.pop() if messages else {"type": "http.disconnect"}
+
+    return receive
 
 
 def cookie_name(https: bool) -> str:
@@ -167,7 +184,7 @@ async def form_of(request: Request, seconds: float) -> dict[str, str]:
     body = await read_body(request, LARGEST, seconds)
     try:
         return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20))
-    except ValueError:
+    except ValueError:  # more fields than any form of ours: it is none
         return {}
 
 

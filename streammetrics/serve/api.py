@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from ..errors import InvalidInputError
-from .access import Access, bearer, form_is_ours, form_of, refused
+from .access import Access, bearer, refused
 from .auth import OWNER, READER
 from .definitions import LARGEST, Definitions
 from .experiment import Experiment
-from .headers import same_origin
 from .ingest import Ingest
 from .keys import HOUR, Key, hour_text, key_of
 from .limits import linger, read_body
@@ -30,7 +28,6 @@ AHEAD = 1
 WELL = 2.0
 """Seconds in which a store that is well answers."""
 CODES = {"stored": 201, "same": 200, "conflict": 409}
-Endpoint = Callable[["Request"], Awaitable[Response]]
 
 
 class Api(NamedTuple):
@@ -67,7 +64,6 @@ class Api(NamedTuple):
             Route(one, self._definition, methods=["GET"]),
             Route(f"{one}/conflicts", self._conflicts, methods=["GET"]),
             Route(f"{one}/conflicts/{{number:int}}/accept", self._accept, methods=["POST"]),
-            Route("/experiments/{id}/conflicts/{number:int}/accept", self._accept_form, methods=["POST"]),
             Route("/healthz", self._alive, methods=["GET"]),
             Route("/readyz", self._ready, methods=["GET"]),
         ]
@@ -81,7 +77,7 @@ class Api(NamedTuple):
             return await self._unread(request, answer)
         try:
             key = self._key(request, experiment)
-        except InvalidInputError as error:
+        except InvalidInputError as error:  # the answer says it
             return await self._unread(request, refused(400, str(error)))
         body = await read_body(request, self.settings.max_bytes, self.settings.body_seconds)
         word = await self.ingest.take(key, body, experiment)
@@ -147,7 +143,7 @@ class Api(NamedTuple):
         try:
             experiment = _read_definition(body, request.headers.get("content-type", ""), request.path_params["id"])
             version, said = await run_in_threadpool(self.definitions.define, experiment, by)
-        except InvalidInputError as error:
+        except InvalidInputError as error:  # the answer says it
             return refused(422, str(error))
         self.board.changed(experiment.id)
         return JSONResponse({"version": version, "changes": said}, 201 if version == 1 else 200)
@@ -171,34 +167,17 @@ class Api(NamedTuple):
         )
 
     async def _accept(self, request: Request) -> Response:
+        """Count a conflict in place of what is counted."""
         experiment, answer = await self._experiment_for(request)
         if experiment is None:
             return answer
-        return await self._accepted(experiment.id, request.path_params["number"], request.state.name) or JSONResponse(
-            {"accepted": request.path_params["number"]}
-        )
-
-    async def _accept_form(self, request: Request) -> Response:
-        """The same from a page, by an owner who is logged in."""
-        person, experiment = request.state.reader, request.path_params["id"]
-        form = await form_of(request, self.settings.body_seconds)
-        if not same_origin(request) or not form_is_ours(person, form.get("form", "")):
-            return refused(403, "this form is not from this server, or of another session; load the page again")
-        if person.role != "owner":
-            return refused(403, "only an owner accepts conflicts")
-        if await run_in_threadpool(self.definitions.get, experiment) is None:
-            return refused(404, "there is no such experiment")
-        wrong = await self._accepted(experiment, request.path_params["number"], person.name)
-        return wrong or RedirectResponse(f"/experiments/{experiment}", 303)
-
-    async def _accepted(self, experiment: str, number: int, by: str) -> Response | None:
-        """Count a conflict in place of what is counted; return what is wrong, if it cannot be."""
+        number, by = request.path_params["number"], request.state.name
         try:
-            await run_in_threadpool(self.store.accept, experiment, number, by=by, at=self.settings.clock())
-        except InvalidInputError as error:
+            await run_in_threadpool(self.store.accept, experiment.id, number, by=by, at=self.settings.clock())
+        except InvalidInputError as error:  # the answer says it
             return refused(409, str(error))
-        self.board.changed(experiment)
-        return None
+        self.board.changed(experiment.id)
+        return JSONResponse({"accepted": number})
 
     # -- whether it is well -------------------------------------------------------------------------------------------
 

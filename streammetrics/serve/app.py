@@ -141,7 +141,7 @@ def _unread(most: int) -> Any:
 async def _load(definitions: Definitions, folder: str, seen: dict[Path, int], board: Any) -> None:
     try:
         changed, wrong = await asyncio.to_thread(definitions.load, folder, seen)
-    except StreamMetricsError as error:
+    except StreamMetricsError as error:  # the store is away: the next look may find it
         log.error("%s: %s", folder, error)
         return
     for one in wrong:

@@ -112,7 +112,7 @@ class Accounts:
         """Return whose cookie it is."""
         try:
             short, number = self._signer("session").loads(cookie, max_age=int(self.seconds))
-        except (BadData, ValueError, TypeError):
+        except (BadData, ValueError, TypeError):  # not signed by us, or too old: nobody
             return None
         for role, whose in (("owner", OWNER), ("reader", READER)):
             for kept, name in self._tokens(whose):

@@ -91,7 +91,7 @@ class Definitions:
                 experiment = Experiment.of_toml(path.read_text("utf-8"), id=path.stem)
                 self.define(experiment, f"file {path.name}")
                 changed.append(experiment.id)
-            except (InvalidInputError, OSError, UnicodeDecodeError) as error:
+            except (InvalidInputError, OSError, UnicodeDecodeError) as error:  # the caller says it of each file
                 wrong.append(f"{path}: {error}")
             except StreamMetricsError:
                 del seen[path]  # the store is away: again later

@@ -77,7 +77,7 @@ def client_of(scope: Scope, proxies: Collection[str]) -> str:
         peer = forwarded.rpartition(",")[2].strip() or peer
     try:
         address = ipaddress.ip_address(peer)
-    except ValueError:
+    except ValueError:  # a unix socket, or what a proxy wrote: one client
         return "unknown"
     if address.version == 6:
         return str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))

@@ -163,10 +163,10 @@ class Ingest:
             group = self._next_group()
             try:
                 await self._store(await self._decode(group))
-            except StreamMetricsError as error:
+            except StreamMetricsError as error:  # who waits is told
                 for one in group:
                     one.refuse(error)
-            except Exception as error:
+            except Exception as error:  # who waits is told, and the others go on
                 log.exception("a group of %d parts failed", len(group))
                 for one in group:
                     one.refuse(error)
@@ -214,9 +214,9 @@ class Ingest:
                 thing, one.digest = decoded(one.data, self.settings.max_content)
                 if not progress.stopped:
                     self.checker.check(one.experiment, thing)
-            except StreamMetricsError as error:
+            except StreamMetricsError as error:  # who waits is told
                 one.error = error
-            except MemoryError:
+            except MemoryError:  # who waits may send it again
                 one.error = BusyError("there is no memory to decode it now; send it again later")
             progress.done += 1
 
@@ -278,7 +278,7 @@ class Ingest:
         """Add up; return those to be tried again, as the store is away."""
         try:
             self.totals.add(parts)
-        except (StoreDownError, StoreFullError):
+        except (StoreDownError, StoreFullError):  # the caller tries again
             return list(parts)
         except StreamMetricsError as error:
             if len(parts) > 1:  # one that does not fit must not keep the others out

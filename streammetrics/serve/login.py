@@ -84,7 +84,7 @@ def login_routes(access: Access) -> list[Route]:
 
     async def log_out(request: Request) -> Response:
         form = await form_of(request, access.settings.body_seconds)
-        if not same_origin(request) or not form_is_ours(request.state.reader, form.get("form", "")):
+        if not form_is_ours(request.state.reader, form.get("form", "")):
             return refused(403, "this form is not from this server, or of another session; load the page again")
         answer = RedirectResponse("/login", 303)
         https = access.https(request.scope)

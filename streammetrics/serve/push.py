@@ -16,7 +16,7 @@ from ..collect.holder import Holder
 from ..errors import InvalidInputError, PushError
 from .keys import HOUR, Key, hour_text, key_of
 
-__all__ = ["push"]
+__all__ = ["checked_url", "push", "token_of"]
 
 TOKEN = "STREAMMETRICS_TOKEN"
 FIRST, LONGEST = 0.5, 60.0
@@ -97,10 +97,8 @@ def push(
     data = metrics.to_bytes() if isinstance(metrics, Holder) else metrics
     if not isinstance(data, bytes):
         raise TypeError(f"push() takes metrics by arm, or their bytes, not a {type(metrics).__name__}")
-    secret = os.environ.get(TOKEN) if token is None else token
-    if not secret:
-        raise InvalidInputError(f"push() needs the token of a writer: token=, or {TOKEN} in the environment")
-    address = _address(url, key)
+    secret = token_of(token)
+    address = _address(checked_url(url), key)
     headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/octet-stream"}
     for attempt in range(retries + 1):
         answer = _post(address, data, headers, timeout)
@@ -110,6 +108,30 @@ def push(
             break
         time.sleep(_pause(attempt, answer.after))
     raise PushError(f"{key.text} was not stored by {url}: {answer.said}", status=answer.status)
+
+
+def token_of(given: str | None) -> str:
+    """Return a token that was given, or that of the environment."""
+    token = os.environ.get(TOKEN) if given is None else given
+    if not token:
+        raise InvalidInputError(f"pushing needs the token of a writer: {TOKEN} in the environment, or token=")
+    return token
+
+
+def checked_url(url: str) -> str:
+    """Return the URL of a server, without its last stroke."""
+    found = urlsplit(url)
+    if (
+        found.scheme not in ("http", "https")
+        or not found.hostname
+        or "@" in found.netloc
+        or found.query
+        or found.fragment
+    ):
+        raise InvalidInputError(
+            "url is that of the server, such as https://dashboard.example.com, without token or query"
+        )
+    return url.rstrip("/")
 
 
 def _hour(hour: int | str | datetime) -> int | str:
@@ -122,19 +144,8 @@ def _hour(hour: int | str | datetime) -> int | str:
 
 def _address(url: str, key: Key) -> str:
     """Where a part is posted."""
-    found = urlsplit(url)
-    if (
-        found.scheme not in ("http", "https")
-        or not found.hostname
-        or found.query
-        or found.fragment
-        or "@" in found.netloc
-    ):
-        raise InvalidInputError(
-            "url is that of the server, such as https://dashboard.example.com, without token or query"
-        )
     query = urlencode({"hour": hour_text(key.hour), "source": key.source, "seq": key.seq})
-    return f"{url.rstrip('/')}/v1/experiments/{quote(key.experiment)}/states?{query}"
+    return f"{url}/v1/experiments/{quote(key.experiment)}/states?{query}"
 
 
 def _post(address: str, data: bytes, headers: Mapping[str, str], timeout: float) -> Answer:
@@ -151,13 +162,13 @@ def _post(address: str, data: bytes, headers: Mapping[str, str], timeout: float)
     try:
         with urllib.request.build_opener(Stay).open(request, timeout=timeout) as answer:
             return _read(answer.status, answer.read(ANSWER), answer.headers)
-    except urllib.error.HTTPError as error:
+    except urllib.error.HTTPError as error:  # the caller reads the status
         with error:
             return _read(error.code, error.read(ANSWER), error.headers)
-    except urllib.error.URLError as error:
+    except urllib.error.URLError as error:  # no answer: status 0
         reason = error.reason
         return Answer(0, getattr(reason, "strerror", None) or str(reason))
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException) as error:  # no answer: status 0
         return Answer(0, str(error) or type(error).__name__)
 
 
@@ -166,7 +177,7 @@ def _read(status: int, body: bytes, headers: Any) -> Answer:
     try:
         given = json.loads(body)
         said = str(given["state"] if status in (200, 201) else given["error"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):  # not what our server writes
         if status in (200, 201):
             return Answer(502, "what answers is not streammetrics serve")
         said = f"status {status}"
@@ -187,5 +198,5 @@ def _asked(after: str | None) -> float:
         return float(after)
     try:
         return max(0.0, email.utils.parsedate_to_datetime(after).timestamp() - time.time())
-    except ValueError:
+    except ValueError:  # no date: nothing is asked
         return 0.0

@@ -103,7 +103,7 @@ class Watch:
         """Take a file; leave it for the next look where that may help."""
         try:
             key = key_of_path(seen.file.path)
-        except InvalidInputError as error:
+        except InvalidInputError as error:  # it is logged, once
             self._refuse_quietly(seen, str(error))
             return
         try:
@@ -113,12 +113,12 @@ class Watch:
                 return
             data = await asyncio.to_thread(self._read, seen.file)
             word = await self.ingest.take(key, data, experiment)
-        except LATER as error:
+        except LATER as error:  # it passes: the next look takes it
             self._warn(seen, str(error))
-        except (StateFormatError, OSError) as error:
+        except (StateFormatError, OSError) as error:  # it may be half written: at rest it is refused
             if rests:
                 await self._refuse(seen, key, error)
-        except StreamMetricsError as error:
+        except StreamMetricsError as error:  # it is whole, and does not fit: said in the audit
             await self._refuse(seen, key, error)
         else:
             seen.done = True

@@ -6,20 +6,23 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 from serve.client import Client
-from serve.fakes import HOUR, NOW, World, arms, world
+from serve.fakes import DEFINITION, HOUR, NOW, World, arms, world
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from streammetrics.errors import InvalidInputError
 from streammetrics.serve.app import create_app
-from streammetrics.serve.auth import READER, digest_of, issue
+from streammetrics.serve.auth import OWNER, READER, digest_of, issue
+from streammetrics.serve.dashboard import dashboard
 from streammetrics.serve.limits import Rate
 from streammetrics.serve.settings import Settings
+from streammetrics.serve.store import open_store
 
 STATES = f"/v1/experiments/rank/states?hour={HOUR}&source=job"
 HTML = {"accept": "text/html"}
@@ -110,7 +113,7 @@ def test_two_tokens_at_once_are_none(here: World, opened: Open) -> None:
 
 def test_a_token_is_of_one_experiment(here: World, opened: Open) -> None:
     client = opened()
-    there = client.post("/v1/experiments/other", json=definition(), headers=bearer(here.owner))
+    there = client.post("/v1/experiments/other", json=DEFINITION, headers=bearer(here.owner))
     assert there.status_code == 201
     said = [
         client.post(f"/v1/experiments/{name}/states?hour={HOUR}&source=a", content=b"", headers=bearer(here.writer))
@@ -119,12 +122,6 @@ def test_a_token_is_of_one_experiment(here: World, opened: Open) -> None:
     assert [a.status_code for a in said] == [401, 401]
     assert said[0].text == said[1].text  # whether there is one is not told
     assert client.post(STATES, content=arms().to_bytes(), headers=bearer(here.reader)).status_code == 401
-
-
-def definition() -> dict[str, Any]:
-    from serve.fakes import DEFINITION
-
-    return dict(DEFINITION)
 
 
 def test_an_owner_may_post_and_hears_what_there_is_not(here: World, opened: Open) -> None:
@@ -155,7 +152,7 @@ def test_the_body_is_not_kept_for_who_may_not_post(here: World, opened: Open) ->
 def test_definitions_and_conflicts_are_for_owners(here: World, opened: Open) -> None:
     client = opened()
     for token in (here.writer, here.reader):
-        assert client.post("/v1/experiments/rank", json=definition(), headers=bearer(token)).status_code == 401
+        assert client.post("/v1/experiments/rank", json=DEFINITION, headers=bearer(token)).status_code == 401
         accept = client.post("/v1/experiments/rank/conflicts/0/accept", headers=bearer(token))
         assert accept.status_code == 401
     assert here.store.accepted == []
@@ -293,9 +290,7 @@ def test_public_read_is_said(opened: Open) -> None:
 def test_one_experiment_may_be_public(here: World, opened: Open) -> None:
     client = opened()
     for name, public in (("open", True), ("open.csv", False)):
-        said = client.post(
-            f"/v1/experiments/{name}", json=definition() | {"public": public}, headers=bearer(here.owner)
-        )
+        said = client.post(f"/v1/experiments/{name}", json=DEFINITION | {"public": public}, headers=bearer(here.owner))
         assert said.status_code == 201
     paths = ["/experiments/open", "/experiments/open/live", "/experiments/open.csv", "/experiments/rank", "/"]
     assert [client.get(path).status_code for path in paths] == [200, 200, 401, 401, 401]
@@ -342,25 +337,33 @@ def test_forms_of_other_sites_are_refused(here: World, opened: Open, head: dict[
     assert client.post("/login", data={"token": here.reader}, headers=head).status_code == 403
     log_in(client, here.owner)
     form = client.get("/").text.split()[2]
-    path = "/experiments/rank/conflicts/0/accept"
-    assert client.post(path, data={"form": form}, headers=head).status_code == 403
+    assert client.post("/logout", data={"form": form}, headers=head).status_code == 403
 
 
-def test_an_owner_accepts_a_conflict_on_the_page(here: World, opened: Open) -> None:
-    client, path = opened(), "/experiments/rank/conflicts/0/accept"
-    for seed in (0, 1):
-        client.post(STATES, content=arms(seed).to_bytes(), headers=bearer(here.writer))
-    assert client.post(path).status_code == 401
-    log_in(client, here.reader)
-    form = client.get("/").text.split()[2]
-    assert client.post(path, data={"form": form}).status_code == 403  # a reader
-    client.cookies.clear()
-    log_in(client, here.owner)
-    assert client.post(path, data={"form": form}).status_code == 403  # of another session
-    form = client.get("/").text.split()[2]
-    assert client.post(path, data={"form": form}, headers={"origin": "http://testserver"}).status_code == 303
-    assert here.store.audited[-1] == ("rank", "accepted 0", "ann")
-    assert client.post(path, data={"form": form}).status_code == 409
+def test_an_owner_accepts_a_conflict_on_the_page(clock: Clock, tmp_path: Path) -> None:
+    with open_store(tmp_path / "a.db") as store, Client(dashboard(store, Settings(clock=clock))) as client:
+        owner, reader = (issue(store, whose, "x", by="test", at=0.0) for whose in (OWNER, READER))
+        head = bearer(owner)
+        client.post("/v1/experiments/rank", json=DEFINITION, headers=head)
+        for seed in (0, 1):
+            client.post(STATES, content=arms(seed).to_bytes(), headers=head)
+        (number,) = [row["number"] for row in client.get("/v1/experiments/rank/conflicts", headers=head).json()]
+        path = f"/experiments/rank/conflicts/{number}"
+
+        def form(token: str) -> str:
+            client.cookies.clear()
+            log_in(client, token)
+            return "".join(re.findall(r'name="form" value="(\w+)"', client.get("/experiments/rank").text))
+
+        assert client.post(path).status_code == 401
+        assert form(reader) == ""
+        assert client.post(path, data={"form": form(owner)}, headers={"origin": "https://evil"}).status_code == 403
+        old, new = form(owner), form(owner)
+        assert client.post(path, data={"form": old}).status_code == 403  # of another session
+        assert client.post(path, content=b"x" * 5000).status_code == 413
+        assert client.post(path, data={"form": new}).status_code == 303
+        assert store.audits("rank")[-1].what.startswith("accepted")
+        assert store.conflicts("rank") == []
 
 
 # -- rates -----------------------------------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ import streammetrics as sm
 from streammetrics.serve import ingest
 from streammetrics.serve.app import create_app
 from streammetrics.serve.experiment import Experiment
-from streammetrics.serve.ingest import BusyError, Ingest
 from streammetrics.serve.fold import added_up
+from streammetrics.serve.ingest import BusyError, Ingest
 from streammetrics.serve.keys import Key
 from streammetrics.serve.settings import Settings
 from streammetrics.serve.store import StoreDownError, StoreFullError

@@ -48,7 +48,7 @@ def answering(said: Said) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(text)
 
-        do_GET = do_POST
+        do_GET = do_POST  # noqa: N815 - as the standard library calls it
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -221,7 +221,7 @@ def test_keys_are_checked_before_anything_is_sent(wrong: dict[str, Any]) -> None
 
 def test_a_time_without_a_zone_is_refused() -> None:
     with pytest.raises(sm.InvalidInputError, match="no zone"):
-        sm.push("http://127.0.0.1:1", arms(), **WHERE | {"hour": datetime(2026, 6, 1)}, token="t")  # noqa: DTZ001
+        sm.push("http://127.0.0.1:1", arms(), **WHERE | {"hour": datetime(2026, 6, 1)}, token="t")
 
 
 def test_a_token_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
