@@ -115,7 +115,8 @@ def names_of(times: Sequence[Any]) -> list[str]:
     whole = all(not isinstance(t, datetime.datetime) or (t.hour, t.minute) == (0, 0) for t in days)
     if whole:
         return [f"{t:%a} {t.day}" if len(days) <= 14 else f"{t.day} {t:%b}" for t in days]
-    return [f"{t:%H:%M}" if len({d.isoformat()[:10] for d in days}) == 1 else f"{t.day} {t:%b} {t:%H}h" for t in days]
+    one = len({d.isoformat()[:10] for d in days}) == 1
+    return [f"{t:%H:%M}" if one else f"{t.day} {t:%b} {t:%H}h" for t in days]
 
 
 def unit_of(times: Sequence[Any]) -> str:

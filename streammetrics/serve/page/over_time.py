@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from ...inference.sample_ratio import ALARM, sample_ratio_mismatch
@@ -21,7 +22,7 @@ from .view import View
 __all__ = ["band_of", "by_arm", "by_window", "ratio_of"]
 
 MOST = 240  # looks that are drawn
-READ = 80  # looks that a cursor reads
+READ = 120  # looks and windows that a cursor reads
 DAY = 24
 LETTERS = 28  # of a name over a picture
 
@@ -64,8 +65,11 @@ def by_window(points: Sequence[Point], whole: float | None, metric: str, side: S
         layers.append(Rule(ends, (whole, whole), "all rows"))
     quiet = [p is not None and p.provisional for p in rows]
     drawn = [Whiskers(x, value, low, high, None, quiet)] if len(x) <= DOTS else [Band(x, low, high), Line(x, value)]
-    readings = [(x[i], f"{names[i]}: {_between(p)}{PROVISIONAL if p.provisional else ''}")
-                for i, p in enumerate(rows) if p is not None]  # fmt: skip
+    readings = [
+        (x[i], f"{names[i]}: {_between(p)}{PROVISIONAL if p.provisional else ''}")
+        for i, p in enumerate(rows)
+        if p is not None and i % _every(rows) == 0
+    ]
     pale = " Pale: provisional, outcomes may still come." if any(quiet) else ""
     return Chart(f"Each {by} alone", f"The interval of one look; dotted: all rows.{pale}",
                  f"A {by} alone proves little; the interval of all looks decides.", stations(names),
@@ -96,7 +100,7 @@ def by_arm(points: Sequence[Point], metric: str, arms: Arms, by: str, *, percent
                  f"{fixed(max(known), decimals, percent)}, in {len(hours)} {by}s.", stations(names),
                  linear(min(known) - room, max(known) + room, percent=percent), unit, f"{_cut(metric)}, by {by}", layers,
                  [Key(arms[arm].number, arm) for arm in lines],
-                 readings=[(at, f"{names[i]}: {told[i]}") for i, at in enumerate(x)])  # fmt: skip
+                 readings=[(at, f"{names[i]}: {told[i]}") for i, at in enumerate(x) if i % _every(x) == 0])  # fmt: skip
 
 
 def ratio_of(looks: Sequence[Look], side: Side, planned: float, arms: int) -> Chart | None:
@@ -121,6 +125,7 @@ def ratio_of(looks: Sequence[Look], side: Side, planned: float, arms: int) -> Ch
 PROVISIONAL = ", provisional"
 
 
+@lru_cache(4096)
 def _quiet(users: float, planned: float) -> float:
     """Return how far from the planned share an arm may be without an alarm, by halving."""
     low, high = 0.0, min(planned, 1.0 - planned)
@@ -130,6 +135,11 @@ def _quiet(users: float, planned: float) -> float:
         alarm = sample_ratio_mismatch(counts, {"a": planned, "b": 1.0 - planned}).alarm
         low, high = (low, middle) if alarm else (middle, high)
     return low
+
+
+def _every(windows: Sequence[Any]) -> int:
+    """How many windows there are to one that a cursor reads."""
+    return math.ceil(len(windows) / READ)
 
 
 def _windows(hours: Iterable[int], by: str) -> tuple[list[int], list[str], str]:
@@ -162,9 +172,9 @@ def _between(one: Look | Point) -> str:
 
 
 def _thinned(some: Sequence[Look], most: int) -> list[Look]:
-    """Return so many of them, evenly, with the last."""
-    every = max(1, math.ceil(len(some) / most))
-    return [*some[::-1][::every][::-1]]
+    """Return so many of them, evenly, with the last; mostly the same when there is one more."""
+    every = 1 << max(0, math.ceil(math.log2(max(len(some), 1) / most)))
+    return [*some[:-1:every], some[-1]]
 
 
 def _apart(values: Sequence[float], least: float) -> list[float]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hmac
-import time
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -21,13 +22,14 @@ from .downloads import PICTURES, TABLES, csv_of, png_of
 from .files import address_of, serve_file
 from .known import known_of
 from .live import BEAT, stream
-from .scene import arms_table, glance_of, scene_of, source_rows
+from .scene import Scene, arms_table, glance_of, scene_of, source_rows
 from .view import View
 
 __all__ = ["Reader", "page_routes"]
 
 HERE = "streammetrics.serve.page.templates"
-OWNER = "owner"
+OWNER, PART = "owner", "fragment"
+FRAGMENTS = 64  # that are kept, while many pages ask for the same
 Handler = Callable[[Request, Any], Response]
 
 
@@ -58,7 +60,6 @@ def page_routes(
     total: Callable[[str], Any],
     accept: Callable[[str, int, str], None],
     changes: Callable[[str, str], list[str]],
-    clock: Callable[[], float] = time.time,
     beat: float = BEAT,
 ) -> list[Route]:
     """Return the routes of the pages.
@@ -77,12 +78,10 @@ def page_routes(
         Takes a conflict of an experiment, by its number, for what counts; and who says so.
     changes : callable
         Says what is other in the second of two definitions, each as JSON.
-    clock : callable
-        The time.
     beat : float
         Seconds of silence after which a stream says that it is there.
     """
-    pages = _Pages(board, store, reader, total, accept, changes, clock, beat)
+    pages = _Pages(board, store, reader, total, accept, changes, beat)
     one = "/experiments/{id}"
     return [
         Route("/", pages.glance),
@@ -100,11 +99,11 @@ def page_routes(
 class _Pages:
     """What routes share."""
 
-    def __init__(
-        self, board: Any, store: Any, reader: Any, total: Any, accept: Any, changes: Any, clock: Any, beat: float
-    ):
+    def __init__(self, board: Any, store: Any, reader: Any, total: Any, accept: Any, changes: Any, beat: float):
         self._board, self._store, self._reader = board, store, reader
-        self._total, self._accept, self._changes, self._clock, self._beat = total, accept, changes, clock, beat
+        self._total, self._accept, self._changes, self._beat = total, accept, changes, beat
+        self._made: OrderedDict[tuple[Any, ...], str] = OrderedDict()
+        self._making = threading.Lock()
         self._templates = environment(HERE)
         self._templates.globals |= {
             "file": address_of,
@@ -121,25 +120,29 @@ class _Pages:
         if isinstance(who, Response):
             return who
         rows = [glance_of(e, len(self._store.conflicts(e.experiment))) for e in self._readable(request)]
-        return self._html("glance", request, who, rows=rows, at=max((r.at for r in rows), default=0.0))
+        name = "glance-main.html" if PART in request.query_params else "glance.html"
+        return _page(self._text(name, request, who, max((r.at for r in rows), default=0.0), rows=rows))
 
     def experiment(self, request: Request) -> Response:
-        """Answer with one experiment."""
-        who, scene = self._seen(request)
+        """Answer with one experiment; of many pages that are open, and ask for the same sections at once, one is made."""
+        who, found = self._found(request)
         if isinstance(who, Response):
             return who
-        return self._html("experiment", request, who, scene=scene, at=scene.evaluation.at)
+        if PART not in request.query_params:
+            return _page(self._text("experiment.html", request, who, found.at, scene=self._scene(request, found)))
+        key = found.experiment, found.at, str(request.query_params), who.form if who.role == OWNER else ""
+        with self._making:
+            if key not in self._made:
+                scene = self._scene(request, found)
+                self._made[key] = self._text("experiment-main.html", request, who, found.at, scene=scene)
+            while len(self._made) > FRAGMENTS:
+                self._made.popitem(last=False)
+            return _page(self._made[key])
 
-    def _html(self, name: str, request: Request, who: Reader, *, at: float, **given: Any) -> Response:
-        part = "fragment" in request.query_params
-        text = self._templates.get_template(f"{name}{'-main' if part else ''}.html").render(
-            root=request.scope.get("root_path", ""),
-            who=who,
-            owner=who.role == OWNER and bool(who.form),
-            at=repr(at),
-            **given,
-        )
-        return HTMLResponse(text, headers={"cache-control": "private, no-store"})
+    def _text(self, name: str, request: Request, who: Reader, at: float, **given: Any) -> str:
+        owner, root = who.role == OWNER and bool(who.form), request.scope.get("root_path", "")
+        made: str = self._templates.get_template(name).render(root=root, who=who, owner=owner, at=repr(at), **given)
+        return made
 
     # -- what changes -------------------------------------------------------------------------------------------------
 
@@ -188,17 +191,17 @@ class _Pages:
 
     def picture(self, request: Request) -> Response:
         """Answer with a picture as PNG."""
-        who, scene = self._seen(request)
+        who, found = self._found(request)
         name = request.path_params["name"]
         if isinstance(who, Response) or name not in PICTURES:
             return who if isinstance(who, Response) else _missing(name, PICTURES)
         try:
-            drawn = png_of(scene, name)
+            drawn = png_of(self._scene(request, found), name)
         except ImportError:
             return PlainTextResponse("pictures need matplotlib on the server: pip install 'streammetrics[plot]'", 404)
         if drawn is None:
             return PlainTextResponse(f"there is nothing to draw yet: {name}", 404)
-        return _file(drawn, "image/png", f"{scene.evaluation.experiment}-{name}.png")
+        return _file(drawn, "image/png", f"{found.experiment}-{name}.png")
 
     def total(self, request: Request) -> Response:
         """Answer with the merged state."""
@@ -230,13 +233,13 @@ class _Pages:
             return PlainTextResponse("there is no such experiment", 404), None
         return who, found
 
-    def _seen(self, request: Request) -> tuple[Reader | Response, Any]:
-        """Who reads, and all that the page shows; or what is answered."""
-        who, found = self._found(request)
-        if isinstance(who, Response):
-            return who, None
+    def _scene(self, request: Request, found: Evaluation) -> Scene:
         known = known_of(self._store, found.experiment, self._changes)
-        return who, scene_of(found, known, View.of(request.query_params))
+        return scene_of(found, known, View.of(request.query_params))
+
+
+def _page(text: str) -> Response:
+    return HTMLResponse(text, headers={"cache-control": "private, no-store"})
 
 
 def _missing(name: str, known: Any) -> Response:
