@@ -73,7 +73,8 @@ def listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        raise UsageError(f"{host}, port {port}: {os.strerror(error.errno or 0)}; --port 0 takes one that is free") from None
+        reason = os.strerror(error.errno or 0)
+        raise UsageError(f"{host}, port {port}: {reason}; --port 0 takes one that is free") from None
 
 
 def _opened(url: str) -> Store:

@@ -41,9 +41,7 @@ def dashboard(store: Store, settings: Settings | None = None, *, every: float = 
         store.accept(experiment, number, by=who, at=settings.clock())
         board.changed(experiment)
 
-    pages = page_routes(
-        board, store, _reader, total=totals.total, accept=accept, changes=_changes, clock=settings.clock
-    )
+    pages = page_routes(board, store, _reader, total=totals.total, accept=accept, changes=_changes)
     app = create_app(store, totals, board, settings, [metrics_route(board), *pages])
     app.state.board, app.state.let_go = board, board.let_go
     return app
