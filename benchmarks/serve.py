@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -119,21 +119,19 @@ def post(experiment: int, source: int, hour: int, token: str, frame: bytes) -> b
 
 
 async def watched(port: int, looks: list[int], page: int) -> None:
-    """An open page: count what it is told."""
+    """An open page: count what it is told, beside what it is told at first."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET /experiments/load-0/live HTTP/1.1\r\nHost: x\r\n\r\n")
-    async for line in lines(reader):
-        looks[page] += line.startswith(b"data:")
+    try:
+        while line := await reader.readline():
+            looks[page] += line.startswith(b"data:")
+    finally:
+        writer.close()
 
 
-async def lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    while line := await reader.readline():
-        yield line
-
-
-async def loaded(port: int, process: int, seconds: float, tokens: list[str], frames: list[bytes]) -> Loaded:
-    """Post at a steady rate."""
-    found = Loaded([], 0, [0] * PAGES, [])
+async def loaded(port: int, process: int, posts: int, rate: float, tokens: list[str], frames: list[bytes]) -> Loaded:
+    """Post so many, at a steady rate, while pages are open."""
+    found = Loaded([], 0, [-1] * PAGES, [])
     pages = [asyncio.ensure_future(watched(port, found.looks, page)) for page in range(PAGES)]
     idle: list[Client] = []
 
@@ -147,23 +145,28 @@ async def loaded(port: int, process: int, seconds: float, tokens: list[str], fra
         idle.append(client)
 
     began, waiting = time.perf_counter(), set()
-    for number in range(int(seconds * POSTS)):
-        due = began + number / POSTS
+    for number in range(posts):
+        due = began + number / rate
         await asyncio.sleep(max(0.0, due - time.perf_counter()))
         task = asyncio.ensure_future(one(number, due))
         waiting.add(task)
         task.add_done_callback(waiting.discard)
-        if number % POSTS == 0:
+        if number % 100 == 0:
             found.memory.append(held(process))
     await asyncio.gather(*waiting)
+    async with asyncio.timeout(60):
+        while min(found.looks) < 1:  # what was posted last is news within seconds
+            await asyncio.sleep(0.05)
     for page in pages:
         page.cancel()
     await asyncio.gather(*pages, return_exceptions=True)
+    for client in idle:
+        client.pipe[1].close()
     return found
 
 
-def under_load(seconds: float, folder: str) -> Loaded:
-    """Serve, and post for so long."""
+def under_load(seconds: float, folder: str, rate: float = POSTS) -> Loaded:
+    """Serve, and post for so long, so many a second."""
     database = f"{folder}/load.db"
     with open_store(database) as store:
         for i in range(EXPERIMENTS):
@@ -171,8 +174,8 @@ def under_load(seconds: float, folder: str) -> Loaded:
             store.define(f"load-{i}", json.dumps(definition), by="load", at=START * HOUR)
         tokens = [issue(store, f"load-{i}", "load", by="load", at=0.0) for i in range(EXPERIMENTS)]
     frames = [LOAD.part(f"s{i % SOURCES}", START + GROWN + i).to_bytes() for i in range(FRAMES)]
-    with served(database, START + 1, HOURS) as (port, process):
-        return asyncio.run(loaded(port, process, seconds, tokens, frames))
+    with served(database, START + 1, HOURS * rate / POSTS) as (port, process):
+        return asyncio.run(loaded(port, process, int(seconds * rate), rate, tokens, frames))
 
 
 # -- the first page ---------------------------------------------------------------------------------------------------

@@ -258,11 +258,13 @@ class Board:
             log.exception("%s cannot be evaluated", experiment)
             return self._faulted(experiment, error)
         shown.read = found
+        if found.state == "ended":
+            shown.series = Series()  # it is read seldom from now on, and there will be many
         try:
             self._keep(shown, found)
             self._alerts.tell(found, () if defined is None else defined.webhooks)
-            if defined is not None and time.monotonic() - shown.tidied >= TIDIED:
-                shown.tidied = time.monotonic()
+            if defined is not None and now - shown.tidied >= TIDIED:
+                shown.tidied = now
                 tidy(self._store, self._totals, defined, now)
         except Exception:
             log.exception("%s: its evaluation is shown, and could not be kept; it is tried again", experiment)
