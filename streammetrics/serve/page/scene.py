@@ -261,7 +261,7 @@ def source_rows(scene: Scene) -> list[tuple[Source, list[str]]]:
     """Return the sources: to where each is counted, how far behind, parts, late ones, missing hours, and rows left out."""
     return [
         (s, ["–" if s.counted_to is None else end_of(s.counted_to), ago(s.behind) if s.behind else "–", count(s.parts),
-             count(s.late), _missing(s.missing), count(s.rows),
+             count(s.late), _missing(s.missing), count(s.rows) or "–",
              ", ".join(f"{count(n)} {why}" for why, n in s.dropped.items() if n) or "0"])
         for s in scene.evaluation.sources
     ]  # fmt: skip

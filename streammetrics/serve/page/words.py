@@ -45,8 +45,11 @@ def split(sentence: str) -> tuple[str, str]:
 
     Examples
     --------
-    >>> split("Ship b: ctr +5.7 % (95 % always +3.8 % to +7.6 %), and the guardrail is held.")
-    ('Ship b: ctr +5.7 %.', '95 % always +3.8 % to +7.6 %, and the guardrail is held.')
+    >>> head, lead = split("Ship b: ctr +5.7 % (95 % always +3.8 % to +7.6 %), and the guardrail is held.")
+    >>> head.replace("\u202f", " ")
+    'Ship b: ctr +5.7 %.'
+    >>> lead.replace("\u202f", " ")
+    '95 % always +3.8 % to +7.6 %, and the guardrail is held.'
     """
     found = FIGURES.match(sentence.replace("\u202f", " "))
     if found is None:
