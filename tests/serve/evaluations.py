@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streammetrics.inference.sample_ratio import sample_ratio_mismatch
-from streammetrics.serve.evaluation import Arm, Drift, Evaluation, Look, Point, Ratio, Row, Source, Told
+from streammetrics.serve.evaluation import Arm, Drift, Evaluation, Look, Point, Power, Ratio, Row, Source, Told
 from streammetrics.serve.keys import HOUR, Key, hour_of, hour_text
 
 START = hour_of("2026-06-01T00")
@@ -133,7 +133,8 @@ def running() -> Evaluation:
         [Source("impressions", START + 167, 720.0, 168, 2, [], 0, 6_000_000, {}, "fresh"),
          Source("conversions", START + 165, 7920.0, 166, 0, [hour_text(START + 40), hour_text(START + 41)], 1, 11_600,
                 {"bad price": 24}, "late")],
-        [Drift("ctr", "treatment", 0.031, "alike")], 299_997.0, 400_000.0, 11_000.0,
+        [Drift("ctr", "treatment", 0.031, "alike")], 299_997.0, 400_000.0, 11_000.0, START + 143,
+        notes=["2 hours of conversions came late."], power=[Power("treatment", 0.01, 1_250_000.0, 86.4, 0.0173)],
     )  # fmt: skip
 
 

@@ -155,6 +155,8 @@ def test_users_data_definition_and_provenance(get: Any) -> None:
         "so far 299,997", "planned 400,000", "more until decided 33,000", "days until decided about 3",
         "2 June 16:00, 2 June 17:00", "24 bad price", f"sha256 {found.digest}", "6,000,000 in 336 parts", "0.031",
         "users: 300,000 is now 400,000", "2026-06-02T06 conversions-0", "Sun 14 June 24:00 UTC",
+        "2 hours of conversions came late.", "are of hours to Sat 6 June 24:00 UTC", "one of 1.7\u202f% does",
+        "A difference of 1\u202f% shows with 1,250,000 users, in about 86 more days",
     )  # fmt: skip
     for want in wanted:
         assert want in page.text, want

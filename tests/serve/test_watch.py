@@ -191,7 +191,7 @@ def test_a_file_that_becomes_a_link_or_a_pipe_is_not_followed(here: World, tmp_p
         async with watching(here, str(tmp_path)) as watch:
             listed = list(watch.folder.files())
             path.unlink()
-            os.symlink("/etc/passwd", path)
+            os.symlink(drop(tmp_path, "outside.smet"), path)
             other.unlink()
             os.mkfifo(other)
             watch.folder.files = lambda: iter(listed)

@@ -25,7 +25,7 @@ LETTERS = 6.4  # units that a letter takes
 def svg(chart: Chart, width: int = WIDTH) -> str:
     """Return a picture of 360 by 308 units, or of another width."""
     longest = max((len(text) for _, text in chart.right), default=0)
-    paper = Paper(chart, width, width - (WIDTH - RIGHT) - (max(24, round(longest * LETTERS - 8)) if longest else 0))
+    paper = Paper(chart, width, width - (WIDTH - RIGHT) - (max(24, round(longest * LETTERS - 2)) if longest else 0))
     told = f"{chart.title}. {chart.says}" if chart.says else chart.title
     points = ""
     if chart.readings:

@@ -20,7 +20,7 @@ from .known import Known
 from .rows import Arms, arms_of, badge_of, figures_of, forest_of, is_rate, scorecard_of, treatments_of
 from .times import ago, end_of, moment
 from .view import View
-from .words import primary_of, split, stale_of, users_of, words_of
+from .words import final_of, power_of, primary_of, split, stale_of, users_of, words_of
 
 __all__ = ["Choice", "Glance", "Scene", "arms_table", "glance_of", "scene_of", "source_rows"]
 
@@ -57,6 +57,8 @@ class Scene:
     forest_note: str = ""
     users: list[tuple[str, str]] = field(default_factory=list)
     part: float | None = None
+    power: str = ""
+    final: str = ""
     provenance: list[tuple[str, str]] = field(default_factory=list)
     choices: dict[str, list[Choice]] = field(default_factory=dict)
 
@@ -88,6 +90,7 @@ def scene_of(evaluation: Evaluation, known: Known, view: View) -> Scene:
     scene.told = [(t, colours[t.treatment].number, typeset(t.sentence)) for t in evaluation.verdicts]
     scene.stale, (scene.fresh, scene.behind) = stale_of(evaluation), _fresh(evaluation)
     scene.users, scene.part = users_of(evaluation, told), _part(evaluation)
+    scene.power, scene.final = power_of(evaluation, arm), final_of(evaluation)
     scene.provenance = _provenance(evaluation)
     control = next((name for name in colours if name not in treatments), None)
     if arm and control is not None:
@@ -261,7 +264,7 @@ def source_rows(scene: Scene) -> list[tuple[Source, list[str]]]:
     """Return the sources: to where each is counted, how far behind, parts, late ones, missing hours, and rows left out."""
     return [
         (s, ["–" if s.counted_to is None else end_of(s.counted_to), ago(s.behind) if s.behind else "–", count(s.parts),
-             count(s.late), _missing(s.missing), count(s.rows),
+             count(s.late), _missing(s.missing), count(s.rows) or "–",
              ", ".join(f"{count(n)} {why}" for why, n in s.dropped.items() if n) or "0"])
         for s in scene.evaluation.sources
     ]  # fmt: skip

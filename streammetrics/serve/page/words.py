@@ -12,7 +12,7 @@ from ..evaluation import Evaluation, Look, Row, Told
 from .rows import Arms
 from .times import ago, end_of, moment
 
-__all__ = ["stale_of", "words_of"]
+__all__ = ["final_of", "power_of", "primary_of", "split", "stale_of", "users_of", "words_of"]
 
 FIGURES = re.compile(r"^(?P<head>.+?) \((?P<between>[\d.]+ % (?:always )?[^()]*)\)(?P<tail>.*)$")
 UNSAFE = "Numbers are shown so that the fault can be found, not to decide by."
@@ -45,8 +45,11 @@ def split(sentence: str) -> tuple[str, str]:
 
     Examples
     --------
-    >>> split("Ship b: ctr +5.7 % (95 % always +3.8 % to +7.6 %), and the guardrail is held.")
-    ('Ship b: ctr +5.7 %.', '95 % always +3.8 % to +7.6 %, and the guardrail is held.')
+    >>> head, lead = split("Ship b: ctr +5.7 % (95 % always +3.8 % to +7.6 %), and the guardrail is held.")
+    >>> head.replace("\u202f", " ")
+    'Ship b: ctr +5.7 %.'
+    >>> lead.replace("\u202f", " ")
+    '95 % always +3.8 % to +7.6 %, and the guardrail is held.'
     """
     found = FIGURES.match(sentence.replace("\u202f", " "))
     if found is None:
@@ -142,6 +145,24 @@ def users_of(evaluation: Evaluation, told: Told | None) -> list[tuple[str, str]]
         days = told.more_days
         known.append(("days until decided", "" if days is None else f"about {fixed(days, 0 if days >= 3 else 1)}"))
     return [(term, text) for term, text in known if text]
+
+
+def power_of(evaluation: Evaluation, treatment: str) -> str:
+    """Return what the experiment can show of the primary metric, and when."""
+    one = next((p for p in evaluation.power if p.treatment == treatment), None)
+    if one is None:
+        return ""
+    more = f", in about {fixed(one.more_days, 0)} more days" if one.more_days else ""
+    shown = f"A difference of {fixed(one.relative, 0, True)} shows with {count(one.users)} users{more}"
+    end = "" if one.at_end is None else f"; at the planned end one of {fixed(one.at_end, 1, True)} does"
+    return f"{shown}{end} (in 80 of 100 such experiments)."
+
+
+def final_of(evaluation: Evaluation) -> str:
+    """Return up to where rows are final, if some are not."""
+    if evaluation.final_to is None or evaluation.hours is None or evaluation.final_to >= evaluation.hours[1]:
+        return ""
+    return f"Verdict and figures are of hours to {end_of(evaluation.final_to)}: outcomes of later ones may come."
 
 
 def primary_of(evaluation: Evaluation, treatment: str) -> Row | None:
