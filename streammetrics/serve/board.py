@@ -44,6 +44,7 @@ def read(store: Store, totals: Totals, experiment: str, now: float, series: Seri
     defined = [Experiment.of_dict(json.loads(version.text)) for version in versions]
     one = defined[-1]
     running = [v.at >= one.start * HOUR for v in versions]
+    ledger = store.ledger(experiment)  # first: what it lists is in the total, or in a later one
     found = evaluate(
         one,
         totals.total(experiment),
@@ -51,7 +52,7 @@ def read(store: Store, totals: Totals, experiment: str, now: float, series: Seri
         now=now,
         hours=totals.hours(experiment),
         days=totals.days(experiment),
-        ledger=store.ledger(experiment),
+        ledger=ledger,
         looks=[look for _, text in store.looks(experiment) for look in looks_of_json(text)],
         changes=[said for i in range(1, len(defined)) if running[i] for said in changes(*defined[i - 1 : i + 1])],
         series=series,
