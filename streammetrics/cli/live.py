@@ -68,7 +68,10 @@ class LiveDemo:
             url = f"http://127.0.0.1:{heard.getsockname()[1]}"
             self.server = server_of(self.app, "127.0.0.1", port)
             say(f"{url}/experiments/{self.simulated.id}", "bold")
-            say(f"{self.simulated.days} simulated days, a day in {DAY * self.pause:.0f} seconds; Ctrl-C ends it", "dim")
+            say(
+                f"{self.simulated.days} simulated days, one in {DAY * self.pause:.0f} seconds if this machine can; Ctrl-C ends it",
+                "dim",
+            )
             worker = threading.Thread(target=self._work, args=(url, once), name="demo-worker")
             timer = threading.Timer(seconds or threading.TIMEOUT_MAX, self.end)
             timer.daemon = True
@@ -89,12 +92,13 @@ class LiveDemo:
         """Post every hour when it is over, as workers do."""
         simulated, told = self.simulated, ""
         for hour in range(simulated.start, simulated.end):
+            due = time.monotonic() + self.pause
             for source in simulated.sources:
                 part = simulated.part(source, hour)
                 self.hour = hour + 1
                 if not self._posted(url, part.to_bytes(), source, hour):
                     return
-            if self.stopped.wait(self.pause):
+            if self.stopped.wait(max(0.0, due - time.monotonic())):
                 return
             told = self._tell(told)
         while not self._all_is_shown() and not self.stopped.wait(0.05):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
@@ -133,6 +134,20 @@ def test_a_thousand_changes_and_fifty_pages_are_one_reading() -> None:
 
     run(play)
     assert scene.readings.count == {"e": 2}
+
+
+def test_parts_that_come_all_the_time_are_read_now_and_then() -> None:
+    scene = Scene("e", every=0.2)
+
+    async def play() -> None:
+        async with scene.board as board:
+            for _ in range(100):
+                board.changed("e")
+                await asyncio.sleep(0.005)
+
+    began = time.monotonic()
+    run(play)
+    assert 2 <= scene.readings.count["e"] <= 2 + (time.monotonic() - began) / 0.2
 
 
 def test_the_event_loop_goes_on_while_one_is_read() -> None:
