@@ -69,7 +69,7 @@ class LiveDemo:
             self.server = server_of(self.app, "127.0.0.1", port)
             say(f"{url}/experiments/{self.simulated.id}", "bold")
             say(
-                f"{self.simulated.days} simulated days, one in {DAY * self.pause:.0f} seconds if this machine can; Ctrl-C ends it",
+                f"{self.simulated.days} simulated days, one in {DAY * self.pause:.0f} s at best; Ctrl-C ends it",
                 "dim",
             )
             worker = threading.Thread(target=self._work, args=(url, once), name="demo-worker")
