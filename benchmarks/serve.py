@@ -85,8 +85,9 @@ def held(process: int) -> int:
 
 @dataclass
 class Loaded:
-    """What came of it."""
+    """What came of so many posts a second."""
 
+    rate: float
     latencies: list[float]
     refused: int
     looks: list[int]
@@ -102,13 +103,19 @@ class Client:
 
     async def ask(self, request: bytes) -> int:
         """Send a request; return the status of the answer once it is there."""
-        if self.pipe is None:
+        if self.pipe is None or self.pipe[0].at_eof():  # a server closes what is idle
+            self.close()
             self.pipe = await asyncio.open_connection("127.0.0.1", self.port)
         reader, writer = self.pipe
         writer.write(request)
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         await reader.readexactly(int(head.partition("content-length: ")[2].partition("\r\n")[0]))
         return int(head.split()[1])
+
+    def close(self) -> None:
+        """Hang up."""
+        if self.pipe is not None:
+            self.pipe[1].close()
 
 
 def post(experiment: int, source: int, hour: int, token: str, frame: bytes) -> bytes:
@@ -131,7 +138,7 @@ async def watched(port: int, looks: list[int], page: int) -> None:
 
 async def loaded(port: int, process: int, posts: int, rate: float, tokens: list[str], frames: list[bytes]) -> Loaded:
     """Post so many, at a steady rate, while pages are open."""
-    found = Loaded([], 0, [-1] * PAGES, [])
+    found = Loaded(rate, [], 0, [-1] * PAGES, [])
     pages = [asyncio.ensure_future(watched(port, found.looks, page)) for page in range(PAGES)]
     idle: list[Client] = []
 
@@ -154,6 +161,7 @@ async def loaded(port: int, process: int, posts: int, rate: float, tokens: list[
         if number % 100 == 0:
             found.memory.append(held(process))
     await asyncio.gather(*waiting)
+    assert len(found.latencies) == posts
     async with asyncio.timeout(60):
         while min(found.looks) < 1:  # what was posted last is news within seconds
             await asyncio.sleep(0.05)
@@ -161,7 +169,7 @@ async def loaded(port: int, process: int, posts: int, rate: float, tokens: list[
         page.cancel()
     await asyncio.gather(*pages, return_exceptions=True)
     for client in idle:
-        client.pipe[1].close()
+        client.close()
     return found
 
 
@@ -243,7 +251,7 @@ def report(found: Loaded) -> None:
     }
     rows = [[*said, verdict(name, passed)] for name, (*said, passed) in checks.items()]
     rows.insert(1, ["half of them within", f"{1000 * median(ordered):.0f} ms", "", ""])
-    table(f"{POSTS} posts a second", ["", "measured", "limit", ""], rows)
+    table(f"{found.rate:g} posts a second", ["", "measured", "limit", ""], rows)
 
 
 def main(seconds: float = 60.0) -> None:
