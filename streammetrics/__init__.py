@@ -35,6 +35,8 @@ from .compose.sliced import Sliced as Sliced
 from .compose.windowed import Windowed as Windowed
 from .errors import *
 from .inference.compare import compare as compare
+from .inference.drift import Stability as Stability
+from .inference.drift import population_stability_index as population_stability_index
 from .inference.power import power as power
 from .inference.sample_ratio import SampleRatio as SampleRatio
 from .inference.sample_ratio import sample_ratio_mismatch as sample_ratio_mismatch
@@ -47,6 +49,7 @@ from .numerics.settings import setting as setting
 from .numerics.settings import union as union
 from .reports.page.write import report as report
 from .reports.plots import plot as plot
+from .serve.push import push as push
 from .state.axes import Axis as Axis
 from .state.declare import Flat as Flat
 from .state.declare import Tally as Tally

@@ -9,6 +9,7 @@ __all__ = [
     "MemoryLimitError",
     "NotArrivedError",
     "PartitionConflictError",
+    "PushError",
     "StateFormatError",
     "StreamMetricsError",
     "SyncError",
@@ -72,6 +73,20 @@ class PartitionConflictError(StreamMetricsError, ValueError):
             f"metrics, are not what they were; count it again, or give it another id"
         )
         self.partition, self.held, self.given = partition, held, given
+
+
+class PushError(StreamMetricsError, RuntimeError):
+    """A dashboard did not store what was posted to it.
+
+    Attributes
+    ----------
+    status : int
+        Of HTTP: 409 if another part has its key; 0 if nobody answered.
+    """
+
+    def __init__(self, message: str, *, status: int = 0):
+        super().__init__(message)
+        self.status = status
 
 
 class NotArrivedError(StreamMetricsError, TimeoutError):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -134,6 +135,11 @@ CHECKPOINT = (
     "File that holds what was counted so far, replaced as parts of the log are done (row groups; of text whole files), "
     "in at most 5 % of the time. The same command goes on from it, wherever it was killed, to the same bits."
 )
+PUSH = (
+    "Post the states by --arm to a dashboard (streammetrics serve), under --experiment and --hour; the token is that of "
+    "the environment, STREAMMETRICS_TOKEN. Again is harmless: a part counts once."
+)
+SOURCE = "With --push: who counted these rows. The same on every machine that may score this log again."
 SAVED = (
     "Files that --save or sm.save wrote, folders of them, patterns (quoted where there are thousands): 'parts/*.smet'."
 )
@@ -232,6 +238,11 @@ def _eval(
     save: Annotated[Text, typer.Option(help="Write the states to a file that `merge` and `show` read.")] = None,
     checkpoint: Annotated[Text, typer.Option(metavar="FILE", help=CHECKPOINT)] = None,
     report: Annotated[Text, typer.Option(help=REPORT)] = None,
+    push: Annotated[Text, typer.Option(metavar="URL", help=PUSH)] = None,
+    experiment: Annotated[Text, typer.Option(help="With --push: which experiment the rows are of.")] = None,
+    source: Annotated[str, typer.Option(help=SOURCE)] = "eval",
+    hour: Annotated[Text, typer.Option(help="With --push: the hour of the rows, in UTC: 2026-06-01T09.")] = None,
+    seq: Annotated[int, typer.Option(min=0, help="With --push: the number of this part of the hour.")] = 0,
     printed: Printed = Format.table,
     top: Top = 40,
     sort: Annotated[Text, typer.Option(help=SORT)] = None,
@@ -329,9 +340,20 @@ def _eval(
             time=time or told.get("time"),
             arm=arm or told.get("arm"),
             asked=asked,
+            push=_pushed(push, experiment, hour, source, seq),
         )
     )
     raise typer.Exit(code)
+
+
+def _pushed(url: str | None, experiment: str | None, hour: str | None, source: str, seq: int) -> Any:
+    if url is None:
+        if experiment is not None or hour is not None:
+            raise UsageError("--experiment and --hour say under which key --push URL posts")
+        return None
+    from streammetrics.cli.pushed import Pushed
+
+    return Pushed(url, experiment, hour, source, seq)
 
 
 @app.command("merge")
@@ -463,8 +485,122 @@ def _selftest() -> None:
 def _demo(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="Where the log goes.")] = "demo-log",
     rows: Annotated[int, typer.Option(min=1000, help="Impressions.")] = 1_000_000,
+    live: Annotated[
+        bool, typer.Option("--live", help="Serve a page of a simulated experiment, whose parts arrive in seconds.")
+    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of --live; 0 is one that is free.")] = 0,
+    slow: Annotated[bool, typer.Option("--slow", help="With --live: the treatment breaks its guardrail.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="With --live: end when all is posted, not at Ctrl-C.")] = False,
+    seconds: Annotated[float | None, typer.Option(min=0.1, help="With --live: end after so many.")] = None,
 ) -> None:
-    """Write a realistic click log, with the truth about it, and score it."""
+    """Write a realistic click log, with the truth about it, and score it; or show a live page of an experiment."""
+    if live:
+        from streammetrics.cli.live import run_live
+
+        run_live(port, seconds, once, slow)
+        return
     from streammetrics.cli.demo import run_demo
 
     run_demo(folder, rows)
+
+
+serve = typer.Typer(help="The live dashboard of experiments.", invoke_without_command=True)
+app.add_typer(serve, name="serve")
+STORE = "Where everything is kept: a file of SQLite, or postgresql://user@host/database."
+Store = Annotated[str, typer.Option("--store", metavar="URL", envvar="STREAMMETRICS_STORE", help=STORE)]
+EXPERIMENTS = "Folder of definitions, one ID.toml an experiment; changes are read while it serves."
+WATCH = "Folder, or URL such as s3://bucket/parts, into which parts are dropped: experiment/hour/source-seq.smet."
+AUTH = "How readers are known: login (by their token), or proxy-header=NAME, set by a proxy in front."
+TRUST = "Address of a proxy whose forwarded headers are believed; by default none is. Again for more."
+CALLED = "Name under which browsers call it, such as dashboard.example.com: others are refused. Again for more."
+WHOSE = "An experiment; or owner, or reader."
+
+
+@serve.callback()
+def _serve(
+    context: typer.Context,
+    store: Store = "streammetrics.db",
+    host: Annotated[
+        str, typer.Option(help="Address to listen at; 0.0.0.0 is every one of this machine.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is one that is free.")] = 8000,
+    experiments: Annotated[Text, typer.Option(metavar="FOLDER", help=EXPERIMENTS)] = None,
+    watch: Annotated[Text, typer.Option(metavar="FOLDER", help=WATCH)] = None,
+    auth: Annotated[str, typer.Option(help=AUTH)] = "login",
+    public_read: Annotated[bool, typer.Option("--public-read", help="Let everybody read everything.")] = False,
+    trust_proxy: Annotated[Texts, typer.Option(metavar="ADDRESS", help=TRUST)] = None,
+    name: Annotated[Texts, typer.Option(help=CALLED)] = None,
+    https: Annotated[bool, typer.Option("--https", help="Readers come over https alone: cookies say so.")] = False,
+    max_bytes: Annotated[int, typer.Option(min=1024, help="Of a posted frame.")] = 32 << 20,
+) -> None:
+    """Serve the live dashboard: workers post states (sm.push, eval --push), people watch experiments.
+
+    Tokens are made beside it: `streammetrics serve token EXPERIMENT`.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    with _needs_serve():
+        from streammetrics.cli.serve import read_auth, run_server
+        from streammetrics.serve.settings import Settings
+
+    settings = Settings(
+        public_read=public_read,
+        proxy_header=read_auth(auth),
+        proxies=tuple(trust_proxy or ()),
+        https=https,
+        max_bytes=max_bytes,
+        definitions=experiments,
+        watch=watch,
+    )
+    run_server(store, host, port, settings, name or [])
+
+
+@serve.command("token")
+def _token(
+    experiment: Annotated[Text, typer.Argument(help="Whose workers it is for.")] = None,
+    name: Annotated[Text, typer.Option(help="Which worker; one of this name before is no longer good.")] = None,
+    owner: Annotated[Text, typer.Option(metavar="NAME", help="Of one who defines experiments, instead.")] = None,
+    reader: Annotated[Text, typer.Option(metavar="NAME", help="Of one who logs in to read, instead.")] = None,
+    store: Store = "streammetrics.db",
+) -> None:
+    """Make a token and print it, once: of an experiment's workers, an owner or a reader."""
+    with _needs_serve():
+        from streammetrics.cli.serve import make_token
+
+    make_token(store, experiment, name, owner, reader)
+
+
+@serve.command("tokens")
+def _tokens(
+    experiment: Annotated[Text, typer.Argument(help="Only its own, beside owners and readers.")] = None,
+    store: Store = "streammetrics.db",
+) -> None:
+    """List who has a token."""
+    with _needs_serve():
+        from streammetrics.cli.serve import list_tokens
+
+    list_tokens(store, experiment)
+
+
+@serve.command("revoke")
+def _revoke(
+    whose: Annotated[str, typer.Argument(help=WHOSE)],
+    name: Annotated[str, typer.Argument(help="The name of the token.")],
+    store: Store = "streammetrics.db",
+) -> None:
+    """Let somebody in no longer: within seconds, sessions included."""
+    with _needs_serve():
+        from streammetrics.cli.serve import revoke_token
+
+    revoke_token(store, whose, name)
+
+
+@contextmanager
+def _needs_serve() -> Iterator[None]:
+    """Say which extra is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("streammetrics"):
+            raise
+        raise UsageError(f"the dashboard needs {error.name}: pip install 'streammetrics[serve]'") from None

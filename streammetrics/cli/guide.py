@@ -9,7 +9,9 @@ from streammetrics.cli.messages import nearest
 
 __all__ = ["pages", "show_page"]
 
-ORDER = ("tour", "training", "logs", "engines", "machines", "compare", "streaming", "choose", "metrics", "moving")
+ORDER = (
+    "tour", "training", "logs", "engines", "machines", "compare", "dashboard", "streaming", "choose", "metrics", "moving",
+)  # fmt: skip
 
 
 def pages() -> dict[str, str]:

@@ -55,6 +55,8 @@ class Request:
         As the options of these names.
     asked : Asked
         How models, or arms, are compared.
+    push : Pushed, optional
+        Where states are pushed to.
     """
 
     paths: Sequence[str]
@@ -79,6 +81,7 @@ class Request:
     time: str | None = None
     arm: str | None = None
     asked: Asked = NOTHING
+    push: Any = None
 
     def check(self) -> None:
         """Raise UsageError where options contradict one another."""
@@ -116,6 +119,8 @@ def score_log(request: Request) -> int:
     request.check()
     if request.arm is not None and any(request.arm in names for names in sets):
         raise UsageError(f"--by {request.arm}: --arm makes these slices, and those of other --by within them")
+    if request.push is not None:
+        request.push.check(request.arm, sets, request.window)
     _check_targets({"save": request.save, "report": request.report, "checkpoint": request.checkpoint})
     from streammetrics.io.logs import Log  # pyarrow only once the request makes sense
 
@@ -144,6 +149,7 @@ def score_log(request: Request) -> int:
         from streammetrics.collect.saved import save
 
         save(found.saved, request.save)
+    hints = [] if request.push is None else [request.push.send(found, request.arm, sets)]
     files = f"{len(log.files):,} files" if len(log.files) > 1 else log.files[0]
     title = f"{files}, {found.rows:,} rows"
     sides = _sides(request, found.saved)
@@ -152,7 +158,7 @@ def score_log(request: Request) -> int:
         about = {"files": list(map(str, log.files))}
         write_report([*cards, found.saved], request.report, title, request.sort, request.min_rows, about)
     shown = Shown(request.printed, request.top, request.sort, request.min_rows, _confidence(request), sides)
-    print_results(found.saved, title, shown, _hints(request, metrics))
+    print_results(found.saved, title, shown, [*hints, *_hints(request, metrics)])
     return max((one.exit_code for one in sides), default=0)
 
 

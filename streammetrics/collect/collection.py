@@ -273,7 +273,8 @@ class MetricCollection(Parted):
 
     def chosen(self, names: Mapping[str, str]) -> tuple[Self, list[int]]:
         ours = self._plan.entries
-        new = self._of(Plan((names[n], t, b) for n, t, b in self._plan.named() if n in names), self.on_invalid)
+        known = {n: (t, b) for n, t, b in self._plan.named()}
+        new = self._of(Plan((names[n], *known[n]) for n in names if n in known), self.on_invalid)
         units = [0] * len(new._plan.units)
         for name in (n for n in ours if n in names):
             for unit, old in zip(new._plan.entries[names[name]].units, ours[name].units, strict=True):

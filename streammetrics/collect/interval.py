@@ -178,8 +178,17 @@ def reach(confidence: float, degrees: Any) -> Any:
     if np.ndim(degrees) == 0:
         return _reach_of_one(confidence, float(degrees))
     freedom = np.asarray(degrees, np.float64)
+    return _reach_of_cells(confidence, freedom.tobytes()).reshape(freedom.shape)
+
+
+@functools.lru_cache(maxsize=64)
+def _reach_of_cells(confidence: float, degrees: bytes) -> NDArray[np.float64]:
+    """The same of cells side by side; kept, as an interval and its words ask for it in turn."""
+    freedom = np.frombuffer(degrees)
     known = freedom > 0.0
-    return np.where(known, t_of_normal(_deviate(confidence), _counted(np.where(known, freedom, 1.0))), NAN)
+    found = np.where(known, t_of_normal(_deviate(confidence), _counted(np.where(known, freedom, 1.0))), NAN)
+    found.flags.writeable = False
+    return found
 
 
 @functools.lru_cache(maxsize=64)

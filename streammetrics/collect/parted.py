@@ -20,6 +20,11 @@ class Parted(Holder):
 
     def only(self, names: Iterable[str]) -> Self:
         """Return the same of some of the metrics of a collection, with what they have seen."""
+        some = set(names)
+        return self._kept({name: name for name in self.names if name in some})
+
+    def ordered(self, names: Iterable[str]) -> Self:
+        """Return the same of some of the metrics of a collection, in this order, with what they have seen."""
         return self._kept({name: name for name in names})
 
     def task(self, name: str) -> Self:

@@ -88,7 +88,8 @@ def sample_ratio_mismatch(
         Distinct users by arm, counted from exposure rows (one a user and arm). Or what was sliced by arm: `PerUnit`, whose
         exposures they are; or `DistinctSample` of the users, whose arms are brought to one threshold of their hash.
     planned : mapping of arm to float, optional
-        What each arm was to get, in any unit: {"a": 50, "b": 50}; even by default.
+        What each arm was to get, in any unit: {"a": 50, "b": 50}; even by default. An arm of which a holder has no rows
+        has no users.
     sample : holder, optional
         `DistinctSample` of the users, sliced by arm: beside exact counts, to say how many users are in several arms.
 
@@ -122,6 +123,7 @@ def sample_ratio_mismatch(
     """
     share, several = 1.0, None
     counted, state = (users, None) if not isinstance(users, Holder) else _counted(users)
+    nobody = dict.fromkeys(planned or (), 0.0) if isinstance(users, Holder) else {}  # an arm without rows has no cell
     if sample is not None or isinstance(state, KeySample):
         known = state if sample is None else _state_of(sample, (KeySample,))
         assert known is not None
@@ -130,6 +132,7 @@ def sample_ratio_mismatch(
         if sample is None:
             counted, share = kept, found
     assert isinstance(counted, Mapping)
+    counted = nobody | dict(counted)
     e, shares = _tested(counted, planned)
     told = {arm: float(v) / share for arm, v in counted.items()}
     return SampleRatio(e, e >= ALARM, told, shares, several, share)

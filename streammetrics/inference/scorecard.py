@@ -20,7 +20,7 @@ from ..collect.table import Layout, Table, show
 from ..errors import InvalidInputError
 from .calibration import Calibrations
 from .changes import RATIO, Changes, changes_of
-from .compare import look_at, samples_of, slices_of
+from .compare import samples_of, slices_of
 from .measured import checked_confidence, each
 from .pairs import Left, paired
 from .readings import Reading, Settings, read
@@ -152,7 +152,7 @@ class Scorecard(Drawn):
         otherwise); `p_value`, `adjusted`; `word`; `reason`; `relative`; `bound` (by how much the change may be off by what
         was counted alone); `rows` (of both arms).
         """
-        return self._tabled((), self.totals, None)
+        return self.tabled((), self.totals, None)
 
     def slices(self, adjust: str | None = None) -> Table:
         """Return the same by slice.
@@ -166,9 +166,10 @@ class Scorecard(Drawn):
 
     def _table(self, arms: Mapping[Any, Holder], adjust: str | None) -> Table:
         samples = {arm: samples_of(thing) for arm, thing in arms.items()}
-        return self._tabled(slices_of(arms[self.control]), samples, adjust)
+        return self.tabled(slices_of(arms[self.control]), samples, adjust)
 
-    def _tabled(self, by: tuple[str, ...], samples: Mapping[Any, Sequence[Sample]], adjust: str | None) -> Table:
+    def tabled(self, by: tuple[str, ...], samples: Mapping[Any, Sequence[Sample]], adjust: str | None = None) -> Table:
+        """Return the same of other cells of the arms, told apart by some columns."""
         rows: dict[Any, list[dict[str, Any]]] = {}
         for arm, progress in self.progress.items():
             changes, left = self._changes(samples[arm], samples[self.control])
@@ -190,9 +191,7 @@ class Scorecard(Drawn):
     def _rows(self, changes: dict[str, Changes], progress: Progress, adjust: str | None) -> Iterable[Any]:
         """The key and the row of each cell and metric."""
         share = 1.0 - checked_confidence(self.asked.confidence) / len(self.progress)
-        settings = Settings(
-            share, look_at(progress.sequential, progress.users, progress.planned, share), self.asked.relative, adjust
-        )
+        settings = Settings(share, progress.look, self.asked.relative, adjust)
         readings = [read(changes[q.name], settings) for q in self.asked.questions]
         for question, reading, p in zip(self.asked.questions, readings, settings.adjusted(readings), strict=True):
             words = self._words(question, reading, p, progress, settings)

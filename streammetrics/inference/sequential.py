@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..collect.interval import Interval
 from ..collect.scales import plain
@@ -70,12 +71,21 @@ def boundary(x: float, alpha: float) -> float:
 
 def reach_of_all(look: Look, confidence: float, df: Any) -> Any:
     """Return how many standard errors a limit is away, at this look among all; NaN without degrees of freedom."""
+    deviate = boundary(look.x, checked_confidence(confidence))
     if np.ndim(df) == 0:
-        return _reach_of_one(boundary(look.x, checked_confidence(confidence)), float(df))
+        return _reach_of_one(deviate, float(df))
     freedom = np.asarray(df, np.float64)
+    return _reach_of_cells(deviate, freedom.tobytes()).reshape(freedom.shape)
+
+
+@lru_cache(maxsize=64)
+def _reach_of_cells(deviate: float, df: bytes) -> NDArray[np.float64]:
+    """The same of cells side by side; kept, as an interval and its words ask for it in turn."""
+    freedom = np.frombuffer(df)
     found = freedom > 0.0
-    far = t_of_normal(boundary(look.x, checked_confidence(confidence)), np.where(found, freedom, 1.0))
-    return np.where(found, far, NAN)
+    far = np.where(found, t_of_normal(deviate, np.where(found, freedom, 1.0)), NAN)
+    far.flags.writeable = False
+    return far
 
 
 @lru_cache(maxsize=1 << 12)

@@ -69,17 +69,29 @@ class Progress(NamedTuple):
         New users a day, as observed.
     sequential : bool
         Whether intervals are those valid at all looks; that needs both users and planned ones.
+    over : bool
+        Whether it has ended, with as many users as there are.
     """
 
     users: float | None = None
     planned: float | None = None
     per_day: float | None = None
     sequential: bool = False
+    over: bool = False
 
     @property
     def ended(self) -> bool:
-        """Whether the planned users are there."""
-        return self.users is not None and self.planned is not None and self.users >= self.planned
+        """Whether the planned users are there, or no more will come."""
+        return self.over or (self.users is not None and self.planned is not None and self.users >= self.planned)
+
+    @property
+    def look(self) -> Look | None:
+        """Which look this is, of what is looked at all along; None for one look."""
+        if not self.sequential:
+            return None
+        if self.users is None or self.planned is None:
+            raise InvalidInputError("sequential intervals need users=, those so far, and planned=")
+        return Look(self.users, self.planned)
 
     @property
     def early(self) -> bool:
@@ -136,12 +148,8 @@ class Verdict(NamedTuple):
 
 def _between(estimate: Measured, progress: Progress, alpha: float) -> Interval:
     """The interval that is read, at the confidence asked for."""
-    confidence = 1.0 - alpha
-    if not progress.sequential:
-        return interval(estimate, confidence)
-    if progress.users is None or progress.planned is None:
-        raise InvalidInputError("sequential intervals need users=, those so far, and planned=")
-    return always_valid(estimate, Look(progress.users, progress.planned), confidence)
+    look = progress.look
+    return interval(estimate, 1.0 - alpha) if look is None else always_valid(estimate, look, 1.0 - alpha)
 
 
 def _ends(estimate: Measured, progress: Progress, alpha: float) -> tuple[Any, Any]:

@@ -114,7 +114,11 @@ class Kernel:
 
     def __call__(self, *arguments: Any) -> Any:
         self.entry(*arguments)
-        return self.dispatcher(*arguments)
+        try:
+            return self.dispatcher(*arguments)
+        except RuntimeError:  # another thread compiled it for other types meanwhile, and numba wanted to for these, too
+            with _COMPILING:
+                return self.dispatcher(*arguments)
 
     def _compile(self, arguments: tuple[Any, ...]) -> None:
         signature = tuple(self._type(n, a) for n, a in zip(self._names, arguments, strict=True))

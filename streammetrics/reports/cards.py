@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..inference.compare import samples_of
-from ..inference.scorecard import GUARDRAIL, PRIMARY, SECONDARY, Question, Scorecard
+from ..inference.scorecard import Question, Scorecard
 from ..numerics.keys import shown
-from .blocks import Axis, Figure, Figures, Forest, Group, Page, Part, Side
+from .answers import FOREST, Answer, card_of, row_of
+from .blocks import Figure, Forest, Page, Part, Side
 from .families import COLOURS
 from .figures import (
     averaged,
@@ -23,19 +24,13 @@ from .figures import (
     in_percent,
     key_text,
     plenty,
-    reasons_of,
-    shared_axis,
     shorter,
-    spans,
 )
-from .numbers import count, decimals_of, fixed, p_text, share, signed
+from .numbers import count, share
 from .records import is_sliced
-from .told import bound_text, interval_name, limit_text, of_scorecard
+from .told import interval_name, of_scorecard
 
 __all__ = ["add_cards"]
-
-DECIDES = {PRIMARY: ("Primary", "decides"), GUARDRAIL: ("Guardrails", "may not cross the limit; hatched: forbidden"),
-           SECONDARY: ("Also watched", "decides nothing")}  # fmt: skip
 
 
 def add_cards(page: Page, cards: Sequence[tuple[str, Scorecard]], worries: Sequence[str]) -> None:
@@ -59,7 +54,7 @@ def add_cards(page: Page, cards: Sequence[tuple[str, Scorecard]], worries: Seque
             page.badge = _card_badge(card)
         for arm, rows in figures.items():
             both = _sides(card, arm)
-            data = _card_figures(card, both, rows)
+            data = card_of(rows, both, _card_badge(card), relative=card.asked.relative)
             if i == 0 and page.hero is None and rows and not math.isnan(rows[0][1].ends[1]):
                 page.hero = hero_of(rows[0][1], card.asked.relative)
             several = len(figures) > 1 or name
@@ -68,15 +63,8 @@ def add_cards(page: Page, cards: Sequence[tuple[str, Scorecard]], worries: Seque
             )
             page.parts.append(Part("scorecard", title, "score" if not several else "", data))
         if forests:
-            page.parts.append(Part("forests", "Where it differs", "slices", forests, " ".join([CARD_FOREST, *left])))
+            page.parts.append(Part("forests", "Where it differs", "slices", forests, " ".join([FOREST, *left])))
         page.parts.append(Part("arms", "Arms", "arms", _arms(card, colours)))
-
-
-CARD_FOREST = "Largest impact first. Dotted: the difference of all rows. Slices explain; they do not decide."
-ONE_SCALE = ("Differences are relative, all on one scale, in percent. A guardrail is held when its whole "
-             "interval is on the right side of its limit, and breached when all of it is beyond.")  # fmt: skip
-OWN_SCALES = ("Each row of the picture has its own scale, with zero in the middle; right is better. A guardrail is held "
-              "when its interval is on the right side of its limit, and breached when all of it is beyond.")  # fmt: skip
 
 
 def _metrics_of(card: Scorecard) -> dict[str, Any]:
@@ -93,74 +81,23 @@ def _card_row(
     turn: bool,
 ) -> Figure:  # fmt: skip
     """The row of a metric of a scorecard, or of a slice; turned, so that right is better, where lower is."""
-    percent, withheld = bool(record["relative"]), card.verdicts[record["treatment"]].decision == "withheld"
-    tag = getattr(metric, "tag", "")
-    low, mid, high = (float(record[c]) for c in ("low", "change", "high"))
-    half = (high - low) / 2
-    if decimals is None:
-        own = decimals_of(half * (100 if percent else 1))
-        decimals = (1 if percent else 4) if own is None else own
-    down = turn and question.better == "low"
-    guarded = question.role == GUARDRAIL and question.better != "one"
-    over = question.better == "low" and not down
-    ends = (-high, -mid, -low) if down else (low, mid, high)
-    some = math.isfinite(half)
-    rates = in_percent(tag)
-    digits = _digits(half, record["control_value"], percent, rates, decimals)
-    bound = float(record["bound"])
-    beyond = bound if math.isfinite(bound) else 0.0
-    clear = some and (low - beyond > 0.0 or high + beyond < 0.0) and not record["adjusted"] > 1.0
-    return Figure(
+    before, after, change, low, high, bound, p = (
+        float(record[c]) for c in ("control_value", "value", "change", "low", "high", "bound", "adjusted")
+    )
+    one = Answer(
         name,
-        "; ".join(t for t in (_direction(question.better), averaged(metric)) if t),
-        fixed(record["value"], digits, rates),
-        fixed(record["control_value"], digits, rates),
-        signed(mid, decimals, percent),
-        "",
-        f"±{fixed(half, decimals, percent)}" if some else "",
-        f"{signed(low, decimals, percent)} to {signed(high, decimals, percent)}" if some else "",
-        p_text(record["adjusted"]) if math.isfinite(record["adjusted"]) else "",
-        bound_text(0.0 if bound <= 1e-12 else bound * (100 if percent else 1))
-        + ("\u202f%" if percent and bound > 1e-12 else ""),
-        limit_text(question.role, question.better, question.margin, percent),
-        bold=clear and not withheld,
-        word="withheld" if withheld else str(record["word"] or "too few"),
+        question.role,
+        question.better,
+        question.margin,
+        *(before, after, change, low, high, bound, p),
+        word=str(record["word"] or "too few"),
         reason=by_name(str(record["reason"] or ""), _sides(card, record["treatment"])),
-        ends=ends,
-        turned=-1.0 if down else 1.0,
-        margin=(question.margin or 0.0) * (1.0 if over else -1.0) if guarded else None,
-        over=over,
         rows=int(record["rows"]),
+        relative=bool(record["relative"]),
+        rate=in_percent(getattr(metric, "tag", "")),
+        note=averaged(metric),
     )
-
-
-def _direction(better: str) -> str:
-    return {"high": "↑ higher is better", "low": "↓ lower is better"}.get(better, "→ 1 is best")
-
-
-def _digits(half: float, value: float, relative: bool, rates: bool, decimals: int) -> int:
-    """Decimals of values: as many as their difference gives them."""
-    size = half * abs(value) if relative else half
-    found = decimals_of(size * (100 if rates else 1))
-    return (2 if rates else 4) if found is None else min(found, 6)
-
-
-def _card_figures(card: Scorecard, sides: tuple[Side, Side], rows: Sequence[tuple[str, Figure]]) -> Figures:
-    every = [r for _, r in rows]
-    axis: Axis | None = None
-    if card.asked.relative:
-        axis, low, high = shared_axis(every, "", True, most=4.0)
-        spans(every, shared=axis, low=low, high=high)
-    else:
-        spans(every, shared=None)
-    groups = [
-        Group(*DECIDES[role], [r for k, r in rows if k == role]) for role in DECIDES if any(k == role for k, _ in rows)
-    ]
-    notes = [ONE_SCALE if axis is not None else OWN_SCALES, *reasons_of(every)]
-    limits = any(r.limit for r in every)
-    return Figures(
-        "The measures of both arms, with the difference", sides, groups, axis, _card_badge(card), limits, notes
-    )
+    return row_of(one, decimals, turn=turn, withheld=card.verdicts[record["treatment"]].decision == "withheld")
 
 
 def _card_forests(

@@ -201,8 +201,9 @@ def forest(
     for name, rows in groups:
         total = sum(r.rows for r in rows)
         for r in rows:
-            r.part = r.rows / total if total else math.nan
-            r.share = share(r.part) if total else ""
+            if math.isnan(r.part) and total:
+                r.part = r.rows / total
+            r.share = share(r.part) if math.isfinite(r.part) else ""
             impact = r.part * r.ends[1] * r.turned
             r.impact = signed(impact, min(decimals + 1, 6), percent) if math.isfinite(impact) else ""
             r.order = {"rows": float(r.rows), "diff": r.ends[1] * r.turned, "imp": abs(impact)}

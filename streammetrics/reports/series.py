@@ -15,7 +15,7 @@ from .families import COLOURS
 from .figures import figure_of
 from .numbers import count, decimals_of, fixed
 
-__all__ = ["differences_of", "windows_of"]
+__all__ = ["DOTS", "differences_of", "names_of", "unit_of", "windows_of"]
 
 DOTS = 32  # windows that are drawn one by one
 PROVISIONAL = "provisional"
@@ -39,7 +39,7 @@ def windows_of(windowed: Windowed, intervals: bool) -> list[Chart]:
 def _chart(metric: str, lines: Mapping[str, Points], times: Sequence[Any], windowed: Windowed) -> Chart:
     chosen = dict(list(lines.items())[:COLOURS])
     more = len(lines) - len(chosen)
-    names = _names(times)
+    names = names_of(times)
     known = [v for points in chosen.values() for r in points.values() for v in _shown(r) if math.isfinite(v)]
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
     room = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
@@ -64,13 +64,13 @@ def _chart(metric: str, lines: Mapping[str, Points], times: Sequence[Any], windo
     note = f"By {windowed.time}, {windowed.width} each." + (f" {more} more lines are in the table." if more else "")
     scale: Scale = linear(low - room, high + room)
     keys = [Key(i, name) for i, name in enumerate(chosen) if name]
-    return Chart(metric, note, says, stations(names), scale, _unit(times), metric, layers, keys, readings=readings)
+    return Chart(metric, note, says, stations(names), scale, unit_of(times), metric, layers, keys, readings=readings)
 
 
 def differences_of(found: Sequence[Comparison], whole: Comparison | None, note: str) -> Chart:
     """Return a picture of one difference by window, oldest first, with the difference of all rows as a band."""
     times = [c.keys[0] for c in found]
-    names = _names(times)
+    names = names_of(times)
     x = [float(i) for i in range(len(found))]
     value, low, high = ([getattr(c.difference, n) for c in found] for n in ("estimate", "low", "high"))
     nothing = math.nan, math.nan, math.nan
@@ -94,7 +94,7 @@ def differences_of(found: Sequence[Comparison], whole: Comparison | None, note: 
     )
     name = found[0].name
     return Chart(f"{name} difference", note, says if math.isfinite(of_all[0]) else "", stations(names),
-                 linear(min(known) - room, max(known) + room, sign=True), _unit(times), f"{name} difference", layers,
+                 linear(min(known) - room, max(known) + room, sign=True), unit_of(times), f"{name} difference", layers,
                  readings=readings)  # fmt: skip
 
 
@@ -107,7 +107,7 @@ def _at(record: Mapping[str, Any] | None, column: str) -> float:
     return math.nan if value is None else float(value)
 
 
-def _names(times: Sequence[Any]) -> list[str]:
+def names_of(times: Sequence[Any]) -> list[str]:
     """Short names of times: the day where windows are days, else the hour too."""
     days = [t for t in times if isinstance(t, datetime.date)]
     if len(days) != len(times) or not days:
@@ -115,10 +115,12 @@ def _names(times: Sequence[Any]) -> list[str]:
     whole = all(not isinstance(t, datetime.datetime) or (t.hour, t.minute) == (0, 0) for t in days)
     if whole:
         return [f"{t:%a} {t.day}" if len(days) <= 14 else f"{t.day} {t:%b}" for t in days]
-    return [f"{t:%H:%M}" if len({d.isoformat()[:10] for d in days}) == 1 else f"{t.day} {t:%b} {t:%H}h" for t in days]
+    one = len({d.isoformat()[:10] for d in days}) == 1
+    return [f"{t:%H:%M}" if one else f"{t.day} {t:%b} {t:%H}h" for t in days]
 
 
-def _unit(times: Sequence[Any]) -> str:
+def unit_of(times: Sequence[Any]) -> str:
+    """What an axis of times is of."""
     some = [t for t in times if isinstance(t, datetime.date)]
     return f"{some[0]:%B %Y}{', UTC' if isinstance(some[0], datetime.datetime) else ''}" if some else "window"
 

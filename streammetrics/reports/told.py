@@ -14,7 +14,10 @@ from .blocks import Fact, Figure, Forest, Side, Words
 from .figures import by_name, figure_of, told_words
 from .numbers import fixed, proof, share, typeset
 
-__all__ = ["interval_name", "of_comparisons", "of_scorecard"]
+__all__ = [
+    "bound_text", "bounds", "coloured", "guardrails", "interval_name", "limit_text", "next_step", "of_comparisons",
+    "of_scorecard",
+]  # fmt: skip
 
 Parts = list[tuple[str, int | None]]
 
@@ -157,10 +160,10 @@ def of_scorecard(
     always = any(p.sequential for p in card.progress.values())
     if first.decision != "withheld":
         facts += [Fact("ci", badge, _looks(card, always))] if _looks(card, always) else []
-        facts += _bounds(figures[arm])
-        facts += _guardrails(card, figures)
+        facts += bounds(figures[arm])
+        facts += guardrails({shown(a): rows for a, rows in figures.items()})
     facts += _health(card)
-    facts += _but([], forests, worries) if first.decision != "withheld" else _next()
+    facts += _but([], forests, worries) if first.decision != "withheld" else next_step()
     alert = typeset(first.sentence.partition(". ")[2] or first.sentence) if first.decision == "withheld" else ""
     if alert:
         head = "Numbers are shown so that the fault can be found, not to decide by."
@@ -197,7 +200,8 @@ def _looks(card: Scorecard, always: bool) -> str:
     return f"Sampling, at one look.{so_far}"
 
 
-def _bounds(rows: Sequence[Figure]) -> list[Fact]:
+def bounds(rows: Sequence[Figure]) -> list[Fact]:
+    """What the arithmetic may be off by."""
     some = [r for r in rows if r.proof not in ("", "exact")]
     if not any(r.proof for r in rows):
         return []
@@ -206,7 +210,8 @@ def _bounds(rows: Sequence[Figure]) -> list[Fact]:
     return [Fact("proof", "proof", "Certified: " + ", ".join(f"{r.name} {r.proof}" for r in some) + ".")]
 
 
-def _guardrails(card: Scorecard, figures: Mapping[Any, Sequence[Figure]]) -> list[Fact]:
+def guardrails(figures: Mapping[str, Sequence[Figure]]) -> list[Fact]:
+    """Which guardrails are held, by treatment."""
     facts = []
     for arm, rows in figures.items():
         kept = [r for r in rows if r.word in ("held", "undecided", "breached") or r.limit]
@@ -214,8 +219,10 @@ def _guardrails(card: Scorecard, figures: Mapping[Any, Sequence[Figure]]) -> lis
             continue
         held = sum(r.word == "held" for r in kept)
         rest = [f"{r.name} is {r.word}: {r.change}{f', {r.between}' if r.between else ''}; the limit is {r.limit}"
-                for r in kept if r.word != "held"]  # fmt: skip
-        who = f"{shown(arm)}: " if len(figures) > 1 else ""
+                for r in kept if r.word not in ("held", "")]  # fmt: skip
+        if not any(r.word for r in kept):  # it is too early to say
+            continue
+        who = f"{arm}: " if len(figures) > 1 else ""
         broken = any(r.word == "breached" for r in kept)
         told = f"{who}{held} of {len(kept)} held. {'; '.join(rest)}{'.' if rest else ''}".strip()
         facts.append(Fact("but" if broken else "tag", "guardrails", told))
@@ -231,7 +238,8 @@ def _health(card: Scorecard) -> list[Fact]:
     return [Fact(kind, "health", f"Sample ratio: {parts}; e = {card.ratio.e_value:.2g}, the alarm is at 100.")]
 
 
-def _next() -> list[Fact]:
+def next_step() -> list[Fact]:
+    """What to do where arms are not comparable."""
     told = (
         "Find and mend the loss, then start again with new users. Dropping rows until the ratio fits does not mend it."
     )

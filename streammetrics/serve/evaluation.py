@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple, Self
 
-__all__ = ["Arm", "Drift", "Evaluation", "Look", "Point", "Ratio", "Row", "Source", "Told"]
+__all__ = ["Arm", "Drift", "Evaluation", "Look", "Point", "Power", "Ratio", "Row", "Source", "Told"]
 
 
 class Told(NamedTuple):
@@ -24,6 +24,20 @@ class Told(NamedTuple):
     sentence: str
     more_users: float | None = None
     more_days: float | None = None
+
+
+class Power(NamedTuple):
+    """What a treatment can show of the primary metric, in 80 of 100 experiments that have it.
+
+    The users of both arms, and the days until then, that show a relative difference (0.01 is 1 %); and the smallest that
+    the planned end shows.
+    """
+
+    treatment: str
+    relative: float
+    users: float
+    more_days: float | None
+    at_end: float | None
 
 
 class Row(NamedTuple):
@@ -55,6 +69,8 @@ class Row(NamedTuple):
         Column and key of the slice; empty for all rows.
     share : float or None
         Of all rows.
+    tag : str
+        Of the metric, which says whether values are read in percent; if empty, its name does.
     """
 
     treatment: str
@@ -75,6 +91,7 @@ class Row(NamedTuple):
     rows: int
     slice: dict[str, str]
     share: float | None = None
+    tag: str = ""
 
 
 class Ratio(NamedTuple):
@@ -100,7 +117,7 @@ class Arm(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What was shown at an earlier evaluation of the primary metric of a treatment."""
+    """What was shown at an earlier evaluation of the primary metric of a treatment, and the shares of users by arm."""
 
     at: float
     treatment: str
@@ -109,6 +126,7 @@ class Look(NamedTuple):
     low: float | None
     high: float | None
     users: float | None
+    shares: dict[str, float] | None = None
 
 
 class Point(NamedTuple):
@@ -132,8 +150,8 @@ class Point(NamedTuple):
 class Source(NamedTuple):
     """A source, whose state is "fresh", "late" or "silent".
 
-    The last hour counted, seconds behind what was expected, parts, late ones, hours missing (written as in a key, at most
-    24), conflicts, rows, and rows dropped by reason.
+    The last hour counted, seconds behind what was expected, parts, late ones, hours missing (written as in a key, the last
+    24), conflicts; rows, and rows dropped by reason, where they are known by source.
     """
 
     source: str
@@ -143,7 +161,7 @@ class Source(NamedTuple):
     late: int
     missing: list[str]
     conflicts: int
-    rows: int
+    rows: int | None
     dropped: dict[str, int]
     state: str
 
@@ -185,6 +203,14 @@ class Evaluation:
         See the classes. `series` is by hour, `days` by day; `table` is of all rows.
     users, planned, per_day : float or None
         So far, at the planned end, and new ones a day.
+    final_to : int or None
+        The last hour that is final: verdicts, table and slices are of the rows up to it, arms and sources of all.
+    changes, notes : list of str
+        How the definition was changed since the start; what else there is to know.
+    power, looks : list
+        See the classes. `looks` are earlier ones, thinned.
+    dropped : dict
+        Rows left out by reason, those of the metric that left out most.
     """
 
     experiment: str
@@ -210,6 +236,12 @@ class Evaluation:
     users: float | None = None
     planned: float | None = None
     per_day: float | None = None
+    final_to: int | None = None
+    changes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    power: list[Power] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
+    dropped: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return it as text."""
@@ -237,4 +269,6 @@ LISTS: dict[str, Any] = {
     "days": Point,
     "sources": Source,
     "drift": Drift,
+    "power": Power,
+    "looks": Look,
 }

@@ -13,7 +13,7 @@ OF_NUMPY = {
     "float64", "bool_", "array", "asarray", "full", "zeros", "arange", "where", "divide", "minimum", "maximum", "abs",
     "sqrt", "isnan", "isinf", "isfinite", "finfo", "flatnonzero", "count_nonzero", "argsort", "shape", "ndim", "errstate",
     "broadcast_to", "ascontiguousarray", "nan", "inf", "int64", "concatenate", "array_equal",
-    "unique", "uint64",
+    "unique", "uint64", "frombuffer", "searchsorted",
     "add",  # along the first axis, one after the other: `jackknife.total`
 }  # fmt: skip
 

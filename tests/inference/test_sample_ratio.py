@@ -103,3 +103,16 @@ def test_what_counts_no_users_is_refused():
 def test_shards_of_a_distinct_count_have_no_interval():
     found = sm.Sharded(sm.DistinctSample(), unit="value").update(value=USERS).interval()
     assert "without shards" in found.reason
+
+
+def test_an_arm_of_which_a_holder_has_no_rows_has_no_users():
+    per_unit = sm.Sliced(sm.PerUnit("revenue", unit="user"), by="arm")
+    per_unit.update(user=np.arange(600), arm=["a"] * 300 + ["b"] * 300, exposed=np.ones(600))
+    sample = sm.Sliced(sm.DistinctSample(), by="arm").update(np.arange(600), arm=["a"] * 300 + ["b"] * 300)
+    planned = {"a": 1, "b": 1, "c": 1}
+    known = sm.sample_ratio_mismatch({"a": 300, "b": 300, "c": 0}, planned)
+    for holder in (per_unit, sample):
+        found = sm.sample_ratio_mismatch(holder, planned)
+        assert (found.users, found.e_value) == (known.users, known.e_value)
+    with pytest.raises(InvalidInputError, match="the same two arms"):
+        sm.sample_ratio_mismatch(per_unit, {"a": 1, "c": 1})

@@ -8,6 +8,11 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+from streammetrics.kernels import reduce
+
 CODE = """
 import numpy as np
 from streammetrics.kernels import reduce
@@ -85,3 +90,21 @@ def test_steps_of_another_release_are_not_run(tmp_path: Path) -> None:
         return int(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
 
     assert [misses(""), misses(""), misses("changed"), misses("changed")] == [1, 0, 1, 0]
+
+
+def test_a_call_while_another_thread_compiles_is_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is called with arrays that may be written is found by conversion, unless numba may compile just then."""
+    into = np.zeros(5, np.uint32)
+    reduce.spread(np.arange(5, dtype=np.uint32), np.arange(5, dtype=np.uint32), into)
+    dispatcher, calls = reduce.spread.dispatcher, []
+
+    def compiling(*arguments: object) -> object:
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise RuntimeError("compilation disabled")  # as numba says when it was allowed to a moment ago
+        return dispatcher(*arguments)
+
+    monkeypatch.setattr(reduce.spread, "dispatcher", compiling)
+    reduce.spread(np.arange(5, dtype=np.uint32), np.arange(5, dtype=np.uint32), into)
+    assert into.tolist() == [0, 2, 4, 6, 8]
+    assert len(calls) == 2

@@ -22,17 +22,17 @@ DASHED = (1, 3, 5)  # models whose lines are dashed
 LETTERS = 6.4  # units that a letter takes
 
 
-def svg(chart: Chart) -> str:
-    """Return a picture of 360 by 308 units."""
-    right = RIGHT - 24 if chart.right else RIGHT
-    paper = Paper(chart, right)
+def svg(chart: Chart, width: int = WIDTH) -> str:
+    """Return a picture of 360 by 308 units, or of another width."""
+    longest = max((len(text) for _, text in chart.right), default=0)
+    paper = Paper(chart, width, width - (WIDTH - RIGHT) - (max(24, round(longest * LETTERS - 2)) if longest else 0))
     told = f"{chart.title}. {chart.says}" if chart.says else chart.title
     points = ""
     if chart.readings:
         places = [[round(float(paper.across(x)), 1), text] for x, text in chart.readings]
         points = f' tabindex="0" data-pts="{escape(json.dumps(places, ensure_ascii=False))}"'
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(told)}"{points}>'
+        f'<svg viewBox="0 0 {width} {HEIGHT}" role="img" aria-label="{escape(told)}"{points}>'
         f"{''.join(paper.marks())}{''.join(part for layer in chart.layers for part in paper.drawn(layer))}"
         f'<line class="cursor" y1="{TOP}" y2="{FLOOR}"/></svg>'
     )
@@ -41,8 +41,8 @@ def svg(chart: Chart) -> str:
 class Paper:
     """Where the values of a chart are, and how its layers are drawn there."""
 
-    def __init__(self, chart: Chart, right: int) -> None:
-        self.chart, self.right = chart, right
+    def __init__(self, chart: Chart, width: int, right: int) -> None:
+        self.chart, self.width, self.right = chart, width, right
 
     def across(self, values: Any) -> Any:
         """Places from left to right."""
@@ -72,7 +72,7 @@ class Paper:
             yield f'<text x="{at:.1f}" y="{FLOOR + 18}" text-anchor="middle">{escape(text)}</text>'
         yield f'<text x="0" y="12">{escape(chart.ylabel)}</text>'
         if chart.rightlabel:
-            yield f'<text x="{WIDTH}" y="12" text-anchor="end">{escape(chart.rightlabel)}</text>'
+            yield f'<text x="{self.width}" y="12" text-anchor="end">{escape(chart.rightlabel)}</text>'
         yield f'<text x="{(LEFT + self.right) / 2}" y="{HEIGHT - 6}" text-anchor="middle">{escape(chart.xlabel)}</text>'
 
     def drawn(self, layer: Any) -> Iterator[str]:

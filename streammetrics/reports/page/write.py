@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ from ... import __version__
 from ...collect.files import atomic_write
 from ..assemble import assemble
 from ..blocks import Figures, Page, Side
-from .svg import heat, marker, spark, svg
+from .templates import environment, safe
 
 __all__ = ["render", "report"]
 
@@ -89,40 +87,17 @@ def report(
 
 def render(objects: Any, title: str, **settings: Any) -> str:
     """Return the page as a text; parameters as for `report`."""
-    try:
-        from jinja2 import Environment, FunctionLoader
-        from markupsafe import Markup
-    except ImportError as error:
-        raise ImportError('a report needs jinja2: pip install "streammetrics[report]"') from error
     page = assemble(objects, title, **settings)
-    files = resources.files("streammetrics.reports.page")
-
-    def read(name: str) -> str:
-        return (files / name).read_text(encoding="utf-8")
-
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, loader=FunctionLoader(read))
-    environment.globals |= {name: _marked(Markup, make) for name, make in DRAWN.items()} | {"pc": _percent}
-    return environment.get_template("page.html").render(
+    made: str = environment().get_template("page.html").render(
         page=page,
         hero_sides=_sides_of(page),
         macro=any(word in text for text in _remarks(page) for word in AVERAGED),
         one_scale=any(part.kind == "scorecard" and part.data.axis for part in page.parts),
         version=__version__,
-        style=Markup(read("page.css")),
-        script=Markup(read("page.js")),
-    )
-
-
-DRAWN = {"svg": svg, "heat": heat, "marker": marker, "spark": spark}
-
-
-def _marked(markup: Any, make: Any) -> Any:
-    """Say that a function returns what is HTML already, and escaped."""
-    return lambda *given: markup(make(*given))
-
-
-def _percent(value: float) -> str:
-    return f"{value:.2f}%" if math.isfinite(value) else "0%"
+        style=safe("page.css"),
+        script=safe("page.js"),
+    )  # fmt: skip
+    return made
 
 
 def _sides_of(page: Page) -> tuple[Side, ...]:

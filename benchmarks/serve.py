@@ -1,0 +1,273 @@
+"""The dashboard under load: `python -m benchmarks.serve [SECONDS]` (60 by default; an hour is 3600).
+
+200 posts a second of frames of five metrics (2,000 rows, 64 shards of users, two arms, four countries), encoded
+beforehand, by a process of its own, while 50 pages are open. Latency is from when a post was due, so a server that stops
+is not forgiven what was sent late. Time of the server runs a day in `24 / HOURS` seconds, so that old parts are folded to
+days as they would be. Then the first page of 30 days x 24 hours x 4 arms x 20 slices, cold and warm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.report import failures, table, verdict
+from benchmarks.timing import MIB, ROOT
+from streammetrics.serve.auth import issue
+from streammetrics.serve.dashboard import dashboard
+from streammetrics.serve.keys import HOUR, Key, Part, hour_text
+from streammetrics.serve.server import server_of
+from streammetrics.serve.settings import Settings
+from streammetrics.serve.simulated import Simulation
+from streammetrics.serve.store import open_store
+
+POSTS, PAGES, FRAMES = 200, 50, 40
+EXPERIMENTS, SOURCES = 4, 10
+HOURS = POSTS / EXPERIMENTS / SOURCES  # of the server's time in a second
+LATENCY, GROWTH = 0.1, 1.15  # seconds, of 99 in 100; memory at the end, beside that after a third
+COLD, WARM = 1.0, 0.1  # seconds
+START = 480_000
+GROWN = 100_000  # hours after which the frames of the load are drawn: by then there are many users
+LOAD = Simulation(users=40_000, sources=tuple(f"s{i}" for i in range(SOURCES)), start=START, days=10_000)
+LARGE = Simulation(id="large", arms=("a", "b", "c", "d"), countries=20, days=30, sources=("one",), start=START)
+
+
+# -- the server, in a process of its own ---------------------------------------------------------------------------------
+
+
+def serve(database: str, hour: float, hours_a_second: float) -> None:
+    """Serve until killed; the clock begins at an hour and goes so fast."""
+    began = time.monotonic()
+    with open_store(database) as store, socket.create_server(("127.0.0.1", 0)) as heard:
+        settings = Settings(
+            public_read=True,
+            rate=1e6,
+            burst=10**6,
+            clock=lambda: HOUR * (hour + (time.monotonic() - began) * hours_a_second),
+        )
+        print(heard.getsockname()[1], flush=True)
+        server_of(dashboard(store, settings), "127.0.0.1", 0).run(sockets=[heard])
+
+
+@contextlib.contextmanager
+def served(database: str, hour: float, hours_a_second: float) -> Iterator[tuple[int, int]]:
+    """A server: its port and its process."""
+    command = [sys.executable, "-m", "benchmarks.serve", "--serve", database, str(hour), str(hours_a_second)]
+    running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=os.environ)
+    assert running.stdout is not None
+    try:
+        yield int(running.stdout.readline()), running.pid
+    finally:
+        running.terminate()
+        running.wait(60)
+        running.stdout.close()
+
+
+def held(process: int) -> int:
+    """Bytes of memory of a process."""
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+# -- the load -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Loaded:
+    """What came of so many posts a second."""
+
+    rate: float
+    latencies: list[float]
+    refused: int
+    looks: list[int]
+    memory: list[int]
+
+
+class Client:
+    """A connection that is kept."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.pipe: Any = None
+
+    async def ask(self, request: bytes) -> int:
+        """Send a request; return the status of the answer once it is there."""
+        if self.pipe is None or self.pipe[0].at_eof():  # a server closes what is idle
+            self.close()
+            self.pipe = await asyncio.open_connection("127.0.0.1", self.port)
+        reader, writer = self.pipe
+        writer.write(request)
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        await reader.readexactly(int(head.partition("content-length: ")[2].partition("\r\n")[0]))
+        return int(head.split()[1])
+
+    def close(self) -> None:
+        """Hang up."""
+        if self.pipe is not None:
+            self.pipe[1].close()
+
+
+def post(experiment: int, source: int, hour: int, token: str, frame: bytes) -> bytes:
+    """A request."""
+    path = f"/v1/experiments/load-{experiment}/states?hour={hour_text(hour)}&source=s{source}"
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Length: {len(frame)}\r\n\r\n"
+    return head.encode() + frame
+
+
+async def watched(port: int, looks: list[int], page: int) -> None:
+    """An open page: count what it is told, beside what it is told at first."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /experiments/load-0/live HTTP/1.1\r\nHost: x\r\n\r\n")
+    try:
+        while line := await reader.readline():
+            looks[page] += line.startswith(b"data:")
+    finally:
+        writer.close()
+
+
+async def loaded(port: int, process: int, posts: int, rate: float, tokens: list[str], frames: list[bytes]) -> Loaded:
+    """Post so many, at a steady rate, while pages are open."""
+    found = Loaded(rate, [], 0, [-1] * PAGES, [])
+    pages = [asyncio.ensure_future(watched(port, found.looks, page)) for page in range(PAGES)]
+    idle: list[Client] = []
+
+    async def one(number: int, due: float) -> None:
+        rest, experiment = divmod(number, EXPERIMENTS)
+        hours, source = divmod(rest, SOURCES)
+        client = idle.pop() if idle else Client(port)
+        status = await client.ask(post(experiment, source, START + hours, tokens[experiment], frames[number % FRAMES]))
+        found.latencies.append(time.perf_counter() - due)
+        found.refused += status != 201
+        idle.append(client)
+
+    began, waiting = time.perf_counter(), set()
+    for number in range(posts):
+        due = began + number / rate
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        task = asyncio.ensure_future(one(number, due))
+        waiting.add(task)
+        task.add_done_callback(waiting.discard)
+        if number % 100 == 0:
+            found.memory.append(held(process))
+    await asyncio.gather(*waiting)
+    assert len(found.latencies) == posts
+    async with asyncio.timeout(60):
+        while min(found.looks) < 1:  # what was posted last is news within seconds
+            await asyncio.sleep(0.05)
+    for page in pages:
+        page.cancel()
+    await asyncio.gather(*pages, return_exceptions=True)
+    for client in idle:
+        client.close()
+    return found
+
+
+def under_load(seconds: float, folder: str, rate: float = POSTS) -> Loaded:
+    """Serve, and post for so long, so many a second."""
+    database = f"{folder}/load.db"
+    with open_store(database) as store:
+        for i in range(EXPERIMENTS):
+            definition = LOAD.definition() | {"id": f"load-{i}", "correct_within_days": 1.0}
+            store.define(f"load-{i}", json.dumps(definition), by="load", at=START * HOUR)
+        tokens = [issue(store, f"load-{i}", "load", by="load", at=0.0) for i in range(EXPERIMENTS)]
+    frames = [LOAD.part(f"s{i % SOURCES}", START + GROWN + i).to_bytes() for i in range(FRAMES)]
+    with served(database, START + 1, HOURS * rate / POSTS) as (port, process):
+        return asyncio.run(loaded(port, process, int(seconds * rate), rate, tokens, frames))
+
+
+# -- the first page ---------------------------------------------------------------------------------------------------
+
+
+def first_pages(folder: str, simulated: Simulation = LARGE) -> tuple[float, float]:
+    """Seconds until the first page of a server that has just started, and of those that follow once it has read."""
+    database = f"{folder}/large.db"
+    with open_store(database) as store:
+        store.define(simulated.id, json.dumps(simulated.definition()), by="load", at=simulated.start * HOUR)
+        for hour in range(simulated.start, simulated.end):
+            part = simulated.part("one", hour)
+            key = Key(simulated.id, "one", hour)
+            store.put([Part(key, part.to_bytes(), part.digest(), (hour + 1.0) * HOUR)])
+    with served(database, simulated.end, 0.0) as (port, _):
+        page(port, simulated.id, until=b"Scorecard")  # it reads what there is, and keeps it
+    with served(database, simulated.end, 0.0) as (port, _):
+        page(port, "", until=b"")  # it is there
+        cold = page(port, simulated.id)
+        warm = median(page(port, simulated.id) for _ in range(30))
+    return cold, warm
+
+
+def page(port: int, experiment: str, until: bytes | None = None) -> float:
+    """Seconds that a page takes; with `until`, ask until it says that."""
+
+    async def ask() -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        path = f"/experiments/{experiment}" if experiment else "/healthz"
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        found = await reader.read()
+        writer.close()
+        return found
+
+    while True:
+        began = time.perf_counter()
+        found = asyncio.run(ask())
+        took = time.perf_counter() - began
+        assert found.startswith(b"HTTP/1.1 200"), found[:200]
+        if until is None or until in found:
+            return took
+        time.sleep(0.2)
+
+
+# -- what is reported -------------------------------------------------------------------------------------------------
+
+
+def report(found: Loaded) -> None:
+    """Print what came of the load."""
+    ordered = sorted(found.latencies)
+    late = ordered[int(0.99 * len(ordered))]
+    after = found.memory[len(found.memory) // 3]
+    grown = max(found.memory[len(found.memory) // 3 :]) / after
+    stored = len(ordered) - found.refused
+    checks = {
+        "refused": (f"posts stored, of {len(ordered):,}", f"{stored:,}", "all", not found.refused),
+        "latency": ("99 of 100 within", f"{1000 * late:.0f} ms", f"{1000 * LATENCY:.0f} ms", late < LATENCY),
+        "memory": (
+            "memory, to that after a third",
+            f"{grown:.2f} of {after / MIB:.0f} MiB",
+            f"{GROWTH}",
+            grown < GROWTH,
+        ),
+        "pages": (f"news of each of {PAGES} pages, at least", f"{min(found.looks)}", "1", min(found.looks) >= 1),
+    }
+    rows = [[*said, verdict(name, passed)] for name, (*said, passed) in checks.items()]
+    rows.insert(1, ["half of them within", f"{1000 * median(ordered):.0f} ms", "", ""])
+    table(f"{found.rate:g} posts a second", ["", "measured", "limit", ""], rows)
+
+
+def main(seconds: float = 60.0) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        report(under_load(seconds, folder))
+        cold, warm = first_pages(folder)
+    rows = [
+        ["cold", f"{1000 * cold:.0f} ms", f"{1000 * COLD:.0f} ms", verdict("cold page", cold < COLD)],
+        ["warm", f"{1000 * warm:.0f} ms", f"{1000 * WARM:.0f} ms", verdict("warm page", warm < WARM)],
+    ]
+    table("The first page of 720 hours x 4 arms x 20 slices", ["", "measured", "limit", ""], rows)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--serve"]:
+        serve(sys.argv[2], float(sys.argv[3]), float(sys.argv[4]))
+    else:
+        main(*map(float, sys.argv[1:]))
+        sys.exit(bool(failures()))

@@ -1,0 +1,140 @@
+"""Whether a frame is what an experiment takes: its arms, its slices, and its metrics with one plan."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from ..collect.holder import Holder
+from ..compose.sliced import Sliced
+from ..errors import IncompatibleStateError
+from .experiment import Experiment
+
+__all__ = ["Checker", "metrics_of", "narrowed"]
+
+MOST_ROWS = 1 << 40
+"""Of a part: four million such parts are within the range of counters, so that none can make a total overflow."""
+
+
+def metrics_of(experiment: Experiment) -> tuple[str, ...]:
+    """Return the names of all metrics that an experiment reads."""
+    asked = (experiment.primary, *experiment.guardrails, *experiment.secondary, *experiment.model, experiment.counts)
+    return tuple(dict.fromkeys(name for name in asked if name))
+
+
+def narrowed(holder: Holder, names: Iterable[str]) -> Any:
+    """Return what a holder has of some metrics, in its order; raise where it lacks one.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> arms = sm.Sliced([sm.CTR(), sm.LogLoss()], by="arm")
+    >>> narrowed(arms, ["ctr"]).names
+    ['ctr']
+    """
+    known: list[str] = getattr(holder, "names", [getattr(holder, "name", "")])
+    wanted = {name: _metric(name, known) for name in names}
+    if lacking := [name for name, metric in wanted.items() if metric is None]:
+        raise IncompatibleStateError(f"the experiment reads {', '.join(lacking)}, and this has {', '.join(known)}")
+    return holder if set(known) <= set(wanted.values()) else holder.only(set(wanted.values()))  # type: ignore[attr-defined]
+
+
+def _metric(number: str, known: Iterable[str]) -> str | None:
+    """The metric that a number such as per_unit/outcome is of."""
+    found = [name for name in known if number == name or number.startswith(f"{name}/")]
+    return max(found, key=len, default=None)
+
+
+class Plan(NamedTuple):
+    """What parts have to agree on: metrics that have seen nothing, and what keys of each column are."""
+
+    metrics: Any
+    kinds: dict[str, str]
+
+
+class Checker:
+    """What experiments take: the first part fixes the plan of their metrics, and all later ones have the same.
+
+    Parameters
+    ----------
+    held : function of an id
+        What was counted so far of an experiment, or None: what has the plan after a restart.
+    """
+
+    def __init__(self, held: Callable[[str], Holder | None]) -> None:
+        self._held = held
+        self._plans: dict[str, Plan] = {}
+        self._lock = threading.Lock()
+
+    def check(self, experiment: Experiment, thing: Any) -> None:
+        """Raise IncompatibleStateError unless a part fits the experiment, and those that came before."""
+        part = narrowed(_by_arm(experiment, thing), metrics_of(experiment))
+        with self._lock:
+            plan = self._plans.get(experiment.id)
+            if plan is None and (held := self._held(experiment.id)) is not None:
+                plan = Plan(held, _kinds(held))
+            self._plans[experiment.id] = _agreed(experiment, plan, part)
+
+    def forget(self, experiments: Iterable[str]) -> None:
+        """Forget what parts that could not be stored may have fixed."""
+        with self._lock:
+            for experiment in experiments:
+                self._plans.pop(experiment, None)
+
+
+def _by_arm(experiment: Experiment, thing: Any) -> Sliced:
+    """The part, if it is told apart by arms that there are and by the slices."""
+    what = f"experiment {experiment.id!r}"
+    if not isinstance(thing, Sliced) or thing.by[0] != experiment.arm:
+        raise IncompatibleStateError(
+            f"{what} takes metrics by arm, sm.Sliced(..., by=[{experiment.arm!r}, ...]), not {_told(thing)}"
+        )
+    slices = [*experiment.slices, *([] if experiment.phase is None else [experiment.phase])]
+    if lacking := [name for name in slices if name not in thing.levels]:
+        raise IncompatibleStateError(f"{what} has slices by {', '.join(lacking)}; this is by {', '.join(thing.levels)}")
+    arms = {key[0] if isinstance(key, tuple) else key for key in thing.keys}
+    if unknown := sorted(repr(arm) for arm in arms if arm not in experiment.arms):
+        raise IncompatibleStateError(
+            f"{what} has the arms {', '.join(experiment.arms)}, and this has {', '.join(unknown[:5])}; leave the rows of "
+            f"others out"
+        )
+    if thing.axis.limit is not None and thing.left > 0:
+        raise IncompatibleStateError(
+            f"{what}: a limit of slices left {thing.left:.1%} of the rows without an arm; put it on slices within arms, "
+            f"sm.Sliced(sm.Sliced(..., by=slices, limit=...), by={experiment.arm!r})"
+        )
+    for state in thing.states:
+        if int(state.rows_seen.sum()) >= MOST_ROWS:
+            raise IncompatibleStateError(f"{what}: a part of one hour has more than {MOST_ROWS:,} rows")
+    return thing
+
+
+def _told(thing: Any) -> str:
+    return f"a {type(thing).__name__}" + (f" by {', '.join(thing.by)}" if isinstance(thing, Sliced) else "")
+
+
+def _agreed(experiment: Experiment, plan: Plan | None, part: Any) -> Plan:
+    """The plan of all before and this part, which may be the first of a metric; raise where they differ."""
+    kinds = _kinds(part)
+    if plan is None:
+        return Plan(part.blank(), kinds)
+    common = [name for name in plan.metrics.names if name in part.names]
+    here, there = (thing if thing.names == common else thing.only(common) for thing in (plan.metrics, part))
+    found, old = list(here.differences(there)), plan.kinds
+    found += [f"keys of {n} are {kinds[n]} rather than {old[n]}" for n in kinds if n in old and old[n] != kinds[n]]
+    if found:
+        raise IncompatibleStateError(
+            f"experiment {experiment.id!r} counts otherwise than this part: {'; '.join(dict.fromkeys(found))}"
+        )
+    return Plan(plan.metrics if set(part.names) <= set(plan.metrics.names) else part.blank(), old | kinds)
+
+
+def _kinds(holder: Any) -> dict[str, str]:
+    """What the keys of each column are, as far as a row has shown it."""
+    return {
+        name: words.kind
+        for state in holder.states
+        for name, words in zip((n for axis in state.axes for n in axis.names), state.cells.words, strict=False)
+        if words.kind
+    }

@@ -1,0 +1,250 @@
+"""What is known of an experiment now: a function of its definition, what was counted, and the time."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..collect.holder import Holder
+from ..errors import StreamMetricsError
+from ..inference.sample_ratio import SampleRatio, sample_ratio_mismatch
+from .card import Side, adjusted
+from .cells import Samples, by_arm, by_slice, in_phase, last_phase, left_out, narrowed, only, positives
+from .evaluation import Arm, Evaluation, Look, Ratio, Row
+from .experiment import Experiment
+from .keys import HOUR
+from .quality import Entry, counted_hours, drift_of, sources_of
+from .seen import Seen
+from .series import DAY, Series
+
+__all__ = ["evaluate", "looks_of"]
+
+LOOKS = 240
+"""Earlier looks of a treatment that are shown."""
+LARGEST = sys.float_info.max
+
+
+def evaluate(
+    experiment: Experiment,
+    total: Holder | None,
+    *,
+    version: int,
+    now: float,
+    hours: Mapping[int, Holder],
+    days: Mapping[int, Holder],
+    ledger: Sequence[Entry],
+    looks: Sequence[Look] = (),
+    changes: Sequence[str] = (),
+    series: Series | None = None,
+) -> Evaluation:
+    """Return what is known of an experiment: verdicts, figures, windows, and whether the data can be trusted.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        Its definition.
+    total : Holder or None
+        All that was counted: sliced by the arm in front, alone or with other columns. None before the first part.
+    version : int
+        Of the definition.
+    now : float
+        Seconds since 1970.
+    hours, days : mapping of int to Holder
+        What was counted in each recent hour, and in each day (UTC), by their first hour.
+    ledger : sequence of Entry
+        The parts.
+    looks : sequence of Look
+        What was shown before, oldest first.
+    changes : sequence of str
+        How the definition was changed since the start, as `changes` says it.
+    series : Series, optional
+        What to remember of windows until the next evaluation.
+
+    Returns
+    -------
+    Evaluation
+        Whatever is missing has a reason; nothing that was counted makes this raise.
+
+    Notes
+    -----
+    Verdicts read intervals that hold at all looks, made for the planned users of the two arms compared, at 5 % over all
+    treatments. With `mature_after`, verdicts, table and slices are of the hours that ended so long ago, from the folds of
+    days and hours; arms, sample ratio and drift are of all rows. Days since the start are counted up to the last hour
+    that counts. With phases all of it is of the last one.
+    """
+    series = Series() if series is None else series
+    span = counted_hours(ledger) or _span(hours, days)
+    made = Evaluation(
+        experiment.id,
+        experiment.title,
+        version,
+        now,
+        "no data",
+        parts=sum(entry.state in ("current", "folded", "forgotten") for entry in ledger),
+        hours=span,
+        day=max(0.0, (now / HOUR - experiment.start) / DAY),
+        changes=list(changes),
+        looks=thinned(looks),
+        sources=sources_of(experiment, ledger, now),
+        planned=experiment.users,
+    )
+    if total is None or span is None:
+        return _without(made, experiment, "nothing was counted yet")
+    try:
+        return _read(made, experiment, total, hours, days, changes, series)
+    except StreamMetricsError as error:
+        return _without(replace(made, digest=total.digest(), state="running"), experiment, str(error))
+
+
+def _without(made: Evaluation, experiment: Experiment, reason: str) -> Evaluation:
+    """An evaluation of what cannot be read."""
+    told = [Side(experiment, arm, {}, None).withheld(reason) for arm in experiment.treatments]
+    return replace(made, withheld=reason, verdicts=told)
+
+
+def _read(
+    made: Evaluation,
+    experiment: Experiment,
+    total: Any,
+    hours: Mapping[int, Holder],
+    days: Mapping[int, Holder],
+    changes: Sequence[str],
+    series: Series,
+) -> Evaluation:
+    assert made.hours is not None
+    phase = last_phase(total, experiment)
+    of_arms = narrowed(in_phase(total, experiment, phase), experiment)
+    arms = by_arm(of_arms, experiment)
+    if not any(_rows(some) for some in arms.values()):
+        return _without(made, experiment, "nothing was counted yet")
+    before = min(made.hours[1] + 1, math.floor(made.at / HOUR - experiment.mature_after))
+    whole = before > made.hours[1] or not experiment.mature_after
+    final = total if whole else series.final(hours, days, before)
+    if final is not None:
+        final = in_phase(final, experiment, phase)
+    counted = made.hours[1] + 1 if whole else before
+    notes = _notes(experiment, arms)
+    users, ratio = _users(experiment, of_arms, notes)
+    decided = users if whole or final is None else _users(experiment, narrowed(final, experiment), [])[0]
+    over = (experiment.end is not None and made.at >= experiment.end * HOUR) or (
+        experiment.users is not None and math.fsum(users.values()) >= experiment.users
+    )
+    samples = {} if final is None else arms if whole else by_arm(final, experiment)
+    seen = Seen(experiment, made.at, arms, samples, ratio, decided, counted, over)
+    withheld = seen.withheld(changes) or ("" if samples else "no hour is final yet")
+    sides = seen.sides()
+    per_day = seen.per_day(math.fsum(decided.values()))
+    return replace(
+        made,
+        state="ended" if over else "running",
+        digest=total.digest(),
+        rows=sum(_rows(some) for some in arms.values()),
+        withheld=withheld,
+        verdicts=[side.withheld(withheld) if withheld else side.told() for side in sides],
+        table=[row for side in sides for row in side.rows()],
+        slices=[] if final is None else _slices(experiment, final, sides, notes),
+        arms=_arms(experiment, of_arms, arms, users),
+        ratio=None if ratio is None else _ratio(experiment, ratio),
+        series=series.points(experiment, phase, "hour", hours, before),
+        days=series.points(experiment, phase, "day", days, before),
+        drift=drift_of(experiment, of_arms),
+        users=math.fsum(users.values()) if users else None,
+        per_day=per_day,
+        final_to=counted - 1 if samples else None,
+        notes=notes,
+        power=[found for side in sides if (found := side.power()) is not None],
+        dropped=left_out(of_arms),
+    )
+
+
+def _span(hours: Mapping[int, Holder], days: Mapping[int, Holder]) -> tuple[int, int] | None:
+    """The first and the last hour of folds, where there is no ledger."""
+    if not hours and not days:
+        return None
+    last = max(hours) if hours else max(days) + DAY - 1
+    return min([*hours, *days]), last
+
+
+def _rows(samples: Sequence[Any]) -> int:
+    """Rows of an arm: of the metric that has most."""
+    return max((int(s.rows.sum()) for s in samples), default=0)
+
+
+def _notes(experiment: Experiment, arms: Samples) -> list[str]:
+    unknown = [arm for arm in arms if arm not in experiment.arms]
+    found = [f"{arm} is no arm of the definition: {_rows(arms[arm]):,} rows are left out" for arm in unknown]
+    return found + [f"{arm} has no rows" for arm in experiment.arms if arm not in arms]
+
+
+def _users(experiment: Experiment, arms: Any, notes: list[str]) -> tuple[dict[str, float], SampleRatio | None]:
+    """Users by arm, and whether they fell as planned; what cannot be counted becomes a note."""
+    if not experiment.counts:
+        return {}, None
+    try:
+        counter = only(arms, experiment.counts)
+        names = {key: str(key) for key in counter if str(key) in experiment.arms}
+        shares = {key: experiment.arms[name] for key, name in names.items()}
+        absent = {arm: share for arm, share in experiment.arms.items() if arm not in names.values()}
+        found = sample_ratio_mismatch(counter.select(names), shares | absent)
+    except StreamMetricsError as error:
+        notes.append(f"users: {error}")
+        return {}, None
+    return {str(arm): count for arm, count in found.users.items()}, found
+
+
+def _ratio(experiment: Experiment, found: SampleRatio) -> Ratio:
+    users = {str(arm): count for arm, count in found.users.items()}
+    return Ratio(min(found.e_value, LARGEST), found.alarm, found.sentence, users, dict(experiment.arms))
+
+
+def _arms(experiment: Experiment, of_arms: Any, arms: Samples, users: dict[str, float]) -> list[Arm]:
+    total = math.fsum(users.values())
+    try:
+        known = positives(of_arms, experiment.primary)
+    except StreamMetricsError:
+        known = {}
+    found = []
+    for arm, planned in experiment.arms.items():
+        mine = next((s for s in arms.get(arm, ()) if s.name == experiment.primary), None)
+        value = None if mine is None or not math.isfinite(mine.values[0]) else float(mine.values[0])
+        count = users.get(arm)
+        share = count / total if count is not None and total else None
+        found.append(Arm(arm, planned, count, share, _rows(arms.get(arm, ())), known.get(arm), value))
+    return found
+
+
+def _slices(experiment: Experiment, final: Any, sides: Sequence[Side], notes: list[str]) -> list[Row]:
+    """Every metric by the keys of each slice column; words hold for all rows of a treatment together."""
+    read: dict[str, Samples] = {}
+    for column in experiment.slices:
+        try:
+            read[column] = by_slice(final, experiment, column)
+        except StreamMetricsError as error:
+            notes.append(f"slices by {column}: {error}")
+    found = []
+    for side in sides:
+        rows = [row for column, arms in read.items() for row in side.slices(column, arms)]
+        found += adjusted(rows, side.share)
+    return found
+
+
+def thinned(looks: Sequence[Look]) -> list[Look]:
+    """Return so many looks of each treatment at most, the last among them."""
+    of: dict[str, list[Look]] = {}
+    for look in looks:
+        of.setdefault(look.treatment, []).append(look)
+    return [look for some in of.values() for look in some[:: -max(1, math.ceil(len(some) / LOOKS))][::-1]]
+
+
+def looks_of(found: Evaluation) -> list[Look]:
+    """Return what an evaluation shows of the primary metric, for the log of looks."""
+    rows = {row.treatment: row for row in found.table if row.role == "primary"}
+    made = []
+    for told in found.verdicts:
+        row = rows.get(told.treatment)
+        figures = (None, None, None) if row is None else (row.change, row.low, row.high)
+        made.append(Look(found.at, told.treatment, told.decision, *figures, found.users))
+    return made

@@ -1,0 +1,102 @@
+"""Logging in and out."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from .access import Access, cookie_name, form_is_ours, form_of, refused
+from .headers import same_origin
+
+__all__ = ["login_routes"]
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Log in - streammetrics</title>
+<style nonce="{nonce}">
+:root {{ color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }}
+main {{ max-width: 24rem; margin: 15vh auto 0; padding: 0 1rem }}
+h1 {{ font-size: 1.25rem }}
+input, button {{ font: inherit; box-sizing: border-box; width: 100%; padding: .5rem; margin: .25rem 0 1rem }}
+.wrong {{ border-left: 4px solid #b3261e; padding-left: .75rem }}
+</style>
+</head>
+<body>
+<main>
+<h1>streammetrics</h1>
+{wrong}<form method="post" action="/login">
+<input type="hidden" name="next" value="{next}">
+<label for="token">Token</label>
+<input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
+<button>Log in</button>
+</form>
+<p>Whoever runs this server makes you one: <code>streammetrics serve token --reader NAME</code>.</p>
+</main>
+</body>
+</html>
+"""
+LOCAL = re.compile(r"/(?![/\\])[\x21-\x7e]*")
+"""A page of this server: what begins with two strokes is another one."""
+
+
+def login_routes(access: Access) -> list[Route]:
+    """Return the addresses of logging in and out."""
+
+    def page(request: Request, to: str, status: int = 200, wrong: str = "") -> Response:
+        said = f'<p class="wrong" role="alert">{escape(wrong)}</p>\n' if wrong else ""
+        text = PAGE.format(nonce=request.state.nonce, wrong=said, next=escape(_local(to)))
+        return HTMLResponse(text, status, {"cache-control": "no-store"})
+
+    async def show(request: Request) -> Response:
+        return page(request, request.query_params.get("next", "/"))
+
+    async def log_in(request: Request) -> Response:
+        client = access.client(request.scope)
+        if not same_origin(request):
+            return refused(403, "this form is not from this server")
+        if access.locked(client):
+            return refused(429, "too many wrong tokens; wait a little", wait=access.failures.wait(client))
+        form = await form_of(request, access.settings.body_seconds)
+        to, token = form.get("next", "/"), form.get("token", "").strip()
+        person = await run_in_threadpool(access.accounts.person, token)
+        if person is None:
+            access.failures.take(client)
+            return page(request, to, 403, "This token is not known here, or was revoked.")
+        answer = RedirectResponse(_local(to), 303)
+        https = access.https(request.scope)
+        answer.set_cookie(
+            cookie_name(https),
+            await run_in_threadpool(access.accounts.session, token),
+            max_age=int(access.accounts.seconds),
+            secure=https,
+            httponly=True,
+            samesite="lax",
+        )
+        return answer
+
+    async def log_out(request: Request) -> Response:
+        form = await form_of(request, access.settings.body_seconds)
+        if not form_is_ours(request.state.reader, form.get("form", "")):
+            return refused(403, "this form is not from this server, or of another session; load the page again")
+        answer = RedirectResponse("/login", 303)
+        https = access.https(request.scope)
+        answer.delete_cookie(cookie_name(https), secure=https, httponly=True, samesite="lax")
+        return answer
+
+    return [
+        Route("/login", show, methods=["GET"]),
+        Route("/login", log_in, methods=["POST"]),
+        Route("/logout", log_out, methods=["POST"]),
+    ]
+
+
+def _local(to: str) -> str:
+    return to if LOCAL.fullmatch(to) and len(to) <= 2000 else "/"

@@ -1,0 +1,1 @@
+"""The page of the dashboard: drawn from evaluations by the rules of the report."""

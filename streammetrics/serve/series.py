@@ -1,0 +1,157 @@
+"""Windows of an experiment: what each hour and day says, and the sum of those that are final; kept between evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..collect.holder import Holder
+from ..compose.stacked import stacked
+from ..errors import StreamMetricsError
+from ..inference.changes import changes_of
+from ..inference.compare import samples_of
+from ..inference.measured import each
+from ..inference.pairs import paired
+from ..inference.readings import Settings, read
+from ..state.state import State
+from .card import number, share_of
+from .cells import Samples, in_phase, narrowed, split
+from .evaluation import Point
+from .experiment import Experiment
+
+__all__ = ["Series"]
+
+DAY = 24
+Window = tuple[str, int]
+Found = tuple[float | None, float | None, float | None]
+
+
+class Kept(NamedTuple):
+    """What was read of a window."""
+
+    states: tuple[State, ...]
+    digest: str
+    points: list[Point]
+
+    def of(self, holder: Holder) -> bool:
+        """Whether it is of this content: of the same states, which never change, or of equal ones."""
+        states = holder.states
+        alike = len(states) == len(self.states) and all(a is b for a, b in zip(states, self.states, strict=True))
+        return alike or holder.digest() == self.digest
+
+
+class Series:
+    """The windows of one experiment: those that did not change are not read again.
+
+    Whoever evaluates an experiment again and again keeps one and gives it to `evaluate`; it has no lock.
+    """
+
+    def __init__(self) -> None:
+        self._asked: Any = None
+        self._kept: dict[Window, Kept] = {}
+        self._days, self._hours = Sum(), Sum()
+
+    def points(
+        self, experiment: Experiment, phase: Any, kind: str, windows: Mapping[int, Holder], final: int
+    ) -> list[Point]:
+        """Return what windows say, in their order.
+
+        Parameters
+        ----------
+        experiment : Experiment
+            What is asked.
+        phase : key
+            Of the phase that counts, if there are phases.
+        kind : {"hour", "day"}
+            How long windows are.
+        windows : mapping
+            What was counted in each, by its first hour.
+        final : int
+            Windows that end after this hour are provisional.
+        """
+        if self._asked != (asked := (experiment, phase)):
+            self._asked, self._kept = asked, {}
+        for hour in [h for k, h in self._kept if k == kind and h not in windows]:
+            del self._kept[kind, hour]
+        stale = {
+            hour: holder
+            for hour, holder in sorted(windows.items())
+            if (kind, hour) not in self._kept or not self._kept[kind, hour].of(holder)
+        }
+        for hour, points in points_of(experiment, phase, stale).items():
+            holder = windows[hour]
+            self._kept[kind, hour] = Kept(holder.states, holder.digest(), points)
+        length = 1 if kind == "hour" else DAY
+        known = (point for hour in sorted(windows) for point in self._kept[kind, hour].points)
+        return [point._replace(provisional=point.hour + length > final) for point in known]
+
+    def final(self, hours: Mapping[int, Holder], days: Mapping[int, Holder], before: int) -> Any:
+        """Return the sum of the windows before an hour: whole days, then hours; None without any."""
+        day = before - before % DAY
+        whole = self._days.of([days[h] for h in sorted(days) if h + DAY <= day])
+        rest = [hours[h] for h in sorted(hours) if day <= h < before]
+        return self._hours.of(([] if whole is None else [whole]) + rest)
+
+
+class Sum:
+    """A sum of holders that mostly grows: what is added behind those that were there is added to what was their sum."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[tuple[State, ...], str]] = []
+        self._total: Any = None
+
+    def of(self, holders: Sequence[Holder]) -> Any:
+        """Return the sum; None of nothing."""
+        if not self._begins(holders):
+            self._parts, self._total = [], None
+        for holder in holders[len(self._parts) :]:
+            self._total = holder.copy() if self._total is None else self._total.copy().merge(holder)
+            self._parts.append((holder.states, holder.digest()))
+        return self._total
+
+    def _begins(self, holders: Sequence[Holder]) -> bool:
+        """Whether what was added is the beginning of these."""
+        known = [Kept(*part, []).of(holder) for part, holder in zip(self._parts, holders, strict=False)]
+        return len(known) == len(self._parts) and all(known)
+
+
+def points_of(experiment: Experiment, phase: Any, windows: Mapping[int, Holder]) -> dict[int, list[Point]]:
+    """Return what windows say, with intervals of one look: all read side by side; nothing where one cannot be read."""
+    found: dict[int, list[Point]] = {hour: [] for hour in windows}
+    arms = _arms(experiment, phase, windows)
+    for arm in experiment.arms:
+        changes = {} if arm == experiment.control else changes_in(experiment, arms, arm)
+        for sample in arms.get(arm, ()):
+            if sample.name in experiment.metrics:
+                cells = zip(sample.keys, sample.values.tolist(), sample.rows.tolist(), strict=True)
+                for (hour,), value, rows in cells:
+                    change, low, high = changes.get((sample.name, hour), (None, None, None))
+                    found[hour].append(Point(hour, sample.name, arm, number(value), rows, change, low, high))
+    return found
+
+
+def _arms(experiment: Experiment, phase: Any, windows: Mapping[int, Holder]) -> Samples:
+    """The numbers of each arm by window."""
+    readable = {}
+    for hour, holder in windows.items():
+        try:
+            readable[hour] = narrowed(in_phase(holder, experiment, phase), experiment)
+        except StreamMetricsError:
+            continue
+    return split(samples_of(stacked(readable, "window"))) if readable else {}
+
+
+def changes_in(experiment: Experiment, arms: Samples, treatment: str) -> dict[tuple[str, int], Found]:
+    """Return the relative difference of each metric in each window, with the ends of its interval of one look."""
+    pairs, _ = paired(*(arms.get(arm, []) for arm in (treatment, experiment.control)))
+    settings = Settings(share_of(experiment), relative=True)
+    found: dict[tuple[str, int], Found] = {}
+    for pair in pairs:
+        if pair.name in experiment.metrics:
+            try:
+                figures = each(read(changes_of(pair), settings).relative)
+            except StreamMetricsError:  # of no shards
+                continue
+            for (hour,), one in zip(pair.keys, figures, strict=True):
+                found[pair.name, hour] = number(one.estimate), number(one.low), number(one.high)
+    return found

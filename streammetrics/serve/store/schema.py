@@ -1,0 +1,63 @@
+"""The tables. Types are those of PostgreSQL, which SQLite takes as they are meant."""
+
+from __future__ import annotations
+
+from ...errors import StreamMetricsError
+from .database import Database
+
+__all__ = ["create"]
+
+VERSION = 1
+
+TABLES = (
+    # parts of an experiment are numbered in the order in which they are committed
+    "streams (experiment TEXT PRIMARY KEY, last BIGINT NOT NULL, epoch BIGINT NOT NULL)",
+    """parts (experiment TEXT NOT NULL, number BIGINT NOT NULL, hour BIGINT NOT NULL, source TEXT NOT NULL,
+        seq BIGINT NOT NULL, digest TEXT NOT NULL, received DOUBLE PRECISION NOT NULL, state TEXT NOT NULL,
+        PRIMARY KEY (experiment, number))""",
+    "frames (experiment TEXT NOT NULL, number BIGINT NOT NULL, data BYTEA NOT NULL, PRIMARY KEY (experiment, number))",
+    """folds (experiment TEXT NOT NULL, day BIGINT NOT NULL, digest TEXT NOT NULL, data BYTEA NOT NULL,
+        PRIMARY KEY (experiment, day))""",
+    "totals (experiment TEXT PRIMARY KEY, upto BIGINT NOT NULL, epoch BIGINT NOT NULL, data BYTEA NOT NULL)",
+    """definitions (experiment TEXT NOT NULL, version BIGINT NOT NULL, definition TEXT NOT NULL, author TEXT NOT NULL,
+        at DOUBLE PRECISION NOT NULL, PRIMARY KEY (experiment, version))""",
+    "looks (number {numbered}, experiment TEXT NOT NULL, at DOUBLE PRECISION NOT NULL, look TEXT NOT NULL)",
+    "evaluations (experiment TEXT PRIMARY KEY, evaluation TEXT NOT NULL)",
+    """audits (number {numbered}, experiment TEXT NOT NULL, at DOUBLE PRECISION NOT NULL, author TEXT NOT NULL,
+        what TEXT NOT NULL)""",
+    """tokens (experiment TEXT NOT NULL, name TEXT NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (experiment, name))""",
+    "alerts (experiment TEXT NOT NULL, name TEXT NOT NULL, state TEXT NOT NULL, PRIMARY KEY (experiment, name))",
+)
+INDEXES = (
+    "UNIQUE INDEX IF NOT EXISTS parts_contents ON parts (experiment, hour, source, seq, digest)",
+    # the promise that every part counts once, kept by the database itself
+    """UNIQUE INDEX IF NOT EXISTS parts_counted ON parts (experiment, hour, source, seq)
+        WHERE state IN ('current', 'folded', 'forgotten')""",
+    "INDEX IF NOT EXISTS parts_states ON parts (experiment, state, hour)",
+    "INDEX IF NOT EXISTS looks_of ON looks (experiment, number)",
+    "INDEX IF NOT EXISTS audits_of ON audits (experiment, number)",
+)
+
+
+def create(database: Database) -> None:
+    """Make the tables that are missing.
+
+    Raises
+    ------
+    StreamMetricsError
+        They are of a later release.
+    """
+    with database.writing() as run:
+        database.driver.prepare(run)
+        run("CREATE TABLE IF NOT EXISTS layout (version BIGINT NOT NULL)")
+        found = run("SELECT version FROM layout")
+        if not found:
+            run("INSERT INTO layout VALUES (?)", VERSION)
+        elif found[0][0] != VERSION:
+            raise StreamMetricsError(
+                f"the store has layout {found[0][0]}, this release knows {VERSION}: it was made by a later release"
+            )
+        for table in TABLES:
+            run(f"CREATE TABLE IF NOT EXISTS {table.format(numbered=database.driver.numbered)}")
+        for index in INDEXES:
+            run(f"CREATE {index}")

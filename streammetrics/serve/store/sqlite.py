@@ -1,0 +1,71 @@
+"""SQLite: one file, one machine."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+from ...errors import StreamMetricsError
+from .database import Run
+from .failures import StoreDownError, StoreFullError
+
+__all__ = ["SQLite"]
+
+BUSY = 10.0
+"""Seconds for which another process may write."""
+SETTINGS = (
+    "PRAGMA synchronous = FULL",  # in WAL mode: what was committed outlives a power cut
+    "PRAGMA journal_size_limit = 67108864",
+)
+AWAY = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_READONLY,
+}
+
+
+class SQLite:
+    """A file, and what is written beside it (-wal, -shm) while it is open."""
+
+    errors: tuple[type[Exception], ...] = (sqlite3.Error,)
+    numbered = "INTEGER PRIMARY KEY AUTOINCREMENT"
+    read, write = "BEGIN", "BEGIN IMMEDIATE"
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.alone = threading.Lock()  # threads queue; SQLite itself would have them ask again and again
+
+    def connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=BUSY, isolation_level=None, check_same_thread=False)
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            if mode != "wal":
+                raise StoreDownError(f"{self.path}: SQLite keeps no write-ahead log there ({mode}); use a local disk")
+            for setting in SETTINGS:
+                connection.execute(setting).fetchall()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def run(self, connection: Any, sql: str, *given: Any) -> list[Any]:
+        rows: list[Any] = connection.execute(sql, given).fetchall()
+        return rows
+
+    def prepare(self, run: Run) -> None:
+        """A transaction that writes is the only one."""
+
+    def said(self, error: Exception) -> StreamMetricsError | None:
+        code = getattr(error, "sqlite_errorcode", 0)
+        if code & 0xFF == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_SHMSIZE:
+            return StoreFullError(f"{self.path}: the disk is full; nothing was written")
+        return StoreDownError(f"{self.path}: {error}") if code & 0xFF in AWAY else None

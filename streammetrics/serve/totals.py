@@ -1,0 +1,191 @@
+"""The total of every experiment, added to as parts arrive, and its hours and days."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from ..collect.saved import from_bytes
+from .fold import added_up
+from .keys import HOUR, Part
+from .store import Store, StoreDownError, StoreFullError
+from .store.parts import Outline
+from .windows import MovedError, Windows
+
+__all__ = ["Totals"]
+
+ROOM = 1 << 29
+KEEP, OFTEN = 60.0, 100
+"""A total is kept, so that a start adds up only what came after it: at most once in so many seconds, and so many times as
+long apart as it takes."""
+TRIES = 5
+T = TypeVar("T")
+
+
+class _Total:
+    """The total of one experiment, and up to where it counts."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.at: tuple[int, int] | None = None
+        self.made: Any = None
+        self.digest: str | None = None
+        self.kept: tuple[int, int] | None = None
+        self.next_kept = float("-inf")
+
+    def take(self, at: tuple[int, int], made: Any) -> None:
+        self.at, self.made, self.digest = at, made, None
+
+
+class Totals:
+    """What the parts of experiments add up to, whoever put them into the store.
+
+    What is returned is not to be changed: others read it too. Every call looks first whether something has come, also from
+    other servers, so `add` only does early what would be done at the next look.
+
+    Parameters
+    ----------
+    store : Store
+        Where parts are.
+    room : int
+        The most bytes that folds of hours and days may take in memory.
+    clock : callable
+        Seconds, never going back.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import streammetrics as sm
+    >>> from streammetrics.serve.keys import Part, key_of
+    >>> from streammetrics.serve.store import open_store
+    >>> frame = sm.CTR().update([0, 1])
+    >>> with tempfile.TemporaryDirectory() as folder, open_store(os.path.join(folder, "a.db")) as store:
+    ...     put = store.put([Part(key_of("checkout", "eu", 494529), frame.to_bytes(), frame.digest(), 0.0)])
+    ...     Totals(store).total("checkout").compute()
+    0.5
+    """
+
+    def __init__(self, store: Store, *, room: int = ROOM, clock: Callable[[], float] = time.monotonic) -> None:
+        self.store, self._clock = store, clock
+        self._windows = Windows(store, room)
+        self._totals: dict[str, _Total] = {}
+
+    # -- what is asked ------------------------------------------------------------------------------------------------
+
+    def add(self, parts: Iterable[Part]) -> None:
+        """Add parts that were stored."""
+        for experiment in dict.fromkeys(part.key.experiment for part in parts):
+            self.total(experiment)
+
+    def total(self, experiment: str) -> Any:
+        """The total; None where there is nothing yet."""
+        held = self._held(experiment)
+        with held.lock:
+            self._refresh(experiment, held)
+            return held.made
+
+    def digest(self, experiment: str) -> str:
+        """The digest of the total; empty where there is nothing yet."""
+        held = self._held(experiment)
+        with held.lock:
+            self._refresh(experiment, held)
+            if held.digest is None and held.made is not None:
+                held.digest = held.made.digest()
+            return held.digest or ""
+
+    def hours(self, experiment: str) -> dict[int, Any]:
+        """What counts of each hour, of the days whose parts are kept."""
+        return self._outlined(experiment, lambda now: self._windows.hours(experiment, now))
+
+    def days(self, experiment: str) -> dict[int, Any]:
+        """What counts of each day, by the hour with which it begins, UTC."""
+        return self._outlined(experiment, lambda now: self._windows.days(experiment, now))
+
+    # -- upkeep -------------------------------------------------------------------------------------------------------
+
+    def compact(self, experiment: str, *, now: float, correct_within_days: float = 3.0) -> int:
+        """Fold parts into days where all is older than may be corrected; return how many parts that were.
+
+        The total and the days stay as they are, to the last bit.
+
+        Parameters
+        ----------
+        experiment : str
+            Which one.
+        now : float
+            Seconds since 1970.
+        correct_within_days : float
+            How long parts are kept after the end of their day, and after they were received.
+        """
+
+        def fold(outline: Outline) -> int:
+            count = 0
+            for new in self._windows.settled(experiment, outline, now - correct_within_days * 24 * HOUR):
+                if self.store.compact(experiment, outline.at[1], new):
+                    self._windows.was_settled(experiment, new)
+                    count += len(new.numbers)
+            return count
+
+        return self._outlined(experiment, fold)
+
+    def keep(self, experiment: str) -> None:
+        """Keep the total as it is, so that the next start need not add it up."""
+        held = self._held(experiment)
+        with held.lock:
+            self._keep(experiment, held)
+
+    def close(self) -> None:
+        """Keep all totals."""
+        for experiment in list(self._totals):
+            self.keep(experiment)
+
+    # -- how ----------------------------------------------------------------------------------------------------------
+
+    def _held(self, experiment: str) -> _Total:
+        return self._totals.setdefault(experiment, _Total())
+
+    def _refresh(self, experiment: str, held: _Total) -> None:
+        """Add what has come; add up anew where what was counted has changed."""
+        if held.at is None:
+            kept = self.store.total(experiment)
+            held.take(*((0, 0), None) if kept is None else (kept[0], from_bytes(kept[1])))
+            held.kept = None if kept is None else kept[0]
+        while True:
+            assert held.at is not None
+            (last, epoch), parts, whole = self.store.since(experiment, held.at[0])
+            if epoch != held.at[1] or not whole:
+                held.take(*self._outlined(experiment, lambda now: self._anew(experiment, now)))
+            elif parts:
+                more = [part.data for _, part in parts]
+                held.take((parts[-1][0], epoch), added_up([*([] if held.made is None else [held.made]), *more]))
+            else:
+                held.at = last, epoch
+                break
+        if self._clock() >= held.next_kept:
+            with suppress(StoreFullError, StoreDownError):  # it is a help, no more: it is tried again
+                self._keep(experiment, held)
+
+    def _anew(self, experiment: str, outline: Outline) -> tuple[tuple[int, int], Any]:
+        days = self._windows.days(experiment, outline)
+        return outline.at, added_up(days.values()) if days else None
+
+    def _outlined(self, experiment: str, ask: Callable[[Outline], T]) -> T:
+        """Ask of what there is, and again where somebody else folds meanwhile: it may be that once, not always."""
+        for _ in range(TRIES):
+            with suppress(MovedError):
+                return ask(self.store.outline(experiment))
+        return ask(self.store.outline(experiment))
+
+    def _keep(self, experiment: str, held: _Total) -> None:
+        if held.at is None or held.made is None or held.at == held.kept:
+            return
+        began = self._clock()
+        try:
+            self.store.keep_total(experiment, held.at, held.made.to_bytes())
+            held.kept = held.at
+        finally:
+            now = self._clock()
+            held.next_kept = now + max(KEEP, OFTEN * (now - began))

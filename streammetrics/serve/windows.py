@@ -1,0 +1,148 @@
+"""Folds of hours and days, kept in memory as long as there is room."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from ..collect.saved import from_bytes
+from ..errors import StateFormatError, StreamMetricsError
+from .fold import added_up
+from .store import Store
+from .store.parts import DAY, Entry, Outline, Settled
+
+__all__ = ["MovedError", "Windows"]
+
+HOUR = 3600.0
+Place = tuple[str, str, int]
+"""Experiment, "hour" or "day", and where it begins."""
+Names = frozenset[Hashable]
+"""What a fold is of: numbers of parts, and the digest of the fold of a day."""
+
+
+class MovedError(StreamMetricsError):
+    """A part was folded by somebody else between asking what there is and reading it."""
+
+
+class _Fold(NamedTuple):
+    names: Names
+    made: Any
+    size: int
+
+
+class Windows:
+    """Hours and days of experiments.
+
+    A fold is made anew where what it is of has changed, and added to where something has come; a part never changes under
+    its number.
+
+    Parameters
+    ----------
+    store : Store
+        Where parts are.
+    room : int
+        The most bytes that folds may take; those not asked for longest go first.
+    """
+
+    def __init__(self, store: Store, room: int) -> None:
+        self.store, self.room = store, room
+        self._folds: OrderedDict[Place, _Fold] = OrderedDict()
+        self._size = 0
+        self._lock = threading.Lock()
+        self._busy: dict[str, threading.RLock] = {}
+
+    def hours(self, experiment: str, outline: Outline) -> dict[int, Any]:
+        """Every hour of the days that are not folded: of a day that is, late parts are no whole hour."""
+        found: dict[int, list[int]] = {}
+        for entry in outline.current:
+            if day_of(entry) not in outline.days:
+                found.setdefault(entry.key.hour, []).append(entry.number)
+        with self._alone(experiment):
+            return {h: self._fold((experiment, "hour", h), frozenset(found[h])) for h in sorted(found)}
+
+    def days(self, experiment: str, outline: Outline) -> dict[int, Any]:
+        """Every day, by the hour that it begins with."""
+        found: dict[int, set[Hashable]] = {day: {digest} for day, digest in outline.days.items()}
+        for entry in outline.current:
+            found.setdefault(day_of(entry), set()).add(entry.number)
+        hours: dict[int, dict[int, Any]] = {}
+        with self._alone(experiment):
+            for hour, made in self.hours(experiment, outline).items():
+                hours.setdefault(hour // DAY * DAY, {})[hour] = made
+            return {
+                day: self._fold((experiment, "day", day), frozenset(found[day]), list(hours.get(day, {}).values()))
+                for day in sorted(found)
+            }
+
+    def settled(self, experiment: str, outline: Outline, before: float) -> Iterator[Settled]:
+        """Yield the folds of days that were over, of all parts of them that had been received, at a time."""
+        due: dict[int, list[int]] = {}
+        for entry in outline.current:
+            if (day_of(entry) + DAY) * HOUR <= before and entry.received <= before:
+                due.setdefault(day_of(entry), []).append(entry.number)
+        for day in sorted(due):
+            held = outline.days.get(day)
+            with self._alone(experiment):
+                made = self._fold((experiment, "day", day), frozenset([*due[day], *([held] if held else [])]))
+            new = Settled(day, held, due[day], made.digest(), made.to_bytes())
+            if from_bytes(new.data).digest() != new.digest:  # the parts will be gone
+                raise StateFormatError(f"the fold of day {day} of {experiment} does not come back as it was written")
+            yield new
+
+    def was_settled(self, experiment: str, new: Settled) -> None:
+        """Note that a fold goes by its digest now, and not by the parts that it is of."""
+        place = experiment, "day", new.day
+        with self._alone(experiment):
+            fold = self._take(place)
+            if fold is not None and fold.names >= {*new.numbers}:
+                self._hold(place, fold._replace(names=fold.names - {*new.numbers, new.before} | {new.digest}))
+            for hour in range(new.day, new.day + DAY):
+                self._take((experiment, "hour", hour))
+
+    # -- folds --------------------------------------------------------------------------------------------------------
+
+    def _fold(self, place: Place, names: Names, whole: Iterable[Any] = ()) -> Any:
+        """The fold that is of these; `whole` adds up to it, if it is there."""
+        known = self._take(place)
+        if known is not None and known.names == names:
+            made = known.made
+        elif known is not None and known.names < names:
+            made = added_up([known.made, *self._read(place, names - known.names)])
+        else:
+            made = added_up(list(whole) or self._read(place, names))
+        self._hold(place, _Fold(names, made, made.nbytes))
+        return made
+
+    def _alone(self, experiment: str) -> threading.RLock:
+        """Held while folds of an experiment are made, so that no two threads make the same."""
+        return self._busy.setdefault(experiment, threading.RLock())
+
+    def _take(self, place: Place) -> _Fold | None:
+        with self._lock:
+            fold = self._folds.pop(place, None)
+            self._size -= fold.size if fold else 0
+        return fold
+
+    def _hold(self, place: Place, fold: _Fold) -> None:
+        """Keep a fold, in place of those not asked for longest."""
+        with self._lock:
+            self._folds[place] = fold
+            self._size += fold.size
+            while self._size > self.room and len(self._folds) > 1:
+                self._size -= self._folds.popitem(last=False)[1].size
+
+    def _read(self, place: Place, names: Names) -> list[bytes]:
+        experiment, _, start = place
+        found = self.store.frames(experiment, [n for n in names if isinstance(n, int)])
+        folds = [self.store.fold(experiment, start, n) for n in names if isinstance(n, str)]
+        found += [data for data in folds if data is not None]
+        if len(found) != len(names):
+            raise MovedError(f"parts of {experiment} are not where the ledger says")
+        return found
+
+
+def day_of(entry: Entry) -> int:
+    """The hour with which the UTC day of a part begins."""
+    return entry.key.hour // DAY * DAY

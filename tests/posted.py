@@ -1,0 +1,54 @@
+"""Parts as workers post them to `serve`: rows, the metrics that count them, and their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import streammetrics as sm
+from streammetrics.serve.keys import HOUR, Key, Part
+
+FIRST = 494_520
+"""The hour with which 2026-06-01 begins."""
+
+
+def metrics() -> Any:
+    return sm.Sliced(
+        sm.Sharded(sm.MetricCollection(sm.CTR(), sm.LogLoss()), unit="user", shards=8), by=["arm", "country"]
+    )
+
+
+def rows(seed: int, n: int = 30) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {
+        "y_true": rng.integers(0, 2, n).astype(np.uint8),
+        "y_score": rng.random(n).astype(np.float32),
+        "user": rng.integers(0, 50, n),
+        "arm": rng.choice(["A", "B"], n),
+        "country": rng.choice(["at", "be", "ch"], n),
+    }
+
+
+def counted(seeds: Iterable[int]) -> Any:
+    """One pass over all rows."""
+    several = [rows(seed) for seed in seeds]
+    return metrics().update({name: np.concatenate([some[name] for some in several]) for name in several[0]})
+
+
+@cache
+def frame(seed: int) -> tuple[bytes, str]:
+    made = metrics().update(rows(seed))
+    return made.to_bytes(), made.digest()
+
+
+def part(key: Key, seed: int, received: float | None = None) -> Part:
+    """What a worker posts of the rows of a seed, by default when its hour is over."""
+    return Part(key, *frame(seed), float((key.hour + 1) * HOUR) if received is None else received)
+
+
+def plain(key: Key, content: int, received: float = 0.0) -> Part:
+    """A part whose content nobody adds up."""
+    return Part(key, b"%d" % content, f"{content:064x}", received)

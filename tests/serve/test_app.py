@@ -1,0 +1,224 @@
+"""The application as a whole: definitions, errors, health, headers, and a real store behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serve.client import Client
+from serve.fakes import DEFINITION, HOUR, NOW, Board, World, arms, world
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
+
+import streammetrics as sm
+from streammetrics.serve.app import create_app
+from streammetrics.serve.auth import OWNER, issue
+from streammetrics.serve.settings import Settings
+from streammetrics.serve.store import StoreDownError, open_store
+from streammetrics.serve.totals import Totals
+
+STATES = f"/v1/experiments/rank/states?hour={HOUR}&source=job"
+RANK = "/v1/experiments/rank"
+
+
+@pytest.fixture
+def here() -> World:
+    return world()
+
+
+@pytest.fixture
+def client(here: World) -> Iterator[Client]:
+    async def page(request: Request) -> HTMLResponse:
+        return HTMLResponse(f"<script nonce={request.state.nonce}></script>")
+
+    async def broken(request: Request) -> HTMLResponse:
+        raise RuntimeError("secret")
+
+    pages = [Route("/", page), Route("/broken", broken)]
+    with Client(create_app(*here[:3], Settings(clock=lambda: NOW), pages)) as client:
+        client.headers["authorization"] = f"Bearer {here.owner}"
+        yield client
+
+
+# -- definitions -----------------------------------------------------------------------------------------------------
+
+
+def test_a_definition_is_made_and_changed(here: World, client: Client) -> None:
+    path = "/v1/experiments/new"
+    first = client.post(path, json=DEFINITION)
+    assert (first.status_code, first.json()) == (201, {"version": 1, "changes": []})
+    assert client.post(path, json=DEFINITION).json() == {"version": 1, "changes": []}
+    changed = client.post(path, json=DEFINITION | {"arms": {"A": 0.8, "B": 0.2}})
+    assert changed.json()["version"] == 2
+    assert changed.json()["changes"][0] == "planned share of A: 50 % is now 80 %"
+    assert client.get(path).json()["arms"] == {"A": 0.8, "B": 0.2}
+    assert here.board.changes == ["new"] * 3
+    assert ("new", "defined version 2", "ann") in here.store.audited
+
+
+def test_a_definition_may_be_toml(client: Client) -> None:
+    text = 'arms = {A = 1, B = 1}\ncontrol = "A"\nprimary = "ctr"\nstart = 2026-06-01T00:00:00Z\n'
+    answer = client.post("/v1/experiments/toml", content=text, headers={"content-type": "application/toml"})
+    assert answer.status_code == 201
+    assert client.get("/v1/experiments/toml").json()["start"] == "2026-06-01T00"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "no JSON"),
+        (b"\xff", "no JSON"),
+        (b"[" * 100_000, "no definition does"),
+        (b"[]", "an object of keys"),
+        (b"{}", "arms: the definition does not say it"),
+        (json.dumps(DEFINITION | {"colour": 1}).encode(), "colour: there is no such key"),
+        (json.dumps(DEFINITION | {"id": "other"}).encode(), "the address says 'rank'"),
+        (json.dumps(DEFINITION | {"users": 10**400}).encode(), "no definition does"),
+        (json.dumps(DEFINITION | {"control": "C"}).encode(), "control: one of the arms"),
+    ],
+)
+def test_what_is_no_definition_is_refused(here: World, client: Client, body: bytes, words: str) -> None:
+    answer = client.post(RANK, content=body)
+    assert answer.status_code == 422
+    assert words in answer.json()["error"]
+    assert len(here.store.defined["rank"]) == 1
+
+
+@pytest.mark.parametrize("name", ["-x", "x" * 101, "a%20b", "%3Cb%3E", "a%00", "%F0%9F%98%80"])
+def test_names_of_experiments_are_checked(here: World, client: Client, name: str) -> None:
+    assert client.post(f"/v1/experiments/{name}", json=DEFINITION).status_code == 422
+    assert client.get(f"/v1/experiments/{name}").status_code == 404
+    assert set(here.store.defined) == {"rank"}
+
+
+def test_definitions_of_a_folder(here: World, tmp_path: Path) -> None:
+    good = 'arms = {A = 1, B = 1}\ncontrol = "A"\nprimary = "ctr"\nstart = "2026-06-01T00"\n'
+    (tmp_path / "one.toml").write_text(good)
+    (tmp_path / "two.toml").write_text(good.replace("ctr", ""))
+    (tmp_path / "three.toml").write_bytes(b"\xff\xfe")
+    (tmp_path / "readme.md").write_text("no definition")
+    app = create_app(*here[:3], Settings(clock=lambda: NOW, definitions=str(tmp_path)))
+    with Client(app):
+        assert set(here.store.defined) == {"rank", "one"}
+        definitions, seen = app.state.definitions, dict[Path, int]()
+        _, wrong = definitions.load(str(tmp_path), seen)
+        assert [Path(line.partition(":")[0]).name for line in wrong] == ["three.toml", "two.toml"]
+        assert definitions.load(str(tmp_path), seen) == ([], [])
+        (tmp_path / "two.toml").write_text(good)
+        assert definitions.load(str(tmp_path), seen) == (["two"], [])
+
+
+# -- errors, health, headers -----------------------------------------------------------------------------------------
+
+
+def test_health(here: World, client: Client) -> None:
+    assert (client.get("/healthz").status_code, client.get("/readyz").status_code) == (200, 200)
+    here.store.fails = StoreDownError("host db.internal is away")
+    assert (client.get("/healthz").status_code, client.get("/readyz").status_code) == (200, 503)
+    assert "internal" not in client.get("/readyz").text
+    assert client.get(RANK).status_code == 503
+
+
+def test_a_mistake_of_ours_tells_nothing(client: Client) -> None:
+    answer = client.get("/broken")
+    assert answer.status_code == 500
+    assert "secret" not in answer.text
+
+
+@pytest.mark.parametrize("path", ["/", "/login", "/healthz", "/nothing", "/broken", RANK])
+def test_every_answer_has_the_headers(client: Client, path: str) -> None:
+    answer = client.get(path)
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "script-src 'self' 'nonce-" in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert "cache-control" in answer.headers
+
+
+def test_the_number_of_scripts_is_another_each_time(client: Client) -> None:
+    pages = [client.get("/") for _ in range(20)]
+    numbers = {page.text.removeprefix("<script nonce=").partition(">")[0] for page in pages}
+    assert len(numbers) == 20
+    assert all(any(f"'nonce-{n}'" in p.headers["content-security-policy"] for n in numbers) for p in pages)
+
+
+def test_other_hosts_are_refused(here: World) -> None:
+    with Client(create_app(*here[:3], Settings(hosts=("localhost", "127.0.0.1")))) as client:
+        codes = [client.get("/healthz", headers={"host": h}).status_code for h in ("localhost:8000", "evil.example")]
+    assert codes == [200, 400]
+
+
+def test_conflicts_are_listed_and_accepted(here: World, client: Client) -> None:
+    for seed in (0, 1):
+        client.post(STATES, content=arms(seed).to_bytes())
+    (conflict,) = client.get(f"{RANK}/conflicts").json()
+    assert conflict == {"number": 0, "key": f"rank/{HOUR}/job-0", "digest": arms(1).digest(), "received": NOW}
+    assert client.post(f"{RANK}/conflicts/7/accept").status_code == 409
+    assert client.post(f"{RANK}/conflicts/0/accept").json() == {"accepted": 0}
+    assert here.store.accepted == [0]
+
+
+def test_totals_are_kept_at_the_end(here: World, client: Client) -> None:
+    assert not here.totals.closed
+    client.__exit__()
+    assert here.totals.closed
+    client.__enter__()
+
+
+# -- the real store --------------------------------------------------------------------------------------------------
+
+
+def test_with_a_real_store(tmp_path: Path) -> None:
+    """Posted, told, conflicting, accepted; and the same after the server was started again."""
+    with open_store(tmp_path / "a.db") as store:
+        owner = issue(store, OWNER, "ann", by="test", at=0.0)
+        bearer = {"authorization": f"Bearer {owner}"}
+
+        def serve() -> Client:
+            return Client(create_app(store, Totals(store), Board(), Settings(clock=lambda: NOW)), **bearer)
+
+        with serve() as client:
+            assert client.post(RANK, json=DEFINITION).status_code == 201
+            posts = [client.post(f"{STATES}&seq={i}", content=arms(i).to_bytes()) for i in (0, 1, 0, 2)]
+            assert [p.json()["state"] for p in posts] == ["stored", "stored", "same", "stored"]
+            assert client.post(STATES, content=arms(9).to_bytes()).status_code == 409
+        with serve() as client:
+            assert Totals(store).digest("rank") == sm.merge([arms(0), arms(1), arms(2)]).digest()
+            (conflict,) = client.get(f"{RANK}/conflicts").json()
+            assert client.post(f"{RANK}/conflicts/{conflict['number']}/accept").status_code == 200
+            assert Totals(store).digest("rank") == sm.merge([arms(9), arms(1), arms(2)]).digest()
+            assert (
+                client.post(STATES, content=arms(0, metrics=[sm.CTR(), sm.AUC(bits=9)]).to_bytes()).status_code == 422
+            )
+        said = [(row.by, row.what) for row in store.audits("rank")]
+        assert said[0] == ("ann", "defined version 1")
+        assert said[-1][1].startswith("accepted")
+
+
+def test_a_body_that_waits_is_read_beside_others(here: World) -> None:
+    """Who sends slowly holds up nobody."""
+
+    async def both(client: Client) -> Any:
+        go = asyncio.Event()
+
+        async def slow() -> Any:
+            yield arms(0).to_bytes()[:10]
+            await go.wait()
+            yield arms(0).to_bytes()[10:]
+
+        first = asyncio.create_task(client.http.post(STATES, content=slow()))
+        second = await client.http.post(f"{STATES}&seq=1", content=arms(1).to_bytes())
+        go.set()
+        return await first, second
+
+    with Client(create_app(*here[:3], Settings(clock=lambda: NOW)), authorization=f"Bearer {here.writer}") as client:
+        first, second = client.wait(both(client))
+    assert (first.status_code, second.status_code) == (201, 201)
+    assert [key.seq for key in here.store.kept] == [1, 0]

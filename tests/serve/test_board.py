@@ -1,0 +1,367 @@
+"""However many look and however often parts come, an experiment is read as seldom as said, off the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kept import Kept
+
+from streammetrics.serve import board as module
+from streammetrics.serve.board import Board, Reading
+from streammetrics.serve.evaluate import looks_of
+from streammetrics.serve.evaluation import Evaluation, Row, Told
+from streammetrics.serve.looks import looks_of_json, looks_to_json
+
+HOUR = 3600.0
+
+
+class Readings:
+    """Reads an experiment, counting, and failing where it is told to."""
+
+    def __init__(self) -> None:
+        self.count: dict[str, int] = {}
+        self.decision = "keep running"
+        self.broken: set[str] = set()
+        self.threads: set[int] = set()
+        self.hold = threading.Event()
+        self.hold.set()
+
+    def __call__(self, store: Any, totals: Any, experiment: str, now: float, series: Any) -> Reading:
+        self.threads.add(threading.get_ident())
+        self.hold.wait(10)
+        self.count[experiment] = self.count.get(experiment, 0) + 1
+        if experiment in self.broken:
+            raise ValueError("the frame of hour 7 is broken")
+        row = Row("new", "ctr", "primary", "high", None, 1.0, 1.1, 0.1, 0.0, 0.2, None, None, None, "better", "", 9, {})
+        told = Told("new", self.decision, "a sentence")
+        parts = self.count[experiment]
+        return Reading(
+            Evaluation(experiment, experiment, 1, now, "running", parts=parts, verdicts=[told], table=[row], users=50.0)
+        )
+
+
+class Silent:
+    """Alerts to nobody."""
+
+    def __init__(self) -> None:
+        self.told: list[Evaluation] = []
+
+    def start(self, experiments: Any) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def tell(self, found: Evaluation, webhooks: Any) -> None:
+        self.told.append(found)
+
+
+class Scene:
+    """A board with what it needs, and a clock that stands."""
+
+    def __init__(self, *experiments: str, every: float = 0.01, store: Kept | None = None) -> None:
+        self.store = store or Kept(*experiments)
+        self.readings, self.alerts, self.now = Readings(), Silent(), 1000 * HOUR
+        told: Any = self.alerts
+        self.board = Board(
+            self.store,  # type: ignore[arg-type]
+            None,  # type: ignore[arg-type]
+            every=every,
+            clock=lambda: self.now,
+            alerts=told,
+            reading=self.readings,
+        )
+
+    async def next(self, experiment: str, change: bool = True) -> Evaluation:
+        """The next evaluation after a change."""
+        news = self.board.subscribe(experiment)
+        waiting = asyncio.ensure_future(anext(news))
+        await asyncio.sleep(0)
+        if change:
+            self.board.changed(experiment)
+        found = await asyncio.wait_for(waiting, 5)
+        await news.aclose()
+        return found
+
+
+def run(play: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def whole() -> None:
+        async with asyncio.timeout(20):
+            await play()
+
+    asyncio.run(whole())
+
+
+async def until(there: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not there():
+            await asyncio.sleep(0.005)
+
+
+def test_a_change_is_read_in_another_thread_and_shown() -> None:
+    scene = Scene("e")
+
+    async def play() -> None:
+        async with scene.board as board:
+            await until(lambda: scene.readings.count.get("e") == 1)
+            found = await scene.next("e")
+            assert found.parts >= 2
+            assert board.evaluation("e") is found
+            assert board.evaluations() == [found]
+
+    run(play)
+    assert threading.get_ident() not in scene.readings.threads
+    assert len(scene.readings.threads) == 1
+
+
+def test_a_thousand_changes_and_fifty_pages_are_one_reading() -> None:
+    scene = Scene("e", every=0.3)
+
+    async def play() -> None:
+        async with scene.board as board:
+            await until(lambda: scene.readings.count.get("e") == 1)
+            pages = [asyncio.ensure_future(anext(board.subscribe("e"))) for _ in range(50)]
+            await asyncio.sleep(0)
+            for _ in range(1000):
+                board.changed("e")
+            found = await asyncio.gather(*pages)
+            assert len({id(one) for one in found}) == 1
+            assert found[0].parts == 2
+
+    run(play)
+    assert scene.readings.count == {"e": 2}
+
+
+def test_parts_that_come_all_the_time_are_read_now_and_then() -> None:
+    scene = Scene("e", every=0.2)
+
+    async def play() -> None:
+        async with scene.board as board:
+            for _ in range(100):
+                board.changed("e")
+                await asyncio.sleep(0.005)
+
+    began = time.monotonic()
+    run(play)
+    assert 2 <= scene.readings.count["e"] <= 2 + (time.monotonic() - began) / 0.2
+
+
+def test_the_event_loop_goes_on_while_one_is_read() -> None:
+    scene = Scene("e")
+
+    async def play() -> None:
+        scene.readings.hold.clear()
+        async with scene.board as board:
+            await until(lambda: bool(scene.readings.threads))
+            assert board.evaluation("e") == Evaluation("e", "E", 1, scene.now, "no data")  # at once
+            scene.readings.hold.set()
+            await until(lambda: board.evaluation("e").state == "running")
+
+    run(play)
+
+
+def test_who_is_slow_gets_the_last_one_alone() -> None:
+    scene = Scene("e")
+
+    async def play() -> None:
+        async with scene.board as board:
+            await until(lambda: scene.readings.count.get("e") == 1)
+            slow = board.subscribe("e")
+            first = asyncio.ensure_future(anext(slow))
+            await asyncio.sleep(0)
+            await scene.next("e")
+            held = await first
+            for _ in range(5):
+                last = await scene.next("e")
+            assert await anext(slow) is last
+            assert last.parts >= held.parts + 5
+            await slow.aclose()
+
+    run(play)
+
+
+def test_what_is_newer_than_the_page_comes_at_once() -> None:
+    scene = Scene("e")
+
+    async def play() -> None:
+        async with scene.board as board:
+            await until(lambda: board.evaluation("e").state == "running")
+            async with asyncio.timeout(5):
+                found = await anext(board.subscribe("e", since=scene.now - 1))
+            assert found is board.evaluation("e")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(board.subscribe("e", since=scene.now)), 0.05)
+
+    run(play)
+
+
+def test_who_goes_leaves_nothing_behind() -> None:
+    scene = Scene("e")
+
+    async def play() -> None:
+        async with scene.board as board:
+            await until(lambda: scene.readings.count.get("e") == 1)
+            pages = [asyncio.ensure_future(anext(board.subscribe("e"))) for _ in range(100)]
+            await asyncio.sleep(0)
+            assert len(board._shown["e"].news._waiters) == 100  # type: ignore[attr-defined]
+            for page in pages:
+                page.cancel()
+            await asyncio.gather(*pages, return_exceptions=True)
+            assert not board._shown["e"].news._waiters  # type: ignore[attr-defined]
+
+    run(play)
+
+
+def test_nobody_waits_for_an_experiment_that_is_not_there() -> None:
+    scene = Scene("e")
+
+    async def play() -> None:
+        async with scene.board as board:
+            assert [one async for one in board.subscribe("other")] == []
+            assert board.evaluation("other") is None
+            assert set(board._shown) == {"e"}
+
+    run(play)
+
+
+def test_a_fault_of_one_is_said_and_stops_no_other() -> None:
+    scene = Scene("e", "f")
+
+    async def play() -> None:
+        async with scene.board as board:
+            await until(lambda: all(one.state == "running" for one in board.evaluations()))
+            scene.readings.broken = {"e"}
+            found = await scene.next("e")
+            assert found.withheld == "it could not be read again since 1970-02-11T16: the frame of hour 7 is broken"
+            assert [(t.decision, t.treatment) for t in found.verdicts] == [("withheld", "new")]
+            assert found.table  # the figures of before
+            assert (await scene.next("f")).withheld == ""
+            scene.readings.broken = set()
+            assert (await scene.next("e")).withheld == ""
+
+    run(play)
+    assert not [one for one in scene.alerts.told if one.withheld]  # a fault of ours is none of the experiment
+
+
+def test_a_fault_from_the_beginning_is_shown_as_well() -> None:
+    scene = Scene("e")
+    scene.readings.broken = {"e"}
+
+    async def play() -> None:
+        async with scene.board as board:
+            await until(lambda: bool(board.evaluation("e").withheld))
+            assert board.evaluation("e").state == "no data"
+
+    run(play)
+    assert scene.store.shown == {}
+
+
+def test_what_was_shown_is_there_after_a_restart_before_anything_is_read() -> None:
+    scene = Scene("e")
+
+    async def first() -> None:
+        async with scene.board:
+            await until(lambda: scene.readings.count.get("e") == 1)
+            scene.now += 1
+            await scene.next("e")
+
+    run(first)
+    again = Scene(store=scene.store)
+    again.readings.hold.clear()
+    assert again.board.evaluation("e") == scene.board.evaluation("e")
+
+    async def second() -> None:
+        async with again.board as board:
+            assert board.evaluation("e") == scene.board.evaluation("e")
+            again.readings.hold.set()
+
+    run(second)
+
+
+def test_a_look_is_kept_when_the_verdict_or_the_hour_changes() -> None:
+    scene = Scene("e")
+
+    async def play() -> None:
+        async with scene.board:
+            await until(lambda: scene.readings.count.get("e") == 1)
+            await scene.next("e")  # the same
+            scene.readings.decision = "ship"
+            await scene.next("e")
+            await scene.next("e")  # the same
+            scene.now += HOUR
+            await scene.next("e")
+
+    run(play)
+    again = Scene(store=scene.store)  # and a restart adds none
+    again.now, again.readings.decision = scene.now, "ship"
+
+    async def restarted() -> None:
+        async with again.board:
+            await until(lambda: again.readings.count.get("e") == 1)
+
+    run(restarted)
+    looks = [look for _, text in scene.store.looks("e") for look in looks_of_json(text)]
+    assert [(look.at / HOUR, look.decision) for look in looks] == [
+        (1000, "keep running"),
+        (1000, "ship"),
+        (1001, "ship"),
+    ]
+    assert looks[0][3:7] == (0.1, 0.0, 0.2, 50.0)
+
+
+def test_looks_go_through_json() -> None:
+    found = Readings()(None, None, "e", 7.0, None).evaluation
+    assert looks_of_json(looks_to_json(looks_of(found))) == looks_of(found)
+    assert looks_of(replace(found, table=[]))[0][3:7] == (None, None, None, 50.0)
+
+
+def test_a_store_that_is_away_stops_no_page() -> None:
+    scene = Scene("e")
+
+    async def play() -> None:
+        async with scene.board as board:
+            await until(lambda: scene.readings.count.get("e") == 1)
+            scene.store.away = True
+            scene.readings.decision = "ship"
+            found = await scene.next("e")
+            assert found.verdicts[0].decision == "ship"
+            scene.store.away = False
+            await scene.next("e")
+            assert len(scene.store.looks("e")) == 2  # it was kept the next time
+            assert board.evaluation("e").withheld == ""
+
+    run(play)
+
+
+def test_it_is_read_again_although_nothing_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AT_LEAST", 0.02)
+    scene = Scene("e")
+
+    async def play() -> None:
+        async with scene.board:
+            await until(lambda: scene.readings.count.get("e", 0) >= 3)
+            scene.store.defined["late"] = scene.store.defined["e"]  # by another server
+            await until(lambda: scene.readings.count.get("late", 0) >= 1)
+
+    run(play)
+
+
+def test_stopping_lets_everybody_go() -> None:
+    scene = Scene("e")
+
+    async def play() -> None:
+        await scene.board.start()
+        await until(lambda: scene.readings.count.get("e") == 1)
+        pages = [asyncio.ensure_future(anext(scene.board.subscribe("e"), None)) for _ in range(5)]
+        await asyncio.sleep(0)
+        await scene.board.stop()
+        assert await asyncio.gather(*pages) == [None] * 5
+        scene.board.changed("e")  # too late, and no harm
+        await scene.board.stop()
+
+    run(play)
+    assert not [t for t in threading.enumerate() if t.name.startswith("streammetrics-board")]

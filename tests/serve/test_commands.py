@@ -1,0 +1,210 @@
+"""`streammetrics serve` and `eval --push` as they are called: processes, a store, a browser's requests."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import numpy as np
+import pytest
+from serve.fakes import NOW
+from serve.running import running
+
+import streammetrics as sm
+from streammetrics.cli import main
+from streammetrics.cli.messages import UsageError
+from streammetrics.cli.serve import read_auth
+from streammetrics.serve.auth import issue
+from streammetrics.serve.dashboard import dashboard
+from streammetrics.serve.settings import Settings
+from streammetrics.serve.store import open_store
+
+HOUR = "2026-06-01T09"
+TOML = 'arms = {A = 1, B = 1}\ncontrol = "A"\nprimary = "ctr"\nslices = ["country"]\nstart = "2026-06-01T00"\n'
+
+
+class Ran(NamedTuple):
+    code: object
+    out: str
+    err: str
+
+
+Command = Callable[..., Ran]
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Calls the command line, in this process: others take seconds to start."""
+
+    def call(*words: Any) -> Ran:
+        with pytest.raises(SystemExit) as ended:
+            main(list(map(str, words)))
+        return Ran(ended.value.code, *capsys.readouterr())
+
+    return call
+
+
+@contextmanager
+def serving(*words: Any) -> Iterator[str]:
+    """A server as a process; its URL. Ended by a signal, as an operator does."""
+    given = [sys.executable, "-W", "error", "-m", "streammetrics", "serve", "--port", "0", *map(str, words)]
+    with subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        url = process.stdout.readline().strip()
+        try:
+            yield url
+        finally:
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (130, "streammetrics: interrupted\n")
+
+
+def test_a_server_from_the_first_command_on(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, folder, dropped = tmp_path / "a.db", tmp_path / "experiments", tmp_path / "parts"
+    folder.mkdir()
+    dropped.mkdir()
+    (folder / "rank.toml").write_text(TOML)
+    made = [command("serve", "token", *who, "--store", store) for who in (["rank"], ["--reader", "bob"])]
+    assert [one.code for one in made] == [0, 0]
+    writer, reader = (one.out.strip() for one in made)
+    arms = sm.Sliced(sm.Sharded([sm.CTR()], unit="user"), by=["arm", "country"])
+    arms.update(y_true=[0, 1], user=[1, 2], arm=["A", "B"], country=["br", "br"])
+    with serving("--store", store, "--experiments", folder, "--watch", dropped) as url:
+        assert sm.push(url, arms, experiment="rank", source="job", hour=HOUR, token=writer) == "stored"
+        with httpx.Client(base_url=url) as browser:
+            assert browser.get("/", headers={"accept": "text/html"}).headers["location"] == "/login"
+            assert browser.post("/login", data={"token": reader}).status_code == 303
+            assert browser.get("/experiments/rank").status_code == 200
+            assert browser.get("/healthz", headers={"host": "evil.example"}).status_code == 400
+    with open_store(store) as kept:
+        assert [(row.key.text, row.digest) for row in kept.ledger("rank")] == [(f"rank/{HOUR}/job-0", arms.digest())]
+    monkeypatch.setenv("STREAMMETRICS_STORE", str(store))
+    assert command("serve", "tokens").out.split("\n")[:2] == ["reader\tbob", "rank\tworker"]
+    assert command("serve", "revoke", "reader", "bob").code == 0
+    again = command("serve", "revoke", "reader", "bob")
+    assert (again.code, again.err) == (
+        2,
+        "streammetrics: reader has no token 'bob'; `streammetrics serve tokens` lists them\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["token"], "whose token?"),
+        (["token", "rank", "--reader", "bob"], "whose token?"),
+        (["token", "../rank"], "an experiment is at most"),
+        (["token", "reader"], "--reader NAME makes"),
+        (["token", "--reader", "bob", "--name", "x"], "--name goes with EXPERIMENT"),
+        (["--auth", "basic"], "--auth is login, or proxy-header=NAME"),
+        (["--auth", "proxy-header=a b"], "--auth is login"),
+        (["--experiments", "/nowhere"], "there is no folder /nowhere"),
+        (["--watch", "/nowhere"], "there is no folder /nowhere"),
+        (["--store", "mysql://x"], "--store: a store is a path"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(
+    tmp_path: Path, command: Command, words: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = command("serve", *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_auth_is_read() -> None:
+    assert read_auth("login") is None
+    assert read_auth("proxy-header=X-Forwarded-User") == "X-Forwarded-User"
+    with pytest.raises(UsageError):
+        read_auth("proxy-header=")
+
+
+# -- eval --push -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("STREAMMETRICS_TOKEN", "t")
+    draw = np.random.default_rng(0)
+    labels, scores, users = draw.integers(0, 2, 500), draw.random(500).round(3), draw.integers(0, 99, 500)
+    arms, countries = draw.choice(["A", "B"], 500), draw.choice(["br", "de"], 500)
+    rows = [",".join(map(str, row)) for row in zip(labels, scores, arms, countries, users, strict=True)]
+    path = tmp_path / "log.csv"
+    path.write_text("click,p,arm,country,user\n" + "\n".join(rows) + "\n")
+    return path
+
+
+OPTIONS = (
+    "--label",
+    "click",
+    "--score",
+    "p",
+    "--metrics",
+    "ctr,auc",
+    "--arm",
+    "arm",
+    "--control",
+    "A",
+    "--unit",
+    "user",
+)
+
+
+def test_eval_pushes(tmp_path: Path, log: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(tmp_path / "a.db") as store:
+        app = dashboard(store, Settings(clock=lambda: NOW, public_read=True), every=0.05)
+        monkeypatch.setenv("STREAMMETRICS_TOKEN", issue(store, "rank", "job", by="test", at=0.0))
+        app.state.definitions.load(str(_folder(tmp_path)), {})
+        with running(app) as url:
+            pushed = ["--by", "country", "--push", url, "--experiment", "rank", "--hour", HOUR]
+            ran = [command("eval", log, *OPTIONS, *pushed) for _ in range(2)]
+        assert [one.code for one in ran] == [0, 0], ran[0].err
+        assert f"by arm,country: pushed to {url} as rank/{HOUR}/eval-0" in ran[0].out
+        assert "was there before, the same" in ran[1].out
+        total = app.state.ingest.totals.total("rank")
+        table = [line.split(",") for line in log.read_text().splitlines()[1:]]
+        for arm in "AB":
+            clicks = [int(row[0]) for row in table if row[2] == arm]
+            assert total.across("country")[arm].compute()["ctr"] == sum(clicks) / len(clicks)
+
+
+def _folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "experiments"
+    folder.mkdir()
+    (folder / "rank.toml").write_text(TOML)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--push", "http://x"], "--push needs --experiment"),
+        (["--experiment", "rank"], "say under which key --push URL posts"),
+        (["--push", "x", "--experiment", "rank", "--hour", HOUR], "url is that of the server"),
+        (["--push", "http://x", "--experiment", "a b", "--hour", HOUR], "experiment must be"),
+        (["--push", "http://x", "--experiment", "rank", "--hour", "now"], "hour must be written"),
+        (
+            ["--push", "http://x", "--experiment", "rank", "--hour", HOUR, "--by", "country", "--by", "p"],
+            "takes one --by",
+        ),
+    ],
+)
+def test_push_is_checked_before_the_log_is_read(log: Path, command: Command, words: list[str], said: str) -> None:
+    ran = command("eval", log, *OPTIONS, *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+
+
+def test_push_needs_a_token_and_arms(log: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    pushed = ["--push", "http://x", "--experiment", "rank", "--hour", HOUR]
+    assert "--push needs --arm" in command("eval", log, *OPTIONS[:6], *pushed).err
+    monkeypatch.delenv("STREAMMETRICS_TOKEN")
+    assert "STREAMMETRICS_TOKEN" in command("eval", log, *OPTIONS, *pushed).err

@@ -1,0 +1,306 @@
+"""States that are posted: what is stored, what is refused and with which words, and that nothing is half stored."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from serve.client import Client
+from serve.fakes import HOUR, NOW, World, arms, world
+
+import streammetrics as sm
+from streammetrics.serve import ingest
+from streammetrics.serve.app import create_app
+from streammetrics.serve.experiment import Experiment
+from streammetrics.serve.fold import added_up
+from streammetrics.serve.ingest import BusyError, Ingest
+from streammetrics.serve.keys import Key
+from streammetrics.serve.settings import Settings
+from streammetrics.serve.store import StoreDownError, StoreFullError
+
+STATES = "/v1/experiments/rank/states"
+
+
+@pytest.fixture
+def here() -> World:
+    return world()
+
+
+@pytest.fixture
+def client(here: World) -> Iterator[Client]:
+    settings = Settings(clock=lambda: NOW, max_bytes=200_000, failures=1000)
+    with Client(create_app(*here[:3], settings)) as client:
+        client.headers["authorization"] = f"Bearer {here.writer}"
+        yield client
+
+
+def post(client: Client, data: bytes, hour: str = HOUR, source: str = "job", **query: Any) -> httpx.Response:
+    return client.post(STATES, params={"hour": hour, "source": source, **query}, content=data)
+
+
+def test_a_part_is_stored_once(here: World, client: Client) -> None:
+    frame = arms()
+    first = post(client, frame.to_bytes())
+    assert (first.status_code, first.json()) == (201, {"state": "stored", "key": f"rank/{HOUR}/job-0"})
+    assert [post(client, frame.to_bytes()).json()["state"] for _ in range(3)] == ["same"] * 3
+    (part,) = here.store.kept.values()
+    assert (part.key, part.digest, part.data, part.received) == (
+        Key("rank", "job", 494529, 0),
+        frame.digest(),
+        frame.to_bytes(),
+        NOW,
+    )
+    assert here.board.told.wait(5)
+    assert here.totals.held["rank"].digest() == frame.digest()
+
+
+def test_other_content_is_a_conflict(here: World, client: Client) -> None:
+    post(client, arms(0).to_bytes())
+    again = post(client, arms(1).to_bytes())
+    assert again.status_code == 409
+    assert "kept aside" in again.json()["error"]
+    assert [p.digest for p in here.store.kept.values()] == [arms(0).digest()]
+    assert [p.digest for p in here.store.aside] == [arms(1).digest()]
+
+
+def test_parts_of_an_hour_are_numbered(here: World, client: Client) -> None:
+    assert [post(client, arms(i).to_bytes(), seq=i).status_code for i in range(3)] == [201] * 3
+    assert sorted(key.seq for key in here.store.kept) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "words"),
+    [
+        (b"", 400, "too few"),
+        (b"hello" * 20, 400, "do not begin with SMET"),
+        (arms().to_bytes()[:-1], 400, "checksum"),
+        (sm.CTR().update([0, 1]).to_bytes(), 422, "takes metrics by arm"),
+        (arms(by=["country", "arm"]).to_bytes(), 422, "takes metrics by arm"),
+        (arms(by=["arm"]).to_bytes(), 422, "slices by country"),
+        (arms(metrics=[sm.CTR(), sm.LogLoss()]).to_bytes(), 422, "reads auc, and this has ctr, log_loss"),
+        (arms(keys=["A", "B", "C"]).to_bytes(), 422, "this has 'C'"),
+        (arms(keys=[0, 1]).to_bytes(), 422, "this has 0, 1"),
+        (sm.CTR().update([0, 1]).state, 400, "one state"),
+    ],
+)
+def test_what_does_not_fit_is_refused(here: World, client: Client, given: Any, code: int, words: str) -> None:
+    if not isinstance(given, bytes):
+        from streammetrics.state import frame
+
+        given = frame.write([given], {"kind": "state"})
+    answer = post(client, given)
+    assert (answer.status_code, here.store.kept, here.store.groups) == (code, {}, [])
+    assert words in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (arms(metrics=[sm.CTR(), sm.AUC(bits=12)]), "bits of 'auc' is 10 here and 12 there"),
+        (arms(countries=[1, 2]), "keys of country are integer rather than string"),
+        (sm.Sliced(sm.Sharded([sm.CTR(), sm.AUC(bits=10)], unit="user_id"), by=["arm", "country"]), "shards is 8"),
+    ],
+)
+def test_later_parts_have_the_plan_of_the_first(here: World, client: Client, given: Any, words: str) -> None:
+    assert post(client, arms().to_bytes()).status_code == 201
+    answer = post(client, given.to_bytes(), source="other")
+    assert answer.status_code == 422
+    assert words in answer.json()["error"]
+    assert len(here.store.kept) == 1
+
+
+def test_more_metrics_are_welcome(here: World, client: Client) -> None:
+    more = arms(1, metrics=[sm.AUC(bits=10), sm.LogLoss(), sm.CTR()])  # and the order is free
+    assert post(client, arms(0).to_bytes()).status_code == 201
+    assert post(client, more.to_bytes(), source="new").status_code == 201
+    expected = added_up([arms(0), more])
+    while here.board.changes.count("rank") < 2 and here.totals.held["rank"].digest() != expected.digest():
+        assert here.board.told.wait(5)
+        here.board.told.clear()
+    assert here.totals.held["rank"].digest() == expected.digest()
+
+
+def test_the_plan_outlives_the_server(here: World) -> None:
+    here.totals.held["rank"] = arms()
+    with Client(create_app(*here[:3], Settings(clock=lambda: NOW))) as client:
+        client.headers["authorization"] = f"Bearer {here.writer}"
+        assert post(client, arms(1, metrics=[sm.CTR(), sm.AUC(bits=9)]).to_bytes()).status_code == 422
+        assert post(client, arms(1).to_bytes()).status_code == 201
+
+
+def test_a_limit_that_forgets_arms_is_refused(here: World, client: Client) -> None:
+    thing = sm.Sliced([sm.CTR(), sm.AUC(bits=10)], by=["arm", "country"], limit=1)
+    thing.update(y_true=[0, 1], y_score=[0.1, 0.2], arm=["A", "B"], country=["br", "de"])
+    answer = post(client, thing.to_bytes())
+    assert answer.status_code == 422
+    assert "put it on slices within arms" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ({"hour": "2026-06-01 09"}, "2026-06-01T09"),
+        ({"hour": "2026-06-01T22"}, "in the future"),
+        ({"hour": "9999-12-31T23"}, "in the future"),
+        ({"hour": "2026-05-31T23"}, "before the experiment begins"),
+        ({"hour": "0001-01-01T00"}, "before the experiment begins"),
+        ({"source": "../../etc"}, "source must be"),
+        ({"source": "a\nb"}, "source must be"),
+        ({"source": "x" * 101}, "source must be"),
+        ({"seq": "-1"}, "seq must be"),
+        ({"seq": "1" * 10}, "seq must be"),
+        ({"seq": "\u0661"}, "seq must be"),
+        ({"token": "x"}, "not token"),
+    ],
+)
+def test_keys_are_checked(here: World, client: Client, query: dict[str, str], words: str) -> None:
+    answer = client.post(STATES, params={"hour": HOUR, "source": "job", **query}, content=arms().to_bytes())
+    assert (answer.status_code, here.store.kept) == (400, {})
+    assert words in answer.json()["error"]
+
+
+def test_a_clock_may_be_an_hour_ahead(client: Client) -> None:
+    assert post(client, arms().to_bytes(), hour="2026-06-01T21").status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(StoreFullError("full"), 507), (StoreDownError("gone: password=secret"), 503)]
+)
+def test_a_store_that_fails_is_said(here: World, client: Client, error: Exception, code: int) -> None:
+    assert post(client, arms(9).to_bytes(), source="before").status_code == 201
+    here.store.fails = error
+    first = post(client, arms().to_bytes())
+    assert first.status_code == code
+    assert "retry-after" in first.headers
+    assert "secret" not in first.text
+    here.store.fails = None
+    assert post(client, arms().to_bytes()).json()["state"] == "stored"
+
+
+def test_what_was_not_stored_fixes_no_plan(here: World, client: Client) -> None:
+    here.store.put = failing(here.store.put)  # type: ignore[method-assign]
+    assert post(client, arms(metrics=[sm.CTR(), sm.AUC(bits=12)]).to_bytes()).status_code == 507
+    assert post(client, arms().to_bytes()).status_code == 201
+
+
+def failing(put: Any) -> Any:
+    """A call that fails once."""
+    calls: list[Any] = []
+
+    def once(parts: Any) -> Any:
+        calls.append(parts)
+        if len(calls) == 1:
+            raise StoreFullError("full")
+        return put(parts)
+
+    return once
+
+
+# -- the queue itself ------------------------------------------------------------------------------------------------
+
+
+def experiment(here: World) -> Experiment:
+    import json
+
+    return Experiment.of_dict(json.loads(here.store.defined["rank"][-1]))
+
+
+async def working(here: World, settings: Settings) -> tuple[Ingest, asyncio.Task[None]]:
+    queue = Ingest(here.store, here.totals, here.board.changed, settings)
+    return queue, asyncio.create_task(queue.run())
+
+
+def test_waiting_frames_are_stored_together(here: World) -> None:
+    async def many() -> list[str]:
+        queue, task = await working(here, Settings())
+        one = experiment(here)
+        here.store.open.clear()
+        first = asyncio.create_task(queue.take(Key("rank", "a", 494529), arms(0).to_bytes(), one))
+        await asyncio.sleep(0)
+        while queue.waiting:
+            await asyncio.sleep(0)
+        rest = [
+            asyncio.create_task(queue.take(Key("rank", "b", 494529, i), arms(i).to_bytes(), one)) for i in range(20)
+        ]
+        while queue.waiting < 20:
+            await asyncio.sleep(0)
+        here.store.open.set()
+        words = await asyncio.gather(first, *rest)
+        task.cancel()
+        return words
+
+    assert asyncio.run(many()) == ["stored"] * 21
+    assert here.store.groups == [1, 20]
+
+
+@pytest.mark.parametrize("limit", [{"waiting": 3}, {"waiting_bytes": 3 * len(arms().to_bytes())}])
+def test_a_full_queue_says_so_and_recovers(here: World, limit: dict[str, int]) -> None:
+    async def full() -> None:
+        queue, task = await working(here, Settings(**limit))  # type: ignore[arg-type]
+        one, data = experiment(here), arms().to_bytes()
+        posts = [asyncio.create_task(queue.take(Key("rank", "a", 494529, i), data, one)) for i in range(3)]
+        await asyncio.sleep(0)
+        with pytest.raises(BusyError, match="parts wait"):
+            await queue.take(Key("rank", "a", 494529, 3), data, one)
+        assert await asyncio.gather(*posts) == ["stored"] * 3
+        while queue.waiting:
+            await asyncio.sleep(0.001)
+        assert queue._bytes == 0
+        assert await queue.take(Key("rank", "a", 494529, 3), data, one) == "stored"
+        task.cancel()
+
+    asyncio.run(full())
+
+
+def test_a_frame_that_takes_too_long_is_refused_alone(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    free, real = threading.Event(), ingest.decoded
+    slow = arms(7).to_bytes()
+
+    def decoded(data: bytes, most: int) -> Any:
+        if data == slow:
+            free.wait(10)
+        return real(data, most)
+
+    monkeypatch.setattr(ingest, "decoded", decoded)
+
+    async def some() -> list[Any]:
+        queue, task = await working(here, Settings(decode_seconds=0.2))
+        frames = [arms(0).to_bytes(), slow, arms(1).to_bytes(), arms(2).to_bytes()]
+        posts = [queue.take(Key("rank", "a", 494529, i), data, experiment(here)) for i, data in enumerate(frames)]
+        found = await asyncio.gather(*posts, return_exceptions=True)
+        free.set()
+        task.cancel()
+        return found
+
+    first, second, *rest = asyncio.run(some())
+    assert (first, rest) == ("stored", ["stored", "stored"])
+    assert isinstance(second, sm.StateFormatError)
+    assert "within 0.2 s" in str(second)
+
+
+def test_a_total_that_is_away_is_added_to_later(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest, "AGAIN", 0.01)
+    real, calls = here.totals.add, []
+
+    def add(parts: Any) -> None:
+        calls.append(len(parts))
+        if len(calls) < 3:
+            raise StoreDownError("away")
+        real(parts)
+
+    here.totals.add = add  # type: ignore[method-assign]
+
+    async def one() -> None:
+        queue, task = await working(here, Settings())
+        assert await queue.take(Key("rank", "a", 494529), arms().to_bytes(), experiment(here)) == "stored"
+        while queue.waiting:
+            await asyncio.sleep(0.001)
+        task.cancel()
+
+    asyncio.run(one())
+    assert here.totals.held["rank"].digest() == arms().digest()
+    assert here.board.changes == ["rank"]

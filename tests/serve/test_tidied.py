@@ -1,0 +1,43 @@
+"""Old parts become days without changing what is counted; and all is forgotten when it was to be, and not before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import streammetrics as sm
+from streammetrics.serve.experiment import Experiment
+from streammetrics.serve.keys import HOUR, Key, Part
+from streammetrics.serve.simulated import DAY, Simulation
+from streammetrics.serve.store import open_store
+from streammetrics.serve.tidied import tidy
+from streammetrics.serve.totals import Totals
+
+SMALL = Simulation(days=5, users=100, rows=20, countries=1, sources=("web",))
+
+
+def test_parts_grow_old(tmp_path: Path) -> None:
+    parts = {hour: SMALL.part("web", hour) for hour in range(SMALL.start, SMALL.end, 12)}
+    whole = sm.merge(parts.values()).digest()
+    kept = replace(Experiment.of_dict(SMALL.definition()), retention_days=30.0)
+    now = float(SMALL.end * HOUR)
+    with open_store(tmp_path / "a.db") as store:
+        put = [
+            Part(Key(SMALL.id, "web", hour), part.to_bytes(), part.digest(), (hour + 1.0) * HOUR)
+            for hour, part in parts.items()
+        ]
+        store.put(put)
+        totals = Totals(store)
+
+        def states() -> list[str]:
+            return [entry.state for entry in store.ledger(SMALL.id)]
+
+        tidy(store, totals, kept, now)
+        assert states() == ["folded"] * 4 + ["current"] * 6
+        assert totals.digest(SMALL.id) == whole
+        tidy(store, totals, kept, now + 29 * DAY * HOUR)
+        assert states() == ["folded"] * 10
+        assert totals.digest(SMALL.id) == whole
+        tidy(store, totals, kept, now + 30 * DAY * HOUR)
+        assert states() == ["forgotten"] * 10
+        assert totals.total(SMALL.id) is None

@@ -1,0 +1,368 @@
+"""Totals: one pass over all rows has the same digest, whatever came in which order, was accepted, folded or kept.
+
+The short form tries some sequences of what may happen. ``LAWS=100 pytest tests/serve/test_totals.py`` tries many.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import draws
+import posted
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import streammetrics as sm
+from streammetrics.errors import IncompatibleStateError, InvalidInputError
+from streammetrics.serve.fold import added_up
+from streammetrics.serve.keys import HOUR, Key, Part
+from streammetrics.serve.store import Store, StoreFullError, open_store
+from streammetrics.serve.store.parts import DAY
+from streammetrics.serve.totals import Totals
+from streammetrics.serve.windows import MovedError
+
+FIRST = posted.FIRST
+END = (FIRST + 30 * DAY) * HOUR
+"""Long after all: three days and more after the days of these tests."""
+
+
+def key(hour: int, source: str = "eu", seq: int = 0, experiment: str = "e") -> Key:
+    return Key(experiment, source, FIRST + hour, seq)
+
+
+def month(days: int = 2) -> list[Part]:
+    """A part every six hours from each of two sources."""
+    keys = [key(hour, source) for hour in range(0, days * DAY, 6) for source in ("eu", "us")]
+    return [posted.part(one, seed) for seed, one in enumerate(keys)]
+
+
+def digests(windows: dict[int, Any]) -> dict[int, str]:
+    return {start - FIRST: made.digest() for start, made in windows.items()}
+
+
+def expected(seeds: dict[int, list[int]]) -> dict[int, str]:
+    return {start: posted.counted(some).digest() for start, some in seeds.items()}
+
+
+def test_one_pass_has_the_same_digest(store: Store) -> None:
+    totals, parts = Totals(store), month()
+    assert totals.total("e") is None
+    assert (totals.digest("e"), totals.hours("e"), totals.days("e")) == ("", {}, {})
+    for part in parts[::-1]:
+        store.put([part])
+        totals.add([part])
+    n = len(parts)
+    assert totals.digest("e") == posted.counted(range(n)).digest() == Totals(store).digest("e")
+    assert digests(totals.hours("e")) == expected({h: [h // 3, h // 3 + 1] for h in range(0, 48, 6)})
+    assert digests(totals.days("e")) == expected({0: list(range(8)), 24: list(range(8, 16))})
+    assert store.put(parts) == ["same"] * n
+    totals.add(parts)
+    assert totals.digest("e") == posted.counted(range(n)).digest()
+
+
+def test_what_was_returned_does_not_change(store: Store) -> None:
+    totals, (first, second) = Totals(store), month()[:2]
+    store.put([first])
+    before = totals.total("e"), totals.hours("e")[FIRST], totals.days("e")[FIRST]
+    store.put([second])
+    totals.total("e"), totals.hours("e"), totals.days("e")
+    assert {made.digest() for made in before} == {first.digest}
+
+
+def test_compaction_changes_nothing(store: Store) -> None:
+    totals, parts = Totals(store), month()
+    store.put(parts)
+    whole, days = totals.digest("e"), digests(totals.days("e"))
+    assert totals.compact("e", now=(FIRST + 4 * DAY) * HOUR - 1) == 0  # three days after the first day: not quite
+    assert totals.compact("e", now=(FIRST + 4 * DAY) * HOUR) == 8
+    assert [e.state for e in store.ledger("e")] == ["folded"] * 8 + ["current"] * 8
+    for some in (totals, Totals(store)):
+        assert (some.digest("e"), digests(some.days("e"))) == (whole, days)
+        assert [*digests(some.hours("e"))] == [24, 30, 36, 42]
+    assert totals.compact("e", now=END, correct_within_days=1) == 8
+    assert totals.hours("e") == Totals(store).hours("e") == {}
+    assert Totals(store).digest("e") == whole
+    assert store.put(parts[::-1]) == ["same"] * 16
+
+
+def test_a_late_part_is_added_to_its_day(store: Store) -> None:
+    totals, parts = Totals(store), month(1)
+    store.put(parts)
+    totals.compact("e", now=END)
+    late = posted.part(key(3, "late"), 99, received=END + 1.0)
+    assert store.put([late, parts[0]]) == ["stored", "same"]
+    want = posted.counted([*range(8), 99]).digest()
+    for some in (totals, Totals(store)):
+        assert (some.digest("e"), digests(some.days("e")), some.hours("e")) == (want, {0: want}, {})
+    assert totals.compact("e", now=END + 2) == 0  # it can be corrected for as long as any
+    store.put([posted.part(late.key, 98)])
+    store.accept("e", store.conflicts("e")[0].number, by="ann", at=0.0)
+    want = posted.counted([*range(8), 98]).digest()
+    assert totals.digest("e") == Totals(store).digest("e") == want
+    assert totals.compact("e", now=END + 1e7) == 1
+    assert (totals.digest("e"), digests(totals.days("e"))) == (want, {0: want})
+    assert digests(Totals(store).days("e")) == {0: want}
+
+
+def test_an_accepted_conflict_folds_its_hour_anew(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    totals = Totals(store)
+    store.put(month(1))
+    totals.days("e")
+    store.put([posted.part(key(6), 50)])
+    assert totals.digest("e") == posted.counted(range(8)).digest()
+    store.accept("e", store.conflicts("e")[0].number, by="ann", at=0.0)
+    read = counting(store, monkeypatch)
+    seeds = [0, 1, 50, *range(3, 8)]
+    assert totals.digest("e") == posted.counted(seeds).digest()
+    assert digests(totals.hours("e")) == expected({0: [0, 1], 6: [50, 3], 12: [4, 5], 18: [6, 7]})
+    assert digests(totals.days("e")) == expected({0: seeds})
+    assert read == [2]  # the parts of that hour, once
+    assert Totals(store).digest("e") == totals.digest("e")
+
+
+def counting(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many parts are read for hours and days, of each time that some are."""
+    read: list[int] = []
+    frames = store.frames
+
+    def counted(experiment: str, numbers: Any) -> list[bytes]:
+        read.extend([len(numbers)] if numbers else [])
+        return frames(experiment, numbers)
+
+    monkeypatch.setattr(store, "frames", counted)
+    return read
+
+
+def test_a_fold_is_added_to(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    totals = Totals(store)
+    store.put(month(1))
+    totals.days("e")
+    read = counting(store, monkeypatch)
+    totals.hours("e"), totals.days("e"), totals.total("e")
+    assert read == []
+    store.put([posted.part(key(6, "new"), 60)])
+    assert digests(totals.hours("e"))[6] == posted.counted([2, 3, 60]).digest()
+    assert read == [1]
+
+
+def test_a_start_reads_what_came_after_the_kept_total(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = month()
+    totals = Totals(store, clock=lambda: 0.0)
+    store.put(parts[:4])
+    totals.add(parts[:4])
+    store.put(parts[4:6])
+    totals.add(parts[4:6])
+    kept = store.total("e")
+    assert kept is not None
+    assert kept[0] == (4, 0)  # once a minute, of which none has passed
+    totals.close()
+    store.put(parts[6:])
+    asked: list[int] = []
+    since = store.since
+    monkeypatch.setattr(store, "since", lambda name, after: (asked.append(after), since(name, after))[1])
+    assert Totals(store).digest("e") == posted.counted(range(16)).digest()
+    assert asked == [6, 16]
+
+
+def test_keeping_takes_a_small_share_of_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes 2 seconds is done every 200."""
+    now, kept, keep = [0.0], list[float](), store.keep_total
+
+    def slow(*given: Any) -> None:
+        kept.append(now[0])
+        now[0] += 2.0
+        keep(*given)
+
+    monkeypatch.setattr(store, "keep_total", slow)
+    totals = Totals(store, clock=lambda: now[0])
+    for i, part in enumerate(month()):
+        now[0] = 50.0 * i
+        store.put([part])
+        totals.add([part])
+    assert kept == [0.0, 250.0, 500.0, 750.0]
+
+
+def test_a_total_that_cannot_be_kept_is_shown_all_the_same(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise StoreFullError("full")
+
+    monkeypatch.setattr(store, "keep_total", full)
+    store.put(month(1))
+    totals = Totals(store)
+    assert totals.digest("e") == posted.counted(range(8)).digest()
+    with pytest.raises(StoreFullError):
+        totals.keep("e")
+
+
+def test_without_room_folds_are_made_again(store: Store) -> None:
+    totals = Totals(store, room=1)
+    store.put(month())
+    for _ in range(2):
+        assert digests(totals.days("e")) == digests(Totals(store).days("e"))
+        assert len(totals._windows._folds) == 1
+        totals.compact("e", now=(FIRST + 4 * DAY) * HOUR)
+
+
+def test_another_server_puts_accepts_and_folds(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(url) as store, open_store(url) as elsewhere:
+        here, there, parts = Totals(store), Totals(elsewhere), month()
+        store.put(parts[:9])
+        here.days("e")
+        elsewhere.put(parts[9:])
+        there.compact("e", now=END)  # before it was seen here
+        assert here.digest("e") == posted.counted(range(16)).digest()
+        outline, moved = store.outline, list[Any]()
+
+        def late(name: str) -> Any:
+            found = outline(name)
+            if not moved:
+                elsewhere.put([posted.part(key(1), 70)])
+                moved.append(there.compact("e", now=END))
+            return found
+
+        monkeypatch.setattr(store, "outline", late)
+        assert digests(Totals(store).days("e"))[0] == posted.counted([*range(8), 70]).digest()
+        assert moved == [1]
+
+
+def test_parts_that_are_not_there_are_said(store: Store) -> None:
+    store.put(month(1))
+    with store.database.writing() as run:
+        run("DELETE FROM frames WHERE number = 3")
+    with pytest.raises(MovedError, match="parts of e are not where the ledger says"):
+        Totals(store).days("e")
+
+
+def test_forgetting(store: Store) -> None:
+    totals = Totals(store)
+    store.put(month())
+    totals.total("e")
+    totals.compact("e", now=(FIRST + 4 * DAY) * HOUR)
+    store.forget("e", FIRST + DAY)
+    want = posted.counted(range(8, 16)).digest()
+    assert totals.digest("e") == Totals(store).digest("e") == want
+    assert digests(totals.days("e")) == {24: want}
+    store.forget("e", FIRST + 9 * DAY)
+    assert (totals.total("e"), totals.digest("e")) == (None, "")
+
+
+def test_many_threads_add_and_read(store: Store) -> None:
+    totals, parts = Totals(store), month(4)
+
+    def work(part: Part) -> None:
+        store.put([part])
+        totals.add([part])
+        totals.days("e"), totals.compact("e", now=END)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, parts * 2))
+    assert totals.digest("e") == Totals(store).digest("e") == posted.counted(range(32)).digest()
+
+
+def test_more_metrics_are_left_out() -> None:
+    def made(*names: str) -> Any:
+        known = {"ctr": sm.CTR(), "log_loss": sm.LogLoss(), "ne": sm.NormalizedEntropy()}
+        inner = sm.Sharded(sm.MetricCollection([known[n] for n in names]), unit="user", shards=8)
+        return sm.Sliced(inner, by=["arm", "country"]).update(posted.rows(len(names)))
+
+    parts = [made("log_loss", "ctr"), made("ctr", "log_loss"), made("ne", "ctr", "log_loss")]
+    want = added_up(parts)
+    assert want.names == ["ctr", "log_loss"]
+    assert want.total.compute() == added_up([p.total.ordered(["ctr", "log_loss"]) for p in parts]).compute()
+    for order in itertools.permutations(parts):
+        assert added_up([order[0].to_bytes(), added_up(order[1:])]).digest() == want.digest()
+    with pytest.raises(IncompatibleStateError, match="eps of 'log_loss'"):
+        added_up(
+            [
+                parts[0],
+                sm.Sliced(sm.Sharded([sm.CTR(), sm.LogLoss(eps=0.1)], unit="user", shards=8), by=["arm", "country"]),
+            ]
+        )
+
+
+# -- against a model -------------------------------------------------------------------------------------------------
+
+KEYS = [key(hour, source) for hour in (0, 5, 30, 60) for source in ("eu", "us")]
+STEPS = st.one_of(
+    st.tuples(st.just("put"), st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 4)), max_size=6)),
+    st.tuples(st.just("accept"), st.integers(0, 5)),
+    st.tuples(st.just("compact"), st.integers(0, 6)),
+    st.tuples(st.just("look"), st.booleans()),
+    st.tuples(st.just("restart"), st.booleans()),
+)
+
+
+class Model:
+    """What totals are, by a dict of what counts under each key."""
+
+    def __init__(self) -> None:
+        self.counted: dict[Key, int] = {}
+        self.folded: set[Key] = set()
+
+    def put(self, one: Key, seed: int) -> str:
+        held = self.counted.setdefault(one, seed)
+        return "same" if held == seed else "conflict"
+
+    def windows(self, width: int) -> dict[int, str]:
+        """By hour: of days of which nothing is folded."""
+        folded = {one.hour // DAY for one in self.folded} if width == 1 else set()
+        seeds: dict[int, list[int]] = {}
+        for one, seed in self.counted.items():
+            if one.hour // DAY not in folded:
+                seeds.setdefault((one.hour - FIRST) // width * width, []).append(seed)
+        return expected(seeds)
+
+
+numbers = itertools.count()
+
+
+@pytest.fixture
+def shared(fresh_url: Callable[[], str]) -> Any:
+    with open_store(fresh_url()) as store:
+        yield lambda: (store, f"e{next(numbers)}")
+
+
+@draws.short(25)
+@given(steps=st.lists(STEPS, max_size=14))
+def test_anything_in_any_order(shared: Any, steps: list[Any]) -> None:
+    (store, name), model = shared(), Model()
+    totals, day = Totals(store), 0
+    for what, detail in steps:
+        if what == "put":
+            answers = store.put([posted.part(k._replace(experiment=name), s) for k, s in detail])
+            for (one, seed), answer in zip(detail, answers, strict=True):
+                stored = one not in model.counted
+                assert model.put(one, seed) == ("same" if answer == "stored" and stored else answer)
+        elif what == "accept":
+            aside = [e for e in store.ledger(name) if e.state in ("conflict", "refused")]
+            for entry in aside[detail : detail + 1]:
+                one = entry.key._replace(experiment="e")
+                if one in model.folded:
+                    with pytest.raises(InvalidInputError, match="correct_within"):
+                        store.accept(name, entry.number, by="ann", at=0.0)
+                else:
+                    store.accept(name, entry.number, by="ann", at=0.0)
+                    model.counted[one] = next(s for s in range(5) if posted.frame(s)[1] == entry.digest)
+        elif what == "compact":
+            day = detail
+            totals.compact(name, now=(FIRST + (day + 3) * DAY) * HOUR)
+            model.folded |= {one for one in model.counted if one.hour < FIRST + day * DAY}
+        elif what == "restart":
+            if detail:
+                totals.close()
+            totals = Totals(store)
+        else:
+            check(totals, name, model)
+    check(totals, name, model)
+    check(Totals(store), name, model)
+
+
+def check(totals: Totals, name: str, model: Model) -> None:
+    want = posted.counted(model.counted.values()).digest() if model.counted else ""
+    assert totals.digest(name) == want
+    assert digests(totals.hours(name)) == model.windows(1)
+    assert digests(totals.days(name)) == model.windows(DAY)
