@@ -316,6 +316,7 @@ class Holder(Drawn):
             raise IncompatibleStateError(
                 f"merging a {type(self).__name__} with itself counts its rows twice; merge a copy() if you mean it"
             )
+        other = self.aligned(other)
         self.check_fits(other)
         self.feed.merge(other.feed)
         return self
@@ -354,10 +355,15 @@ class Holder(Drawn):
             raise IncompatibleStateError(
                 f"a {type(self).__name__} less itself has seen nothing: that is what reset() is for"
             )
+        other = self.aligned(other)
         self.check_fits(other, "subtract", "from")
         none = [r.state for r in self.reads()]
         self.feed.correct(none, other.feed.states)
         return self
+
+    def aligned(self, other: Any) -> Any:
+        """Another one with its metrics in the order of these, if that is all that differs."""
+        return other
 
     def check_fits(self, other: Any, verb: str = "merge", preposition: str = "into") -> None:
         """Raise what `merge` would raise for other settings."""

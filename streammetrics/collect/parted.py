@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Self
+from typing import Any, Self
 
 from .holder import Holder
 
@@ -26,6 +26,10 @@ class Parted(Holder):
     def ordered(self, names: Iterable[str]) -> Self:
         """Return the same of some of the metrics of a collection, in this order, with what they have seen."""
         return self._kept({name: name for name in names})
+
+    def aligned(self, other: Any) -> Any:
+        alike = isinstance(other, Parted) and other.sort == self.sort and other.names != self.names
+        return other.ordered(self.names) if alike and sorted(other.names) == sorted(self.names) else other
 
     def task(self, name: str) -> Self:
         """Return the metrics of a task of a collection, under the names that they have in it, with what they have seen.

@@ -108,6 +108,10 @@ class Plan:
                 for what in dict.fromkeys([*here, *there])
                 if canonical_json(here.get(what)) != canonical_json(there.get(what))
             ]
+        if not found and [*self.entries] != [*other.entries]:  # states are found by their place
+            found.append(
+                f"it has its metrics in the order {', '.join(other.entries)}, this one {', '.join(self.entries)}"
+            )
         return found
 
 

@@ -147,7 +147,7 @@ def _common(total: Any, thing: Any) -> tuple[Any, Any]:
     shared = [n for n in total.names if n in thing]
     if not shared:
         raise InvalidInputError("the collections have no metric in common")
-    return total.only(shared), thing.only(shared)
+    return total.ordered(shared), thing.ordered(shared)  # which may name them in another order
 
 
 class _Saved(NamedTuple):

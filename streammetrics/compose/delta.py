@@ -95,8 +95,9 @@ class Delta(Bundle):
         """
         if not isinstance(total, Holder):
             raise TypeError(f"a delta is applied to what counts, not to a {type(total).__name__}")
-        total.check_fits(self.added)
-        total.feed.correct(self.added.states, self.retracted.states)
+        added, retracted = (total.aligned(side) for side in (self.added, self.retracted))
+        total.check_fits(added)
+        total.feed.correct(added.states, retracted.states)
         return total
 
     def __repr__(self) -> str:

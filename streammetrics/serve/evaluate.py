@@ -240,11 +240,12 @@ def thinned(looks: Sequence[Look]) -> list[Look]:
 
 
 def looks_of(found: Evaluation) -> list[Look]:
-    """Return what an evaluation shows of the primary metric, for the log of looks."""
+    """Return what an evaluation shows of the primary metric, and of who is in which arm, for the log of looks."""
     rows = {row.treatment: row for row in found.table if row.role == "primary"}
+    shares = {arm.arm: arm.share for arm in found.arms if arm.share is not None} or None
     made = []
     for told in found.verdicts:
         row = rows.get(told.treatment)
         figures = (None, None, None) if row is None else (row.change, row.low, row.high)
-        made.append(Look(found.at, told.treatment, told.decision, *figures, found.users))
+        made.append(Look(found.at, told.treatment, told.decision, *figures, found.users, shares))
     return made

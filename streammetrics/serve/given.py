@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +18,7 @@ FIRST, LAST = 0, 2_500_000
 
 def amount(key: str, value: Any) -> float:
     """Return a finite number, 0 or more."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= sys.float_info.max:
         raise InvalidInputError(f"{key}: a number, 0 or more, not {value!r}")
     return float(value)
 

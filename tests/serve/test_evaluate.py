@@ -439,7 +439,9 @@ def test_looks_are_logged_and_thinned(table):
     found = evaluated(table)
     (look,) = looks_of(found)
     row = rowed(found.table, role="primary")[0]
-    assert look == Look(NOW, "new", found.verdicts[0].decision, row.change, row.low, row.high, 2_000.0)
+    users = {arm: len(set(table["user"][table["arm"] == arm])) for arm in ("new", "old")}
+    shares = {arm: count / sum(users.values()) for arm, count in users.items()}
+    assert look == Look(NOW, "new", found.verdicts[0].decision, row.change, row.low, row.high, 2_000.0, shares)
     many = [look._replace(at=float(i)) for i in range(1_000)]
     assert [x.at for x in thinned(many)[-2:]] == [994.0, 999.0]
     assert len(thinned(many)) <= 240

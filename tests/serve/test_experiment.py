@@ -109,6 +109,7 @@ def test_the_file_may_name_it_and_dates_are_midnights():
         ({"end": "2026-06-01T00"}, "end"),
         ({"users": 0}, "users"),
         ({"users": "many"}, "users"),
+        ({"users": 10**400}, "users"),
         ({"counts": None}, "counts"),
         ({"phase": 1}, "phase"),
         ({"min_days": -1}, "min_days"),

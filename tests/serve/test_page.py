@@ -293,10 +293,14 @@ def test_the_form_is_for_the_owner() -> None:
     for person, shown in ((OWNER, True), (READER, False)):
         with asked(site_of(person=person)) as client:
             page = tree(client.get("/experiments/running").text)
-            forms = [f for f in page.all("form") if f.attrs["method"] == "post"]
-            assert bool(forms) == shown
+            posts = [f.attrs["action"] for f in page.all("form") if f.attrs["method"] == "post"]
+            assert posts == ["/experiments/running/conflicts/7"] * shown + ["/logout"]
             assert "Conflicts" in page.text
-            assert (person.form in client.get("/experiments/running").text) == shown
+
+
+def test_who_has_no_session_cannot_end_it() -> None:
+    with asked(site_of(person=READER._replace(form=""))) as client:
+        assert "/logout" not in client.get("/experiments/running").text
 
 
 # -- files --------------------------------------------------------------------------------------------------------------
