@@ -110,7 +110,7 @@ class LiveDemo:
     def _posted(self, url: str, part: bytes, source: str, hour: int) -> bool:
         try:
             push(url, part, experiment=self.simulated.id, source=source, hour=hour, token=self.token, retries=1)
-        except PushError as error:
+        except PushError as error:  # said, unless it is the end that refused it
             if not self.stopped.is_set():
                 say(str(error), "red")
         else:

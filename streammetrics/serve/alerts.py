@@ -206,7 +206,7 @@ class Alerts:
             self._wake.clear()
             try:
                 wait = self._round()
-            except Exception:
+            except Exception:  # whatever it is, alerts go on
                 log.exception("alerts could not be kept; they are tried again")
                 wait = LONGEST_WAIT / 10
             self._wake.wait(wait)

@@ -255,7 +255,7 @@ class Board:
         now = self._clock()
         try:
             found, defined = self._reading(self._store, self._totals, experiment, now, shown.series)
-        except Exception as error:
+        except Exception as error:  # shown as its reason; the others go on
             log.exception("%s cannot be evaluated", experiment)
             return self._faulted(experiment, error)
         shown.read = found
@@ -267,7 +267,7 @@ class Board:
             if defined is not None and now - shown.tidied >= TIDIED:
                 shown.tidied = now
                 tidy(self._store, self._totals, defined, now)
-        except Exception:
+        except Exception:  # it is tried again
             log.exception("%s: its evaluation is shown, and could not be kept; it is tried again", experiment)
         return found
 
@@ -295,7 +295,7 @@ class Board:
         """The figures of before, without a verdict, and why."""
         try:
             last = self.evaluation(experiment)
-        except Exception:
+        except Exception:  # the others are shown
             log.exception("%s: nothing is known of it", experiment)
             return None
         if last is None:

@@ -89,7 +89,7 @@ class Side:
         assert self.progress is not None
         try:
             found = self._card(questions, self.progress).verdicts[self.treatment]
-        except StreamMetricsError as error:
+        except StreamMetricsError as error:  # it is the reason
             return self.withheld(str(error))
         return Told(self.treatment, found.decision, found.sentence, number(found.more_users), number(found.more_days))
 
@@ -142,7 +142,7 @@ class Side:
             try:
                 margin = self.experiment.guardrails.get(name)
                 found.append(question_of(name, role, there[0], self.experiment.better, margin))
-            except InvalidInputError as error:
+            except InvalidInputError as error:  # it is said of the metric
                 missing.append(Missing(name, str(error)))
         return tuple(found), missing
 
@@ -168,7 +168,7 @@ class Side:
             if self.progress is not None:
                 always = list(self._card(questions, self.progress).tabled(by, samples))
             found = [(self._row(by, a, b, whole), b["p_value"]) for a, b in zip(once, always, strict=True)]
-        except StreamMetricsError as error:
+        except StreamMetricsError as error:  # it is said of the metrics
             missing = [Missing(name, str(error)) for name in self.experiment.metrics]
         alone = (self._alone(lacking, by, samples, whole) for lacking in missing)
         return [*found, *((row, math.nan) for rows in alone for row in rows)]

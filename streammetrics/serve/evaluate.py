@@ -95,7 +95,7 @@ def evaluate(
         return _without(made, experiment, "nothing was counted yet")
     try:
         return _read(made, experiment, total, hours, days, changes, series)
-    except StreamMetricsError as error:
+    except StreamMetricsError as error:  # the page says it
         return _without(replace(made, digest=total.digest(), state="running"), experiment, str(error))
 
 
@@ -189,7 +189,7 @@ def _users(experiment: Experiment, arms: Any, notes: list[str]) -> tuple[dict[st
         shares = {key: experiment.arms[name] for key, name in names.items()}
         absent = {arm: share for arm, share in experiment.arms.items() if arm not in names.values()}
         found = sample_ratio_mismatch(counter.select(names), shares | absent)
-    except StreamMetricsError as error:
+    except StreamMetricsError as error:  # the page says it
         notes.append(f"users: {error}")
         return {}, None
     return {str(arm): count for arm, count in found.users.items()}, found
@@ -204,7 +204,7 @@ def _arms(experiment: Experiment, of_arms: Any, arms: Samples, users: dict[str, 
     total = math.fsum(users.values())
     try:
         known = positives(of_arms, experiment.primary)
-    except StreamMetricsError:
+    except StreamMetricsError:  # a metric without positives
         known = {}
     found = []
     for arm, planned in experiment.arms.items():
@@ -222,7 +222,7 @@ def _slices(experiment: Experiment, final: Any, sides: Sequence[Side], notes: li
     for column in experiment.slices:
         try:
             read[column] = by_slice(final, experiment, column)
-        except StreamMetricsError as error:
+        except StreamMetricsError as error:  # the page says it
             notes.append(f"slices by {column}: {error}")
     found = []
     for side in sides:

@@ -136,7 +136,7 @@ def _arms(experiment: Experiment, phase: Any, windows: Mapping[int, Holder]) -> 
     for hour, holder in windows.items():
         try:
             readable[hour] = narrowed(in_phase(holder, experiment, phase), experiment)
-        except StreamMetricsError:
+        except StreamMetricsError:  # parts of before the metric was asked for
             continue
     return split(samples_of(stacked(readable, "window"))) if readable else {}
 

@@ -23,10 +23,18 @@ from streammetrics.serve.store import open_store
 SMALL = Simulation(days=1, users=100, rows=100, countries=1, sources=("web",))
 
 
+COMMAND = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell starts with SIGINT ignored
+from streammetrics.cli import main
+main()
+"""
+
+
 @contextmanager
 def started(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The command, and the address that it prints first."""
-    command = [sys.executable, "-W", "error", "-m", "streammetrics", "demo", "--live", *words]
+    command = [sys.executable, "-W", "error", "-c", COMMAND, "demo", "--live", *words]
     running = subprocess.Popen(
         command, env=os.environ | {"PYTHONUNBUFFERED": "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -175,7 +175,7 @@ class _Pages:
             )
         try:
             await run_in_threadpool(self._accept, found.experiment, request.path_params["number"], who.name)
-        except StreamMetricsError as error:
+        except StreamMetricsError as error:  # the owner is told
             return PlainTextResponse(str(error), 409)
         return RedirectResponse(f"{request.scope.get('root_path', '')}/experiments/{quote(found.experiment)}#data", 303)
 
@@ -197,7 +197,7 @@ class _Pages:
             return who if isinstance(who, Response) else _missing(name, PICTURES)
         try:
             drawn = png_of(self._scene(request, found), name)
-        except ImportError:
+        except ImportError:  # an extra that may not be there
             return PlainTextResponse("pictures need matplotlib on the server: pip install 'streammetrics[plot]'", 404)
         if drawn is None:
             return PlainTextResponse(f"there is nothing to draw yet: {name}", 404)

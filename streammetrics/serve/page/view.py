@@ -71,7 +71,7 @@ def _hour(text: str, *, last: bool = False) -> int | None:
     """Return the hour that a text says; of a day its first, or last."""
     try:
         return hour_of(text if "T" in text else f"{text}T{'23' if last else '00'}") if text else None
-    except InvalidInputError:
+    except InvalidInputError:  # a link that was cut off shows all
         return None
 
 

@@ -98,7 +98,7 @@ class Database:
         while True:
             try:
                 connection, used = self._idle.get_nowait(), True
-            except queue.Empty:
+            except queue.Empty:  # none is idle
                 connection, used = self.driver.connect(), False
             try:
                 self.driver.run(connection, begin)
