@@ -6,7 +6,6 @@ No slices: they are many, and a time series of each is what a page is for.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from importlib import resources
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -19,7 +18,7 @@ from starlette.routing import Route
 from .evaluation import Evaluation
 from .keys import HOUR
 
-__all__ = ["GAUGES", "exposed", "metrics_route", "recipe"]
+__all__ = ["GAUGES", "exposed", "metrics_route"]
 
 OF_ARM = ("experiment", "arm")
 OF_ROW = ("experiment", "treatment", "metric")
@@ -100,11 +99,6 @@ def metrics_route(board: Any) -> Route:
         return Response(exposed(board.evaluations(), queue), media_type=CONTENT_TYPE_LATEST)
 
     return Route("/metrics", scraped, methods=["GET"])
-
-
-def recipe() -> str:
-    """Return a dashboard for Grafana, as JSON to be imported: a recipe, to begin your own with."""
-    return (resources.files("streammetrics") / "serve" / "grafana.json").read_text(encoding="utf-8")
 
 
 def _samples(evaluations: Iterable[Evaluation], queue: Mapping[str, float]) -> Iterator[Sample]:

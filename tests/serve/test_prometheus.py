@@ -10,7 +10,8 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from streammetrics.serve.evaluation import Arm, Evaluation, Ratio, Row, Source, Told
-from streammetrics.serve.prometheus import GAUGES, exposed, recipe
+from streammetrics.serve.grafana import recipe
+from streammetrics.serve.prometheus import GAUGES, exposed
 
 
 def row(treatment: str, metric: str, role: str, word: str, **other: Any) -> Row:
