@@ -120,7 +120,7 @@ def _agreed(experiment: Experiment, plan: Plan | None, part: Any) -> Plan:
     if plan is None:
         return Plan(part.blank(), kinds)
     common = [name for name in plan.metrics.names if name in part.names]
-    here, there = (thing if thing.names == common else thing.only(common) for thing in (plan.metrics, part))
+    here, there = (thing if thing.names == common else thing.ordered(common) for thing in (plan.metrics, part))
     found, old = list(here.differences(there)), plan.kinds
     found += [f"keys of {n} are {kinds[n]} rather than {old[n]}" for n in kinds if n in old and old[n] != kinds[n]]
     if found:

@@ -353,7 +353,7 @@ def test_an_owner_accepts_a_conflict_on_the_page(clock: Clock, tmp_path: Path) -
         def form(token: str) -> str:
             client.cookies.clear()
             log_in(client, token)
-            return "".join(re.findall(r'name="form" value="(\w+)"', client.get("/experiments/rank").text))
+            return "".join(re.findall(r'/conflicts/.*name="form" value="(\w+)"', client.get("/experiments/rank").text))
 
         assert client.post(path).status_code == 401
         assert form(reader) == ""
