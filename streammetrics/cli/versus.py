@@ -12,8 +12,9 @@ from streammetrics.collect.holder import Holder
 from streammetrics.compose.front import Front
 from streammetrics.compose.sliced import Sliced
 from streammetrics.compose.windowed import Windowed
-from streammetrics.inference.compare import compare_all
+from streammetrics.inference.compare import compare_all, look_at
 from streammetrics.inference.comparison import Comparisons
+from streammetrics.inference.readings import Settings
 from streammetrics.inference.scorecard import Scorecard, scorecard
 from streammetrics.inference.sentences import sentence
 from streammetrics.numerics.keys import shown
@@ -127,11 +128,13 @@ class Versus:
     def found(self) -> dict[str, Comparisons]:
         """What each treatment's comparison with the control says; of slices after Benjamini and Hochberg."""
         asked = self.asked
-        how: dict[str, Any] = {"confidence": asked.confidence, "independent": asked.independent}
-        how |= {"sequential": True, "planned": asked.planned, "users": asked.users} if asked.sequential else {}
-        how |= {"adjust": "bh"} if self.title else {}
+        look = look_at(asked.sequential, asked.users, asked.planned, asked.confidence)
+        settings = Settings(asked.confidence, look, adjust="bh" if self.title else None)
         control = self.sides[self.control]
-        return {name: compare_all(self.sides[name], control, **how) for name in self.treatments}
+        return {
+            name: compare_all(self.sides[name], control, settings, independent=asked.independent)
+            for name in self.treatments
+        }
 
     @property
     def metrics(self) -> dict[str, Any]:

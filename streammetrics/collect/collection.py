@@ -291,10 +291,7 @@ class MetricCollection(Parted):
         return new
 
     def coarser(self, bits: int) -> Self:
-        named = [
-            (n, t.coarser(bits) if not isinstance(t, Metric) or "bits" in t.settings else t, b)
-            for n, t, b in self._plan.named()
-        ]
+        named = [(n, thing.coarser_within(bits), b) for n, thing, b in self._plan.named()]
         return self._of(Plan(named), self.on_invalid)
 
     def coarsen(self, bits: int) -> Self:

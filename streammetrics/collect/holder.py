@@ -316,9 +316,7 @@ class Holder(Drawn):
             raise IncompatibleStateError(
                 f"merging a {type(self).__name__} with itself counts its rows twice; merge a copy() if you mean it"
             )
-        other = self.aligned(other)
-        self.check_fits(other)
-        self.feed.merge(other.feed)
+        self.feed.merge(self.fitting(other).feed)
         return self
 
     def subtract(self, other: Self) -> Self:
@@ -355,15 +353,20 @@ class Holder(Drawn):
             raise IncompatibleStateError(
                 f"a {type(self).__name__} less itself has seen nothing: that is what reset() is for"
             )
-        other = self.aligned(other)
-        self.check_fits(other, "subtract", "from")
+        taken = self.fitting(other, "subtract", "from").feed.states
         none = [r.state for r in self.reads()]
-        self.feed.correct(none, other.feed.states)
+        self.feed.correct(none, taken)
         return self
 
     def aligned(self, other: Any) -> Any:
         """Another one with its metrics in the order of these, if that is all that differs."""
         return other
+
+    def fitting(self, other: Any, verb: str = "merge", preposition: str = "into") -> Any:
+        """Another one as it is added to this one; raise what `merge` would raise for other settings."""
+        found = self.aligned(other)
+        self.check_fits(found, verb, preposition)
+        return found
 
     def check_fits(self, other: Any, verb: str = "merge", preposition: str = "into") -> None:
         """Raise what `merge` would raise for other settings."""
@@ -425,6 +428,10 @@ class Holder(Drawn):
     def coarser(self, bits: int) -> Any:
         """Make one of fewer bits that has seen nothing."""
         raise NotImplementedError
+
+    def coarser_within(self, bits: int) -> Any:
+        """The same of what is held by another one, which may have no bits to lose."""
+        return self.coarser(bits)
 
     # -- identity -----------------------------------------------------------------------------------------------------
 

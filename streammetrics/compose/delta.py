@@ -95,8 +95,7 @@ class Delta(Bundle):
         """
         if not isinstance(total, Holder):
             raise TypeError(f"a delta is applied to what counts, not to a {type(total).__name__}")
-        added, retracted = (total.aligned(side) for side in (self.added, self.retracted))
-        total.check_fits(added)
+        added, retracted = (total.fitting(side) for side in (self.added, self.retracted))
         total.feed.correct(added.states, retracted.states)
         return total
 

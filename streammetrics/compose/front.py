@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..collect.collection import MetricCollection
 from ..collect.feed import Read
 from ..collect.holder import Holder, Reader, kinds
-from ..collect.metric import Metric, record
+from ..collect.metric import record
 from ..collect.parted import Parted
 from ..collect.sample import Sample
 from ..collect.scalars import Named, prefixed
@@ -111,10 +111,7 @@ class Front(Parted):
         return tuple(dict.fromkeys(n for r in self.reads() for a in r.state.axes if a.kind != "shard" for n in a.names))
 
     def coarser(self, bits: int) -> Self:
-        inner = self.inner
-        return self._like(
-            inner=inner.coarser(bits) if not isinstance(inner, Metric) or "bits" in inner.settings else inner
-        )
+        return self._like(inner=self.inner.coarser_within(bits))
 
     def closing(self, parts: int | None = None) -> Self:
         return self._like(inner=self.inner.closing(parts))

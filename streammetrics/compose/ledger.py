@@ -144,8 +144,7 @@ has 714858656aef...: its rows, or the metrics, are not what they were; count it 
             held, digests, total = self._held
             if held not in ("", kind):
                 raise TypeError(f"partition ids of this ledger are of kind {held}, {partition_id!r} is of kind {kind}")
-            thing = total.aligned(thing)
-            total.check_fits(thing)
+            thing = total.fitting(thing)
             digest = bytes.fromhex(thing.digest())
             if value in digests:
                 _check_same(kind, value, digests[value], digest)

@@ -218,9 +218,7 @@ class Sharded(Parted):
         return found + list(self.inner.differences(other.inner))
 
     def coarser(self, bits: int) -> Self:
-        inner = self.inner
-        fewer = inner.coarser(bits) if not isinstance(inner, Metric) or "bits" in inner.settings else inner
-        return self._like(fewer, min(bits, self.shard_bits))
+        return self._like(self.inner.coarser_within(bits), min(bits, self.shard_bits))
 
     def closing(self, parts: int | None = None) -> Self:
         return self._like(self.inner.closing(parts))

@@ -95,18 +95,9 @@ def compare(
     >>> found.better, found.p_value < 1e-6
     ('a', True)
     """
-    found = compare_all(
-        a,
-        b,
-        confidence=confidence,
-        independent=independent,
-        relative=relative,
-        sequential=sequential,
-        planned=planned,
-        users=users,
-        covariates=covariates,
-        adjust=adjust,
-    )
+    checked_confidence(confidence)
+    settings = Settings(confidence, look_at(sequential, users, planned, confidence), relative, adjust)
+    found = compare_all(a, b, settings, independent=independent, covariates=covariates)
     if a.single and b.single and len(found) == 1 and not found.left:
         return next(iter(found.values()))
     return found
@@ -115,22 +106,16 @@ def compare(
 def compare_all(
     a: Holder,
     b: Holder,
+    settings: Settings,
     *,
-    confidence: float = 0.95,
     independent: bool = False,
-    relative: bool = False,
-    sequential: bool = False,
-    planned: float | None = None,
-    users: float | None = None,
     covariates: Any = (),
-    adjust: str | None = None,
 ) -> Comparisons:
     """Return what `compare` does, always as a mapping: of two single metrics of one."""
-    checked_confidence(confidence)
+    checked_confidence(settings.confidence)
     pairs, left = _sides(a, b)
     if not pairs:
         raise InvalidInputError(_nothing(a, b))
-    settings = Settings(confidence, look_at(sequential, users, planned, confidence), relative, adjust)
     before = _before(covariates)
     readings = [read(changes_of(p, independent=independent, covariates=_of_name(p, before)), settings) for p in pairs]
     return Comparisons(slices_of(a), readings, left, settings)

@@ -6,11 +6,11 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 from kept import Kept
+from serve.webhook import webhook
 
 from streammetrics.serve import alerts as module
 from streammetrics.serve.alerts import Alerts, faults, post
@@ -194,32 +194,8 @@ def wait_for(there: Callable[[], bool]) -> None:
 @contextmanager
 def receiver(status: int, location: str = "") -> Iterator[tuple[str, list[Any]]]:
     taken: list[Any] = []
-
-    class Hook(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            taken.append(
-                (
-                    self.path,
-                    self.headers["Content-Type"],
-                    json.loads(self.rfile.read(int(self.headers["Content-Length"]))),
-                )
-            )
-            self.send_response(status)
-            if location:
-                self.send_header("Location", location)
-            self.end_headers()
-
-        do_GET = do_POST  # noqa: N815 - as the library calls it
-
-        def log_message(self, *_: Any) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hook)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", taken
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with webhook(lambda *posted: taken.append(posted), status, location) as url:
+        yield url, taken
 
 
 def test_it_is_json_by_post() -> None:

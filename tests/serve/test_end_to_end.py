@@ -11,12 +11,12 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from serve.running import running
+from serve.webhook import webhook
 
 import streammetrics as sm
 from streammetrics.serve.auth import READER, issue
@@ -38,22 +38,8 @@ WAIT = 60_000
 def receiver() -> Iterator[tuple[str, queue.Queue[dict[str, Any]]]]:
     """A webhook."""
     taken: queue.Queue[dict[str, Any]] = queue.Queue()
-
-    class Hook(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            taken.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hook)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/hook", taken
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with webhook(lambda path, kind, said: taken.put(said)) as url:
+        yield f"{url}/hook", taken
 
 
 @dataclass
