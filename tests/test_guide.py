@@ -22,17 +22,13 @@ from streammetrics.io.demo import write_demo_log
 
 PAGES = pages()
 FAMILIES = {
-    "Order of scores": ("scores",),
-    "Best thresholds": ("thresholds",),
-    "Curves": ("curves",),
-    "Log-loss, rates and calibration": ("losses", "calibration"),
-    "By user or group": ("groups", "group_losses"),
-    "Decisions": ("labels", "decisions", "agreement"),
-    "Classes and labels": ("multiclass", "multilabel"),
-    "Regression": ("regression", "relative", "deviance", "fit"),
-    "Ranking": ("ranking", "relevance"),
-    "Quantiles": ("quantiles",),
-    "Values": ("values", "distinct"),
+    "Scores over all thresholds": "curves",
+    "Probabilities": "probabilities",
+    "Decisions": "decisions",
+    "By user or group": "groups",
+    "Rankings": "ranking",
+    "Regression": "regression",
+    "Values": "values",
 }
 
 HEAD = """\
@@ -184,9 +180,9 @@ def metrics_page() -> str:
     """The page of all metrics, by family."""
     made = HEAD
     own = [m for m in sm.METRICS.values() if m.__module__.startswith("streammetrics.")]
-    for family, modules in FAMILIES.items():
-        members = sorted((m for m in own if m.__module__.rpartition(".")[2] in modules), key=lambda m: m.__name__)
-        made += f"\n## {family}\n\n| metric | formula | bound | state |\n|---|---|---|---|\n"
+    for title, family in FAMILIES.items():
+        members = sorted((m for m in own if m.__module__.split(".")[2] == family), key=lambda m: m.__name__)
+        made += f"\n## {title}\n\n| metric | formula | bound | state |\n|---|---|---|---|\n"
         for metric in members:
             state, formula = metric(**metric.example).make_state().tag, metric.formula.replace("|", "\\|")
             made += f"| `{metric.__name__}` | {formula} | {metric.bound} | {state} |\n"

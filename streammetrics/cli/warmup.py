@@ -26,10 +26,10 @@ from streammetrics.compose.sliced import Sliced
 from streammetrics.count.index import Level
 from streammetrics.count.tallies import sorted_copy
 from streammetrics.laws.specimens import fitting, sample
-from streammetrics.metrics.agreement import Accuracy
-from streammetrics.metrics.groups import GroupAUC
-from streammetrics.metrics.losses import CTR
-from streammetrics.metrics.scores import AUC
+from streammetrics.metrics.curves.areas import AUC
+from streammetrics.metrics.decisions.agreement import Accuracy
+from streammetrics.metrics.groups.auc import GroupAUC
+from streammetrics.metrics.probabilities.losses import CTR
 from streammetrics.state.axes import Axis
 
 __all__ = ["warm_up"]

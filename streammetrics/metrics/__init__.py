@@ -1,22 +1,9 @@
-"""What users look for, one file per task: each class is settings, a docstring with the formula, and `of(state)`."""
+"""What users look for, a folder per family: each class is settings, a docstring with the formula, and `of(state)`."""
 
-from .agreement import *
-from .calibration import *
 from .curves import *
-from .deviance import *
-from .distinct import *
-from .fit import *
-from .group_losses import *
+from .decisions import *
 from .groups import *
-from .labels import *
-from .losses import *
-from .multiclass import *
-from .multilabel import *
-from .quantiles import *
+from .probabilities import *
 from .ranking import *
 from .regression import *
-from .relative import *
-from .relevance import *
-from .scores import *
-from .thresholds import *
 from .values import *

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ..collect.collection import MetricCollection
-from ..metrics.agreement import ConfusionMatrix
-from ..metrics.calibration import CalibrationCurve
-from ..metrics.ranking import NDCG
+from ..metrics.decisions.agreement import ConfusionMatrix
+from ..metrics.probabilities.calibration import CalibrationCurve
+from ..metrics.ranking.gains import NDCG
 from ..statistics.by_label import TopBins, TopLabel
 from ..statistics.classes import PairCounts
 from ..statistics.ranking import RankingSums, parts

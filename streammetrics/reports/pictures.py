@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..collect.collection import MetricCollection
-from ..metrics.calibration import CalibrationCurve
-from ..metrics.curves import GainCurve, PRCurve, ROCCurve
-from ..metrics.scores import AUC, AveragePrecision
+from ..metrics.curves.areas import AUC, AveragePrecision
+from ..metrics.curves.points import GainCurve, PRCurve, ROCCurve
+from ..metrics.probabilities.calibration import CalibrationCurve
 from ..statistics.by_label import ByLabel, TopLabel
 from ..statistics.scores import ScoreHistogram, ScoresByLabel
 from .charts import Area, Chart, Key, Line, Rule, Scale, linear, logarithmic

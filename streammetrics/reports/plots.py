@@ -12,9 +12,9 @@ from ..collect.holder import Holder
 from ..collect.metric import Metric
 from ..inference.comparison import Comparison, Comparisons
 from ..inference.scorecard import Scorecard
-from ..metrics.calibration import Reliability
-from ..metrics.curves import GainPoints, PRCurve, PRPoints, ROCCurve, ROCPoints
-from ..metrics.scores import AUC, AveragePrecision
+from ..metrics.curves.areas import AUC, AveragePrecision
+from ..metrics.curves.points import GainPoints, PRCurve, PRPoints, ROCCurve, ROCPoints
+from ..metrics.probabilities.calibration import Reliability
 from .assemble import assemble
 from .blocks import Axis, Figure, Figures
 from .charts import Area, Band, Chart, Line, Rule, Whiskers

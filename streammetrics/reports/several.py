@@ -10,10 +10,10 @@ import numpy as np
 from ..collect.collection import MetricCollection
 from ..collect.metric import Metric
 from ..collect.table import show
-from ..metrics.agreement import ConfusionMatrix
 from ..metrics.averages import Several
-from ..metrics.labels import F1, Precision, Recall
-from ..metrics.scores import AUC, AveragePrecision
+from ..metrics.curves.areas import AUC, AveragePrecision
+from ..metrics.decisions.agreement import ConfusionMatrix
+from ..metrics.decisions.ratios import F1, Precision, Recall
 from ..statistics.by_label import ByLabel, LabelDecisions
 from ..statistics.by_label_scores import LabelScores
 from ..statistics.classes import PairCounts

@@ -12,10 +12,10 @@ from ..collect.collection import MetricCollection
 from ..collect.task import Task
 from ..compose.sharded import Sharded
 from ..compose.sliced import Sliced
-from ..metrics.losses import CTR, NormalizedEntropy
-from ..metrics.quantiles import Quantile
-from ..metrics.scores import AUC
-from ..metrics.values import PerUnit
+from ..metrics.curves.areas import AUC
+from ..metrics.probabilities.losses import CTR, NormalizedEntropy
+from ..metrics.values.quantiles import Quantile
+from ..metrics.values.totals import PerUnit
 
 __all__ = ["METRICS", "Simulation"]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.metrics.curves import corners
+from streammetrics.metrics.curves.points import corners
 from streammetrics.reports.plots import plot
 
 mpl.use("agg")

@@ -11,7 +11,7 @@ from scipy import stats
 
 import streammetrics as sm
 from streammetrics.kernels import measures
-from streammetrics.metrics.ranking import RankingMetric
+from streammetrics.metrics.ranking.gains import RankingMetric
 from streammetrics.statistics import ranking
 
 CASES = [(tag, i) for tag in ORACLES for i in range(len(ORACLES[tag]))]

@@ -12,7 +12,7 @@ from pyspark.sql.functions import arrow_udf
 from ...collect.holder import Holder
 from ...collect.saved import merge
 from ...errors import InvalidInputError, StateFormatError
-from ...metrics.scores import AUC
+from ...metrics.curves.areas import AUC
 from ..parts import value_of
 from .asked import holder_of
 

@@ -11,7 +11,7 @@ from pyspark.sql.functions import arrow_udf
 
 from ...collect.holder import Holder
 from ...io.queries import query_column
-from ...metrics.groups import group_partition
+from ...metrics.groups.auc import group_partition
 from ...statistics.groups.rows import GroupRows
 from .frames import column
 from .tasks import PART

@@ -11,15 +11,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..collect.interval import Estimate
-from ..numerics import elementary
-from ..numerics.exact import UNIT, Limits, to_float
-from ..numerics.settings import setting
-from ..statistics.row_means import ClassRows
-from ..statistics.soft_sums import SoftSums
-from ..statistics.sums import ScoreSums
-from .averages import Several
-from .chance import delta
+from ...collect.interval import Estimate
+from ...numerics import elementary
+from ...numerics.exact import UNIT, Limits, to_float
+from ...numerics.settings import setting
+from ...statistics.row_means import ClassRows
+from ...statistics.soft_sums import SoftSums
+from ...statistics.sums import ScoreSums
+from ..averages import Several
+from ..chance import delta
 
 __all__ = ["CTR", "BrierScore", "Calibration", "LogLoss", "NormalizedEntropy", "PredictedCTR"]
 

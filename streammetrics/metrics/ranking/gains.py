@@ -10,13 +10,13 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from ..collect.interval import QUERIES, Estimate
-from ..collect.metric import Metric
-from ..columns.lists import ranked_lists
-from ..numerics.exact import to_float
-from ..numerics.settings import setting
-from ..statistics.ranking import RankingSums, term
-from .chance import mean
+from ...collect.interval import QUERIES, Estimate
+from ...collect.metric import Metric
+from ...columns.lists import ranked_lists
+from ...numerics.exact import to_float
+from ...numerics.settings import setting
+from ...statistics.ranking import RankingSums, term
+from ..chance import mean
 
 __all__ = ["DCG", "NDCG", "CumulativeGain", "ExpectedReciprocalRank"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..numerics.settings import setting
-from .regression import SummedLoss
+from ...numerics.settings import setting
+from .errors import SummedLoss
 
 __all__ = ["GammaDeviance", "PoissonDeviance", "TweedieDeviance"]
 

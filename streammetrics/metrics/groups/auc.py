@@ -6,14 +6,14 @@ import math
 from fractions import Fraction
 from typing import Any, Self
 
-from ..collect.interval import GROUPS, Estimate
-from ..collect.metric import Metric
-from ..numerics.exact import to_float
-from ..numerics.settings import setting
-from ..statistics.groups.closed import GROUP_WEIGHTS, SealedGroups
-from ..statistics.groups.rows import GroupRows
-from ..statistics.groups.solve import share_of
-from ..statistics.groups.sorted import SortedGroups
+from ...collect.interval import GROUPS, Estimate
+from ...collect.metric import Metric
+from ...numerics.exact import to_float
+from ...numerics.settings import setting
+from ...statistics.groups.closed import GROUP_WEIGHTS, SealedGroups
+from ...statistics.groups.rows import GroupRows
+from ...statistics.groups.solve import share_of
+from ...statistics.groups.sorted import SortedGroups
 
 __all__ = ["GroupAUC", "group_partition"]
 

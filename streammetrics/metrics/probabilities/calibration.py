@@ -14,15 +14,15 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.metric import ScoredLabels, T
-from ..numerics import elementary
-from ..numerics.exact import UNIT, Ints, Limits, Mass, enclose, to_float
-from ..numerics.settings import setting
-from ..statistics.bins import ScoreBins
-from ..statistics.by_label import TopBins
-from ..statistics.by_label_scores import TopScores
-from ..statistics.scores import BITS, ScoreHistogram
-from .averages import OfClasses, Several
+from ...collect.metric import ScoredLabels, T
+from ...numerics import elementary
+from ...numerics.exact import UNIT, Ints, Limits, Mass, enclose, to_float
+from ...numerics.settings import setting
+from ...statistics.bins import ScoreBins
+from ...statistics.by_label import TopBins
+from ...statistics.by_label_scores import TopScores
+from ...statistics.scores import BITS, ScoreHistogram
+from ..averages import OfClasses, Several
 
 __all__ = [
     "BucketError",

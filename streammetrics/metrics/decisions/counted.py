@@ -11,15 +11,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..collect.interval import Estimate
-from ..numerics.exact import Limits, to_float
-from ..numerics.settings import setting
-from ..state.state import State
-from ..statistics.classes import ClassCounts, Margins, PairCounts, Table
-from ..statistics.found_classes import FoundPairs
-from ..statistics.labels import DecisionCounts
-from .averages import OfClasses, Several, T
-from .chance import WEIGHTED, from_counts, from_shares, share
+from ...collect.interval import Estimate
+from ...numerics.exact import Limits, to_float
+from ...numerics.settings import setting
+from ...state.state import State
+from ...statistics.classes import ClassCounts, Margins, PairCounts, Table
+from ...statistics.found_classes import FoundPairs
+from ...statistics.labels import DecisionCounts
+from ..averages import OfClasses, Several, T
+from ..chance import WEIGHTED, from_counts, from_shares, share
 
 __all__ = ["HARD", "DecisionMetric", "DecisionRatio", "WholeMatrix", "instead"]
 

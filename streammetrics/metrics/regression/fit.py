@@ -12,11 +12,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.interval import Estimate
-from ..numerics.exact import Limits, to_float
-from ..numerics.settings import setting
-from ..statistics.moments import Moments
-from .chance import of_moments
+from ...collect.interval import Estimate
+from ...numerics.exact import Limits, to_float
+from ...numerics.settings import setting
+from ...statistics.moments import Moments
+from ..chance import of_moments
 from .outputs import OutputMetric, root
 
 __all__ = ["R2", "ExplainedVariance", "MeanError", "PearsonCorrelation"]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ..collect.interval import Estimate
-from ..collect.metric import ScoredLabels
-from ..numerics.exact import Limits, to_float
-from ..numerics.settings import setting
-from ..statistics.classes import Margins
-from ..statistics.row_means import LabelRows
-from .chance import mean, share
-from .decisions import HARD, WholeMatrix
+from ...collect.interval import Estimate
+from ...collect.metric import ScoredLabels
+from ...numerics.exact import Limits, to_float
+from ...numerics.settings import setting
+from ...statistics.classes import Margins
+from ...statistics.row_means import LabelRows
+from ..chance import mean, share
+from .counted import HARD, WholeMatrix
 
 __all__ = [
     "CoverageError",

@@ -6,15 +6,15 @@ import math
 from fractions import Fraction
 from typing import ClassVar
 
-from ..collect.interval import KEYS, Estimate
-from ..collect.metric import Metric
-from ..numerics.exact import to_float
-from ..numerics.settings import setting
-from ..statistics.distinct import DistinctKeys
-from ..statistics.extremes import Extremes
-from ..statistics.moments import Moments
-from ..statistics.unit_sums import UnitSums
-from .chance import of_moments
+from ...collect.interval import KEYS, Estimate
+from ...collect.metric import Metric
+from ...numerics.exact import to_float
+from ...numerics.settings import setting
+from ...statistics.distinct import DistinctKeys
+from ...statistics.extremes import Extremes
+from ...statistics.moments import Moments
+from ...statistics.unit_sums import UnitSums
+from ..chance import of_moments
 
 __all__ = ["Count", "DistinctCount", "Max", "Mean", "Min", "PerUnit", "Ratio", "Sum", "Variance"]
 

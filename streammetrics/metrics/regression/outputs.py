@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.interval import Estimate, side_by_side
-from ..collect.metric import Metric
-from ..numerics.exact import Limits
-from ..numerics.settings import setting
-from ..state.state import State
+from ...collect.interval import Estimate, side_by_side
+from ...collect.metric import Metric
+from ...numerics.exact import Limits
+from ...numerics.settings import setting
+from ...state.state import State
 
 __all__ = ["OutputMetric", "root"]
 

@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.interval import Estimate
-from ..numerics.exact import UNIT, Limits, to_float, weights
-from ..numerics.settings import setting
-from ..statistics.by_label import ByLabel
-from ..statistics.classes import Margins, PairCounts
-from .averages import of_each
-from .chance import share
-from .decisions import DecisionMetric, WholeMatrix, instead
+from ...collect.interval import Estimate
+from ...numerics.exact import UNIT, Limits, to_float, weights
+from ...numerics.settings import setting
+from ...statistics.by_label import ByLabel
+from ...statistics.classes import Margins, PairCounts
+from ..averages import of_each
+from ..chance import share
+from .counted import DecisionMetric, WholeMatrix, instead
 
 __all__ = ["Accuracy", "BalancedAccuracy", "CohenKappa", "ConfusionMatrix", "ErrorRate", "MatthewsCorrcoef"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import ClassVar
 
-from ..numerics.settings import setting
-from .decisions import DecisionRatio
+from ...numerics.settings import setting
+from .counted import DecisionRatio
 
 __all__ = ["F1", "FBeta", "FalsePositiveRate", "Jaccard", "Precision", "Recall", "Specificity"]
 

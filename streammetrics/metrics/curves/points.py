@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.metric import Metric
-from ..numerics.exact import Mass, ratios
-from ..numerics.settings import setting
-from ..statistics.scores import ScoresByLabel
-from .scores import RankingMetric
+from ...collect.metric import Metric
+from ...numerics.exact import Mass, ratios
+from ...numerics.settings import setting
+from ...statistics.scores import ScoresByLabel
+from .areas import RankingMetric
 from .thresholds import occupied
 
 __all__ = ["GainCurve", "GainPoints", "PRCurve", "PRPoints", "ROCCurve", "ROCPoints"]

@@ -11,12 +11,12 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from ..collect.interval import Estimate
-from ..collect.metric import ScoredLabels
-from ..numerics.exact import Limits, Mass
-from ..numerics.settings import setting
-from ..statistics.score_errors import area_error, area_errors, average_precision_error, average_precision_errors
-from ..statistics.score_readouts import (
+from ...collect.interval import Estimate
+from ...collect.metric import ScoredLabels
+from ...numerics.exact import Limits, Mass
+from ...numerics.settings import setting
+from ...statistics.score_errors import area_error, area_errors, average_precision_error, average_precision_errors
+from ...statistics.score_readouts import (
     Bounded,
     area,
     areas,
@@ -27,9 +27,9 @@ from ..statistics.score_readouts import (
     pairs_without,
     quotients,
 )
-from ..statistics.scores import BITS, ScoreHistogram, ScoresByLabel
-from .averages import Several
-from .chance import WEIGHTED
+from ...statistics.scores import BITS, ScoreHistogram, ScoresByLabel
+from ..averages import Several
+from ..chance import WEIGHTED
 
 __all__ = ["AUC", "KS", "AveragePrecision", "Gini"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ..collect.interval import Estimate
-from ..numerics.exact import to_float
-from ..numerics.settings import setting
-from ..statistics.row_means import ClassRows
-from .averages import OfClasses
-from .chance import mean
+from ...collect.interval import Estimate
+from ...numerics.exact import to_float
+from ...numerics.settings import setting
+from ...statistics.row_means import ClassRows
+from ..averages import OfClasses
+from ..chance import mean
 
 __all__ = ["TopKAccuracy"]
 

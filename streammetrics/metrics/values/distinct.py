@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from ..collect.interval import KEYS, Estimate, Interval, check_confidence
-from ..collect.metric import Metric
-from ..numerics.settings import setting
-from ..numerics.student import normal_quantile
-from ..statistics.key_sample import KeySample, at_one_level
+from ...collect.interval import KEYS, Estimate, Interval, check_confidence
+from ...collect.metric import Metric
+from ...numerics.settings import setting
+from ...numerics.student import normal_quantile
+from ...statistics.key_sample import KeySample, at_one_level
 
 __all__ = ["DistinctSample"]
 

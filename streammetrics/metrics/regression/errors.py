@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..collect.interval import Estimate
-from ..numerics.exact import Limits
-from ..numerics.settings import setting
-from ..statistics.regression import RegressionSums, square_of
-from .chance import of_moments
+from ...collect.interval import Estimate
+from ...numerics.exact import Limits
+from ...numerics.settings import setting
+from ...statistics.regression import RegressionSums, square_of
+from ..chance import of_moments
 from .outputs import OutputMetric, root
 
 __all__ = ["MAE", "MSE", "RMSE", "WMAE", "HuberLoss", "PinballLoss"]

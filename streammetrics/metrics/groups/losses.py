@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.interval import GROUPS, Estimate
-from ..collect.metric import Metric
-from ..numerics.exact import to_float
-from ..numerics.settings import setting
-from ..state.content import MOST_SLIP
-from ..statistics.groups.closed import exact_sum
-from ..statistics.groups.sums import GroupSums
+from ...collect.interval import GROUPS, Estimate
+from ...collect.metric import Metric
+from ...numerics.exact import to_float
+from ...numerics.settings import setting
+from ...state.content import MOST_SLIP
+from ...statistics.groups.closed import exact_sum
+from ...statistics.groups.sums import GroupSums
 
 __all__ = ["GroupCalibrationError", "GroupLogLoss"]
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ..collect.interval import Estimate
-from ..numerics.exact import Limits
-from ..numerics.settings import setting
-from ..statistics.regression import RegressionSums
-from .chance import of_moments
+from ...collect.interval import Estimate
+from ...numerics.exact import Limits
+from ...numerics.settings import setting
+from ...statistics.regression import RegressionSums
+from ..chance import of_moments
+from .errors import SummedLoss
 from .outputs import root
-from .regression import SummedLoss
 
 __all__ = ["MAPE", "MSLE", "RMSLE", "SMAPE", "WMAPE"]
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics.exact import Limits, Mass, to_float
-from ..numerics.settings import setting
-from ..statistics.scores import ScoresByLabel
-from .scores import RankingMetric
+from ...numerics.exact import Limits, Mass, to_float
+from ...numerics.settings import setting
+from ...statistics.scores import ScoresByLabel
+from .areas import RankingMetric
 
 __all__ = ["Lift", "MaxFBeta", "PrecisionAtRecall", "RecallAtPrecision", "SensitivityAtSpecificity"]
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..collect.interval import Estimate
-from ..numerics.exact import to_float
-from ..numerics.settings import setting
-from ..statistics.ranking import RankingSums
-from .ranking import Empty, RankingMetric
+from ...collect.interval import Estimate
+from ...numerics.exact import to_float
+from ...numerics.settings import setting
+from ...statistics.ranking import RankingSums
+from .gains import Empty, RankingMetric
 
 __all__ = [
     "HitRate",

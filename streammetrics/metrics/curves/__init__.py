@@ -1,0 +1,5 @@
+"""Scores over all thresholds: areas, curves, best thresholds."""
+
+from .areas import *
+from .points import *
+from .thresholds import *

@@ -1,0 +1,4 @@
+"""Within groups, such as users, averaged over groups."""
+
+from .auc import *
+from .losses import *

@@ -1,0 +1,4 @@
+"""Probabilities: losses, rates and calibration."""
+
+from .calibration import *
+from .losses import *

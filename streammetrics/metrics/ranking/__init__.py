@@ -1,0 +1,4 @@
+"""Rankings: a value per query."""
+
+from .gains import *
+from .relevance import *

@@ -1,0 +1,82 @@
+"""Quantiles of values, from a histogram by the leading bits of the number, with a certified bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...collect.interval import Estimate
+from ...collect.metric import Metric
+from ...numerics.settings import setting
+from ...statistics.values import ValueHistogram
+from ..order import BOUND, below, quantile, value_below, woodruff
+
+__all__ = ["Quantile"]
+
+NAN = float("nan")
+
+
+class Quantile(Metric[ValueHistogram, float], tag="quantile"):
+    """Quantile of the values, with a certified relative error.
+
+    Formula: the least v with W(values <= v) >= q W; the mean of it and the next value if W(values <= v) = q W.
+
+    Parameters
+    ----------
+    q : float
+        Which quantile, in [0, 1]; 0.5 is the median. Read as it is written: 0.1 is a tenth.
+    bits : int
+        Of the mantissa, which a bucket shows: the value is within 2**-(bits + 1) of the true one, relatively.
+    on_invalid : {"raise", "drop"}
+        Whether a bad row raises, or is left out and counted.
+
+    Notes
+    -----
+    Bound: the limits of the bucket, certain for numbers of both signs, 0 included; 0.4 % at 7 bits. Exact if no number
+    had more bits than a bucket shows, such as integers up to 256. About 3 ns a row, 1.7 MiB at 7 bits, mostly untouched,
+    half of it for each bit less. Definition as numpy's `quantile(method="averaged_inverted_cdf")`. Undefined without rows.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.Quantile(q=0.5).update([1, 2, 3, 10]).compute()
+    2.5
+    >>> sm.Quantile(q=0.9).update([0.1, 0.2, 0.3]).bounds()
+    (0.298828125, 0.30078125)
+    """
+
+    q: float = setting(default=0.5, low=0.0, high=1.0)
+    bits: int = setting(default=7, low=1, high=14)
+
+    formula = "least v with W(values <= v) >= q W"
+    cost = "1.7 MiB at 7 bits, mostly untouched; about 3 ns a row; 2 ms to compute"
+    bound = BOUND
+
+    @property
+    def name(self) -> str:
+        return f"quantile@{self.q:g}"
+
+    def make_state(self) -> ValueHistogram:
+        return ValueHistogram(columns=("value",), bits=self.bits)
+
+    def of(self, state: ValueHistogram) -> float:
+        found = quantile(state, self.q, 0)
+        return NAN if found is None else found.rounded()
+
+    def bounds_of(self, state: ValueHistogram) -> tuple[float, float]:
+        found = quantile(state, self.q, 0)
+        return (NAN, NAN) if found is None else found.outward()
+
+    methods = ("woodruff",)
+
+    def estimate_of(self, state: ValueHistogram, method: str) -> Estimate:
+        return woodruff(state, self.q, 0, self.of(state), method)
+
+    def below_of(self, whole: ValueHistogram, shards: Any, at: Any) -> Any:
+        return below(whole, shards, at, self.q)
+
+    def value_below(self, state: ValueHistogram, share: float) -> float:
+        return value_below(state, share)
+
+    def reason_of(self, state: ValueHistogram) -> str | None:
+        facts = state.facts()
+        return "no rows" if not facts["rows"] else None if facts["weight"] else "the weights are all zero"
