@@ -25,6 +25,7 @@ from typing import Any
 
 from benchmarks.report import failures, table, verdict
 from benchmarks.timing import MIB, ROOT
+from streammetrics.serve.apart import Apart
 from streammetrics.serve.auth import issue
 from streammetrics.serve.dashboard import dashboard
 from streammetrics.serve.keys import HOUR, Key, Part, hour_text
@@ -34,7 +35,7 @@ from streammetrics.serve.simulated import Simulation
 from streammetrics.serve.store import open_store
 
 POSTS, PAGES, FRAMES = 200, 50, 40
-EXPERIMENTS, SOURCES = 4, 10
+EXPERIMENTS, SOURCES = 4, 50
 HOURS = POSTS / EXPERIMENTS / SOURCES  # of the server's time in a second
 LATENCY, GROWTH = 0.1, 1.15  # seconds, of 99 in 100; memory at the end, beside that after a third
 COLD, WARM = 1.0, 0.1  # seconds
@@ -58,7 +59,7 @@ def serve(database: str, hour: float, hours_a_second: float) -> None:
             clock=lambda: HOUR * (hour + (time.monotonic() - began) * hours_a_second),
         )
         print(heard.getsockname()[1], flush=True)
-        server_of(dashboard(store, settings), "127.0.0.1", 0).run(sockets=[heard])
+        server_of(dashboard(store, settings, reader=Apart(database)), "127.0.0.1", 0).run(sockets=[heard])
 
 
 @contextlib.contextmanager

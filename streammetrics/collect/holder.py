@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -21,7 +22,7 @@ from .interval import Interval
 from .sample import Sample
 from .scalars import Named, settled_names
 
-__all__ = ["Holder", "Reader", "coarsened", "kinds", "made", "same_lengths", "whole_kinds"]
+__all__ = ["Holder", "Reader", "coarsened", "kinds", "made", "made_alike", "same_lengths", "whole_kinds"]
 
 kinds: dict[str, Any] = {}
 """How what a frame is about becomes an object again: by kind, a function of it and of its states."""
@@ -477,17 +478,37 @@ def made(about: Any, states: list[State]) -> Any:
     StateFormatError
         It does not fit its states.
     """
-    try:
+    with _said():
         if about == {"kind": "state"} and len(states) == 1:
             return states[0]
         thing = kinds[about["kind"]](about, states)
         fits(thing, about, states)
-        thing.check_states(states)
-        thing.take_states(states)
-        return thing
+        return _filled(thing, states)
+
+
+def made_alike(about: Any, each: Sequence[list[State]]) -> list[Any]:
+    """The objects that frames of one header are: all have the settings of the first."""
+    first = made(about, each[0])
+    if not isinstance(first, Holder):
+        return [first, *(made(about, states) for states in each[1:])]
+    with _said():
+        return [first, *(_filled(first.blank(), states) for states in each[1:])]
+
+
+def _filled(thing: Any, states: list[State]) -> Any:
+    thing.check_states(states)
+    thing.take_states(states)
+    return thing
+
+
+@contextmanager
+def _said() -> Iterator[None]:
+    """Of bytes that nobody vouches for: whatever they break is said as that."""
+    try:
+        yield
     except (StateFormatError, MemoryError):
         raise
-    except Exception as error:  # of bytes that nobody vouches for: whatever they break is said as that
+    except Exception as error:
         raise StateFormatError(f"the bytes are inconsistent: {type(error).__name__}: {str(error)[:200]}") from error
 
 

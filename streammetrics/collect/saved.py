@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +15,9 @@ from ..state.frame import MAX_BYTES, Frame
 from ..state.state import State
 from . import files
 from .collection import MetricCollection
-from .holder import Holder, made, whole_kinds
+from .holder import Holder, made, made_alike, whole_kinds
 
-__all__ = ["from_bytes", "load", "merge", "save"]
+__all__ = ["each_made", "from_bytes", "load", "merge", "save"]
 
 PATHS = (str, os.PathLike)
 BYTES = (bytes, bytearray, memoryview)
@@ -49,6 +49,24 @@ def from_bytes(data: bytes | bytearray | memoryview, *, max_bytes: int = MAX_BYT
         raise TypeError(f"from_bytes() takes bytes, not a {type(data).__name__}")
     opened = Frame(data, max_bytes)
     return made(opened.about, opened.states())
+
+
+def each_made(frames: Sequence[Frame]) -> list[Any]:
+    """Make what each of some frames holds, as `from_bytes` does: those of one kind in one pass.
+
+    Raises
+    ------
+    StateFormatError, IncompatibleStateError
+        One of them is no state; which, shows when each is read alone.
+    """
+    alike: dict[tuple[bytes, int], list[int]] = {}
+    for i, opened in enumerate(frames):
+        alike.setdefault((opened.head, opened.size), []).append(i)
+    found: dict[int, Any] = {}
+    for where in alike.values():
+        about = frames[where[0]].about
+        found |= zip(where, made_alike(about, frame.read_frames([frames[i] for i in where])), strict=True)
+    return [found[i] for i in range(len(frames))]
 
 
 def save(thing: Any, path: str | os.PathLike[str]) -> Path:

@@ -35,7 +35,7 @@ class Api(NamedTuple):
 
     Parameters
     ----------
-    store, totals, board
+    store, board
         What is asked.
     ingest : Ingest
         Where states go.
@@ -48,7 +48,6 @@ class Api(NamedTuple):
     """
 
     store: Any
-    totals: Any
     board: Any
     ingest: Ingest
     access: Access

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,17 +47,13 @@ AGAIN = {429: 1, 503: 5, 507: 60}
 """Seconds after which a sender may try again."""
 
 
-def create_app(
-    store: Any, totals: Any, board: Any, settings: Settings | None = None, routes: Sequence[BaseRoute] = ()
-) -> Starlette:
+def create_app(store: Any, board: Any, settings: Settings | None = None, routes: Sequence[BaseRoute] = ()) -> Starlette:
     """Return the application of a dashboard.
 
     Parameters
     ----------
     store : Store
         Keeps what is posted.
-    totals : Totals
-        Adds it up.
     board : Board
         Evaluates; it is started and stopped with the application.
     settings : Settings, optional
@@ -69,8 +65,8 @@ def create_app(
     definitions = Definitions(store, settings.clock)
     accounts = Accounts(store, settings.session_hours * 3600, settings.clock)
     access = Access(accounts, definitions, settings)
-    ingest = Ingest(store, totals, board.changed, settings)
-    api = Api(store, totals, board, ingest, access, definitions, settings)
+    ingest = Ingest(store, board.changed, settings)
+    api = Api(store, board, ingest, access, definitions, settings)
     watch = None if settings.watch is None else Watch(settings.watch, ingest, definitions, store, settings)
 
     @asynccontextmanager
@@ -88,8 +84,6 @@ def create_app(
                 for task in running:
                     task.cancel()
                 await asyncio.gather(*running, return_exceptions=True)
-        with suppress(StoreDownError, StoreFullError):  # what is not kept is added up at the next start
-            await asyncio.to_thread(totals.close)
 
     app = Starlette(
         routes=[*api.routes(), *login_routes(access), *routes],

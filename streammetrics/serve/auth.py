@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import secrets
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -80,11 +81,11 @@ class Accounts:
 
     def _tokens(self, whose: str) -> list[tuple[str, str]]:
         """Hashes and names, of an experiment that there is: what is kept here grows with those alone."""
-        until, found = self._known.get(whose, (0.0, []))
-        if self.clock() < until:
+        until, found = self._known.get(whose, (float("-inf"), []))
+        if time.monotonic() < until:
             return found
         found = [(row.hashed, row.name) for row in self.store.tokens(whose)]
-        self._known[whose] = (self.clock() + KEPT, found)
+        self._known[whose] = (time.monotonic() + KEPT, found)
         return found
 
     def name_of(self, whose: str, token: str) -> str | None:

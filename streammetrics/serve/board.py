@@ -10,54 +10,22 @@ import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from .alerts import Alerts
-from .evaluate import evaluate, looks_of
+from .evaluate import looks_of
 from .evaluation import Evaluation, Look
-from .experiment import Experiment, changes
 from .keys import HOUR, hour_text
 from .looks import looks_of_json, looks_to_json, same_look
-from .series import Series
-from .store import Store
-from .tidied import tidy
-from .totals import Totals
+from .reading import Read
+from .store import Store, StoreDownError, StoreFullError
 
-__all__ = ["Board", "Reading", "read"]
+__all__ = ["Board"]
 
 AT_LEAST, ENDED = 60.0, 3600.0  # seconds: without new parts freshness grows old, but not of what has ended
 KEPT = 60.0  # seconds between what is kept of an experiment, if its verdict does not change
 TIDIED = 3600.0  # seconds between two foldings of what can no longer be corrected
 log = logging.getLogger(__name__)
-
-
-class Reading(NamedTuple):
-    """What was read of an experiment, and how it was defined then."""
-
-    evaluation: Evaluation
-    experiment: Experiment | None = None
-
-
-def read(store: Store, totals: Totals, experiment: str, now: float, series: Series) -> Reading:
-    """Read an experiment from its total, its ledger, and what was said of it before."""
-    versions = store.history(experiment)
-    defined = [Experiment.of_dict(json.loads(version.text)) for version in versions]
-    one = defined[-1]
-    running = [v.at >= one.start * HOUR for v in versions]
-    ledger = store.ledger(experiment)  # first: what it lists is in the total, or in a later one
-    found = evaluate(
-        one,
-        totals.total(experiment),
-        version=versions[-1].version,
-        now=now,
-        hours=totals.hours(experiment),
-        days=totals.days(experiment),
-        ledger=ledger,
-        looks=[look for _, text in store.looks(experiment) for look in looks_of_json(text)],
-        changes=[said for i in range(1, len(defined)) if running[i] for said in changes(*defined[i - 1 : i + 1])],
-        series=series,
-    )
-    return Reading(found, one)
 
 
 @dataclass
@@ -68,7 +36,6 @@ class _Shown:
     read: Evaluation | None = None  # the last one without a fault
     kept: float = 0.0  # when the one in the store was read
     looks: list[Look] | None = None  # the last in the store
-    series: Series = field(default_factory=Series)
     tidied: float = float("-inf")
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     news: asyncio.Event = field(default_factory=asyncio.Event)  # set once; the next news is another
@@ -82,16 +49,14 @@ class Board:
     ----------
     store : Store
         Where definitions, looks and evaluations are kept.
-    totals : Totals
-        The folds of the parts.
+    reader : Read
+        Who reads experiments: here, or in a process of its own.
     every : float
         Seconds from one evaluation of an experiment to the next, at least.
     clock : callable
         The time, in seconds since 1970.
     alerts : Alerts, optional
         Who is told of faults; webhooks by default.
-    reading : callable
-        Reads an experiment: of store, totals, id, time, and the windows it remembers.
 
     Notes
     -----
@@ -103,15 +68,14 @@ class Board:
     def __init__(
         self,
         store: Store,
-        totals: Totals,
+        reader: Read,
         *,
         every: float = 5.0,
         clock: Callable[[], float] = time.time,
         alerts: Alerts | None = None,
-        reading: Callable[[Any, Any, str, float, Series], Reading] = read,
     ) -> None:
-        self._store, self._totals = store, totals
-        self._every, self._clock, self._reading = every, clock, reading
+        self._store, self._reader = store, reader
+        self._every, self._clock = every, clock
         self._alerts = Alerts(store, clock=clock) if alerts is None else alerts
         self._shown: dict[str, _Shown] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -140,6 +104,8 @@ class Board:
         for experiment, shown in self._shown.items():
             await self._run(self._keep_last, experiment, shown)
         await self._run(self._alerts.stop)
+        with contextlib.suppress(StoreDownError, StoreFullError):  # what is not kept is added up at the next start
+            await self._run(self._reader.close)
         self._worker.shutdown()
         self._loop = None
         self.let_go()
@@ -254,19 +220,17 @@ class Board:
         """Read it, keep it, tell of it; say so where it cannot be read."""
         now = self._clock()
         try:
-            found, defined = self._reading(self._store, self._totals, experiment, now, shown.series)
+            found, defined = self._reader.read(experiment, now)
         except Exception as error:  # shown as its reason; the others go on
             log.exception("%s cannot be evaluated", experiment)
             return self._faulted(experiment, error)
         shown.read = found
-        if found.state == "ended":
-            shown.series = Series()  # it is read seldom from now on, and there will be many
         try:
             self._keep(shown, found)
             self._alerts.tell(found, () if defined is None else defined.webhooks)
-            if defined is not None and now - shown.tidied >= TIDIED:
+            if now - shown.tidied >= TIDIED:
                 shown.tidied = now
-                tidy(self._store, self._totals, defined, now)
+                self._reader.tidy(experiment, now)
         except Exception:  # it is tried again
             log.exception("%s: its evaluation is shown, and could not be kept; it is tried again", experiment)
         return found

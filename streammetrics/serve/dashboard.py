@@ -14,14 +14,16 @@ from .board import Board
 from .experiment import Experiment, changes
 from .page.routes import page_routes
 from .prometheus import metrics_route
+from .reading import Read, Reader
 from .settings import Settings
 from .store import Store
-from .totals import Totals
 
 __all__ = ["dashboard"]
 
 
-def dashboard(store: Store, settings: Settings | None = None, *, every: float = 5.0) -> Starlette:
+def dashboard(
+    store: Store, settings: Settings | None = None, *, every: float = 5.0, reader: Read | None = None
+) -> Starlette:
     """Return the application of a store: what `streammetrics serve` runs.
 
     Parameters
@@ -32,17 +34,19 @@ def dashboard(store: Store, settings: Settings | None = None, *, every: float = 
         What is allowed.
     every : float
         Seconds from one evaluation of an experiment to the next, at least.
+    reader : Read, optional
+        Who reads experiments: `Apart`, a process of its own, keeps posts from waiting. By default a thread.
     """
     settings = settings or Settings()
-    totals = Totals(store)
-    board = Board(store, totals, every=every, clock=settings.clock)
+    reader = reader or Reader(store)
+    board = Board(store, reader, every=every, clock=settings.clock)
 
     def accept(experiment: str, number: int, who: str) -> None:
         store.accept(experiment, number, by=who, at=settings.clock())
         board.changed(experiment)
 
-    pages = page_routes(board, store, _reader, total=totals.total, accept=accept, changes=_changes)
-    app = create_app(store, totals, board, settings, [metrics_route(board), *pages])
+    pages = page_routes(board, store, _reader, total=reader.total, accept=accept, changes=_changes)
+    app = create_app(store, board, settings, [metrics_route(board), *pages])
     app.state.board, app.state.let_go = board, board.let_go
     return app
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,17 +34,17 @@ class Definitions:
 
     def __init__(self, store: Any, clock: Callable[[], float]) -> None:
         self.store, self.clock = store, clock
-        self._until = 0.0
+        self._until = float("-inf")
         self._all: dict[str, tuple[int, Experiment]] = {}
         self._lock = threading.Lock()
 
     def all(self) -> dict[str, tuple[int, Experiment]]:
         """Return every experiment with its version."""
         with self._lock:
-            if self.clock() >= self._until:
+            if time.monotonic() >= self._until:
                 found = self.store.definitions().items()
                 self._all = {name: self._read(name, kept[0], kept[1]) for name, kept in found}
-                self._until = self.clock() + KEPT
+                self._until = time.monotonic() + KEPT
             return self._all
 
     def _read(self, experiment: str, version: int, text: str) -> tuple[int, Experiment]:
@@ -59,14 +60,14 @@ class Definitions:
         """Keep a definition; return its version and what it changes, in sentences. The same again changes nothing."""
         if not NAME.fullmatch(experiment.id):
             raise InvalidInputError(f"id: at most 100 letters, digits, '.', '_' or '-', not {experiment.id!r}")
-        self._until = 0.0
+        self._until = float("-inf")
         version, old = self.all().get(experiment.id, (0, None))
         said = [] if old is None else changes(old, experiment)
         if old is not None and not said:
             return version, []
         text = json.dumps(experiment.to_dict(), sort_keys=True)
         version = self.store.define(experiment.id, text, by=by, at=self.clock())
-        self._until = 0.0
+        self._until = float("-inf")
         return version, said
 
     def load(self, folder: str, seen: dict[Path, int]) -> tuple[list[str], list[str]]:

@@ -16,9 +16,11 @@ from .cells import Samples, by_arm, by_slice, in_phase, last_phase, left_out, na
 from .evaluation import Arm, Evaluation, Look, Ratio, Row
 from .experiment import Experiment
 from .keys import HOUR
-from .quality import Entry, counted_hours, drift_of, sources_of
+from .posted import Posted
+from .quality import drift_of, sources_of
 from .seen import Seen
 from .series import DAY, Series
+from .windows import Window
 
 __all__ = ["evaluate", "looks_of"]
 
@@ -33,9 +35,9 @@ def evaluate(
     *,
     version: int,
     now: float,
-    hours: Mapping[int, Holder],
-    days: Mapping[int, Holder],
-    ledger: Sequence[Entry],
+    hours: Mapping[int, Window],
+    days: Mapping[int, Window],
+    posted: Posted,
     looks: Sequence[Look] = (),
     changes: Sequence[str] = (),
     series: Series | None = None,
@@ -52,9 +54,9 @@ def evaluate(
         Of the definition.
     now : float
         Seconds since 1970.
-    hours, days : mapping of int to Holder
+    hours, days : mapping of int to Window
         What was counted in each recent hour, and in each day (UTC), by their first hour.
-    ledger : sequence of Entry
+    posted : Posted
         The parts.
     looks : sequence of Look
         What was shown before, oldest first.
@@ -76,19 +78,19 @@ def evaluate(
     that counts. With phases all of it is of the last one.
     """
     series = Series() if series is None else series
-    span = counted_hours(ledger) or _span(hours, days)
+    span = posted.span or _span(hours, days)
     made = Evaluation(
         experiment.id,
         experiment.title,
         version,
         now,
         "no data",
-        parts=sum(entry.state in ("current", "folded", "forgotten") for entry in ledger),
+        parts=posted.parts,
         hours=span,
         day=max(0.0, (now / HOUR - experiment.start) / DAY),
         changes=list(changes),
         looks=thinned(looks),
-        sources=sources_of(experiment, ledger, now),
+        sources=sources_of(experiment, posted, now),
         planned=experiment.users,
     )
     if total is None or span is None:
@@ -109,8 +111,8 @@ def _read(
     made: Evaluation,
     experiment: Experiment,
     total: Any,
-    hours: Mapping[int, Holder],
-    days: Mapping[int, Holder],
+    hours: Mapping[int, Window],
+    days: Mapping[int, Window],
     changes: Sequence[str],
     series: Series,
 ) -> Evaluation:
@@ -160,7 +162,7 @@ def _read(
     )
 
 
-def _span(hours: Mapping[int, Holder], days: Mapping[int, Holder]) -> tuple[int, int] | None:
+def _span(hours: Mapping[int, Window], days: Mapping[int, Window]) -> tuple[int, int] | None:
     """The first and the last hour of folds, where there is no ledger."""
     if not hours and not days:
         return None

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import reduce
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..collect.holder import Holder
+from ..collect.holder import Holder, made
 from ..collect.parted import Parted
 from ..collect.saved import merge
-from ..state.frame import Frame
+from ..state.frame import Frame, merge_frames
 
-__all__ = ["added_up"]
+__all__ = ["added_up", "added_up_by"]
 
 
 def added_up(parts: Iterable[Holder | bytes]) -> Any:
@@ -36,11 +35,46 @@ def added_up(parts: Iterable[Holder | bytes]) -> Any:
     for part in parts:
         alike.setdefault(None if isinstance(part, Holder) else Frame(part).kind.about, []).append(part)
     lone = alike.pop(None, [])
-    return reduce(_both, [*lone, *map(merge, alike.values())]).copy()
+    return _sum([*lone, *map(merge, alike.values())])
 
 
-def _both(a: Any, b: Any) -> Any:
-    if isinstance(a, Parted) and isinstance(b, Parted) and a.names != b.names:
-        shared = sorted({*a.names} & {*b.names})
-        a, b = a.ordered(shared), b.ordered(shared)
-    return merge([a, b])
+def added_up_by(groups: Sequence[int], parts: Sequence[bytes]) -> dict[int, Any]:
+    """Return the sum of the parts of each group: of frames of one kind all are read in one pass.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> parts = [sm.CTR().update(y_true=[0, 1]).to_bytes(), sm.CTR().update(y_true=[1]).to_bytes()]
+    >>> {hour: one.compute() for hour, one in added_up_by([9, 8], parts).items()}
+    {8: 1.0, 9: 0.5}
+    """
+    alike: dict[str, list[tuple[int, Frame]]] = {}
+    for group, part in zip(groups, parts, strict=True):
+        frame = Frame(part)
+        alike.setdefault(frame.kind.about, []).append((group, frame))
+    found: dict[int, list[Any]] = {}
+    for some in alike.values():
+        mine = [group for group, _ in some]
+        about, states = merge_frames((frame for _, frame in some), groups=mine)
+        for group, one in zip(sorted({*mine}), states, strict=True):
+            found.setdefault(group, []).append(made(about, one))
+    return {group: found[group][0] if len(found[group]) == 1 else _sum(found[group]) for group in sorted(found)}
+
+
+def _sum(holders: Sequence[Any]) -> Any:
+    first, *others = holders
+    if all(isinstance(one, Parted) for one in holders) and any(one.names != first.names for one in others):
+        shared = sorted(set.intersection(*({*one.names} for one in holders)))
+        first, *others = (one.ordered(shared) for one in holders)
+    return first.copy().merge(_together(others)) if others else first.copy()
+
+
+def _together(holders: Sequence[Any]) -> Any:
+    """The sum of many in one fold, which takes as long as two or three merges."""
+    first, *others = holders
+    if not others:
+        return first
+    whole = first.blank()
+    columns = zip(first.states, *(first.fitting(one).states for one in others), strict=True)
+    whole.take_states([mine.merge(*theirs) for mine, *theirs in columns])
+    return whole

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from typing import Any
 
-from ..collect.holder import Holder, made
+from ..collect.holder import Holder
+from ..collect.saved import from_bytes
 from ..errors import StateFormatError, StreamMetricsError
-from ..state.frame import Frame
+from ..state.frame import head_of
 from .check import Checker
+from .decode import Decoded, decoded
 from .experiment import Experiment
 from .keys import Key, Part
 from .settings import Settings
-from .store import StoreDownError, StoreFullError
 
-__all__ = ["BusyError", "Ingest", "decoded"]
+__all__ = ["BusyError", "Ingest"]
 
 log = logging.getLogger(__name__)
 GROUP, GROUP_BYTES = 256, 1 << 26
 """Frames that are decoded and stored at once."""
-AGAIN = 1.0
-"""Seconds until a total that could not be added to is tried again."""
 
 
 class BusyError(StreamMetricsError):
@@ -42,13 +42,10 @@ class Waiting:
     experiment: Experiment
     received: float
     answer: asyncio.Future[str]
-    digest: str = ""
-    error: StreamMetricsError | None = None
-    kept: bool = False
+    alone: bool = False
 
     def settle(self, word: str) -> None:
         """Say what became of it; who waited may have left."""
-        self.kept = word == "stored"
         if not self.answer.done():
             self.answer.set_result(word)
 
@@ -60,11 +57,12 @@ class Waiting:
 
 @dataclass
 class Progress:
-    """How far a thread is that decodes: what is done, and whether it is to stop after that."""
+    """How far a thread is that decodes, and what it has found; whether it is to stop, as nobody waits for it any more."""
 
     done: int = 0
     begun: bool = False
     stopped: bool = False
+    found: list[Decoded] = field(default_factory=list)
 
 
 @dataclass
@@ -78,24 +76,6 @@ class Counts:
     reasons: dict[str, int] = field(default_factory=dict)
 
 
-def decoded(data: bytes, max_content: int) -> tuple[Any, str]:
-    """Return what a frame holds and its digest, as `Holder.digest` has it; everything in it is read and checked.
-
-    Raises
-    ------
-    StateFormatError
-        It is damaged, truncated, newer, larger than `max_content`, or no metrics.
-    """
-    frame = Frame(data, max_content)
-    thing = made(frame.about, frame.states())
-    if not isinstance(thing, Holder):
-        raise StateFormatError("this is one state; post the metrics that it is of: to_bytes() of a Sliced")
-    sha = hashlib.sha256(frame.kind.about.encode())
-    for i in range(len(frame)):
-        sha.update(bytes.fromhex(frame.digest(i)))
-    return thing, sha.hexdigest()
-
-
 class Ingest:
     """The queue in front of a store.
 
@@ -103,28 +83,25 @@ class Ingest:
     ----------
     store : Store
         Keeps parts.
-    totals : Totals
-        Adds them up, after they are kept.
     changed : function of an id
-        Told of experiments whose total has changed.
+        Told of experiments of which parts were kept.
     settings : Settings
         How much may wait, and how long decoding may take.
     """
 
-    def __init__(self, store: Any, totals: Any, changed: Callable[[str], Any], settings: Settings) -> None:
-        self.store, self.totals, self.changed, self.settings = store, totals, changed, settings
-        self.checker = Checker(totals.total)
+    def __init__(self, store: Any, changed: Callable[[str], Any], settings: Settings) -> None:
+        self.store, self.changed, self.settings = store, changed, settings
+        self.checker = Checker(partial(counted_before, store))
         self.counts = Counts()
         self._queue: deque[Waiting] = deque()
-        self._added: deque[Part] = deque()
         self._bytes = 0
-        self._more, self._stored = asyncio.Event(), asyncio.Event()
-        self._threads = ThreadPoolExecutor(2, "decode")
+        self._more = asyncio.Event()
+        self._threads = ThreadPoolExecutor(3, "decode")  # one may be stuck in a group, and one in the frame
 
     @property
     def waiting(self) -> int:
-        """How many parts wait, to be stored or to be added up."""
-        return len(self._queue) + len(self._added)
+        """How many parts wait to be stored."""
+        return len(self._queue)
 
     async def take(self, key: Key, data: bytes, experiment: Experiment) -> str:
         """Return "stored", "same" or "conflict" once that is on the disk.
@@ -147,30 +124,25 @@ class Ingest:
     async def run(self) -> None:
         """Work until it is cancelled."""
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._storing())
-                group.create_task(self._adding())
+            while True:
+                await self._more.wait()
+                await self._take_group(self._next_group())
         finally:
             self._threads.shutdown(wait=False, cancel_futures=True)
             for one in self._queue:
                 one.refuse(BusyError("the server stops"))
 
-    # -- storing ------------------------------------------------------------------------------------------------------
-
-    async def _storing(self) -> None:
-        while True:
-            await self._more.wait()
-            group = self._next_group()
-            try:
-                await self._store(await self._decode(group))
-            except StreamMetricsError as error:  # who waits is told
-                for one in group:
-                    one.refuse(error)
-            except Exception as error:  # who waits is told, and the others go on
-                log.exception("a group of %d parts failed", len(group))
-                for one in group:
-                    one.refuse(error)
-            self._bytes -= sum(len(one.data) for one in group if one.answer.done() and not one.kept)
+    async def _take_group(self, group: list[Waiting]) -> None:
+        try:
+            await self._store(await self._decode(group))
+        except StreamMetricsError as error:  # who waits is told
+            for one in group:
+                one.refuse(error)
+        except Exception as error:  # who waits is told, and the others go on
+            log.exception("a group of %d parts failed", len(group))
+            for one in group:
+                one.refuse(error)
+        self._bytes -= sum(len(one.data) for one in group if one.answer.done())
 
     def _next_group(self) -> list[Waiting]:
         group: list[Waiting] = []
@@ -182,106 +154,100 @@ class Ingest:
             self._more.clear()
         return group
 
-    async def _decode(self, group: list[Waiting]) -> list[Waiting]:
+    async def _decode(self, group: list[Waiting]) -> list[tuple[Waiting, str]]:
         """Those of a group that are sound, with their digests; the others are told, or wait again."""
-        progress = Progress()
-        work = asyncio.get_running_loop().run_in_executor(self._threads, self._read, group, progress)
+        progress, runs = Progress(), _alike(group)
+        work = asyncio.get_running_loop().run_in_executor(self._threads, self._read, runs, progress)
         count, late = -1, {work}
         while late and count < progress.done:  # as long as one after the other is done in time
             count = progress.done
             _, late = await asyncio.wait([work], timeout=self.settings.decode_seconds)
         if late:
             progress.stopped = True
-            self._give_up(group, count, progress.begun)
+            self._give_up(runs, count, progress.begun)
         else:
             work.result()
-            count = len(group)
         sound = []
-        for one in group[:count]:
-            if one.error is None:
-                sound.append(one)
+        for one, found in zip(chain(*runs[: len(runs) if not late else count]), progress.found, strict=False):
+            if found.error is None:
+                sound.append((one, found.digest))
             else:
-                self._refuse(one, one.error)
+                self._refuse(one, found.error)
         return sound
 
-    def _read(self, group: Sequence[Waiting], progress: Progress) -> None:
+    def _read(self, runs: Sequence[Sequence[Waiting]], progress: Progress) -> None:
         """Decode and check in a thread."""
         progress.begun = True
-        for one in group:
+        for run in runs:
+            found = decoded([one.data for one in run], self.settings.max_content)
             if progress.stopped:
                 return
-            try:
-                thing, one.digest = decoded(one.data, self.settings.max_content)
-                if not progress.stopped:
-                    self.checker.check(one.experiment, thing)
-            except StreamMetricsError as error:  # who waits is told
-                one.error = error
-            except MemoryError:  # who waits may send it again
-                one.error = BusyError("there is no memory to decode it now; send it again later")
+            progress.found += [self._checked(one, what) for one, what in zip(run, found, strict=True)]
             progress.done += 1
 
-    def _give_up(self, group: Sequence[Waiting], done: int, begun: bool) -> None:
-        """Refuse the frame that takes too long; those behind it wait again, in front."""
+    def _checked(self, one: Waiting, found: Decoded) -> Decoded:
+        if isinstance(found.error, MemoryError):
+            return Decoded(error=BusyError("there is no memory to decode it now; send it again later"))
+        try:
+            if found.error is None:
+                self.checker.check(one.experiment, found.thing)
+        except StreamMetricsError as error:  # who waits is told
+            return Decoded(error=error)
+        return found._replace(thing=None)  # what it holds takes far more room than the frame
+
+    def _give_up(self, runs: Sequence[Sequence[Waiting]], done: int, begun: bool) -> None:
+        """Refuse the frame that takes too long, or look for it, one by one; those behind it wait again, in front."""
         if not begun:
-            for one in group:
+            for one in chain(*runs):
                 one.refuse(BusyError("all that decode are busy; send it again later"))
             return
-        seconds = self.settings.decode_seconds
-        self._refuse(group[done], StateFormatError(f"the frame could not be decoded within {seconds:g} s"))
-        self._queue.extendleft(reversed(group[done + 1 :]))
+        if len(runs[done]) == 1:
+            seconds = self.settings.decode_seconds
+            self._refuse(runs[done][0], StateFormatError(f"the frame could not be decoded within {seconds:g} s"))
+        else:
+            for one in runs[done]:
+                one.alone = True
+        again = [one for one in chain(*runs[done:]) if not one.answer.done()]
+        self._queue.extendleft(reversed(again))
         if self._queue:
             self._more.set()
 
-    def _refuse(self, one: Waiting, error: StreamMetricsError) -> None:
+    def _refuse(self, one: Waiting, error: Exception) -> None:
         name = type(error).__name__
         self.counts.refused += 1
         self.counts.reasons[name] = self.counts.reasons.get(name, 0) + 1
         one.refuse(error)
 
-    async def _store(self, sound: Sequence[Waiting]) -> None:
+    async def _store(self, sound: Sequence[tuple[Waiting, str]]) -> None:
         if not sound:
             return
-        parts = [Part(one.key, one.data, one.digest, one.received) for one in sound]
+        parts = [Part(one.key, one.data, digest, one.received) for one, digest in sound]
         try:
             words = await asyncio.to_thread(self.store.put, parts)
         except BaseException:
-            self.checker.forget({one.key.experiment for one in sound})
+            self.checker.forget({part.key.experiment for part in parts})
             raise
-        for one, part, word in zip(sound, parts, words, strict=True):
+        changed = set()
+        for (one, _), part, word in zip(sound, parts, words, strict=True):
             setattr(self.counts, word, getattr(self.counts, word) + 1)
-            if word == "stored":
-                self._added.append(part)
             one.settle(word)
-        if self._added:
-            self._stored.set()
+            if word == "stored":
+                changed.add(part.key.experiment)
+        for experiment in sorted(changed):
+            self.changed(experiment)
 
-    # -- adding up ----------------------------------------------------------------------------------------------------
 
-    async def _adding(self) -> None:
-        while True:
-            await self._stored.wait()
-            self._stored.clear()
-            parts = list(self._added)
-            left = await asyncio.to_thread(self._add, parts)
-            again = {part.key for part in left}
-            for part in parts:
-                self._added.popleft()
-                self._bytes -= 0 if part.key in again else len(part.data)
-            for experiment in dict.fromkeys(part.key.experiment for part in parts if part.key not in again):
-                self.changed(experiment)
-            if left:
-                self._added.extendleft(reversed(left))
-                await asyncio.sleep(AGAIN)
-                self._stored.set()
+def counted_before(store: Any, experiment: str) -> Holder | None:
+    """Return something that was counted of an experiment, or None: what has its plan after a restart."""
+    kept = store.total(experiment)
+    frames = [kept[1]] if kept is not None else [part.data for _, part in store.parts(experiment)[:1]]
+    found: Holder | None = from_bytes(frames[0]) if frames else None
+    return found
 
-    def _add(self, parts: Sequence[Part]) -> list[Part]:
-        """Add up; return those to be tried again, as the store is away."""
-        try:
-            self.totals.add(parts)
-        except (StoreDownError, StoreFullError):  # the caller tries again
-            return list(parts)
-        except StreamMetricsError as error:
-            if len(parts) > 1:  # one that does not fit must not keep the others out
-                return [one for part in parts for one in self._add([part])]
-            log.error("%s is stored, and could not be added up: %s", parts[0].key.text, error)
-        return []
+
+def _alike(group: Sequence[Waiting]) -> list[list[Waiting]]:
+    """Frames that are decoded together: those of one kind, unless one of them may take too long."""
+    runs: dict[Any, list[Waiting]] = {}
+    for one in group:
+        runs.setdefault(id(one) if one.alone else head_of(one.data), []).append(one)
+    return list(runs.values())

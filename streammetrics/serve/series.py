@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from ..collect.holder import Holder
@@ -13,31 +14,26 @@ from ..inference.compare import samples_of
 from ..inference.measured import each
 from ..inference.pairs import paired
 from ..inference.readings import Settings, read
-from ..state.state import State
 from .card import number, share_of
 from .cells import Samples, in_phase, narrowed, split
 from .evaluation import Point
 from .experiment import Experiment
+from .fold import added_up
+from .windows import Names, Window
 
 __all__ = ["Series"]
 
 DAY = 24
-Window = tuple[str, int]
+TOGETHER = 48
+"""Windows that are read side by side: more are no quicker, and need more memory."""
 Found = tuple[float | None, float | None, float | None]
 
 
 class Kept(NamedTuple):
     """What was read of a window."""
 
-    states: tuple[State, ...]
-    digest: str
+    names: Names
     points: list[Point]
-
-    def of(self, holder: Holder) -> bool:
-        """Whether it is of this content: of the same states, which never change, or of equal ones."""
-        states = holder.states
-        alike = len(states) == len(self.states) and all(a is b for a, b in zip(states, self.states, strict=True))
-        return alike or holder.digest() == self.digest
 
 
 class Series:
@@ -48,11 +44,11 @@ class Series:
 
     def __init__(self) -> None:
         self._asked: Any = None
-        self._kept: dict[Window, Kept] = {}
+        self._kept: dict[tuple[str, int], Kept] = {}
         self._days, self._hours = Sum(), Sum()
 
     def points(
-        self, experiment: Experiment, phase: Any, kind: str, windows: Mapping[int, Holder], final: int
+        self, experiment: Experiment, phase: Any, kind: str, windows: Mapping[int, Window], final: int
     ) -> list[Point]:
         """Return what windows say, in their order.
 
@@ -74,45 +70,50 @@ class Series:
         for hour in [h for k, h in self._kept if k == kind and h not in windows]:
             del self._kept[kind, hour]
         stale = {
-            hour: holder
-            for hour, holder in sorted(windows.items())
-            if (kind, hour) not in self._kept or not self._kept[kind, hour].of(holder)
+            hour: window
+            for hour, window in sorted(windows.items())
+            if (kind, hour) not in self._kept or self._kept[kind, hour].names != window.names
         }
-        for hour, points in points_of(experiment, phase, stale).items():
-            holder = windows[hour]
-            self._kept[kind, hour] = Kept(holder.states, holder.digest(), points)
+        for some in runs(stale):
+            holders = {hour: stale[hour].made() for hour in some}
+            for hour, points in points_of(experiment, phase, holders).items():
+                self._kept[kind, hour] = Kept(stale[hour].names, points)
         length = 1 if kind == "hour" else DAY
         known = (point for hour in sorted(windows) for point in self._kept[kind, hour].points)
         return [point._replace(provisional=point.hour + length > final) for point in known]
 
-    def final(self, hours: Mapping[int, Holder], days: Mapping[int, Holder], before: int) -> Any:
+    def final(self, hours: Mapping[int, Window], days: Mapping[int, Window], before: int) -> Any:
         """Return the sum of the windows before an hour: whole days, then hours; None without any."""
         day = before - before % DAY
         whole = self._days.of([days[h] for h in sorted(days) if h + DAY <= day])
         rest = [hours[h] for h in sorted(hours) if day <= h < before]
-        return self._hours.of(([] if whole is None else [whole]) + rest)
+        found = self._hours.of(([] if whole is None else [whole]) + rest)
+        return None if found is None else found.made()
 
 
 class Sum:
-    """A sum of holders that mostly grows: what is added behind those that were there is added to what was their sum."""
+    """A sum of windows that mostly grows: what is added behind those that were there is added to what was their sum."""
 
     def __init__(self) -> None:
-        self._parts: list[tuple[tuple[State, ...], str]] = []
+        self._parts: list[Names] = []
         self._total: Any = None
 
-    def of(self, holders: Sequence[Holder]) -> Any:
+    def of(self, windows: Sequence[Window]) -> Window | None:
         """Return the sum; None of nothing."""
-        if not self._begins(holders):
+        if self._parts != [window.names for window in windows[: len(self._parts)]]:
             self._parts, self._total = [], None
-        for holder in holders[len(self._parts) :]:
-            self._total = holder.copy() if self._total is None else self._total.copy().merge(holder)
-            self._parts.append((holder.states, holder.digest()))
-        return self._total
+        for window in windows[len(self._parts) :]:
+            self._total = window.made() if self._total is None else added_up([self._total, window.made()])
+            self._parts.append(window.names)
+        total = self._total
+        return Window(frozenset(self._parts), lambda: total) if self._parts else None
 
-    def _begins(self, holders: Sequence[Holder]) -> bool:
-        """Whether what was added is the beginning of these."""
-        known = [Kept(*part, []).of(holder) for part, holder in zip(self._parts, holders, strict=False)]
-        return len(known) == len(self._parts) and all(known)
+
+def runs(hours: Iterable[int]) -> Iterator[list[int]]:
+    """Yield hours, so many at a time."""
+    rest = iter(hours)
+    while some := list(islice(rest, TOGETHER)):
+        yield some
 
 
 def points_of(experiment: Experiment, phase: Any, windows: Mapping[int, Holder]) -> dict[int, list[Point]]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from ..collect.saved import from_bytes
-from .fold import added_up
+from .fold import added_up, added_up_by
 from .keys import HOUR, Part
 from .store import Store, StoreDownError, StoreFullError
 from .store.parts import Outline
-from .windows import MovedError, Windows
+from .windows import MovedError, Window, Windows
 
 __all__ = ["Totals"]
 
@@ -32,26 +33,28 @@ class _Total:
         self.lock = threading.Lock()
         self.at: tuple[int, int] | None = None
         self.made: Any = None
+        self.size = 0
         self.digest: str | None = None
         self.kept: tuple[int, int] | None = None
         self.next_kept = float("-inf")
 
     def take(self, at: tuple[int, int], made: Any) -> None:
         self.at, self.made, self.digest = at, made, None
+        self.size = 0 if made is None else made.nbytes
 
 
 class Totals:
     """What the parts of experiments add up to, whoever put them into the store.
 
-    What is returned is not to be changed: others read it too. Every call looks first whether something has come, also from
-    other servers, so `add` only does early what would be done at the next look.
+    What is returned is not to be changed: others read it too. Every call looks first whether something has come, whoever
+    put it there: each part is read once, for the total as for its hour and its day.
 
     Parameters
     ----------
     store : Store
         Where parts are.
     room : int
-        The most bytes that folds of hours and days may take in memory.
+        The most bytes that totals may take in memory, and as many for folds of hours and days.
     clock : callable
         Seconds, never going back.
 
@@ -69,23 +72,19 @@ class Totals:
     """
 
     def __init__(self, store: Store, *, room: int = ROOM, clock: Callable[[], float] = time.monotonic) -> None:
-        self.store, self._clock = store, clock
+        self.store, self.room, self._clock = store, room, clock
         self._windows = Windows(store, room)
-        self._totals: dict[str, _Total] = {}
+        self._totals: OrderedDict[str, _Total] = OrderedDict()
 
     # -- what is asked ------------------------------------------------------------------------------------------------
-
-    def add(self, parts: Iterable[Part]) -> None:
-        """Add parts that were stored."""
-        for experiment in dict.fromkeys(part.key.experiment for part in parts):
-            self.total(experiment)
 
     def total(self, experiment: str) -> Any:
         """The total; None where there is nothing yet."""
         held = self._held(experiment)
         with held.lock:
             self._refresh(experiment, held)
-            return held.made
+        self._make_room()
+        return held.made
 
     def digest(self, experiment: str) -> str:
         """The digest of the total; empty where there is nothing yet."""
@@ -96,13 +95,10 @@ class Totals:
                 held.digest = held.made.digest()
             return held.digest or ""
 
-    def hours(self, experiment: str) -> dict[int, Any]:
-        """What counts of each hour, of the days whose parts are kept."""
-        return self._outlined(experiment, lambda now: self._windows.hours(experiment, now))
-
-    def days(self, experiment: str) -> dict[int, Any]:
-        """What counts of each day, by the hour with which it begins, UTC."""
-        return self._outlined(experiment, lambda now: self._windows.days(experiment, now))
+    def windows(self, experiment: str) -> tuple[dict[int, Window], dict[int, Window]]:
+        """What counts of each hour, of days whose parts are kept, and of each day (UTC), by its first hour."""
+        outline = self.store.outline(experiment)
+        return self._windows.hours(experiment, outline), self._windows.days(experiment, outline)
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
 
@@ -145,7 +141,16 @@ class Totals:
     # -- how ----------------------------------------------------------------------------------------------------------
 
     def _held(self, experiment: str) -> _Total:
-        return self._totals.setdefault(experiment, _Total())
+        held = self._totals.setdefault(experiment, _Total())
+        self._totals.move_to_end(experiment)
+        return held
+
+    def _make_room(self) -> None:
+        """Forget totals not asked for longest: they are kept, and what came since is added up when they are asked for."""
+        while len(self._totals) > 1 and sum(held.size for held in list(self._totals.values())) > self.room:
+            experiment, held = self._totals.popitem(last=False)
+            with held.lock, suppress(StoreFullError, StoreDownError):
+                self._keep(experiment, held)
 
     def _refresh(self, experiment: str, held: _Total) -> None:
         """Add what has come; add up anew where what was counted has changed."""
@@ -159,8 +164,7 @@ class Totals:
             if epoch != held.at[1] or not whole:
                 held.take(*self._outlined(experiment, lambda now: self._anew(experiment, now)))
             elif parts:
-                more = [part.data for _, part in parts]
-                held.take((parts[-1][0], epoch), added_up([*([] if held.made is None else [held.made]), *more]))
+                held.take((parts[-1][0], epoch), self._with(experiment, held.made, parts))
             else:
                 held.at = last, epoch
                 break
@@ -168,9 +172,18 @@ class Totals:
             with suppress(StoreFullError, StoreDownError):  # it is a help, no more: it is tried again
                 self._keep(experiment, held)
 
+    def _with(self, experiment: str, made: Any, parts: Sequence[tuple[int, Part]]) -> Any:
+        """The total with some parts; their hours and days have them, too."""
+        came = added_up_by([part.key.hour for _, part in parts], [part.data for _, part in parts])
+        numbers: dict[int, list[int]] = {hour: [] for hour in came}
+        for number, part in parts:
+            numbers[part.key.hour].append(number)
+        more = self._windows.add(experiment, {hour: (numbers[hour], one) for hour, one in came.items()})
+        return more if made is None else added_up([made, more])
+
     def _anew(self, experiment: str, outline: Outline) -> tuple[tuple[int, int], Any]:
         days = self._windows.days(experiment, outline)
-        return outline.at, added_up(days.values()) if days else None
+        return outline.at, added_up(day.made() for day in days.values()) if days else None
 
     def _outlined(self, experiment: str, ask: Callable[[Outline], T]) -> T:
         """Ask of what there is, and again where somebody else folds meanwhile: it may be that once, not always."""

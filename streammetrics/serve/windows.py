@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ..collect.saved import from_bytes
@@ -13,17 +15,36 @@ from .fold import added_up
 from .store import Store
 from .store.parts import DAY, Entry, Outline, Settled
 
-__all__ = ["MovedError", "Windows"]
+__all__ = ["MovedError", "Names", "Window", "Windows"]
 
 HOUR = 3600.0
 Place = tuple[str, str, int]
 """Experiment, "hour" or "day", and where it begins."""
 Names = frozenset[Hashable]
-"""What a fold is of: numbers of parts, and the digest of the fold of a day."""
 
 
 class MovedError(StreamMetricsError):
     """A part was folded by somebody else between asking what there is and reading it."""
+
+
+class Window(NamedTuple):
+    """An hour or a day of an experiment.
+
+    Parameters
+    ----------
+    names : frozenset
+        What it is of: numbers of parts, and the digest of the fold of a day. The same names are the same content.
+    made : callable
+        Returns what was counted in it; raises MovedError where that is elsewhere now.
+    """
+
+    names: Names
+    made: Callable[[], Any]
+
+    @classmethod
+    def of(cls, holder: Any) -> Window:
+        """Return what a holder is, which is here already."""
+        return cls(frozenset([holder.digest()]), lambda: holder)
 
 
 class _Fold(NamedTuple):
@@ -53,28 +74,47 @@ class Windows:
         self._lock = threading.Lock()
         self._busy: dict[str, threading.RLock] = {}
 
-    def hours(self, experiment: str, outline: Outline) -> dict[int, Any]:
+    def hours(self, experiment: str, outline: Outline) -> dict[int, Window]:
         """Every hour of the days that are not folded: of a day that is, late parts are no whole hour."""
         found: dict[int, list[int]] = {}
         for entry in outline.current:
             if day_of(entry) not in outline.days:
                 found.setdefault(entry.key.hour, []).append(entry.number)
-        with self._alone(experiment):
-            return {h: self._fold((experiment, "hour", h), frozenset(found[h])) for h in sorted(found)}
+        return {hour: self._window((experiment, "hour", hour), frozenset(found[hour])) for hour in sorted(found)}
 
-    def days(self, experiment: str, outline: Outline) -> dict[int, Any]:
+    def days(self, experiment: str, outline: Outline) -> dict[int, Window]:
         """Every day, by the hour that it begins with."""
         found: dict[int, set[Hashable]] = {day: {digest} for day, digest in outline.days.items()}
         for entry in outline.current:
             found.setdefault(day_of(entry), set()).add(entry.number)
-        hours: dict[int, dict[int, Any]] = {}
+        hours: dict[int, list[Window]] = {}
+        for hour, window in self.hours(experiment, outline).items():
+            hours.setdefault(hour // DAY * DAY, []).append(window)
+        return {
+            day: self._window((experiment, "day", day), frozenset(found[day]), hours.get(day, ()))
+            for day in sorted(found)
+        }
+
+    def add(self, experiment: str, came: Mapping[int, tuple[Sequence[int], Any]]) -> Any:
+        """Add what has come: of each hour the numbers of parts, and their sum; return the sum of it all."""
         with self._alone(experiment):
-            for hour, made in self.hours(experiment, outline).items():
-                hours.setdefault(hour // DAY * DAY, {})[hour] = made
-            return {
-                day: self._fold((experiment, "day", day), frozenset(found[day]), list(hours.get(day, {}).values()))
-                for day in sorted(found)
-            }
+            for hour, (numbers, made) in came.items():
+                self._add((experiment, "hour", hour), frozenset(numbers), made)
+            days = []
+            for day in sorted({hour // DAY * DAY for hour in came}):
+                mine = [came[hour] for hour in came if hour // DAY * DAY == day]
+                days.append(added_up([made for _, made in mine]))
+                self._add((experiment, "day", day), frozenset(chain(*(numbers for numbers, _ in mine))), days[-1])
+        return added_up(days)
+
+    def _add(self, place: Place, names: Names, made: Any) -> None:
+        known = self._take(place)
+        if known is not None and known.names & names:  # somebody asked for it meanwhile
+            self._hold(place, known)
+            return
+        if known is not None:
+            names, made = known.names | names, added_up([known.made, made])
+        self._hold(place, _Fold(names, made, made.nbytes))
 
     def settled(self, experiment: str, outline: Outline, before: float) -> Iterator[Settled]:
         """Yield the folds of days that were over, of all parts of them that had been received, at a time."""
@@ -84,8 +124,7 @@ class Windows:
                 due.setdefault(day_of(entry), []).append(entry.number)
         for day in sorted(due):
             held = outline.days.get(day)
-            with self._alone(experiment):
-                made = self._fold((experiment, "day", day), frozenset([*due[day], *([held] if held else [])]))
+            made = self._made((experiment, "day", day), frozenset([*due[day], *([held] if held else [])]))
             new = Settled(day, held, due[day], made.digest(), made.to_bytes())
             if from_bytes(new.data).digest() != new.digest:  # the parts will be gone
                 raise StateFormatError(f"the fold of day {day} of {experiment} does not come back as it was written")
@@ -103,16 +142,20 @@ class Windows:
 
     # -- folds --------------------------------------------------------------------------------------------------------
 
-    def _fold(self, place: Place, names: Names, whole: Iterable[Any] = ()) -> Any:
-        """The fold that is of these; `whole` adds up to it, if it is there."""
-        known = self._take(place)
-        if known is not None and known.names == names:
-            made = known.made
-        elif known is not None and known.names < names:
-            made = added_up([known.made, *self._read(place, names - known.names)])
-        else:
-            made = added_up(list(whole) or self._read(place, names))
-        self._hold(place, _Fold(names, made, made.nbytes))
+    def _window(self, place: Place, names: Names, whole: Sequence[Window] = ()) -> Window:
+        return Window(names, partial(self._made, place, names, whole))
+
+    def _made(self, place: Place, names: Names, whole: Sequence[Window] = ()) -> Any:
+        """The fold that is of these; `whole` adds up to it, if it is all of it."""
+        with self._alone(place[0]):
+            known = self._take(place)
+            if known is not None and known.names == names:
+                made = known.made
+            elif known is not None and known.names < names:
+                made = added_up([known.made, *self._read(place, names - known.names)])
+            else:
+                made = added_up([window.made() for window in whole] or self._read(place, names))
+            self._hold(place, _Fold(names, made, made.nbytes))
         return made
 
     def _alone(self, experiment: str) -> threading.RLock:

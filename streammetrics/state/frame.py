@@ -26,9 +26,20 @@ from .policy import settled
 from .schema import Schema, read_schema, schema_of
 from .section import pack, packed
 from .state import State
-from .unpack import MAX_BYTES, unpack, unpack_together
+from .unpack import MAX_BYTES, Sections, unpack
 
-__all__ = ["MAGIC", "MAX_BYTES", "VERSION", "Frame", "Kind", "digest", "merge_frames", "write"]
+__all__ = [
+    "MAGIC",
+    "MAX_BYTES",
+    "VERSION",
+    "Frame",
+    "Kind",
+    "digest",
+    "head_of",
+    "merge_frames",
+    "read_frames",
+    "write",
+]
 
 MAGIC, VERSION = b"SMET", 2
 PREFIX, ROW, CHECK = struct.Struct("<4sHHII"), struct.Struct("<QQ32s"), struct.Struct("<I")
@@ -122,6 +133,14 @@ def _kind(head: bytes, size: int) -> Kind:
 @lru_cache(64)
 def _kept_kind(head: bytes, size: int, known: int) -> Kind:
     return _kind(head, size)
+
+
+def head_of(data: bytes) -> bytes:
+    """The beginning of what may be a frame, with its header: frames of one kind begin alike."""
+    if len(data) < PREFIX.size:
+        return b""
+    *_, packed_length = PREFIX.unpack_from(data)
+    return data[: PREFIX.size + min(packed_length, MAX_HEADER)]
 
 
 class Frame:
@@ -259,7 +278,34 @@ def _said(error: Exception) -> str:
 # -- many ------------------------------------------------------------------------------------------------------------
 
 
-def merge_frames(frames: Iterable[bytes | Frame], max_bytes: int = MAX_BYTES) -> tuple[Any, list[State]]:
+def read_frames(frames: Sequence[Frame]) -> list[list[State]]:
+    """Read the states of each frame, as `Frame.states` does: section by section those of all frames in one pass.
+
+    Raises
+    ------
+    StateFormatError, IncompatibleStateError
+        One of them is damaged, or they are of different things; which, shows when each is read alone.
+    """
+    made: list[list[State]] = [[] for _ in frames]
+    room = [frame.limit for frame in frames]
+    for i in range(len(frames[0]) if frames else 0):
+        for states, found in zip(made, _each(frames, i, room), strict=True):
+            states.append(found)
+        room = [left - states[-1].nbytes for left, states in zip(room, made, strict=True)]
+    return made
+
+
+def _each(frames: Sequence[Frame], i: int, room: Sequence[int]) -> list[State]:
+    """Section i of every frame."""
+    made: dict[int, State] = {}
+    for where, sections in _portions(frames, i, room):
+        made |= zip(where, sections, strict=True)
+    return [made[n] for n in range(len(frames))]
+
+
+def merge_frames(
+    frames: Iterable[bytes | Frame], max_bytes: int = MAX_BYTES, groups: Sequence[int] | None = None
+) -> tuple[Any, Any]:
     """Merge frames without making an object of each: inflate, check, decode together, and fold once a batch.
 
     Parameters
@@ -268,13 +314,15 @@ def merge_frames(frames: Iterable[bytes | Frame], max_bytes: int = MAX_BYTES) ->
         Frames that say the same about themselves, with the same statistics in the same order.
     max_bytes : int
         The most memory that the content of one may take.
+    groups : sequence of int, optional
+        Of each frame the group that it is merged into, from 0: all of them into one by default.
 
     Returns
     -------
     about : object
         What they say.
     states : list of State
-        One of each section.
+        One of each section; with `groups` a list of such lists, of every group.
 
     Raises
     ------
@@ -284,53 +332,63 @@ def merge_frames(frames: Iterable[bytes | Frame], max_bytes: int = MAX_BYTES) ->
         They are of different things.
     """
     about: str | None = None
-    total: list[State] | None = None
-    for batch in _batches((f if isinstance(f, Frame) else Frame(f, max_bytes)) for f in frames):
+    total: dict[int, list[State]] = {}
+    for first, batch in _batches((f if isinstance(f, Frame) else Frame(f, max_bytes)) for f in frames):
         for one in batch:
             about = one.kind.about if about is None else about
             if one.kind.about != about or len(one) != len(batch[0]):
                 raise IncompatibleStateError("frames of different objects cannot be merged as they are")
-        new = [_merged(batch, i, max_bytes) for i in range(len(batch[0]))]
-        if total is not None and len(total) != len(new):
-            raise IncompatibleStateError("frames of different objects cannot be merged as they are")
-        total = new if total is None else [a.merge(b) for a, b in zip(total, new, strict=True)]
-    return (None if about is None else json.loads(about)), total or []
+        into = [0] * len(batch) if groups is None else groups[first : first + len(batch)]
+        new = [_merged(batch, i, into, max_bytes) for i in range(len(batch[0]))]
+        for group in dict.fromkeys(into):
+            states, held = [section[group] for section in new], total.get(group)
+            if held is not None and len(held) != len(states):
+                raise IncompatibleStateError("frames of different objects cannot be merged as they are")
+            total[group] = states if held is None else [a.merge(b) for a, b in zip(held, states, strict=True)]
+    said = None if about is None else json.loads(about)
+    return said, total.get(0, []) if groups is None else [total[group] for group in sorted(total)]
 
 
-def _merged(batch: Sequence[Frame], i: int, max_bytes: int) -> State:
-    """Section i of all frames of a batch: those of one schema at once."""
-    groups: dict[str, tuple[Schema, list[bytes]]] = {}
-    for frame in batch:
+def _merged(batch: Sequence[Frame], i: int, into: Sequence[int], max_bytes: int) -> dict[int, State]:
+    """Section i of all frames of a batch, merged by group."""
+    made: dict[int, list[State]] = {}
+    for where, sections in _portions(batch, i, [max_bytes] * len(batch)):
+        for group, state in sections.grouped([into[n] for n in where]).items():
+            made.setdefault(group, []).append(state)
+    return {group: settled(first) if not others else first.merge(*others) for group, (first, *others) in made.items()}
+
+
+def _portions(frames: Sequence[Frame], i: int, room: Sequence[int]) -> Iterator[tuple[list[int], Sections]]:
+    """Section i of frames, those of one schema together, as many at once as take a bounded room; and which they are."""
+    kinds: dict[str, tuple[Schema, list[int]]] = {}
+    for n, frame in enumerate(frames):
         schema = frame.kind.sections[i]
-        groups.setdefault(schema.text, (schema, []))[1].append(frame.plain(i))
-    made = [s for schema, plains in groups.values() for s in _portions(schema, plains, max_bytes)]
-    first, *others = made
-    return first.merge(*others) if others else settled(first)
+        kinds.setdefault(schema.text, (schema, []))[1].append(n)
+    for schema, where in kinds.values():
+        some: list[int] = []
+        plains: list[bytes] = []
+        size = 0
+        for n in where:
+            plain = frames[n].plain(i, room[n])
+            need = weight(schema, plain)  # what is mostly zeros is far smaller in a frame
+            if some and size + need > 4 * BATCH:
+                yield some, unpack(schema, plains, max(room[some[0]], 8 * BATCH))
+                some, plains, size = [], [], 0
+            some.append(n)
+            plains.append(plain)
+            size += need
+        yield some, unpack(schema, plains, max(room[some[0]], 8 * BATCH) if len(some) > 1 else room[some[0]])
 
 
-def _portions(schema: Schema, plains: Sequence[bytes], max_bytes: int) -> Iterator[State]:
-    """Read as many at once as take a bounded room: what is mostly zeros is far smaller in a frame."""
-    some: list[bytes] = []
-    room = 0
-    for plain in plains:
-        need = weight(schema, plain)
-        if some and room + need > 4 * BATCH:
-            yield unpack_together(schema, some, max(max_bytes, 8 * BATCH))
-            some, room = [], 0
-        some.append(plain)
-        room += need
-    if some:
-        yield unpack_together(schema, some, max(max_bytes, 8 * BATCH))
-
-
-def _batches(frames: Iterable[Frame]) -> Iterator[list[Frame]]:
+def _batches(frames: Iterable[Frame]) -> Iterator[tuple[int, list[Frame]]]:
+    """Frames that are read together, and the place of the first of them."""
     batch: list[Frame] = []
-    size = 0
+    first = size = 0
     for frame in frames:
         batch.append(frame)
         size += sum(plain for plain, _, _ in frame.table)
         if size > BATCH:
-            yield batch
-            batch, size = [], 0
+            yield first, batch
+            first, batch, size = first + len(batch), [], 0
     if batch:
-        yield batch
+        yield first, batch

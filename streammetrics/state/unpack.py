@@ -7,12 +7,14 @@ counting could not have made. Sizes follow from the lead, and are bounded before
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterOverflowError, IncompatibleStateError, StateFormatError
 from . import tally as tallies_
+from .axes import Axis, Vocabulary
 from .cells import Cells
 from .fold import regroup
 from .lead import Lead
@@ -24,11 +26,12 @@ from .section import need
 from .state import State
 from .totals import check_totals
 
-__all__ = ["MAX_BYTES", "Sections", "unpack", "unpack_together"]
+__all__ = ["MAX_BYTES", "Sections", "unpack"]
 
 Ints = NDArray[np.int64]
 
 MAX_BYTES = 1 << 30
+GROUP = Axis(("group",))  # of sections that are merged with each other
 
 
 class Sections(Sequence[State]):
@@ -59,14 +62,30 @@ class Sections(Sequence[State]):
     def __iter__(self) -> Iterator[State]:
         return (self[i] for i in range(len(self)))
 
-    def together(self) -> State:
-        """All of them merged, in one fold."""
+    def grouped(self, groups: Sequence[int]) -> dict[int, State]:
+        """Merge those of each group, given by section, all in one fold; what merging them would make, and raise."""
         if len(self) == 1:
-            return self.joined
+            return {groups[0]: self.joined}
         if type(self.joined).alike is not State.alike:  # whether they may be added shows in each, not in all of them
-            self.joined.alike(list(self))
-        cells = self.joined.cells
-        return regroup(self.joined, cells.keys, cells.axes, cells.words)
+            for group in dict.fromkeys(groups):
+                self.joined.alike([self[i] for i, mine in enumerate(groups) if mine == group])
+        return self._folded(np.asarray(groups, np.int64))
+
+    def _folded(self, groups: Ints) -> dict[int, State]:
+        joined, cells = self.joined, self.joined.cells
+        if (groups == groups[0]).all():
+            return {int(groups[0]): regroup(joined, cells.keys, cells.axes, cells.words)}
+        names = Vocabulary("integer", np.unique(groups))
+        front = np.repeat(names.ranks(groups), np.diff(self.fronts))
+        made = regroup(joined, np.column_stack([front, cells.keys]), (GROUP, *cells.axes), (names, *cells.words)).cells
+        found, begins = np.unique(made.keys[:, 0], return_index=True)
+        ends = np.append(begins, len(made.keys))[1:]
+        whole = joined.holding(replace(made, axes=cells.axes, keys=made.keys[:, 1:], words=made.words[1:]))
+        of = {
+            made.words[0].key(rank): whole.take_fronts(np.arange(a, b)).present()
+            for rank, a, b in zip(found.tolist(), begins, ends, strict=True)
+        }
+        return {group: of.get(group, joined.empty()) for group in groups.tolist()}
 
 
 def unpack(schema: Schema, plains: Sequence[bytes], max_bytes: int = MAX_BYTES) -> Sections:
@@ -95,20 +114,6 @@ def unpack(schema: Schema, plains: Sequence[bytes], max_bytes: int = MAX_BYTES) 
         raise
     except Exception as error:  # of bytes that nobody vouches for: whatever they break is said as that
         raise StateFormatError(f"a section is inconsistent: {type(error).__name__}: {str(error)[:200]}") from error
-
-
-def unpack_together(schema: Schema, plains: Sequence[bytes], max_bytes: int = MAX_BYTES) -> State:
-    """Read sections of one schema as one state: what merging them would make.
-
-    Raises
-    ------
-    StateFormatError
-        A section is not what `pack` would write, or their sums leave their range.
-    IncompatibleStateError
-        They cannot be added.
-    """
-    sections = unpack(schema, plains, max_bytes)
-    return sections.together()
 
 
 def _unpack(schema: Schema, plains: Sequence[bytes], max_bytes: int) -> Sections:

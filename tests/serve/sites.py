@@ -87,7 +87,7 @@ class Site:
     def app(self) -> Any:
         held = sm.CTR().update([0, 1, 1])
         routes = page_routes(
-            self.board, self.store, self.reader, total=lambda name: held if name != "empty" else None,
+            self.board, self.store, self.reader, total=lambda name: held.to_bytes() if name != "empty" else None,
             accept=self.store.accept, changes=lambda old, new: [self.changed], beat=self.beat,
         )  # fmt: skip
         return strict(Starlette(routes=routes))

@@ -13,10 +13,11 @@ import pytest
 from kept import Kept
 
 from streammetrics.serve import board as module
-from streammetrics.serve.board import Board, Reading
+from streammetrics.serve.board import Board
 from streammetrics.serve.evaluate import looks_of
 from streammetrics.serve.evaluation import Evaluation, Row, Told
 from streammetrics.serve.looks import looks_of_json, looks_to_json
+from streammetrics.serve.reading import Reading
 
 HOUR = 3600.0
 
@@ -31,8 +32,10 @@ class Readings:
         self.threads: set[int] = set()
         self.hold = threading.Event()
         self.hold.set()
+        self.tidied: list[str] = []
+        self.closed = 0
 
-    def __call__(self, store: Any, totals: Any, experiment: str, now: float, series: Any) -> Reading:
+    def read(self, experiment: str, now: float) -> Reading:
         self.threads.add(threading.get_ident())
         self.hold.wait(10)
         self.count[experiment] = self.count.get(experiment, 0) + 1
@@ -44,6 +47,15 @@ class Readings:
         return Reading(
             Evaluation(experiment, experiment, 1, now, "running", parts=parts, verdicts=[told], table=[row], users=50.0)
         )
+
+    def tidy(self, experiment: str, now: float) -> None:
+        self.tidied.append(experiment)
+
+    def total(self, experiment: str) -> bytes | None:
+        return None
+
+    def close(self) -> None:
+        self.closed += 1
 
 
 class Silent:
@@ -69,11 +81,10 @@ class Scene:
         told: Any = self.alerts
         self.board = Board(
             self.store,  # type: ignore[arg-type]
-            None,  # type: ignore[arg-type]
+            self.readings,
             every=every,
             clock=lambda: self.now,
             alerts=told,
-            reading=self.readings,
         )
 
     async def next(self, experiment: str, change: bool = True) -> Evaluation:
@@ -314,7 +325,7 @@ def test_a_look_is_kept_when_the_verdict_or_the_hour_changes() -> None:
 
 
 def test_looks_go_through_json() -> None:
-    found = Readings()(None, None, "e", 7.0, None).evaluation
+    found = Readings().read("e", 7.0).evaluation
     assert looks_of_json(looks_to_json(looks_of(found))) == looks_of(found)
     assert looks_of(replace(found, table=[]))[0][3:7] == (None, None, None, 50.0)
 

@@ -24,6 +24,7 @@ from streammetrics.serve.auth import issue
 from streammetrics.serve.dashboard import dashboard
 from streammetrics.serve.settings import Settings
 from streammetrics.serve.store import open_store
+from streammetrics.serve.totals import Totals
 
 HOUR = "2026-06-01T09"
 TOML = 'arms = {A = 1, B = 1}\ncontrol = "A"\nprimary = "ctr"\nslices = ["country"]\nstart = "2026-06-01T00"\n'
@@ -169,7 +170,7 @@ def test_eval_pushes(tmp_path: Path, log: Path, command: Command, monkeypatch: p
         assert [one.code for one in ran] == [0, 0], ran[0].err
         assert f"by arm,country: pushed to {url} as rank/{HOUR}/eval-0" in ran[0].out
         assert "was there before, the same" in ran[1].out
-        total = app.state.ingest.totals.total("rank")
+        total = Totals(store).total("rank")
         table = [line.split(",") for line in log.read_text().splitlines()[1:]]
         for arm in "AB":
             clicks = [int(row[0]) for row in table if row[2] == arm]

@@ -11,16 +11,18 @@ from streammetrics.serve.card import adjusted
 from streammetrics.serve.evaluate import evaluate, looks_of, thinned
 from streammetrics.serve.evaluation import Evaluation, Look
 from streammetrics.serve.keys import HOUR, Key, hour_text
+from streammetrics.serve.posted import Posted
 from streammetrics.serve.series import Series
+from streammetrics.serve.windows import Window
 
 END = START + 8 * DAY
 NOW = (END + 1) * HOUR
 
 
 def evaluated(table, one=None, total=None, *, now=NOW, folds=(), **more):
-    hours, days = folds or ({}, {})
+    hours, days = ({start: Window.of(one) for start, one in some.items()} for some in folds or ({}, {}))
     total = counted(table) if total is None else total
-    given = {"version": 1, "now": now, "hours": hours, "days": days, "ledger": entries(table)} | more
+    given = {"version": 1, "now": now, "hours": hours, "days": days, "posted": Posted().add(entries(table))} | more
     found = evaluate(one or experiment(), total, **given)
     assert Evaluation.of_json(found.to_json()) == found
     return found
@@ -310,7 +312,7 @@ def test_hours_that_are_not_final_decide_nothing(table):
 
 def test_nothing_yet():
     for total in (None, empty()):
-        found = evaluate(experiment(), total, version=1, now=NOW, hours={}, days={}, ledger=[])
+        found = evaluate(experiment(), total, version=1, now=NOW, hours={}, days={}, posted=Posted())
         assert (found.state, found.withheld) == ("no data", "nothing was counted yet")
         assert found.verdicts[0].decision == "withheld"
         assert found.sources[0].state == "silent"
@@ -319,7 +321,7 @@ def test_nothing_yet():
 
 def test_a_part_without_rows():
     part = [Entry(Key("e", "web", START), START * HOUR)]
-    found = evaluate(experiment(), empty(), version=1, now=NOW, hours={}, days={}, ledger=part)
+    found = evaluate(experiment(), empty(), version=1, now=NOW, hours={}, days={}, posted=Posted().add(part))
     assert (found.state, found.withheld, found.parts) == ("no data", "nothing was counted yet", 1)
 
 
@@ -414,7 +416,7 @@ def test_sources():
     ledger += [Entry(Key("e", "app", START + i), (START + i + 4) * HOUR) for i in (0, 1, 3, 4, 5)]
     ledger += [Entry(Key("e", "app", START + 1), (START + 7) * HOUR, "conflict")]
     ledger += [Entry(Key("e", "other", START + 8), (START + 9.1) * HOUR, "refused")]
-    found = evaluate(one, None, version=1, now=now * HOUR, hours={}, days={}, ledger=ledger)
+    found = evaluate(one, None, version=1, now=now * HOUR, hours={}, days={}, posted=Posted().add(ledger))
     app, other, tv, web = found.sources
     assert (web.state, web.counted_to, web.behind, web.late, web.missing) == ("fresh", START + 8, 0.0, 0, [])
     assert (app.state, app.parts, app.late, app.conflicts) == ("late", 5, 5, 1)
@@ -423,7 +425,7 @@ def test_sources():
     assert (tv.state, tv.counted_to, len(tv.missing), tv.behind) == ("silent", None, 9, 8 * HOUR)
     assert (other.parts, other.counted_to) == (0, None)
     ended = experiment(end=START + 9)
-    after = evaluate(ended, None, version=1, now=(now + 100) * HOUR, hours={}, days={}, ledger=ledger[:9])
+    after = evaluate(ended, None, version=1, now=(now + 100) * HOUR, hours={}, days={}, posted=Posted().add(ledger[:9]))
     assert after.sources[0].state == "fresh"
 
 

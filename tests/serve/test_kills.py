@@ -47,7 +47,7 @@ def put():
         parts = [part(n) for n in (*some, *again)]
         assert "conflict" not in store.put(parts)
         os.write(1, (" ".join(str(p.key.seq) for p in parts) + "\\n").encode())
-        totals.add(parts)
+        totals.total("e")
         if rng.random() < 0.2:
             totals.compact("e", now=(hour + 1000) * HOUR)
         if rng.random() < 0.2:

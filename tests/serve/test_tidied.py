@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import streammetrics as sm
 from streammetrics.serve.experiment import Experiment
 from streammetrics.serve.keys import HOUR, Key, Part
+from streammetrics.serve.reading import Reader
 from streammetrics.serve.simulated import DAY, Simulation
 from streammetrics.serve.store import open_store
-from streammetrics.serve.tidied import tidy
-from streammetrics.serve.totals import Totals
 
 SMALL = Simulation(days=5, users=100, rows=20, countries=1, sources=("web",))
 
@@ -27,17 +27,19 @@ def test_parts_grow_old(tmp_path: Path) -> None:
             for hour, part in parts.items()
         ]
         store.put(put)
-        totals = Totals(store)
+        store.define(SMALL.id, json.dumps(kept.to_dict()), by="test", at=now)
+        reader = Reader(store)
+        totals = reader.totals
 
         def states() -> list[str]:
             return [entry.state for entry in store.ledger(SMALL.id)]
 
-        tidy(store, totals, kept, now)
+        reader.tidy(SMALL.id, now)
         assert states() == ["folded"] * 4 + ["current"] * 6
         assert totals.digest(SMALL.id) == whole
-        tidy(store, totals, kept, now + 29 * DAY * HOUR)
+        reader.tidy(SMALL.id, now + 29 * DAY * HOUR)
         assert states() == ["folded"] * 10
         assert totals.digest(SMALL.id) == whole
-        tidy(store, totals, kept, now + 30 * DAY * HOUR)
+        reader.tidy(SMALL.id, now + 30 * DAY * HOUR)
         assert states() == ["forgotten"] * 10
         assert totals.total(SMALL.id) is None

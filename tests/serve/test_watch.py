@@ -32,7 +32,7 @@ def here() -> World:
 @asynccontextmanager
 async def watching(here: World, url: str, **given: Any) -> Any:
     settings = Settings(clock=lambda: NOW, **given)
-    queue = Ingest(here.store, here.totals, here.board.changed, settings)
+    queue = Ingest(here.store, here.board.changed, settings)
     task = asyncio.create_task(queue.run())
     yield Watch(url, queue, Definitions(here.store, settings.clock), here.store, settings)
     task.cancel()
@@ -244,7 +244,7 @@ def test_paths_are_keys() -> None:
 @pytest.fixture
 def client(here: World, tmp_path: Path) -> Iterator[Client]:
     settings = Settings(clock=lambda: NOW, watch=str(tmp_path), watch_seconds=0.01)
-    with Client(create_app(*here[:3], settings)) as client:
+    with Client(create_app(*here[:2], settings)) as client:
         yield client
 
 
@@ -252,4 +252,4 @@ def test_the_application_watches(here: World, tmp_path: Path, client: Client) ->
     ready = drop(tmp_path, f"rank/{HOUR}/.job-0.smet")
     ready.rename(ready.with_name("job-0.smet"))
     assert here.board.told.wait(5)
-    assert here.totals.held["rank"].digest() == arms().digest()
+    assert here.counted().digest() == arms().digest()

@@ -20,12 +20,12 @@ from streammetrics.numerics.canonical import canonical_json
 from streammetrics.state import frame as module
 from streammetrics.state.axes import Axis
 from streammetrics.state.fold import fold
-from streammetrics.state.frame import CHECK, PREFIX, ROW, WORDS, Frame, digest, merge_frames, write
+from streammetrics.state.frame import CHECK, PREFIX, ROW, WORDS, Frame, digest, merge_frames, read_frames, write
 from streammetrics.state.opaque import OpaqueState
 from streammetrics.state.schema import schema_of
 from streammetrics.state.section import pack
 from streammetrics.state.tally import Entries
-from streammetrics.state.unpack import unpack, unpack_together
+from streammetrics.state.unpack import unpack
 
 MUTANTS = int(os.environ.get("STREAMMETRICS_MUTANTS", "3000"))
 LAW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -59,9 +59,15 @@ def test_many_at_once_are_as_one_by_one(parts):
     read = unpack(schema, [pack(p) for p in alike])
     assert list(read) == alike
     assert [digest(r) for r in read] == [digest(a) for a in alike]
-    assert unpack_together(schema, [pack(p) for p in alike]) == fold(alike)
-    about, (whole,) = merge_frames([write([p], "x") for p in parts])
+    assert unpack(schema, [pack(p) for p in alike]).grouped([0] * len(alike))[0] == fold(alike)
+    frames = [write([p], "x") for p in parts]
+    assert read_frames([Frame(f) for f in frames]) == [[p] for p in parts]
+    about, grouped = merge_frames(frames, groups=[3, 0, 3, 0])
     assert about == "x"
+    for (state,), some in zip(grouped, (parts[1::2], parts[::2]), strict=True):
+        assert state == some[0].merge(*some[1:])
+        assert digest(state) == digest(some[0].merge(*some[1:]))
+    _, (whole,) = merge_frames(frames)
     assert whole == parts[0].merge(*parts[1:])
     assert digest(whole) == digest(parts[0].merge(*parts[1:]))
 

@@ -57,7 +57,7 @@ def page_routes(
     store: Any,
     reader: Callable[[Request, str], Reader | Response],
     *,
-    total: Callable[[str], Any],
+    total: Callable[[str], bytes | None],
     accept: Callable[[str, int, str], None],
     changes: Callable[[str, str], list[str]],
     beat: float = BEAT,
@@ -73,7 +73,7 @@ def page_routes(
     reader : callable
         Says who reads an experiment ("" for the list of all) by a request, or what is answered to who may not.
     total : callable
-        The merged state of an experiment, or None; what is downloaded.
+        The merged state of an experiment as a frame, or None; what is downloaded.
     accept : callable
         Takes a conflict of an experiment, by its number, for what counts; and who says so.
     changes : callable
@@ -211,7 +211,7 @@ class _Pages:
         held = self._total(found.experiment)
         if held is None:
             return PlainTextResponse("there is no data yet", 404)
-        return _file(held.to_bytes(), "application/octet-stream", f"{found.experiment}.smet")
+        return _file(held, "application/octet-stream", f"{found.experiment}.smet")
 
     # -- what is read -------------------------------------------------------------------------------------------------
 

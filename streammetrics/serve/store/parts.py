@@ -111,8 +111,12 @@ class Parts:
 
     def ledger(self, experiment: str) -> list[Entry]:
         """Everything that was posted, in order."""
+        return self.posted(experiment, 0)[1]
+
+    def posted(self, experiment: str, after: int) -> tuple[Position, list[Entry]]:
+        """Where an experiment is, and what was posted since a number; of another epoch if older ones changed."""
         with self.database.reading() as run:
-            return _entries(run, experiment, "")
+            return position(run, experiment), _entries(run, experiment, " AND number > ?", after)
 
     def conflicts(self, experiment: str) -> list[Entry]:
         """What is kept aside, in order."""

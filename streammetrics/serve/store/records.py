@@ -78,8 +78,17 @@ class Records:
 
     def looks(self, experiment: str) -> list[tuple[float, str]]:
         """What was shown, and when, in the order in which it was logged."""
+        return [(at, look) for _, at, look in self.looks_since(experiment, 0)]
+
+    def looks_since(self, experiment: str, after: int) -> list[tuple[int, float, str]]:
+        """What was shown after a look, each with its number."""
         with self.database.reading() as run:
-            return list(map(tuple, run("SELECT at, look FROM looks WHERE experiment = ? ORDER BY number", experiment)))
+            found = run(
+                "SELECT number, at, look FROM looks WHERE experiment = ? AND number > ? ORDER BY number",
+                experiment,
+                after,
+            )
+        return list(map(tuple, found))
 
     def keep_evaluation(self, experiment: str, evaluation: str) -> None:
         """Keep the last evaluation."""

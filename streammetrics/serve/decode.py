@@ -1,0 +1,57 @@
+"""Frames as what they hold: those of one kind in one pass, which takes a third of the time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..collect.holder import Holder
+from ..collect.saved import each_made
+from ..errors import StateFormatError, StreamMetricsError
+from ..state.frame import Frame
+
+__all__ = ["Decoded", "decoded"]
+
+
+class Decoded(NamedTuple):
+    """What a frame holds, and its digest, as `Holder.digest` has it; or what is wrong with it."""
+
+    thing: Any = None
+    digest: str = ""
+    error: Exception | None = None
+
+
+def decoded(frames: Sequence[bytes], max_content: int) -> list[Decoded]:
+    """Decode frames, of which everything is read and checked.
+
+    Parameters
+    ----------
+    frames : sequence of bytes
+        They need not be trusted: one that is damaged, newer or no metrics keeps the others from nothing.
+    max_content : int
+        The most bytes that the content of one may take.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> good, bad = decoded([sm.CTR().update([0, 1]).to_bytes(), b"SMET"], 1 << 20)
+    >>> good.thing.compute(), bad.error
+    (0.5, StateFormatError('4 bytes are too few for a state; it is truncated, or something else'))
+    """
+    try:
+        opened = [Frame(data, max_content) for data in frames]
+        return [_checked(thing, frame) for thing, frame in zip(each_made(opened), opened, strict=True)]
+    except (StreamMetricsError, MemoryError) as error:  # whoever sent it is told
+        if len(frames) == 1:
+            return [Decoded(error=error)]
+        return [one for frame in frames for one in decoded([frame], max_content)]  # so it shows which it is
+
+
+def _checked(thing: Any, frame: Frame) -> Decoded:
+    if not isinstance(thing, Holder):
+        raise StateFormatError("this is one state; post the metrics that it is of: to_bytes() of a Sliced")
+    sha = hashlib.sha256(frame.kind.about.encode())
+    for i in range(len(frame)):
+        sha.update(bytes.fromhex(frame.digest(i)))
+    return Decoded(thing, sha.hexdigest())

@@ -1,0 +1,142 @@
+"""Who reads experiments: the same here and in a process of its own, which may die; and what was posted, by source."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import streammetrics as sm
+from streammetrics.serve.apart import Apart
+from streammetrics.serve.decode import decoded
+from streammetrics.serve.keys import HOUR, Key, Part
+from streammetrics.serve.posted import Posted
+from streammetrics.serve.reading import Reader
+from streammetrics.serve.simulated import Simulation
+from streammetrics.serve.store import Store, open_store
+from streammetrics.serve.totals import Totals
+
+SMALL = Simulation(days=2, users=100, rows=20, countries=1, sources=("web",))
+HOURS = range(SMALL.start, SMALL.start + 12)
+
+
+def put(store: Store, hours: Any, name: str = SMALL.id) -> None:
+    store.define(name, json.dumps(SMALL.definition() | {"id": name}), by="test", at=0.0)
+    parts = [(hour, SMALL.part("web", hour)) for hour in hours]
+    store.put([Part(Key(name, "web", h), p.to_bytes(), p.digest(), (h + 1.0) * HOUR) for h, p in parts])
+
+
+def test_in_a_process_of_its_own(tmp_path: Path) -> None:
+    path, now = str(tmp_path / "a.db"), HOURS[-1] * HOUR + 0.5 * HOUR
+    with open_store(path) as store:
+        apart, here = Apart(path), Reader(store)
+        put(store, HOURS[:6])
+        assert apart.read(SMALL.id, now) == here.read(SMALL.id, now)
+        put(store, HOURS[6:])
+        assert apart.read(SMALL.id, now) == here.read(SMALL.id, now)
+        assert apart.total(SMALL.id) == here.total(SMALL.id)
+        pid = apart._ask(os.getpid)
+        assert pid != os.getpid()
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(sm.StreamMetricsError, match="another is started"):
+            apart.read(SMALL.id, now)
+        assert apart.read(SMALL.id, now) == here.read(SMALL.id, now)
+        assert store.total(SMALL.id) is not None
+        apart.close()
+        apart.close()
+
+
+def test_an_error_of_the_other_process_is_that_of_this(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.db")
+    with open_store(path):
+        apart = Apart(path)
+        with pytest.raises(IndexError):  # nobody defined it
+            apart.read("nothing", 0.0)
+        apart.close()
+
+
+def test_what_was_read_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(tmp_path / "a.db") as store:
+        reader, now = Reader(store), (HOURS[-1] + 1.0) * HOUR
+        put(store, HOURS[:6])
+        first = reader.read(SMALL.id, now).evaluation
+        posted, asked = store.posted, list[int]()
+        monkeypatch.setattr(store, "posted", lambda name, after: asked.append(after) or posted(name, after))
+        monkeypatch.setattr(store, "frames", lambda name, numbers: pytest.fail("a part was read twice"))
+        put(store, HOURS[6:])
+        found = reader.read(SMALL.id, now).evaluation
+        assert asked == [6]
+        monkeypatch.undo()
+        assert (first.parts, found.parts) == (6, 12)
+        assert found == Reader(store).read(SMALL.id, now).evaluation
+
+
+def test_totals_make_room(tmp_path: Path) -> None:
+    names = ["a", "b", "c"]
+    with open_store(tmp_path / "a.db") as store:
+        for name in names:
+            put(store, HOURS[:3], name)
+        totals = Totals(store, room=1)
+        digests = [totals.digest(name) for name in names]
+        for name in names:
+            assert totals.total(name).digest() == digests[0]
+        assert len(totals._totals) == 1
+        assert {store.total(name) is not None for name in names[:2]} == {True}
+        assert len({*digests}) == 1
+
+
+# -- what was posted ---------------------------------------------------------------------------------------------------
+
+
+class Entry(NamedTuple):
+    key: Key
+    received: float
+    state: str
+
+
+ENTRIES = st.builds(
+    lambda source, hour, delay, state: Entry(Key("e", source, hour), (hour + 1 + delay) * HOUR, state),
+    st.sampled_from("ab"),
+    st.integers(0, 12),
+    st.sampled_from([0.0, 0.5, 3.0]),
+    st.sampled_from(["current", "folded", "forgotten", "conflict", "refused"]),
+)
+
+
+@given(st.lists(ENTRIES, max_size=30), st.integers(-2, 14), st.integers(-2, 15), st.integers(0, 30))
+def test_posted_is_what_a_list_says(entries: list[Entry], first: int, end: int, cut: int) -> None:
+    posted = Posted().add(entries[:cut]).add(entries[cut:])
+    counted = [e for e in entries if e.state in ("current", "folded", "forgotten")]
+    hours = [e.key.hour for e in counted]
+    assert posted.parts == len(counted)
+    assert posted.span == ((min(hours), max(hours)) if hours else None)
+    assert sorted(posted.sources) == sorted({e.key.source for e in entries})
+    for name, source in posted.sources.items():
+        mine = [e for e in counted if e.key.source == name]
+        there = {e.key.hour for e in mine}
+        assert [*source.hours.lacking(first, end)] == [h for h in reversed(range(first, end)) if h not in there]
+        assert source.parts == len(mine)
+        assert source.conflicts == sum(e.state == "conflict" for e in entries if e.key.source == name)
+        assert source.later_than(0.25) == sum(e.received / HOUR > e.key.hour + 1.25 for e in mine)
+
+
+# -- frames together ---------------------------------------------------------------------------------------------------
+
+
+def test_one_bad_frame_keeps_the_others_from_nothing() -> None:
+    parts = [SMALL.part("web", hour) for hour in HOURS[:4]]
+    frames = [part.to_bytes() for part in parts]
+    other = sm.Sliced(sm.CTR(), by="arm").update([0, 1], arm=["a", "b"])
+    bad = frames[1][:-9] + bytes(9)
+    found = decoded([*frames, bad, other.to_bytes(), b""], 1 << 24)
+    assert [one.digest for one in found[:4]] == [part.digest() for part in parts]
+    assert [one.thing for one in found[:4]] == parts
+    assert (found[5].thing, found[5].digest) == (other, other.digest())
+    assert [type(one.error) for one in found[4:]] == [sm.StateFormatError, type(None), sm.StateFormatError]
+    assert [one.error is None for one in decoded(frames[:2], 100)] == [False] * 2
