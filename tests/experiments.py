@@ -8,7 +8,7 @@ import numpy as np
 
 import streammetrics as sm
 from streammetrics.serve.experiment import Experiment
-from streammetrics.serve.keys import HOUR, Key
+from streammetrics.serve.keys import HOUR, Key, Seen
 
 START = 500_016  # midnight
 DAY = 24
@@ -20,6 +20,7 @@ class Entry(NamedTuple):
     key: Key
     received: float
     state: str = "current"
+    seen: Seen = Seen(100, '{"y_true": 2}')
 
 
 def experiment(**other):

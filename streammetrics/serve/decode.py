@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,15 +11,17 @@ from ..collect.holder import Holder
 from ..collect.saved import each_made
 from ..errors import StateFormatError, StreamMetricsError
 from ..state.frame import Frame
+from .keys import Seen
 
 __all__ = ["Decoded", "decoded"]
 
 
 class Decoded(NamedTuple):
-    """What a frame holds, and its digest, as `Holder.digest` has it; or what is wrong with it."""
+    """What a frame holds, its digest, as `Holder.digest` has it, and its rows; or what is wrong with it."""
 
     thing: Any = None
     digest: str = ""
+    seen: Seen = Seen()
     error: Exception | None = None
 
 
@@ -54,4 +57,16 @@ def _checked(thing: Any, frame: Frame) -> Decoded:
     sha = hashlib.sha256(frame.kind.about.encode())
     for i in range(len(frame)):
         sha.update(bytes.fromhex(frame.digest(i)))
-    return Decoded(thing, sha.hexdigest())
+    return Decoded(thing, sha.hexdigest(), _seen(thing))
+
+
+def _seen(thing: Holder) -> Seen:
+    """The rows of the state that counted most, and those left out, by reason, of the state that left out most."""
+    rows, dropped = 0, dict[str, int]()
+    for state in thing.states:
+        rows = max(rows, int(state.rows_seen.sum()))
+        gone = state.cells.flats.get("dropped")
+        counts = [] if gone is None else gone.sum(axis=0).tolist()
+        for reason, count in zip(state.reasons, counts, strict=False):
+            dropped[reason] = max(dropped.get(reason, 0), count)
+    return Seen(rows, json.dumps({reason: count for reason, count in sorted(dropped.items()) if count}))

@@ -151,7 +151,7 @@ class Source(NamedTuple):
     """A source, whose state is "fresh", "late" or "silent".
 
     The last hour counted, seconds behind what was expected, parts, late ones, hours missing (written as in a key, the last
-    24), conflicts; rows, and rows dropped by reason, where they are known by source.
+    24), conflicts; rows, and rows dropped by reason.
     """
 
     source: str
@@ -161,7 +161,7 @@ class Source(NamedTuple):
     late: int
     missing: list[str]
     conflicts: int
-    rows: int | None
+    rows: int
     dropped: dict[str, int]
     state: str
 

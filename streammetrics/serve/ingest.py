@@ -154,7 +154,7 @@ class Ingest:
             self._more.clear()
         return group
 
-    async def _decode(self, group: list[Waiting]) -> list[tuple[Waiting, str]]:
+    async def _decode(self, group: list[Waiting]) -> list[tuple[Waiting, Decoded]]:
         """Those of a group that are sound, with their digests; the others are told, or wait again."""
         progress, runs = Progress(), _alike(group)
         work = asyncio.get_running_loop().run_in_executor(self._threads, self._read, runs, progress)
@@ -170,7 +170,7 @@ class Ingest:
         sound = []
         for one, found in zip(chain(*runs[: len(runs) if not late else count]), progress.found, strict=False):
             if found.error is None:
-                sound.append((one, found.digest))
+                sound.append((one, found))
             else:
                 self._refuse(one, found.error)
         return sound
@@ -218,10 +218,10 @@ class Ingest:
         self.counts.reasons[name] = self.counts.reasons.get(name, 0) + 1
         one.refuse(error)
 
-    async def _store(self, sound: Sequence[tuple[Waiting, str]]) -> None:
+    async def _store(self, sound: Sequence[tuple[Waiting, Decoded]]) -> None:
         if not sound:
             return
-        parts = [Part(one.key, one.data, digest, one.received) for one, digest in sound]
+        parts = [Part(one.key, one.data, found.digest, one.received, found.seen) for one, found in sound]
         try:
             words = await asyncio.to_thread(self.store.put, parts)
         except BaseException:

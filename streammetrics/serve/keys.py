@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..errors import InvalidInputError
 
-__all__ = ["HOUR", "Key", "Part", "hour_of", "hour_text", "key_of"]
+__all__ = ["HOUR", "Key", "Part", "Seen", "hour_of", "hour_text", "key_of"]
 
 HOUR = 3600
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -39,6 +39,13 @@ class Key(NamedTuple):
         return f"{self.experiment}/{hour_text(self.hour)}/{self.source}-{self.seq}"
 
 
+class Seen(NamedTuple):
+    """Rows that were counted, and those that were left out, by reason, as JSON."""
+
+    rows: int = 0
+    dropped: str = "{}"
+
+
 class Part(NamedTuple):
     """What was posted under a key.
 
@@ -52,12 +59,15 @@ class Part(NamedTuple):
         Of its content, in hexadecimal digits.
     received : float
         When, in seconds since 1970, by the clock of the server.
+    seen : Seen
+        The rows in it.
     """
 
     key: Key
     data: bytes
     digest: str
     received: float
+    seen: Seen = Seen()
 
 
 def key_of(experiment: str, source: str, hour: str | int, seq: str | int = 0) -> Key:

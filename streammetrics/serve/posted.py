@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
@@ -9,7 +10,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from .keys import HOUR, Key
+from .keys import HOUR, Key, Seen
 
 __all__ = ["Entry", "OfSource", "Posted"]
 
@@ -30,6 +31,10 @@ class Entry(Protocol):
     @property
     def state(self) -> str:
         """What became of it."""
+
+    @property
+    def seen(self) -> Seen:
+        """The rows in it."""
 
 
 class Hours:
@@ -75,7 +80,8 @@ class OfSource:
 
     def __init__(self) -> None:
         self.hours = Hours()
-        self.conflicts = 0
+        self.conflicts = self.rows = 0
+        self.dropped: dict[str, int] = {}
         self._after = array("d")  # hours from the end of the hour of a part until it came
 
     @property
@@ -92,6 +98,9 @@ class OfSource:
         if entry.state in COUNTED:
             self.hours.add(entry.key.hour)
             self._after.append(entry.received / HOUR - entry.key.hour - 1)
+            self.rows += entry.seen.rows
+            for reason, count in json.loads(entry.seen.dropped).items():
+                self.dropped[reason] = self.dropped.get(reason, 0) + count
         self.conflicts += entry.state == "conflict"
 
 

@@ -49,8 +49,8 @@ def _source(experiment: Experiment, name: str, mine: OfSource, now: float) -> So
         mine.later_than(delay),
         [hour_text(hour) for hour in islice(mine.hours.lacking(first, due), LISTED)][::-1],
         mine.conflicts,
-        None,
-        {},
+        mine.rows,
+        dict(mine.dropped),
         "fresh" if not behind else "late" if behind < SILENT else "silent",
     )
 

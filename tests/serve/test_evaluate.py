@@ -423,7 +423,8 @@ def test_sources():
     assert app.missing == [hour_text(START + i) for i in (2, 6, 7)]
     assert app.behind == HOUR
     assert (tv.state, tv.counted_to, len(tv.missing), tv.behind) == ("silent", None, 9, 8 * HOUR)
-    assert (other.parts, other.counted_to) == (0, None)
+    assert (other.parts, other.counted_to, other.rows, other.dropped) == (0, None, 0, {})
+    assert (app.rows, app.dropped) == (500, {"y_true": 10})
     ended = experiment(end=START + 9)
     after = evaluate(ended, None, version=1, now=(now + 100) * HOUR, hours={}, days={}, posted=Posted().add(ledger[:9]))
     assert after.sources[0].state == "fresh"

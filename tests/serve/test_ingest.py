@@ -18,7 +18,7 @@ from streammetrics.serve.app import create_app
 from streammetrics.serve.experiment import Experiment
 from streammetrics.serve.fold import added_up
 from streammetrics.serve.ingest import BusyError, Ingest
-from streammetrics.serve.keys import Key, Part
+from streammetrics.serve.keys import Key, Part, Seen
 from streammetrics.serve.settings import Settings
 from streammetrics.serve.store import StoreDownError, StoreFullError
 
@@ -54,8 +54,17 @@ def test_a_part_is_stored_once(here: World, client: Client) -> None:
         frame.to_bytes(),
         NOW,
     )
+    assert part.seen == Seen(60, "{}")
     assert here.board.told.wait(5)
     assert here.counted().digest() == frame.digest()
+
+
+def test_rows_left_out_are_noted(here: World, client: Client) -> None:
+    lenient = sm.Sliced([sm.AUC(bits=10, on_invalid="drop"), sm.CTR(on_invalid="drop")], by=("arm", "country"))
+    lenient.update([0, 1, 1], [0.5, float("nan"), 0.25], arm=["A", "B", "B"], country=["br", "de", "br"])
+    assert post(client, lenient.to_bytes()).status_code == 201
+    (part,) = here.store.kept.values()
+    assert part.seen == Seen(3, '{"y_score": 1}')
 
 
 def test_other_content_is_a_conflict(here: World, client: Client) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import streammetrics as sm
 from streammetrics.serve.apart import Apart
 from streammetrics.serve.decode import decoded
-from streammetrics.serve.keys import HOUR, Key, Part
+from streammetrics.serve.keys import HOUR, Key, Part, Seen
 from streammetrics.serve.posted import Posted
 from streammetrics.serve.reading import Reader
 from streammetrics.serve.simulated import Simulation
@@ -98,6 +98,7 @@ class Entry(NamedTuple):
     key: Key
     received: float
     state: str
+    seen: Seen = Seen(7, '{"y_true": 2}')
 
 
 ENTRIES = st.builds(
@@ -121,7 +122,8 @@ def test_posted_is_what_a_list_says(entries: list[Entry], first: int, end: int, 
         mine = [e for e in counted if e.key.source == name]
         there = {e.key.hour for e in mine}
         assert [*source.hours.lacking(first, end)] == [h for h in reversed(range(first, end)) if h not in there]
-        assert source.parts == len(mine)
+        assert (source.parts, source.rows) == (len(mine), 7 * len(mine))
+        assert source.dropped == ({"y_true": 2 * len(mine)} if mine else {})
         assert source.conflicts == sum(e.state == "conflict" for e in entries if e.key.source == name)
         assert source.later_than(0.25) == sum(e.received / HOUR > e.key.hour + 1.25 for e in mine)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...errors import InvalidInputError
-from ..keys import Key, Part
+from ..keys import Key, Part, Seen
 from .database import Database, Run
 from .streams import Position, lock, note, position
 
@@ -31,6 +31,7 @@ class Entry(NamedTuple):
     digest: str
     received: float
     state: str
+    seen: Seen = Seen()
 
 
 class News(NamedTuple):
@@ -261,8 +262,8 @@ def _put(run: Run, part: Part, last: dict[str, int]) -> str:
     last[key.experiment] = number = last[key.experiment] + 1
     as_what = "current" if counted is None else "conflict"
     run(
-        "INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        key.experiment, number, key.hour, key.source, key.seq, part.digest, part.received, as_what,
+        "INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        key.experiment, number, key.hour, key.source, key.seq, part.digest, part.received, as_what, *part.seen,
     )  # fmt: skip
     if state == "current":  # what cannot be accepted any more is only remembered
         run("INSERT INTO frames VALUES (?, ?, ?)", key.experiment, number, part.data)
@@ -271,12 +272,15 @@ def _put(run: Run, part: Part, last: dict[str, int]) -> str:
 
 def _entries(run: Run, experiment: str, where: str, *given: object) -> list[Entry]:
     rows = run(
-        "SELECT number, hour, source, seq, digest, received, state FROM parts "
+        "SELECT number, hour, source, seq, digest, received, state, rows, dropped FROM parts "
         f"WHERE experiment = ?{where} ORDER BY number",
         experiment,
         *given,
     )
-    return [Entry(n, Key(experiment, source, hour, seq), *rest) for n, hour, source, seq, *rest in rows]
+    return [
+        Entry(number, Key(experiment, source, hour, seq), digest, received, state, Seen(counted, dropped))
+        for number, hour, source, seq, digest, received, state, counted, dropped in rows
+    ]
 
 
 def _sweep(run: Run, experiment: str, first: int, end: int) -> None:

@@ -14,7 +14,7 @@ TABLES = (
     "streams (experiment TEXT PRIMARY KEY, last BIGINT NOT NULL, epoch BIGINT NOT NULL)",
     """parts (experiment TEXT NOT NULL, number BIGINT NOT NULL, hour BIGINT NOT NULL, source TEXT NOT NULL,
         seq BIGINT NOT NULL, digest TEXT NOT NULL, received DOUBLE PRECISION NOT NULL, state TEXT NOT NULL,
-        PRIMARY KEY (experiment, number))""",
+        rows BIGINT NOT NULL, dropped TEXT NOT NULL, PRIMARY KEY (experiment, number))""",
     "frames (experiment TEXT NOT NULL, number BIGINT NOT NULL, data BYTEA NOT NULL, PRIMARY KEY (experiment, number))",
     """folds (experiment TEXT NOT NULL, day BIGINT NOT NULL, digest TEXT NOT NULL, data BYTEA NOT NULL,
         PRIMARY KEY (experiment, day))""",
