@@ -60,7 +60,7 @@ def test_a_part_is_stored_once(here: World, client: Client) -> None:
 
 
 def test_rows_left_out_are_noted(here: World, client: Client) -> None:
-    lenient = sm.Sliced([sm.AUC(bits=10, on_invalid="drop"), sm.CTR(on_invalid="drop")], by=("arm", "country"))
+    lenient = sm.Sliced([sm.CTR(), sm.AUC(bits=10)], by=("arm", "country"), on_invalid="drop")
     lenient.update([0, 1, 1], [0.5, float("nan"), 0.25], arm=["A", "B", "B"], country=["br", "de", "br"])
     assert post(client, lenient.to_bytes()).status_code == 201
     (part,) = here.store.kept.values()
