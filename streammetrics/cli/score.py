@@ -150,6 +150,9 @@ def score_log(request: Request) -> int:
 
         save(found.saved, request.save)
     hints = [] if request.push is None else [request.push.send(found, request.arm, sets)]
+    if request.printed in ("json", "csv"):  # what follows is read by a program
+        for hint in hints:
+            print(hint, file=sys.stderr)
     files = f"{len(log.files):,} files" if len(log.files) > 1 else log.files[0]
     title = f"{files}, {found.rows:,} rows"
     sides = _sides(request, found.saved)

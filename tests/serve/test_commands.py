@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -166,10 +167,13 @@ def test_eval_pushes(tmp_path: Path, log: Path, command: Command, monkeypatch: p
         app.state.definitions.load(str(_folder(tmp_path)), {})
         with running(app) as url:
             pushed = ["--by", "country", "--push", url, "--experiment", "rank", "--hour", HOUR]
-            ran = [command("eval", log, *OPTIONS, *pushed) for _ in range(2)]
-        assert [one.code for one in ran] == [0, 0], ran[0].err
+            formats = ((), (), ("--format", "json"))
+            ran = [command("eval", log, *OPTIONS, *pushed, *how) for how in formats]
+        assert [one.code for one in ran] == [0, 0, 0], ran[0].err
         assert f"by arm,country: pushed to {url} as rank/{HOUR}/eval-0" in ran[0].out
         assert "was there before, the same" in ran[1].out
+        assert "was there before, the same" in ran[2].err
+        assert json.loads(ran[2].out)["values"]
         total = Totals(store).total("rank")
         table = [line.split(",") for line in log.read_text().splitlines()[1:]]
         for arm in "AB":
