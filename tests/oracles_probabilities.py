@@ -222,6 +222,7 @@ ORACLES: dict[str, list[Oracle]] = {
     ],
     "tjur_discrimination": [
         Oracle({}, "binary", binary(lambda y, p, w: mean(p, w * y) - mean(p, w * (1 - y)))),
+        Oracle({"relative": True}, "binary", binary(lambda y, p, w: mean(p, w * y) / mean(p, w * (1 - y)))),
     ],
     "prediction_difference": [
         Oracle({}, "models", two(lambda a, b: np.abs(a - b))),
@@ -232,6 +233,14 @@ ORACLES: dict[str, list[Oracle]] = {
         Oracle({}, "models", two(lambda a, b: (a >= 0.5) != (b >= 0.5))),
         Oracle({"threshold": 0.3, "direction": "up"}, "models", two(lambda a, b: (a >= 0.3) & (b < 0.3))),
         Oracle({"direction": "down"}, "models", two(lambda a, b: (a < 0.5) & (b >= 0.5))),
+        Oracle({"direction": "both"}, "models", two(lambda a, b: (a >= 0.5) & (b >= 0.5))),
+        Oracle({"direction": "neither"}, "models", two(lambda a, b: (a < 0.5) & (b < 0.5))),
+    ],
+    "d2_tweedie": [
+        Oracle(
+            {"power": k}, log, lambda c, w, k=k: sk.d2_tweedie_score(c["y_true"], c["y_pred"], power=k, sample_weight=w)
+        )
+        for k, log in ((1.0, "rates"), (1.5, "rates"), (2.0, "amounts"), (3.0, "amounts"))
     ],
     "spiegelhalter_z": [
         Oracle({}, "binary", binary(spiegelhalter)),

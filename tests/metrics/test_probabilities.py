@@ -37,6 +37,7 @@ def log(name: str, n: int = 300) -> dict[str, Any]:
         "baselines": {"y_true": y, "y_score": p, "baseline": other},
         "models": {"y_score": np.round(p, 2), "baseline": other},
         "rates": {"y_true": rng.poisson(2.0, n), "y_pred": rng.gamma(2.0, 1.0, n)},
+        "amounts": {"y_true": rng.gamma(1.0, 2.0, n) + 0.01, "y_pred": rng.gamma(2.0, 1.0, n) + 0.01},
         "logs": {"y_true": rng.poisson(2.0, n), "y_pred": rng.normal(0, 1, n)},
         "distributions": {"y_true": two[0], "y_pred": two[1]},
         "vectors": {"y_true": rng.normal(size=(n, 4)), "y_pred": rng.normal(size=(n, 4))},

@@ -17,11 +17,12 @@ from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
 from ...statistics.sums import ScoreSums
 from ..chance import WEIGHTED
-from .losses import NormalizedEntropy, SummedMetric
+from .losses import BEYOND, NormalizedEntropy, SummedMetric
 
 __all__ = ["CalibrationFreeNE", "NEPositive", "TjurDiscrimination"]
 
 ONE_CLASS = "one class: there is no difference between classes"
+RELATIVE = "of the ratio of both means there is none: relative=False has an interval"
 
 
 class NEPositive(NormalizedEntropy, tag="ne_positive"):
@@ -125,7 +126,7 @@ class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
         least = min(predicted, total - predicted)
         off = slip + self.lost(state) / least  # relatively, of the mean prediction and of what it leaves
         if 8 * off > 1:
-            return Fraction(1 << 1100)
+            return BEYOND
         return 16 * max(abs(found.high), Fraction(1)) * (off + (self.lost(state) + off * total) / self.divisor(state))
 
     def reason_of_binary(self, state: ScoreSums) -> str | None:
@@ -136,10 +137,12 @@ class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
 class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
     """Tjur's coefficient of discrimination: how much higher the mean prediction is for positives than for negatives.
 
-    Formula: mean of p over positives - mean of p over negatives, weighted.
+    Formula: mean of p over positives - mean of p over negatives, weighted; `relative=True` divides instead.
 
     Parameters
     ----------
+    relative : bool
+        The ratio of both means, TFMA's `RelativeCoefficientOfDiscrimination`.
     scale, num_classes, labels, num_labels, average, on_invalid
         As for Calibration; classes are each set against the rest.
 
@@ -155,8 +158,9 @@ class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
     0.25
     """
 
+    relative: bool = setting(default=False)
+
     best = "high"
-    within = (-1, 1)
     terms = ("score", "brier")
     formula = "mean p of positives - mean p of negatives"
 
@@ -166,19 +170,29 @@ class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
 
     def quotient_of(self, state: ScoreSums) -> tuple[Any, Any]:
         P, N = state.weight(1), state.weight(0)
-        return state.total("score", 1) * N - state.total("score", 0) * P, P * N
+        yes, no = state.total("score", 1) * N, state.total("score", 0) * P
+        return (yes, no) if self.relative else (yes - no, P * N)
+
+    @property
+    def name(self) -> str:
+        return self.suffixed(f"relative_{self.tag}" if self.relative else self.tag)
 
     def slack(self, state: ScoreSums, found: Limits, slip: Fraction) -> Fraction:
-        least = min(state.weight(1), state.weight(0))
-        return 16 * (slip + self.lost(state) / least)
+        off = 4 * (slip + self.lost(state) / min(state.weight(1), state.weight(0)))
+        if not self.relative:
+            return 4 * off
+        mean = state.total("score", 0) / state.weight(0)
+        return BEYOND if mean < 2 * off else 4 * off * (1 + found.high) / (mean - off)
 
     def reason_of_binary(self, state: ScoreSums) -> str | None:
         reason = super().reason_of_binary(state)
-        return reason or (None if state.weight(1) and state.weight(0) else ONE_CLASS)
+        if reason or not (state.weight(1) and state.weight(0)):
+            return reason or ONE_CLASS
+        return "negatives are all predicted 0" if self.relative and not state.total("score", 0) else None
 
     def _estimated(self, state: ScoreSums, value: Any, method: str) -> Estimate:
-        if state.excess is not None:
-            return Estimate(value, reason=WEIGHTED)
+        if state.excess is not None or self.relative:
+            return Estimate(value, reason=RELATIVE if self.relative else WEIGHTED)
         variance: Any = 0.0
         for label in (0, 1):  # of p, or 1 - p, of which the squares are the Brier score
             n = np.asarray(state.weight(label), np.float64)

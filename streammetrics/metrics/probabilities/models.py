@@ -58,15 +58,16 @@ class PredictionDifference(RowMean[float], tag="prediction_difference"):
 class FlipRate(RowMean[float], tag="flip_rate"):
     """Flip rate: the share of rows that two models decide differently at a threshold.
 
-    Formula: sum w [(a >= t) != (b >= t)] / sum w, of the score a and that of the baseline b; `direction` counts only those
-    that the new model made positive ("up") or negative ("down").
+    Formula: sum w [(a >= t) != (b >= t)] / sum w, of the score a and that of the baseline b; or of the rows
+    that `direction` names.
 
     Parameters
     ----------
     threshold : float
         From which score on both say yes; rounded to the dtype of the scores.
-    direction : {"any", "up", "down"}
-        Which flips count.
+    direction : {"any", "up", "down", "both", "neither"}
+        Which rows count: those that flip, or that the new model made positive, or negative; or to which both, or neither,
+        say yes.
     scale : {"probability", "real"}
         As for PredictionDifference.
     on_invalid : {"raise", "drop"}
@@ -85,7 +86,7 @@ class FlipRate(RowMean[float], tag="flip_rate"):
     """
 
     threshold: float = setting(default=0.5)
-    direction: str = setting(default="any", choices=("any", "up", "down"))
+    direction: str = setting(default="any", choices=("any", "up", "down", "both", "neither"))
     scale: str = setting(default="probability", choices=("probability", "real"))
 
     formula = "sum w [(a >= t) != (b >= t)] / sum w"
@@ -100,8 +101,7 @@ class FlipRate(RowMean[float], tag="flip_rate"):
 
     @property
     def term(self) -> str:
-        way = "flip" if self.direction == "any" else self.direction
-        return f"{way}@{self.threshold!r}"
+        return f"{self.direction}@{self.threshold!r}"
 
     def make_state(self) -> RowTerms:
         return RowTerms(terms=(self.term,), over="models", scale=self.scale)
