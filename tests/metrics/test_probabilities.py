@@ -277,3 +277,61 @@ def test_nothing_drifts_from_itself_or_from_nothing() -> None:
     a = sm.AUC().update([0, 1, 1], [0.1, 0.2, 0.3])
     assert sm.drift(a, a)[:4] == (0.0, 0.0, 0.0, "stable")
     assert math.isnan(sm.drift(a, sm.AUC()).psi)
+
+
+# -- what peers answered on a small log, where their lines of the table are not run ----------------------------------
+
+Y5, P5, Z5 = np.array([1, 0, 0, 1, 0]), [0.7, 0.2, 0.4, 0.55, 0.1], [0.7, -2.0, 0.4, 0.55, -1.0]
+C4, S4 = [0, 2, 1, 2], [[0.5, 0.3, 0.2], [0.1, 0.2, 0.7], [0.3, 0.6, 0.1], [0.6, 0.1, 0.3]]
+W5 = {"sample_weight": [1.0, 2.0, 0.5, 3.0, 1.0]}
+PEERS = {  # torcheval 0.0.7, PyTorch, Keras 3 (in float32)
+    "torcheval.BinaryNormalizedEntropy": (sm.NormalizedEntropy(), (Y5, P5), W5, 0.5706849248458149),
+    "torcheval.BinaryNormalizedEntropy(from_logits=True)": (
+        sm.NormalizedEntropy(scale="logit"),
+        (Y5, Z5),
+        W5,
+        0.539044645799881,
+    ),
+    "torcheval.ClickThroughRate": (sm.CTR(), (Y5,), W5, 0.5333333333333333),
+    "torch.PoissonNLLLoss(log_input=False, full=True)": (
+        sm.PoissonLogLoss(full=True),
+        ([2, 0, 1, 4], [0.5, 0.5, 2.0, 2.0]),
+        {},
+        1.6824070090422203,
+    ),
+    "torch.PoissonNLLLoss(full=True)": (
+        sm.PoissonLogLoss(log_input=True, full=True),
+        ([2, 0, 1, 4], [0.5, -0.5, 1.0, 1.0]),
+        {},
+        1.375221307544892,
+    ),
+    "keras.CategoricalCrossentropy(label_smoothing=0.1)": (
+        sm.LogLoss(num_classes=3, label_smoothing=0.1),
+        (C4, S4),
+        {},
+        0.7537897825241089,
+    ),
+    "keras.CategoricalHinge": (sm.HingeLoss(num_classes=3), (C4, S4), {}, 0.824999988079071),
+    "keras.BinaryFocalCrossentropy": (sm.FocalLoss(eps=1e-7), (Y5, P5), {}, 0.04897483438253403),
+    "keras.BinaryFocalCrossentropy(apply_class_balancing=True)": (
+        sm.FocalLoss(alpha=0.25, eps=1e-7),
+        (Y5, P5),
+        {},
+        0.021414851769804955,
+    ),
+    "keras.BinaryFocalCrossentropy(from_logits=True)": (sm.FocalLoss(scale="logit"), (Y5, Z5), {}, 0.0914144292473793),
+    "keras.CategoricalFocalCrossentropy": (
+        sm.FocalLoss(num_classes=3, alpha=0.25),
+        (C4, S4),
+        {},
+        0.05481664091348648,
+    ),
+}
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_values_that_peers_gave(peer: str) -> None:
+    metric, columns, weights, expected = PEERS[peer]
+    near = 1e-6 if peer.startswith("keras") else 1e-12
+    named = dict(zip(metric.by_position(), columns, strict=False))
+    assert metric.copy().update(named | weights).compute() == pytest.approx(expected, rel=near)

@@ -161,6 +161,7 @@ class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
     relative: bool = setting(default=False)
 
     best = "high"
+    within = (None, None)
     terms = ("score", "brier")
     formula = "mean p of positives - mean p of negatives"
 

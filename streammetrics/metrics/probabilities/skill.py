@@ -26,6 +26,7 @@ class ShareSaved(SummedMetric):
     """1 - loss / loss of a reference: by default of the average of the data, beyond which no constant does better."""
 
     best = "high"
+    within = (None, 1)
     interval_within = (-math.inf, 1.0)
     stacks = False
 
