@@ -95,7 +95,7 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
     "d2_brier": [{"scale": "logit"}, CLASSES, LABELS | MICRO],
     "log_loss_skill_score": [{"base_rate": 0.1}, {"baseline": True}, SOFT],
     "brier_skill_score": [{"base_rate": 0.1}, {"baseline": True, "scale": "logit"}],
-    "ne_positive": [{}, {"scale": "logit"}, LABELS],
+    "ne_positive": [{}, {"scale": "logit", "base_rate": 0.1}],
     "calibration_free_ne": [{}, {"scale": "logit"}, SOFT],
     "tjur_discrimination": [{}, {"relative": True}, CLASSES | EACH],
     "d2_tweedie": [{}, {"power": 2.0}, {"power": 2.5}],

@@ -237,6 +237,8 @@ def squared(rows: Rows) -> Floats:
 
 TERMS = {
     "log_loss": Term("labels", log_loss),
+    "positive_log_loss": Term("labels", lambda rows: rows["y_true"] * log_loss(rows)),
+    "label": Term("labels", lambda rows: rows["y_true"], 1),
     "brier": Term("labels", brier, 1),
     "baseline_log_loss": Term("baselines", lambda rows: log_loss(rows, "baseline")),
     "baseline_brier": Term("baselines", lambda rows: brier(rows, "baseline"), 1),

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from ...collect.interval import Estimate
+from ...collect.metric import ScoredLabels
 from ...numerics import elementary
 from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
+from ...statistics.row_terms import RowTerms
 from ...statistics.sums import ScoreSums
 from ..chance import WEIGHTED
-from .losses import BEYOND, NormalizedEntropy, SummedMetric
+from .losses import BEYOND, SummedMetric, entropy
 
 __all__ = ["CalibrationFreeNE", "NEPositive", "TjurDiscrimination"]
 
@@ -25,21 +27,21 @@ ONE_CLASS = "one class: there is no difference between classes"
 RELATIVE = "of the ratio of both means there is none: relative=False has an interval"
 
 
-class NEPositive(NormalizedEntropy, tag="ne_positive"):
+class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
     """Normalized entropy of positives: the part of it that the log-loss of positive rows makes.
 
     Formula: -(1/W) sum over positives of w log(p) / -(b log b + (1 - b) log(1 - b)), b as for NormalizedEntropy.
 
     Parameters
     ----------
-    base_rate, scale, eps, num_labels, average, on_invalid
+    base_rate, scale, eps, on_invalid
         As for NormalizedEntropy.
 
     Notes
     -----
     Definition as torchrec's `NEPositiveMetric` (`eps=1e-12`): the divisor is that of NormalizedEntropy, not the part of
-    positives. State and cost as LogLoss. Undefined without rows, for one class unless `base_rate` is given, and with
-    logits so far off that a loss is 2**31 or more.
+    positives. Rows in float64, exact sums. 2.2 kB, some 50 ns a row. Undefined without rows, and for one class unless
+    `base_rate` is given.
 
     Examples
     --------
@@ -48,27 +50,32 @@ class NEPositive(NormalizedEntropy, tag="ne_positive"):
     0.459125
     """
 
+    base_rate: float | None = setting(default=None, above=0.0, high=0.9999999999999999)
+    scale: str = setting(default="probability", choices=("probability", "logit"))
+    eps: float | None = setting(default=None, above=0.0, high=0.25)
+
+    best = "low"
     formula = "log-loss of positives / W / entropy of the base rate"
-    stacks = False
-    unknown = "the state does not say how losses of positives vary: Sharded(..., unit=) does, NormalizedEntropy has one"
+    cost = "2.2 kB; some 50 ns a row"
+    bound = "exact: rows computed in float64, summed exactly, rounded once; entropy within 4 ulp"
 
-    @property
-    def _refused(self) -> str | None:
-        return "a soft label has no class" if self.soft_labels else super()._refused
+    def make_state(self) -> RowTerms:
+        return RowTerms(terms=("positive_log_loss", "label"), scale=self.scale, eps=self.eps)
 
-    def of_binary(self, state: ScoreSums) -> float:
-        if not state.weight() or _too_large(state):
+    def of(self, state: RowTerms) -> float:
+        total, positive = state.weight(), state.total("label")
+        if not total:
             return math.nan
-        return float(to_float(state.total("log_loss", 1), state.weight()) / self._uncertainty(state))
+        b = positive / total if self.base_rate is None else Fraction(self.base_rate)
+        uncertainty = entropy(np.asarray(to_float(b)), np.asarray(to_float(1 - b)))
+        return float(to_float(state.total("positive_log_loss"), total) / uncertainty)
 
-    def reason_of_binary(self, state: ScoreSums) -> str | None:
-        return super().reason_of_binary(state) or (
-            "a loss of 2**31 or more, of which the state does not know the class" if _too_large(state) else None
-        )
-
-
-def _too_large(state: ScoreSums) -> bool:
-    return state.large is not None and bool(state.large[state.terms.index("log_loss")].any())
+    def reason_of(self, state: RowTerms) -> str | None:
+        total = state.weight()
+        if not total:
+            return "the weights are all zero" if state.rows else "no rows"
+        fixed = self.base_rate is not None or 0 < state.total("label") < total
+        return None if fixed else "one class: the base rate has no entropy; give base_rate="
 
 
 class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):

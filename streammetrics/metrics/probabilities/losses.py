@@ -240,9 +240,9 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
         b = np.full(np.shape(loss), self.base_rate) if fixed else rate
         inside = (b > 0) & (b < 1)
         b = np.where(inside, b, 0.5)
-        entropy = np.where(inside, _entropy(b, 1 - b), float("nan"))
+        most = np.where(inside, entropy(b, 1 - b), float("nan"))
         steep = 0.0 if fixed else elementary.log(1 - b) - elementary.log(b)
-        return 1 / entropy, -loss * steep / (entropy * entropy)
+        return 1 / most, -loss * steep / (most * most)
 
     def _uncertainty(self, state: ScoreSums) -> Any:
         """The entropy of the base rate."""
@@ -251,7 +251,7 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
             b, rest = self.base_rate, float(1 - Fraction(self.base_rate))
         else:
             b, rest = to_float(positive, total), to_float(total - positive, total)
-        return _entropy(np.asarray(b), np.asarray(rest))
+        return entropy(np.asarray(b), np.asarray(rest))
 
     def of_binary(self, state: ScoreSums) -> float:
         value = to_float(state.total("log_loss"), state.weight()) / self._uncertainty(state)
@@ -270,7 +270,7 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
         return super().reason_of_binary(state)
 
 
-def _entropy(b: Any, rest: Any) -> Any:
+def entropy(b: Any, rest: Any) -> Any:
     """The entropy of rates and what is left of 1; NaN where one of both is 0."""
     some = (b > 0) & (rest > 0)
     b, rest = np.where(some, b, 0.5), np.where(some, rest, 0.5)  # the logarithm takes neither 0 nor NaN

@@ -100,10 +100,12 @@ def derivatives(rows: Scored, a: float, b: float) -> tuple[Floats, Floats]:
 
 
 def solved(g: Floats, h: Floats, free: bool) -> tuple[float, float]:
-    """The step of Newton."""
+    """The step of Newton; NaN where nothing bends, or not more than rounding does."""
+    determinant = h[0] * h[2] - h[1] * h[1]
+    if not (determinant if free else h[0]) > 0:
+        return NAN, NAN
     if not free:
         return float(g[0] / h[0]), 0.0
-    determinant = h[0] * h[2] - h[1] * h[1]
     return float((h[2] * g[0] - h[1] * g[1]) / determinant), float((h[0] * g[1] - h[1] * g[0]) / determinant)
 
 
@@ -113,6 +115,8 @@ def fitted(rows: Scored, free: bool, slip: float) -> Fit:
     best = likelihood(rows, a, b)
     for _ in range(STEPS):
         da, db = solved(*derivatives(rows, a, b), free)
+        if da != da:
+            break
         share, found = 1.0, likelihood(rows, a + da, b + db)
         while not found >= best and share > 1e-9:
             share /= 2
@@ -134,7 +138,7 @@ def errors(rows: Scored, a: float, b: float, free: bool) -> tuple[float, float]:
     out = []
     for unit in ((1.0, 0.0), (0.0, 1.0)):
         u, v = solved(np.array(unit), h, free)
-        out.append(math.sqrt(max(u * u * s[0] + 2 * u * v * s[1] + v * v * s[2], 0.0)))
+        out.append(math.sqrt(max(0.0, u * u * s[0] + 2 * u * v * s[1] + v * v * s[2])) if u == u else NAN)
     return out[0], out[1]
 
 
@@ -145,6 +149,8 @@ def radius(rows: Scored, a: float, b: float, free: bool, slip: float) -> tuple[f
     middle is smaller than the curvature within, times its radius. So a concave function has its maximum inside.
     """
     h = derivatives(rows, a, b)[1]
+    if not h[0] > 0:
+        return math.inf, math.inf if free else 0.0
     centre = float(h[1] / h[0]) if free else 0.0
     spread = math.sqrt(max(float(h[2] / h[0]) - centre * centre, 1e-30)) if free else 1.0
     low, high = (rows.low - centre) / spread, (rows.high - centre) / spread
