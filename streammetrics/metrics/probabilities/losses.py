@@ -95,6 +95,8 @@ class SummedMetric(Several[ScoreSums]):
         return (1.0,)
 
     interval_within: ClassVar[tuple[float, float]] = (0.0, math.inf)
+    unknown: ClassVar[str] = ""
+    """Why sums of rows do not say how the value varies, where they do not."""
 
     def estimate_of_binary(self, state: ScoreSums, method: str) -> Estimate:
         return self._estimated(state, self.of_binary(state), method)
@@ -106,6 +108,8 @@ class SummedMetric(Several[ScoreSums]):
         return self._estimated(side, np.asarray(self.of_stacked(side), np.float64), self.methods[0])
 
     def _estimated(self, state: ScoreSums, value: Any, method: str) -> Estimate:
+        if self.unknown:
+            return Estimate(value, reason=self.unknown)
         return delta(
             value, state.spread_of(*self.moments), self.slopes, self.interval_scale, method, self.interval_within
         )
@@ -149,6 +153,9 @@ class LogLoss(RowLoss, tag="log_loss"):
     soft_labels : bool
         Targets are any numbers in [0, 1]: a teacher's probability, a share of clicks, a smoothed label. Rows have one, or
         one for each of `num_labels`.
+    label_smoothing : float
+        The share s of each label that is taken away and spread over all classes alike, as in Keras and PyTorch: y becomes
+        (1 - s) y + s / 2, and of C classes the true one 1 - s + s / C, the others s / C.
     on_invalid : {"raise", "drop"}
         Whether a bad row raises, or is left out and counted.
 
@@ -168,13 +175,24 @@ class LogLoss(RowLoss, tag="log_loss"):
     """
 
     eps: float | None = setting(default=None, low=0.0, high=0.25)
+    label_smoothing: float = setting(default=0.0, low=0.0, high=1.0)
 
     best = "low"
-    terms = ("log_loss",)
     formula = "-(1/W) sum w log(p if y else 1 - p)"
 
+    @property
+    def terms(self) -> tuple[str, ...]:  # type: ignore[override]
+        smooth = self.label_smoothing and self._of_classes
+        return (f"smoothed@{self.label_smoothing!r}",) if smooth else ("log_loss",)
+
+    def make_state(self) -> Any:
+        if not self.label_smoothing or self._of_classes:
+            return super().make_state()
+        how: dict[str, Any] = {"scale": self.scale, "eps": self.eps, "smoothing": self.label_smoothing}
+        return self.spread(SoftSums(terms=self._summed, **how))
+
     def quotient_of(self, state: ScoreSums) -> tuple[Any, Any]:
-        return state.total("log_loss"), state.weight()
+        return state.total(self.terms[0]), state.weight()
 
 
 class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
@@ -222,9 +240,9 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
         b = np.full(np.shape(loss), self.base_rate) if fixed else rate
         inside = (b > 0) & (b < 1)
         b = np.where(inside, b, 0.5)
-        entropy = np.where(inside, _entropy(b, 1 - b), float("nan"))
+        most = np.where(inside, entropy(b, 1 - b), float("nan"))
         steep = 0.0 if fixed else elementary.log(1 - b) - elementary.log(b)
-        return 1 / entropy, -loss * steep / (entropy * entropy)
+        return 1 / most, -loss * steep / (most * most)
 
     def _uncertainty(self, state: ScoreSums) -> Any:
         """The entropy of the base rate."""
@@ -233,7 +251,7 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
             b, rest = self.base_rate, float(1 - Fraction(self.base_rate))
         else:
             b, rest = to_float(positive, total), to_float(total - positive, total)
-        return _entropy(np.asarray(b), np.asarray(rest))
+        return entropy(np.asarray(b), np.asarray(rest))
 
     def of_binary(self, state: ScoreSums) -> float:
         value = to_float(state.total("log_loss"), state.weight()) / self._uncertainty(state)
@@ -252,7 +270,7 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
         return super().reason_of_binary(state)
 
 
-def _entropy(b: Any, rest: Any) -> Any:
+def entropy(b: Any, rest: Any) -> Any:
     """The entropy of rates and what is left of 1; NaN where one of both is 0."""
     some = (b > 0) & (rest > 0)
     b, rest = np.where(some, b, 0.5), np.where(some, rest, 0.5)  # the logarithm takes neither 0 nor NaN

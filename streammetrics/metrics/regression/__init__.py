@@ -2,6 +2,7 @@
 
 from .deviance import *
 from .errors import *
+from .explained_deviance import *
 from .fit import *
 from .quantiles import *
 from .relative import *
