@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.metrics.curves.areas import RankingMetric
+from streammetrics.metrics.curves.scored import RankingMetric
 
 SETS = 10_000
 GROUPS = 20

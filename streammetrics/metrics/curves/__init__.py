@@ -3,3 +3,4 @@
 from .areas import *
 from .points import *
 from .thresholds import *
+from .top_rows import *

@@ -16,7 +16,7 @@ from ...collect.metric import Metric
 from ...numerics.exact import Mass, ratios
 from ...numerics.settings import setting
 from ...statistics.scores import ScoresByLabel
-from .areas import RankingMetric
+from .scored import RankingMetric
 from .thresholds import occupied
 
 __all__ = ["GainCurve", "GainPoints", "PRCurve", "PRPoints", "ROCCurve", "ROCPoints"]
