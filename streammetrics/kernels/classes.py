@@ -127,8 +127,10 @@ def class_terms(t: Any, s: Any, terms: Any, ks: Any, logit: Any, eps: Any, value
 
 @kernel(out=("values",))
 def label_terms(y: Any, s: Any, rising: Any, terms: Any, values: Any) -> Any:
-    """Write the terms asked for of each row of labels: coverage (0), average precision (1), ranking loss (2); and those
-    that are undefined without labels of a kind, where they are 0: average precision (4), AUC (6), and if not (5, 7).
+    """Write the terms asked for of each row of labels: coverage (0), average precision (1), ranking loss (2).
+
+    And those that are undefined without labels of a kind, where they are 0: average precision (4), AUC (6); and whether
+    they are defined (5, 7).
 
     `rising` is the order of the labels of each row by their scores. As scikit-learn: labels of equal score all stand at
     the last of their ranks, and are pairs in the wrong order.

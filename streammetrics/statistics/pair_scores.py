@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -24,7 +25,7 @@ MOST = 256  # classes
 
 
 class PairScores(LabelScores, tag="pair_scores"):
-    """The rows of each class by the score of each class: as many histograms as there are pairs, also of a class and itself.
+    """The rows of each class by the score of each class: a histogram for each pair, also of a class and itself.
 
     Parameters
     ----------
@@ -72,7 +73,7 @@ class PairScores(LabelScores, tag="pair_scores"):
         within = self._within(held)
         own = (within.codes & within.codes.dtype.type(1)) == 1
         ends = np.searchsorted(self._label_of(held), np.arange(self.width + 1))
-        parts = [within.where(np.flatnonzero(own[a:b]) + a) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        parts = [within.where(np.flatnonzero(own[a:b]) + a) for a, b in itertools.pairwise(ends)]
         n = self.classes
         pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
         return [self._pair(parts[n * i + i], parts[n * j + i], off_grid[:, n * i + i]) for i, j in pairs]
@@ -82,7 +83,8 @@ class PairScores(LabelScores, tag="pair_scores"):
         made: Any = self._of(joined([positives, below]), off_grid)
         total = made.positives.total() + made.negatives.total()
         object.__setattr__(made, "support", lambda: Fraction(total, UNIT if made.weighted else 1))
-        return made
+        state: State = made
+        return state
 
     def facts(self) -> dict[str, Any]:
         first = self._first().facts()

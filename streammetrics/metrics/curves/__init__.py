@@ -7,3 +7,4 @@ from .points import *
 from .thresholded import *
 from .thresholds import *
 from .top_rows import *
+from .uplift import *

@@ -115,7 +115,9 @@ class AUC(ByRows, tag="auc"):
             raise ValueError(f"AUC: min_fpr={self.min_fpr:g} has to be below max_fpr={float(self._rate):g}")
         if self.average == BY_ROWS and not self._full:
             raise ValueError('AUC: average="samples" is of whole rows; it has no min_fpr= or max_fpr=')
-        if self.multi_class == "ovo" and (not self.which or self.num_labels or self.average not in ("macro", "weighted")):
+        if self.multi_class == "ovo" and (
+            not self.which or self.num_labels or self.average not in ("macro", "weighted")
+        ):
             raise ValueError('AUC: multi_class="ovo" needs num_classes= or labels=, and average="macro" or "weighted"')
 
     def make_state(self) -> Any:

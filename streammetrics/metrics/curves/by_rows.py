@@ -33,11 +33,14 @@ class ByRows(RankingValue):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.average == BY_ROWS and self.num_labels is None:
-            raise ValueError(f'{type(self).__name__}: average="samples" is the mean over rows of labels: give num_labels=')
+            raise ValueError(
+                f'{type(self).__name__}: average="samples" is the mean over rows of labels: give num_labels='
+            )
 
     def make_state(self) -> Any:
         if self.average != BY_ROWS:
             return super().make_state()
+        assert self.num_labels is not None
         return LabelRows(terms=self.row_terms, num_labels=self.num_labels)
 
     def of(self, state: Any) -> Any:
@@ -52,7 +55,7 @@ class ByRows(RankingValue):
         return found + Fraction(self.undefined) * (whole - known), whole
 
     def bounds_of(self, state: Any) -> tuple[Any, Any]:
-        return Metric.bounds_of(self, state) if isinstance(state, LabelRows) else super().bounds_of(state)
+        return Metric[Any, Any].bounds_of(self, state) if isinstance(state, LabelRows) else super().bounds_of(state)
 
     def reason_of(self, state: Any) -> str | None:
         if not isinstance(state, LabelRows):
@@ -62,11 +65,12 @@ class ByRows(RankingValue):
         return None if self._sums(state)[1] else "undefined for every row"
 
     def details(self, state: Any) -> dict[str, Any]:
-        return Metric.details(self, state) if isinstance(state, LabelRows) else super().details(state)
+        return Metric[Any, Any].details(self, state) if isinstance(state, LabelRows) else super().details(state)
 
     def estimate_of(self, state: Any, method: str) -> Estimate:
         if not isinstance(state, LabelRows):
             return super().estimate_of(state, method)
+
         def slopes(mean: Any, known: Any) -> tuple[Any, Any]:
             if math.isnan(self.undefined):
                 return 1 / known, -mean / known**2

@@ -101,7 +101,8 @@ def hull(a: Floats, c: Floats) -> tuple[Floats, Floats]:
             x, y = x + last[0], y + last[1]
         if x or y:
             tops.append((x, y))
-    return tuple(np.array(tops).T)  # type: ignore[return-value]
+    united = np.array(tops)
+    return united[:, 0], united[:, 1]
 
 
 def beta_below(x: Floats, rest: Floats, a: float, b: float) -> Floats:

@@ -94,7 +94,7 @@ class RankingValue(Several[ScoresByLabel], RankingMetric[Any]):
     def name(self) -> str:
         return self.suffixed(self.tag)
 
-    within = (0, 1)
+    within: ClassVar[tuple[int | None, int | None]] = (0, 1)
 
     def reason_of_binary(self, state: ScoresByLabel) -> str | None:
         return RankingMetric.reason_of(self, state)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from ...numerics.elementary import log1p
 from ...numerics.exact import Limits, Mass
 from ...numerics.settings import setting
-from ...statistics.scores import ScoreHistogram
 from .scored import RankingValue
 
 __all__ = ["ThresholdedAUC"]
@@ -34,7 +33,7 @@ class Above(NamedTuple):
 
 
 class ThresholdedAUC(RankingValue, tag="thresholded_auc"):
-    """AUC of ROC or precision-recall from a few thresholds, as Keras computes it: to compare with its figures, not to trust.
+    """AUC of ROC or precision-recall from a few thresholds, as Keras computes it: to compare with its figures.
 
     Formula: sum over neighbouring thresholds of (x_i - x_(i+1)) h_i; x is FPR (or recall), h_i the mean of both TPR (or
     precision), the smaller, or the larger; of precision-recall with interpolation that of Davis and Goadrich.
@@ -53,8 +52,8 @@ class ThresholdedAUC(RankingValue, tag="thresholded_auc"):
     Notes
     -----
     What `keras.metrics.AUC` reports for scores that are float64; it counts in float32. With 200 thresholds it is off by
-    0.04 at a click rate of 0.5 %, by 0.23 at 0.1 %: take AUC. Bound: rows of a bucket that a threshold cuts are above it or
-    not; none while scores are exact. Cost as AUC.
+    0.04 at a click rate of 0.5 %, by 0.23 at 0.1 %: take AUC. Bound: rows of a bucket that a threshold cuts, above or not;
+    none while scores are exact. Cost as AUC.
 
     Examples
     --------
@@ -86,7 +85,7 @@ class ThresholdedAUC(RankingValue, tag="thresholded_auc"):
     def slack(self, state: Any, found: Limits, slip: Fraction) -> Fraction:
         return 16 * slip
 
-    def limits_binary(self, state: ScoreHistogram) -> Limits | None:
+    def limits_binary(self, state: Any) -> Limits | None:
         if self.reason_of_binary(state) is not None:
             return None
         thresholds = np.arange(1, self.num_thresholds - 1) / (self.num_thresholds - 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,7 +188,7 @@ class EnrichmentFactor(TopRows, tag="enrichment_factor"):
     fraction: float = setting(default=0.01, above=0.0, high=1.0)
 
     formula = "(TP / n) / (P / (P + N)) of the ceil(fraction (P + N)) highest-scored rows"
-    within = (0, None)
+    within: ClassVar[tuple[int | None, int | None]] = (0, None)
 
     @property
     def name(self) -> str:
@@ -257,7 +257,7 @@ class BEDROC(RankingValue, tag="bedroc"):
         return found.widened(ROUNDING / Fraction(1 - last), *self.within)
 
     def _mean(self, weights: Floats, start: Floats, size: Floats) -> float:
-        """The mean of e^(-alpha x) over positives that take places of these sizes, as shares of all rows, from there on."""
+        """The mean of e^(-alpha x) over positives, x in places that start here and have these sizes, as shares of rows."""
         return math.fsum((weights * exp(-self.alpha * start) * _mean_exp(self.alpha * size)).tolist())
 
 
