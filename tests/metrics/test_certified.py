@@ -78,7 +78,7 @@ def average_precision(m: Any, rows: Rows) -> Fraction | None:
     for _, tp, fp in cuts(rows) if P else ():
         total += (tp - before) / P * (tp / (tp + fp))
         before = tp
-    return total if P else None
+    return total if P else None if math.isnan(m.zero_division) else F(m.zero_division)
 
 
 def ks(m: Any, rows: Rows) -> Fraction | None:
@@ -413,7 +413,8 @@ def test_the_truth_is_within_and_is_the_value_where_it_is_certain(metric: Any) -
 
 
 RANKED = {"auc", "gini", "average_precision", "ks", "lift", "max_fbeta", "recall_at_precision", "precision_at_recall",
-          "sensitivity_at_specificity"}  # fmt: skip
+          "sensitivity_at_specificity", "specificity_at_sensitivity", "equal_error_rate", "precision_at_k_rows",
+          "enrichment_factor"}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", WEIGHTS)
