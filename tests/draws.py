@@ -52,7 +52,7 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
         {"bits": 9, **LABELS, **EACH},
         {"bits": 8, "min_fpr": 0.2, "max_fpr": 0.7},
         {"exact": True, **LABELS},
-        {"multi_class": "ovo", "limit": 9, **CLASSES},
+        {"multi_class": "ovo", **CLASSES},
         {"multi_class": "ovo", "exact": True, "scale": "real", **NAMED, **WEIGHTED},
         {"average": "samples", **LABELS},
     ],

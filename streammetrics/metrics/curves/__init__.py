@@ -1,6 +1,7 @@
 """Scores over all thresholds: areas, curves, best thresholds."""
 
 from .areas import *
+from .equal_error import *
 from .h_measure import *
 from .log_area import *
 from .points import *
