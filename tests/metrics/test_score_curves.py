@@ -253,8 +253,9 @@ def test_no_order_inside_buckets_leaves_the_bounds(kind: str) -> None:
     rng = np.random.default_rng(10)
     metric = {"qini": sm.QiniCoefficient, "uplift": sm.AUUC}[kind]
     for _ in range(60):
-        n = int(rng.integers(6, 40))
-        y, t, bucket = rng.integers(0, 2, n), rng.integers(0, 2, n), rng.integers(1, 5, n)
+        n, effect = int(rng.integers(6, 60)), rng.choice([-0.9, 0.0, 0.9])
+        t, bucket = rng.integers(0, 2, n), rng.integers(1, 7, n)
+        y = (rng.random(n) < 0.5 + effect * (t - 0.5)).astype(int)
         s = bucket + rng.random(n) * 1e-9
         found = metric(bits=8, norm="rows").update(y, s, treatment=t)
         if found.explain()["reason"]:
