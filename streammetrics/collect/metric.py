@@ -451,8 +451,8 @@ def spread(value: Any, slip: Fraction, least: Fraction = Fraction(0)) -> Any:
 def _equal(low: Any, high: Any) -> bool:
     """Whether two values are equal, where a value may be several arrays."""
     if isinstance(low, tuple):
-        return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(low, high, strict=True))
-    return bool(np.all(low == high))
+        return all(_equal(a, b) for a, b in zip(low, high, strict=True))
+    return bool(np.array_equal(low, high, equal_nan=isinstance(low, np.ndarray) and low.dtype.kind == "f"))
 
 
 def badness(metric: Metric[Any, Any], value: Any) -> float:

@@ -161,6 +161,11 @@ def show(value: Any) -> str:
         return f"{value:.6f}" if 1e-3 <= abs(value) < 1e6 or value == 0 else f"{value:.6g}"
     if isinstance(value, np.ndarray):
         return " ".join(str(value.tolist()).split())
+    if isinstance(value, tuple) and hasattr(value, "_fields"):  # a curve: its numbers are for plots
+        points = max((len(part) for part in value if isinstance(part, np.ndarray)), default=0)
+        return f"{points:,} points: {', '.join(value._fields)}"
+    if isinstance(value, tuple):
+        return f"{len(value):,} curves"
     return "" if value is None else str(value)
 
 

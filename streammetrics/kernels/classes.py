@@ -129,6 +129,9 @@ def class_terms(t: Any, s: Any, terms: Any, ks: Any, logit: Any, eps: Any, value
 def label_terms(y: Any, s: Any, rising: Any, terms: Any, values: Any) -> Any:
     """Write the terms asked for of each row of labels: coverage (0), average precision (1), ranking loss (2).
 
+    And those that are undefined without labels of a kind, where they are 0: average precision (4), AUC (6); and whether
+    they are defined (5, 7).
+
     `rising` is the order of the labels of each row by their scores. As scikit-learn: labels of equal score all stand at
     the last of their ranks, and are pairs in the wrong order.
     """
@@ -139,7 +142,7 @@ def label_terms(y: Any, s: Any, rising: Any, terms: Any, values: Any) -> Any:
         for k in range(width):
             relevant += y[j, k]
         others = width - relevant
-        seen, found, last, wrong, precision = i8(0), i8(0), i8(0), i8(0), 0.0
+        seen, found, last, wrong, tied, precision = i8(0), i8(0), i8(0), i8(0), i8(0), 0.0
         at = width - 1
         while at >= 0:  # from the highest score down, labels of equal score together
             score, here, hits = s[j, order[at]], i8(0), i8(0)
@@ -153,13 +156,21 @@ def label_terms(y: Any, s: Any, rising: Any, terms: Any, values: Any) -> Any:
                 last = seen
                 precision += hits * (f8(found) / f8(seen))
                 wrong += hits * (seen - found)
+                tied += hits * (here - hits)
         for i in range(terms.shape[0]):
             if terms[i] == 0:
                 values[j, i] = f8(last)
             elif terms[i] == 1:
                 values[j, i] = precision / f8(relevant) if relevant and others else 1.0
-            else:
+            elif terms[i] == 2:
                 values[j, i] = f8(wrong) / f8(relevant * others) if relevant and others else 0.0
+            elif terms[i] == 4:
+                values[j, i] = precision / f8(relevant) if relevant else 0.0
+            elif terms[i] == 6:
+                pairs = 2 * relevant * others
+                values[j, i] = f8(pairs - 2 * wrong + tied) / f8(pairs) if pairs else 0.0
+            else:
+                values[j, i] = 1.0 if relevant and (terms[i] == 5 or others) else 0.0
     return s.shape[0]
 
 

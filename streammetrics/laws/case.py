@@ -191,8 +191,9 @@ def numbers(value: Any) -> NDArray[np.float64]:
     """Return all numbers of a value: of a float, an array, a tuple or a dict."""
     if isinstance(value, dict):
         value = list(value.values())
-    parts = value if isinstance(value, (list, tuple)) else [value]
-    return np.concatenate([np.asarray(p, np.float64).reshape(-1) for p in parts]) if len(parts) else np.zeros(0)
+    if isinstance(value, (list, tuple)):
+        return np.concatenate([np.zeros(0), *map(numbers, value)])
+    return np.asarray(value, np.float64).reshape(-1)
 
 
 def same_value(a: Any, b: Any, expected: str, close: float = 0.0) -> None:

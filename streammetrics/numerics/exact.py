@@ -273,6 +273,11 @@ class Mass:
         return cls(_digits(np.stack([low & mask, low >> DIGIT_BITS, high & mask, (high >> DIGIT_BITS) + rows])))
 
     @classmethod
+    def of_digits(cls, digits: Ints) -> Mass:
+        """Numbers that are not negative, whose digits may be anything."""
+        return cls(_digits(digits))
+
+    @classmethod
     def one(cls, whole: int) -> Mass:
         """One integer."""
         count = max(-(-whole.bit_length() // DIGIT_BITS), 1)

@@ -72,13 +72,13 @@ class ByLabel(KnownClasses):
     def __init_subclass__(cls, tag: str = "", **keywords: Any) -> None:
         super().__init_subclass__(tag=tag, **keywords)
         for name, part in cls.declared.items():
-            if isinstance(part, Flat) and not part.front:
+            if isinstance(part, Flat) and not part.front and "width" not in part.shape:
                 how: Any = {"form": part.form, "optional": part.optional, "like": part.like, "beside": part.beside}
                 wide = Flat("width", *part.shape, **how)
                 wide.__set_name__(cls, name)
                 setattr(cls, name, wide)
                 cls.declared[name] = wide
-        ByLabel.by_binary[cls.binary.tag] = cls
+        ByLabel.by_binary.setdefault(cls.binary.tag, cls)  # not those that hold labels of their own making
 
     @property
     def known(self) -> int | tuple[Any, ...]:

@@ -35,6 +35,8 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):  # type: ignore[
 
     Parameters
     ----------
+    bits : int or None
+        As for `ScoreHistogram`: None keeps all rows exactly.
     limit : int, optional
         Rows that a cell keeps exactly, with the scores of all labels; those of a cell with more go to buckets. By default
         as for `ScoreHistogram`. With 0 there are buckets alone, and no part for exact rows.
@@ -49,25 +51,25 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):  # type: ignore[
 
     exact = Tally("exact_places")
 
-    def __post_init__(self) -> None:
-        if self.bits is None:
-            raise ValueError(f"{type(self).__name__}: bits=None is for two classes; give bits= for a finer histogram")
-        super().__post_init__()
+    @property
+    def keeps(self) -> bool:
+        """Whether there are exact rows."""
+        return self.kept != 0
 
     def parts(self) -> Mapping[str, Any]:
-        return self.declared if self.kept else {n: p for n, p in self.declared.items() if n != "exact"}
+        return self.declared if self.keeps else {n: p for n, p in self.declared.items() if n != "exact"}
 
     @property
     def counted(self) -> tuple[str, ...]:  # type: ignore[override]
-        return ("exact", "rows") if self.kept else ("rows",)
+        return ("exact", "rows") if self.keeps else ("rows",)
 
     @property
     def folds(self) -> tuple[str, str, str] | None:  # type: ignore[override]
-        return ("exact", "rows", "off_grid") if self.kept else None
+        return ("exact", "rows", "off_grid") if self.keeps else None
 
     @property
-    def most(self) -> int:
-        return (self.kept or 0) * self.width
+    def most(self) -> int | None:
+        return None if self.kept is None else self.kept * self.width
 
     @property
     def exact_places(self) -> int:
@@ -94,10 +96,10 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):  # type: ignore[
         return not self.axes and self.places <= LONE
 
     def steps(self, like: Like) -> Iterable[Step]:
-        own, rows, how = type(self), ("y_true", "y_score"), (self.real, self.bits)
+        own, rows, how = type(self), ("y_true", "y_score"), (self.real, self.bits or 8)
         into = own.rows, own.off_grid
         if not self.in_turn:
-            kept: tuple[Any, ...] = (own.exact,) if self.kept else (NO_FOLDS, *NO_EXACT)
+            kept: tuple[Any, ...] = (own.exact,) if self.keeps else (NO_FOLDS, *NO_EXACT)
             kernel = "histogram:count_label_scores"
             return [Step(kernel, *rows, "sample_weight", "at", self.width, *how, *kept, *into)]
         if "rows" not in like.dense:
@@ -112,7 +114,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):  # type: ignore[
         return self._coded(cells, label * self.each_places + place, exact), (cells[lost], label[lost])
 
     def check(self) -> None:
-        if self.kept:
+        if self.keeps:
             super().check()
             exact = self.cells.tallies["exact"]
             if not self.real and exact.high is not None and (exact.high & U4(1)).any():
@@ -126,7 +128,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):  # type: ignore[
     def _entries(self) -> Entries:
         """The entries of a lone state, of either form."""
         self._lone()
-        held: Entries = self.rows if self.folded or not self.kept else self.exact
+        held: Entries = self.rows if self.folded or not self.keeps else self.exact
         return held
 
     def each(self) -> list[State]:

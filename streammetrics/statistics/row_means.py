@@ -30,6 +30,7 @@ __all__ = ["ClassRows", "LabelRows"]
 
 CLASS_TERMS = ("log_loss", "brier", "top")
 LABEL_TERMS = ("coverage", "precision", "ranking_loss", "subset")
+OWN_TERMS = ("average_precision", "relevant", "auc", "both")
 
 
 class RowMeans(WeighedRows):
@@ -110,6 +111,13 @@ class RowMeans(WeighedRows):
         products = {(-1, -1): self.weight_squared(), (-1, 0): self.weight_squared(term), (0, 0): self.square(term)}
         return spread(self.weight(), [self.total(term)], products)
 
+    def spread_of_parts(self, term: str, known: str) -> Spread:
+        """The means of a term and of one that is 1 where the first is defined, and else 0 as it is, with covariances."""
+        part, there = self.weight_squared(term), self.weight_squared(known)
+        products = {(-1, -1): self.weight_squared(), (-1, 0): part, (0, 0): self.square(term)}
+        products |= {(-1, 1): there, (0, 1): part, (1, 1): there}
+        return spread(self.weight(), [self.total(term), self.total(known)], products)
+
 
 class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
     """Sums over rows of a class and a score of each class.
@@ -168,7 +176,9 @@ class LabelRows(RowMeans, tag="label_rows"):
     Parameters
     ----------
     terms : tuple of str
-        "coverage", "precision" (of label ranking), "ranking_loss", "subset@0.5" (whether all decisions are right).
+        "coverage", "precision" (of label ranking), "ranking_loss", "subset@0.5" (whether all decisions are right);
+        "average_precision" and "auc" of the labels of the row, 0 where that is undefined, and "relevant" and "both":
+        whether there is a true label, and whether there are both kinds.
     num_labels : int
         How many labels a row has.
     column : {"y_score", "y_pred"}
@@ -182,7 +192,7 @@ class LabelRows(RowMeans, tag="label_rows"):
     num_labels: int = setting(default=1, low=1, high=1 << 16)
     column: str = setting(default="y_score", choices=("y_score", "y_pred"))
 
-    choices = LABEL_TERMS
+    choices = LABEL_TERMS + OWN_TERMS
 
     def needs(self) -> tuple[Need, ...]:
         scores = score(scale="real") if self.column == "y_score" else flag("y_pred")
@@ -198,7 +208,7 @@ class LabelRows(RowMeans, tag="label_rows"):
         ranked = [i for i, t in enumerate(self.terms) if not t.startswith("subset")]
         if ranked:
             found = np.empty((len(y), len(ranked)))
-            numbers = np.array([LABEL_TERMS.index(self.terms[i]) for i in ranked], np.int64)
+            numbers = np.array([self.choices.index(self.terms[i]) for i in ranked], np.int64)
             kernel("classes:label_terms")(y, s, np.argsort(s, axis=1), numbers, found)
             values[:, ranked] = found
         for i, term in enumerate(self.terms):

@@ -52,19 +52,19 @@ def auc(m: Any, rows: Rows) -> Fraction | None:
     P, N = totals(rows)
     if not P or not N:
         return None
-    if getattr(m, "max_fpr", None) in (None, 1.0):
+    if getattr(m, "max_fpr", None) in (None, 1.0) and not getattr(m, "min_fpr", 0):
         wins = sum(
             w * v * (F(1) if s > t else F(1, 2)) for y, s, w in rows for z, t, v in rows if y and not z and s >= t
         )
         return F(wins) / (P * N)
-    rate, area, tp, fp = F(m.max_fpr), F(0), F(0), F(0)
+    start, rate, area, tp, fp = F(m.min_fpr), F(m.max_fpr or 1), F(0), F(0), F(0)
     for _, a, b in cuts(rows):
-        end = min(b, rate * N)
-        if end > fp:
-            area += (end - fp) * (tp + (a - tp) * (end - fp) / (b - fp) / 2)
+        begin, end = max(fp, start * N), min(b, rate * N)
+        if end > begin:
+            area += (end - begin) * (tp + (a - tp) * ((begin + end) / 2 - fp) / (b - fp))
         tp, fp = a, max(fp, b)
-    least = rate * rate / 2
-    return (1 + (area / (P * N) - least) / (rate - least)) / 2
+    least = (rate * rate - start * start) / 2
+    return (1 + (area / (P * N) - least) / (rate - start - least)) / 2
 
 
 def gini(m: Any, rows: Rows) -> Fraction | None:
@@ -78,7 +78,7 @@ def average_precision(m: Any, rows: Rows) -> Fraction | None:
     for _, tp, fp in cuts(rows) if P else ():
         total += (tp - before) / P * (tp / (tp + fp))
         before = tp
-    return total if P else None
+    return total if P else None if math.isnan(m.zero_division) else F(m.zero_division)
 
 
 def ks(m: Any, rows: Rows) -> Fraction | None:
@@ -89,7 +89,7 @@ def ks(m: Any, rows: Rows) -> Fraction | None:
 def best(rate: Callable[..., Any], kept: Callable[..., bool]) -> Callable[[Any, Rows], Fraction | None]:
     def of(m: Any, rows: Rows) -> Fraction | None:
         P, N = totals(rows)
-        if not P or ("specificity" in m.settings and not N):
+        if not P or (m.tag in ("sensitivity_at_specificity", "specificity_at_sensitivity") and not N):
             return None
         found = [rate(m, tp, fp, P, N) for tp, fp in [(F(0), F(0)), *((a, b) for _, a, b in cuts(rows))]
                  if kept(m, tp, fp, P, N)]  # fmt: skip
@@ -104,15 +104,39 @@ def reaches(a: Fraction, b: Fraction, limit: float) -> bool:
 
 def lift(m: Any, rows: Rows) -> Fraction | None:
     P, N = totals(rows)
+    found = found_in(F(m.fraction) * (P + N), rows)
+    return found / P / (F(m.fraction) if m.kind == "lift" else 1) if P else None
+
+
+def precision_at_rows(m: Any, rows: Rows) -> Fraction | None:
+    cut = min(F(m.k), sum(totals(rows)))
+    return found_in(cut, rows) / cut if cut else None
+
+
+def enrichment(m: Any, rows: Rows) -> Fraction | None:
+    P, N = totals(rows)
     if not P:
         return None
-    cut, tp, fp = F(m.fraction) * (P + N), F(0), F(0)
+    cut = min(F(math.ceil(F(str(m.fraction)) * (P + N))), P + N)
+    return found_in(cut, rows) / cut / (P / (P + N))
+
+
+def equal_error(m: Any, rows: Rows) -> Fraction | None:
+    P, N = totals(rows)
+    if not P or not N:
+        return None
+    points = [(F(0), F(1)), *((fp / N, 1 - tp / P) for _, tp, fp in cuts(rows))]
+    return sum(min(points, key=lambda p: abs(p[0] - p[1]))) / 2
+
+
+def found_in(cut: Fraction, rows: Rows) -> Fraction:
+    tp, fp = F(0), F(0)
     for _, a, b in cuts(rows):
         if a + b >= cut:
             tp += (a - tp) * (cut - tp - fp) / (a + b - tp - fp)
             break
         tp, fp = a, b
-    return tp / P / (F(m.fraction) if m.kind == "lift" else 1)
+    return tp
 
 
 def table(m: Any, rows: Rows) -> tuple[Fraction, Fraction, Fraction, Fraction]:
@@ -176,6 +200,12 @@ ORACLES: dict[str, Callable[[Any, Rows], Fraction | None]] = {
     "average_precision": average_precision,
     "ks": ks,
     "lift": lift,
+    "precision_at_k_rows": precision_at_rows,
+    "enrichment_factor": enrichment,
+    "equal_error_rate": equal_error,
+    "specificity_at_sensitivity": best(
+        lambda m, tp, fp, P, N: over(N - fp, N), lambda m, tp, fp, P, N: reaches(tp, P, m.sensitivity)
+    ),
     "max_fbeta": best(
         lambda m, tp, fp, P, N: (1 + F(m.beta) ** 2) * tp / (F(m.beta) ** 2 * P + tp + fp), lambda *_: True
     ),
@@ -216,7 +246,7 @@ TERMS: dict[str, Callable[[Any, Rows], Fraction | None]] = {
 }
 """Metrics of sums of terms that are computed in float64: exact where each of these is."""
 
-CURVES = {"roc_curve", "pr_curve", "gain_curve"}
+CURVES = {"roc_curve", "pr_curve", "det_curve", "gain_curve"}
 ELSEWHERE = {
     "test_ranking": {"cumulative_gain", "dcg", "ndcg", "precision_at_k", "recall_at_k", "r_precision", "hit_rate", "mrr",
                      "map", "rbp", "err"},
@@ -229,6 +259,7 @@ ELSEWHERE = {
     "test_calibration": {"calibration_curve", "calibration_table", "bucket_error"},
     "test_classes": {"confusion_matrix", "top_k_accuracy", "subset_accuracy", "coverage_error", "label_ranking_loss",
                      "label_ranking_average_precision"},
+    "test_score_curves": {"thresholded_auc", "log_auc", "bedroc", "h_measure", "qini", "auuc", "uplift_curve"},
     "logarithms, whose own error is bounded": {"log_loss", "normalized_entropy"},
 }  # fmt: skip
 """Metrics whose oracle is in another file, or that no fraction is the truth of."""
@@ -304,7 +335,8 @@ CERTIFIED = [
     m for m in draws.VARIANTS
     if (m.tag in ORACLES or (m.tag in TERMS and getattr(m, "scale", "probability") == "probability"
                              and getattr(m, "strategy", "uniform") == "uniform"))
-    and getattr(m, "threshold", 0.5) is not None and m.settings.get("labels") is None
+    and getattr(m, "threshold", 0.5) is not None and getattr(m, "multi_class", "ovr") == "ovr"
+    and getattr(m, "average", None) != "samples" and m.settings.get("labels") is None
     and not (m.settings.get("num_classes") and (m.tag in {*TERMS, "accuracy", "balanced_accuracy", "cohen_kappa",
                                                           "matthews_corrcoef", "hamming_loss", "error_rate"}))
 ] + [
@@ -381,7 +413,8 @@ def test_the_truth_is_within_and_is_the_value_where_it_is_certain(metric: Any) -
 
 
 RANKED = {"auc", "gini", "average_precision", "ks", "lift", "max_fbeta", "recall_at_precision", "precision_at_recall",
-          "sensitivity_at_specificity"}  # fmt: skip
+          "sensitivity_at_specificity", "specificity_at_sensitivity", "equal_error_rate", "precision_at_k_rows",
+          "enrichment_factor"}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", WEIGHTS)

@@ -105,7 +105,6 @@ def test_weights_of_rows_and_labels(metric: Any) -> None:
     same(metric.blank().update({n: c[:9] for n, c in own.items()}).merge(
         metric.blank().update({n: c[9:] for n, c in own.items()})), whole, "parts to add up")  # fmt: skip
     alone = {n: v for n, v in metric.settings.items() if n not in ("num_labels", "average", "labels", "num_classes")}
-    alone |= {"limit": 0} if "limit" in alone else {}  # labels keep no rows exactly
     for i, state in enumerate(whole.state.each()):
         one = type(metric)(**alone).update({r: c[:, i] if c.ndim == 2 else c for r, c in own.items()})
         value = getattr(one, "of_binary", one.of)

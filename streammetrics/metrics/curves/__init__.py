@@ -1,5 +1,11 @@
 """Scores over all thresholds: areas, curves, best thresholds."""
 
 from .areas import *
+from .equal_error import *
+from .h_measure import *
+from .log_area import *
 from .points import *
+from .thresholded import *
 from .thresholds import *
+from .top_rows import *
+from .uplift import *

@@ -5,16 +5,14 @@ All read one `ScoreHistogram`, and carry a certified bound: what any scores insi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, ClassVar, TypeVar
+from typing import Any
 
-import numpy as np
-
-from ...collect.interval import Estimate
-from ...collect.metric import ScoredLabels
-from ...numerics.exact import Limits, Mass
+from ...numerics.exact import Limits
 from ...numerics.settings import setting
+from ...statistics.pair_scores import PAIR_BITS, PairScores
 from ...statistics.score_errors import area_error, area_errors, average_precision_error, average_precision_errors
 from ...statistics.score_readouts import (
     Bounded,
@@ -28,139 +26,17 @@ from ...statistics.score_readouts import (
     quotients,
 )
 from ...statistics.scores import BITS, ScoreHistogram, ScoresByLabel
-from ..averages import Several
-from ..chance import WEIGHTED
+from ..averages import AVERAGES
+from .by_rows import BY_ROWS, ByRows
+from .parts import area_between
+from .scored import RankingValue
 
 __all__ = ["AUC", "KS", "AveragePrecision", "Gini"]
 
-T = TypeVar("T")
 NAN = float("nan")
-SATURATED = (
-    "most scores that share a bucket are below 2**-33 or above 1 - 2**-33, where more bits= change nothing: give logits "
-    '(of classes the log-odds of each against the rest), with scale="logit"'
-)
 
 
-class RankingMetric(ScoredLabels[ScoresByLabel, T]):
-    """A metric that reads the rows of each label by score: of a histogram, or exact."""
-
-    scale: str = setting(default="probability", choices=("probability", "real", "logit"))
-    bits: int | None = setting(default=None, low=8, high=24)
-    limit: int | None = setting(default=None, low=0, high=1 << 31)
-    exact: bool = setting(default=False)
-    memory_limit: int = setting(default=1 << 32, low=0, operational=True)
-
-    ranks = True
-    best: ClassVar[str | None] = "high"
-    cost = "1 MiB a label at 16 bits; about 1 ns a row, 4 of each of several labels; 1 ms to compute"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.exact and (self.bits is not None or self.limit is not None):
-            raise ValueError(f"{type(self).__name__}: bits= and limit= are of a histogram; exact=True has none")
-
-    def make_state(self) -> ScoresByLabel:
-        if self.exact:
-            return ScoreHistogram(scale=self.scale, bits=None, memory_limit=self.memory_limit)
-        bits = self.bits if self.bits is not None else BITS[self.scale]
-        return ScoreHistogram(scale=self.scale, bits=bits, limit=self.limit)
-
-    def details(self, state: Any) -> dict[str, Any]:
-        return super().details(state) | ({"hint": SATURATED} if getattr(state, "saturated", False) else {})
-
-    within: ClassVar[tuple[int | None, int | None]] = (0, 1)
-
-    def limits_binary(self, state: ScoresByLabel) -> Limits | None:
-        """Return the value and its certified limits, before anything is rounded; None if undefined."""
-        raise NotImplementedError
-
-    def slack(self, state: ScoresByLabel, found: Limits, slip: Fraction) -> Fraction:
-        """Return how much wider the limits are if each weight is off by `slip`, relatively."""
-        return 8 * slip
-
-    def of(self, state: ScoresByLabel) -> Any:
-        found = self.limits_binary(state)
-        return NAN if found is None else found.rounded()
-
-    def bounds_of(self, state: ScoresByLabel) -> tuple[Any, Any]:
-        found = self.limits_binary(state)
-        if found is None:
-            return NAN, NAN
-        slip = state.slip
-        return (found.widened(self.slack(state, found, slip), *self.within) if slip else found).outward()
-
-    def reason_of(self, state: ScoresByLabel) -> str | None:
-        negatives, positives = state.negatives.total(), state.positives.total()
-        if not negatives and not positives:
-            return "no rows"
-        return None if negatives and positives else f"one class: no {'positives' if negatives else 'negatives'}"
-
-
-class RankingValue(Several[ScoresByLabel], RankingMetric[Any]):
-    """A number that is read from the rows of each label by score, of two classes or of several."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.exact and self.which:
-            raise ValueError(f"{type(self).__name__}: exact=True is for two classes; give bits= for a finer histogram")
-
-    def make_state(self) -> Any:
-        return self.spread(super().make_state())
-
-    @property
-    def name(self) -> str:
-        return self.suffixed(self.tag)
-
-    within = (0, 1)
-
-    def reason_of_binary(self, state: ScoresByLabel) -> str | None:
-        return RankingMetric.reason_of(self, state)
-
-    interval_scale = "logit"
-
-    def error(self, state: ScoresByLabel) -> float | None:
-        """Return the standard error of the value for two classes, of independent rows; None if it is not known."""
-        return None
-
-    def errors(self, state: ScoreHistogram) -> Any:
-        """Return the standard error of every cell at once; None if it is read from each."""
-        return None
-
-    def estimate_of_binary(self, state: ScoresByLabel, method: str) -> Estimate:
-        error = None if self.instead else self.error(state)
-        if error is None:
-            return super().estimate_of_binary(state, method)
-        reason = WEIGHTED if state.weighted else self.reason_of_binary(state)
-        return Estimate(self.of_binary(state), error, self.interval_scale, method, reason=reason)
-
-    def estimate_of_stacked(self, state: Any) -> Estimate | None:
-        errors = self.errors(state) if type(state) is ScoreHistogram and not self.instead else None
-        if errors is None:
-            return None
-        return Estimate(np.array(self.of_cells(state)), errors, self.interval_scale, self.methods[0])
-
-    all_cells: ClassVar[Callable[[ScoreHistogram], Bounded] | None] = None
-    """Reads all cells of a histogram at once: to the bit what `of` and `bounds_of` read from each."""
-
-    def _all_cells(self, state: ScoresByLabel) -> Bounded | None:
-        read = type(self).all_cells
-        if read is None or type(state) is not ScoreHistogram:
-            return None
-        weighted = any(e.excess is not None for e in state.cells.tallies.values())  # whose pairs fit no int64
-        return None if weighted else read(state)
-
-    def of_cells(self, state: ScoresByLabel) -> list[Any]:
-        found = self._all_cells(state)
-        return super().of_cells(state) if found is None else found.value.tolist()
-
-    def limits_of_cells(self, state: ScoresByLabel) -> list[tuple[Any, Any]]:
-        found = self._all_cells(state)
-        if found is None:
-            return super().limits_of_cells(state)
-        return list(zip(found.low.tolist(), found.high.tolist(), strict=True))
-
-
-class AUC(RankingValue, tag="auc"):
+class AUC(ByRows, tag="auc"):
     """Area under the ROC curve: the chance that a positive scores above a negative, ties counting one half.
 
     Formula: (sum over pairs of [p > n] + [p = n] / 2) / (P N), from bucket counts a (positives) and c (negatives):
@@ -183,14 +59,20 @@ class AUC(RankingValue, tag="auc"):
     max_fpr : float, optional
         Only the part up to this false positive rate, standardised as in McClish (1989): what scikit-learn's
         `roc_auc_score(max_fpr=)` returns.
+    min_fpr : float
+        Only the part from this false positive rate on, standardised alike: 1/2 is chance, 1 the best there is.
     num_classes, labels : int, or tuple
         Rows are of one of several classes, 0, 1, ... or these, and `y_score` has a probability (or score) of each, rows x
         classes: each class against the rest.
+    multi_class : {"ovr", "ovo"}
+        Of classes: each against the rest; or each against each other, of the rows of both (Hand and Till 2001): 10 bits by
+        default, at most 256 classes.
     num_labels : int
         Rows have so many 0/1 labels, and a score of each: both columns are rows x labels.
-    average : {"macro", "micro", "weighted", None}
-        Of classes or labels: the mean of their values, the value of all of them as one, the mean weighted by positives, or
-        an array of each. Undefined values are left out, and counted in `explain()`.
+    average : {"macro", "micro", "weighted", "samples", None}
+        Of classes or labels: the mean of their values, the value of all of them as one, the mean weighted by positives
+        (one against one by the rows of both), or an array of each. Undefined values are left out, and counted in
+        `explain()`. "samples", of labels: the mean over rows of the value of the labels of a row, of rows that have one.
     on_invalid : {"raise", "drop"}
         Whether a bad row raises, or is left out and counted.
 
@@ -217,59 +99,62 @@ class AUC(RankingValue, tag="auc"):
     """
 
     max_fpr: float | None = setting(default=None, above=0.0, high=1.0)
+    min_fpr: float = setting(default=0.0, low=0.0, high=1.0)
+    multi_class: str = setting(default="ovr", choices=("ovr", "ovo"))
+    average: str | None = setting(default="macro", choices=(*AVERAGES, BY_ROWS))
 
     methods = ("delong",)
+    row_terms = ("auc", "both")
     formula = "(sum over pairs of [p > n] + [p = n]/2) / (P N)"
     bound = "± sum a c / (2 P N) over buckets; 0 for half-precision scores"
     all_cells = areas
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.min_fpr < self._rate:
+            raise ValueError(f"AUC: min_fpr={self.min_fpr:g} has to be below max_fpr={float(self._rate):g}")
+        if self.average == BY_ROWS and not self._full:
+            raise ValueError('AUC: average="samples" is of whole rows; it has no min_fpr= or max_fpr=')
+        if self.multi_class == "ovo" and (
+            not self.which or self.num_labels or self.average not in ("macro", "weighted")
+        ):
+            raise ValueError('AUC: multi_class="ovo" needs num_classes= or labels=, and average="macro" or "weighted"')
+
+    def make_state(self) -> Any:
+        if self.multi_class == "ovr":
+            return super().make_state()
+        how = {"scale": self.scale, "memory_limit": self.memory_limit, **self.which}
+        if self.exact:
+            return PairScores(bits=None, **how)
+        bits = min(PAIR_BITS, BITS[self.scale]) if self.bits is None else self.bits
+        return PairScores(bits=bits, limit=self.limit, **how)
 
     def _all_cells(self, state: ScoresByLabel) -> Bounded | None:
         return super()._all_cells(state) if self._full else None
 
     @property
     def name(self) -> str:
-        return self.suffixed("auc" if self._full else f"auc@{self.max_fpr:g}")
+        low, high = (f"{x:g}" for x in (self.min_fpr, self.max_fpr or 1.0))
+        part = "" if self._full else f"@{high}" if not self.min_fpr else f"@{low}-{high}"
+        return self.suffixed(("auc" if self.multi_class == "ovr" else "auc_ovo") + part)
 
     @property
     def _full(self) -> bool:
-        return self.max_fpr is None or self.max_fpr == 1.0
+        return not self.min_fpr and self._rate == 1
 
     def limits_binary(self, state: ScoresByLabel) -> Limits | None:
-        return area(state) if self._full else self._partial(state)
+        return area(state) if self._full else area_between(state, Fraction(self.min_fpr), self._rate)
 
     def without_of(self, shards: Any, at: Any, cells: int) -> tuple[Any, Any] | None:
         return _each_without(shards, at, cells, lambda n, p, twice: (twice, 2 * n * p)) if self._full else None
 
     def slack(self, state: ScoresByLabel, found: Limits, slip: Fraction) -> Fraction:
-        return 8 * slip if self._full else 8 * slip / (self._rate - self._rate**2 / 2)
+        low, high = Fraction(self.min_fpr), self._rate
+        return 8 * slip if self._full else 8 * slip / (high - low - (high**2 - low**2) / 2)
 
     @property
     def _rate(self) -> Fraction:
         return Fraction(self.max_fpr or 1.0)
-
-    def _partial(self, state: ScoresByLabel) -> Limits | None:
-        """Area up to max_fpr; the ROC inside a bucket lies between its two corners."""
-        positives, negatives = state.positives, state.negatives
-        P, N = positives.total(), negatives.total()
-        if not P or not N:
-            return None
-        a, c = Mass(positives.digits[:, ::-1]), Mass(negatives.digits[:, ::-1])
-        above = a.before()
-        cut = self._rate * N
-        k = _crossing(c.before(), cut)
-        base, ties = c[slice(k)].dot(above[slice(k)]), c[slice(k)].dot(a[slice(k)])
-        part = cut - c.before().cell(k)  # negatives of the bucket that max_fpr cuts
-        share = part / c.cell(k) if c.cell(k) else Fraction(0)
-        low = Fraction(base) + part * above.cell(k)
-        high = low + ties + part * a.cell(k)
-        middle = low + Fraction(ties, 2) + part * share * a.cell(k) / 2
-        chance = self._rate**2 / 2
-
-        def standard(part: Fraction) -> Fraction:
-            return (1 + (part / (P * N) - chance) / (self._rate - chance)) / 2
-
-        found = Limits(standard(low), standard(middle), standard(high))
-        return Limits(found.value, found.value, found.value) if state.is_exact else found
 
     def error(self, state: ScoresByLabel) -> float | None:
         return area_error(state) if self._full else None
@@ -282,15 +167,6 @@ def _each_without(shards: Any, at: Any, cells: int, form: Callable[..., Any]) ->
     """What numerator and denominator that are formed of pairs make, of cells and of each without each of its shards."""
     found = pairs_without(shards, at, cells) if type(shards) is ScoreHistogram else None
     return None if found is None else (quotients(*form(*found[0].T)), quotients(*form(*found[1].T)))
-
-
-def _crossing(before: Mass, cut: Fraction) -> int:
-    """Return the last cell that begins before `cut`."""
-    low, high = 0, before.digits.shape[1] - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if before.cell(middle) < cut else (low, middle - 1)
-    return low
 
 
 class Gini(RankingValue, tag="gini"):
@@ -335,7 +211,7 @@ class Gini(RankingValue, tag="gini"):
         return 2 * area_errors(state)
 
 
-class AveragePrecision(RankingValue, tag="average_precision"):
+class AveragePrecision(ByRows, tag="average_precision"):
     """Average precision: the area under the precision-recall curve as a step function, ties taken together.
 
     Formula: sum over distinct scores, descending, of (change of recall) x precision. Not the trapezoid, which is
@@ -343,6 +219,9 @@ class AveragePrecision(RankingValue, tag="average_precision"):
 
     Parameters
     ----------
+    zero_division : {nan, 0.0, 1.0}
+        The value without positives, of a class, a label or (with `average="samples"`) a row: undefined, and left out of
+        averages; or this. scikit-learn has 0.
     scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
         As for AUC.
 
@@ -360,6 +239,10 @@ class AveragePrecision(RankingValue, tag="average_precision"):
     0.8333
     """
 
+    zero_division: float = setting(default=NAN, choices=(NAN, 0.0, 1.0))
+    average: str | None = setting(default="macro", choices=(*AVERAGES, BY_ROWS))
+
+    row_terms = ("average_precision", "relevant")
     formula = "sum over distinct scores, descending, of (R_i - R_(i-1)) P_i"
     bound = "positives first, and below the worst order, inside each bucket"
     all_cells = average_precisions
@@ -371,10 +254,22 @@ class AveragePrecision(RankingValue, tag="average_precision"):
         return average_precision_errors(state)
 
     def limits_binary(self, state: ScoresByLabel) -> Limits | None:
-        return average_precision(state)
+        found = average_precision(state)
+        return Limits.exactly(Fraction(self.undefined)) if found is None and self._stands_in else found
+
+    @property
+    def undefined(self) -> float:
+        return self.zero_division
+
+    @property
+    def _stands_in(self) -> bool:
+        return not math.isnan(self.undefined)
+
+    def _all_cells(self, state: ScoresByLabel) -> Bounded | None:
+        return None if self._stands_in else super()._all_cells(state)
 
     def reason_of_binary(self, state: ScoresByLabel) -> str | None:
-        return None if state.positives.total() else "no positives"
+        return None if self._stands_in or state.positives.total() else "no positives"
 
 
 class KS(RankingValue, tag="ks"):

@@ -1,4 +1,4 @@
-"""Curves of a score over all thresholds: ROC, precision-recall, cumulative gain; thinned to what a plot needs.
+"""Curves of a score over all thresholds: ROC, precision-recall, error trade-off, cumulative gain; thinned for plots.
 
 Their points lie on the true curve: they are edges of buckets, where nothing is approximate. Between two neighbours the
 true curve runs inside the rectangle that they span.
@@ -15,11 +15,23 @@ from numpy.typing import NDArray
 from ...collect.metric import Metric
 from ...numerics.exact import Mass, ratios
 from ...numerics.settings import setting
+from ...statistics.by_label import ByLabel, by_label
 from ...statistics.scores import ScoresByLabel
-from .areas import RankingMetric
+from ..averages import OfClasses, of_each
+from .scored import RankingMetric
 from .thresholds import occupied
 
-__all__ = ["GainCurve", "GainPoints", "PRCurve", "PRPoints", "ROCCurve", "ROCPoints"]
+__all__ = [
+    "DETCurve",
+    "DETPoints",
+    "GainCurve",
+    "GainPoints",
+    "PRCurve",
+    "PRPoints",
+    "PerClass",
+    "ROCCurve",
+    "ROCPoints",
+]
 
 Floats = NDArray[np.float64]
 NAN = float("nan")
@@ -75,6 +87,30 @@ class GainPoints(NamedTuple):
     thresholds: Floats
 
 
+class DETPoints(NamedTuple):
+    """Points of a detection error trade-off curve, from the smallest threshold up, as scikit-learn gives them.
+
+    Parameters
+    ----------
+    fpr, fnr : float64 arrays
+        False positive and false negative rate of `score >= threshold`.
+    thresholds : float64 array
+        Ascending.
+    """
+
+    fpr: Floats
+    fnr: Floats
+    thresholds: Floats
+
+
+class PerClass(tuple[Any, ...]):
+    """A curve for each class or label, in their order."""
+
+    def __new__(cls, *curves: Any) -> PerClass:
+        """Hold these."""
+        return super().__new__(cls, curves)
+
+
 class Steps(NamedTuple):
     """What lies at and above each occupied cell of scores, from the highest down; each quotient of it rounded once."""
 
@@ -94,15 +130,23 @@ class Steps(NamedTuple):
         tpr, fpr = (ratios(m, m[-1:]) if len(self.cells) else np.zeros(0) for m in (self.tp, self.fp))
         return tpr, fpr
 
+    def missed(self) -> Floats:
+        """False negative rates."""
+        if not len(self.cells):
+            return np.zeros(0)
+        held = self.tp[-1:].padded(len(self.tp.digits)) - self.tp.digits
+        return ratios(Mass.of_digits(held), self.tp[-1:])
+
 
 def from_none(shares: Floats) -> Floats:
     """Shares of a whole, and before them that of no row; NaN if there is no whole."""
     return np.concatenate([[0.0 if len(shares) and shares[-1] == 1 else NAN], shares])
 
 
-class Curve(RankingMetric[Any]):
-    """A curve over all thresholds."""
+class Curve(OfClasses[Any, Any], RankingMetric[Any]):
+    """A curve over all thresholds; of classes or labels, one for each."""
 
+    num_labels: int | None = setting(default=None, low=1, high=1 << 16)
     tolerance: float = setting(default=2.0**-12, low=0.0, high=0.1)
 
     best = None
@@ -110,14 +154,41 @@ class Curve(RankingMetric[Any]):
     cost = "that of AUC; some ms to compute"
     bound = "points exact; between them inside the rectangle that two span"
 
-    def bounds_of(self, state: ScoresByLabel) -> tuple[Any, Any]:
+    def make_state(self) -> Any:
+        one = super().make_state()
+        return by_label(one, memory_limit=self.memory_limit, **self.which) if self.which else one
+
+    def curve(self, state: ScoresByLabel) -> Any:
+        """Compute the points for two classes."""
+        raise NotImplementedError
+
+    def of(self, state: Any) -> Any:
+        return PerClass(*of_each(self.curve, state.each())) if isinstance(state, ByLabel) else self.curve(state)
+
+    def bounds_of(self, state: Any) -> tuple[Any, Any]:
         return Metric.bounds_of(self, state)
 
-    def details(self, state: ScoresByLabel) -> dict[str, Any]:
+    def reason_of(self, state: Any) -> str | None:
+        if not isinstance(state, ByLabel):
+            return self.reason_of_binary(state)
+        reasons = of_each(self.reason_of_binary, state.each())
+        return None if None in reasons else f"undefined for every class: {reasons[0]}"
+
+    def reason_of_binary(self, state: ScoresByLabel) -> str | None:
+        """Say why there are no points for two classes."""
+        return RankingMetric.reason_of(self, state)
+
+    def details(self, state: Any) -> dict[str, Any]:
+        several = isinstance(state, ByLabel)
+        gaps = np.array(of_each(self._gap, state.each() if several else [state]))
+        return super().details(state) | {"gap": gaps if several else float(gaps[0])}
+
+    def _gap(self, state: ScoresByLabel) -> float:
+        """How far the curve can be from the line between two points."""
         if state.is_exact or RankingMetric.reason_of(self, state) is not None:
-            return super().details(state) | {"gap": 0.0}
+            return 0.0
         a, c = (np.diff(v, prepend=0.0) for v in Steps.of(state).shares())
-        return super().details(state) | {"gap": float(np.minimum(a, c).max(initial=0.0))}
+        return float(np.minimum(a, c).max(initial=0.0))
 
 
 class ROCCurve(Curve, tag="roc_curve"):
@@ -127,8 +198,8 @@ class ROCCurve(Curve, tag="roc_curve"):
 
     Parameters
     ----------
-    scale, bits, exact, memory_limit, on_invalid
-        As for AUC.
+    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, on_invalid
+        As for AUC; of classes or labels the value is a `PerClass` of a curve for each.
     tolerance : float
         Points are left out where the line through those that stay passes within this distance (1 / 4096 of the axes by
         default); 0 keeps them all.
@@ -150,7 +221,7 @@ class ROCCurve(Curve, tag="roc_curve"):
 
     formula = "(FP / N, TP / P) over all thresholds"
 
-    def of(self, state: ScoresByLabel) -> ROCPoints:
+    def curve(self, state: ScoresByLabel) -> ROCPoints:
         steps = Steps.of(state)
         tpr, fpr = map(from_none, steps.shares())
         thresholds = np.r_[np.inf, state.thresholds(steps.cells)]
@@ -165,7 +236,7 @@ class PRCurve(Curve, tag="pr_curve"):
 
     Parameters
     ----------
-    scale, bits, exact, memory_limit, on_invalid, tolerance
+    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, on_invalid, tolerance
         As for ROCCurve.
 
     Notes
@@ -185,7 +256,7 @@ class PRCurve(Curve, tag="pr_curve"):
 
     formula = "(TP / P, TP / (TP + FP)) over all thresholds"
 
-    def of(self, state: ScoresByLabel) -> PRPoints:
+    def curve(self, state: ScoresByLabel) -> PRPoints:
         steps = Steps.of(state)
         recall, _ = steps.shares()
         precision = ratios(steps.tp, steps.tp.plus(steps.fp))
@@ -194,8 +265,47 @@ class PRCurve(Curve, tag="pr_curve"):
         thresholds = state.thresholds(steps.cells)[keep]
         return PRPoints(np.r_[precision[keep], 1.0], np.r_[recall[keep], 0.0], thresholds)
 
-    def reason_of(self, state: ScoresByLabel) -> str | None:
+    def reason_of_binary(self, state: ScoresByLabel) -> str | None:
         return None if state.positives.total() else "no positives"
+
+
+class DETCurve(Curve, tag="det_curve"):
+    """Detection error trade-off: the false negative rate over the false positive rate, for all thresholds.
+
+    Formula: FNR = FN / P, FPR = FP / N, of the rows with score >= threshold.
+
+    Parameters
+    ----------
+    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, on_invalid, tolerance
+        As for ROCCurve.
+
+    Notes
+    -----
+    Points as scikit-learn's `det_curve`: ascending thresholds, from the last without a false negative to the first without
+    a false positive; scikit-learn's own `drop_intermediate=True` leaves out others than `tolerance` does. Where the rates
+    are equal: EqualErrorRate. Cost as AUC.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> points = sm.DETCurve().update([0, 0, 1, 1], [0.125, 0.5, 0.25, 0.75]).compute()
+    >>> points.fpr.tolist(), points.fnr.tolist(), points.thresholds.tolist()
+    ([0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.25, 0.5, 0.75])
+    """
+
+    formula = "(FP / N, FN / P) over all thresholds"
+
+    def curve(self, state: ScoresByLabel) -> DETPoints:
+        steps = Steps.of(state)
+        tpr, fpr = map(from_none, steps.shares())
+        fnr = from_none(steps.missed())
+        fnr[0] = tpr[0] + 1  # all are missed; NaN without positives
+        thresholds = np.r_[np.inf, state.thresholds(steps.cells)]
+        first = max(int(np.count_nonzero(fpr == 0)) - 1, 0)
+        part = slice(first, int(np.count_nonzero(tpr < 1)) + 1) if self.reason_of_binary(state) is None else slice(None)
+        fpr, fnr, thresholds = fpr[part], fnr[part], thresholds[part]
+        keep = corners(fpr, fnr, self.tolerance)[::-1]
+        return DETPoints(fpr[keep], fnr[keep], thresholds[keep])
 
 
 class GainCurve(Curve, tag="gain_curve"):
@@ -205,7 +315,7 @@ class GainCurve(Curve, tag="gain_curve"):
 
     Parameters
     ----------
-    scale, bits, exact, memory_limit, on_invalid, tolerance
+    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, on_invalid, tolerance
         As for ROCCurve.
 
     Notes
@@ -222,7 +332,7 @@ class GainCurve(Curve, tag="gain_curve"):
 
     formula = "((TP + FP) / (P + N), TP / P) over all thresholds"
 
-    def of(self, state: ScoresByLabel) -> GainPoints:
+    def curve(self, state: ScoresByLabel) -> GainPoints:
         steps = Steps.of(state)
         above, (found, _) = steps.tp.plus(steps.fp), steps.shares()
         fraction, gain = from_none(ratios(above, above[-1:]) if len(steps.cells) else found), from_none(found)
@@ -230,7 +340,7 @@ class GainCurve(Curve, tag="gain_curve"):
         thresholds = np.r_[np.inf, state.thresholds(steps.cells)]
         return GainPoints(fraction[keep], gain[keep], thresholds[keep])
 
-    def reason_of(self, state: ScoresByLabel) -> str | None:
+    def reason_of_binary(self, state: ScoresByLabel) -> str | None:
         return None if state.positives.total() else "no positives"
 
 

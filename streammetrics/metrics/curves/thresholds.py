@@ -1,4 +1,4 @@
-"""What the best threshold reaches, and which one that is; lift among the highest scores.
+"""What the best threshold reaches, and which one that is.
 
 All read the rows by score. The value is that of a threshold which exists: the smallest score of a bucket, so that
 `score >= threshold` has the counts reported. No threshold inside a bucket can do better than if its positives came first.
@@ -15,10 +15,18 @@ from numpy.typing import NDArray
 
 from ...numerics.exact import Limits, Mass, to_float
 from ...numerics.settings import setting
+from ...statistics.by_label import ByLabel
 from ...statistics.scores import ScoresByLabel
-from .areas import RankingMetric
+from ..averages import of_each
+from .scored import RankingValue
 
-__all__ = ["Lift", "MaxFBeta", "PrecisionAtRecall", "RecallAtPrecision", "SensitivityAtSpecificity"]
+__all__ = [
+    "MaxFBeta",
+    "PrecisionAtRecall",
+    "RecallAtPrecision",
+    "SensitivityAtSpecificity",
+    "SpecificityAtSensitivity",
+]
 
 Floats = NDArray[np.float64]
 NAN = float("nan")
@@ -34,7 +42,40 @@ class Cut(NamedTuple):
     N: Any
 
 
-class BestThreshold(RankingMetric[float]):
+class AtThreshold(RankingValue):
+    """A value that some threshold has, of two classes or of each of several."""
+
+    cost = "that of AUC"
+
+    within = (0, 1)
+
+    def slack(self, state: ScoresByLabel, found: Limits, slip: Fraction) -> Fraction:
+        return 8 * slip
+
+    def threshold(self) -> Any:
+        """Return the threshold that has the value: of several the highest; infinity if it selects nothing."""
+        return self.threshold_of(self.state)
+
+    def threshold_of(self, state: Any) -> Any:
+        """Return the threshold, from a state; of several classes or labels an array of each."""
+        if isinstance(state, ByLabel):
+            if self.average == "micro":
+                return self.threshold_of(state.pooled())
+            return np.array(of_each(self.threshold_of, state.each()))
+        if self.reason_of_binary(state) is not None:
+            return NAN
+        cut = self.cut_of(state)
+        return float(state.thresholds(occupied(state)[cut - 1 : cut])[0]) if cut else float("inf")
+
+    def cut_of(self, state: ScoresByLabel) -> int:
+        """Return how many scores, from the highest down, the threshold selects."""
+        raise NotImplementedError
+
+    def details(self, state: Any) -> dict[str, Any]:
+        return super().details(state) | {"threshold": self.threshold_of(state)}
+
+
+class BestThreshold(AtThreshold):
     """The best value that a threshold reaches.
 
     Floats tell which thresholds may be the best; what these reach is compared as fractions.
@@ -43,7 +84,6 @@ class BestThreshold(RankingMetric[float]):
     instead = (
         "the best of many thresholds is drawn upward; Recall, Precision or FBeta at one chosen elsewhere have intervals"
     )
-    cost = "that of AUC"
     bound = "at least at the edges of buckets; at most with positives first inside each"
 
     def rate(self, cut: Cut) -> tuple[Any, Any]:
@@ -55,7 +95,7 @@ class BestThreshold(RankingMetric[float]):
         return 0, 0, 0.0
 
     def limits_binary(self, state: ScoresByLabel) -> Limits | None:
-        if self.reason_of(state) is not None:
+        if self.reason_of_binary(state) is not None:
             return None
         low, _ = self._best(state, False, -4 * state.slip)
         high = low
@@ -64,19 +104,8 @@ class BestThreshold(RankingMetric[float]):
         value, _ = self._best(state, False, Fraction(0)) if state.slip else (low, 0)
         return Limits(low, value, max(high, value))
 
-    def threshold(self) -> float:
-        """Return the threshold that reaches the value: of several the highest; infinity if it selects nothing."""
-        return self.threshold_of(self.state)
-
-    def threshold_of(self, state: ScoresByLabel) -> float:
-        """Return the threshold, from a state."""
-        if self.reason_of(state) is not None:
-            return NAN
-        _, best = self._best(state, False, Fraction(0))
-        return float(state.thresholds(occupied(state)[best - 1 : best])[0]) if best else float("inf")
-
-    def details(self, state: ScoresByLabel) -> dict[str, Any]:
-        return super().details(state) | {"threshold": self.threshold_of(state)}
+    def cut_of(self, state: ScoresByLabel) -> int:
+        return self._best(state, False, Fraction(0))[1]
 
     def _best(self, state: ScoresByLabel, corners: bool, slip: Fraction) -> tuple[Fraction, int]:
         """Return the best value, and the first cut from infinity down that reaches it.
@@ -134,7 +163,7 @@ class MaxFBeta(BestThreshold, tag="max_fbeta"):
     ----------
     beta : float
         How much more recall counts than precision; 1 for F1.
-    scale, bits, exact, memory_limit, on_invalid
+    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
         As for AUC.
 
     Notes
@@ -156,13 +185,13 @@ class MaxFBeta(BestThreshold, tag="max_fbeta"):
 
     @property
     def name(self) -> str:
-        return "max_f1" if self.beta == 1 else f"max_f{self.beta:g}"
+        return self.suffixed(f"max_f{self.beta:g}")
 
     def rate(self, cut: Cut) -> tuple[Any, Any]:
         b = self.beta * self.beta if isinstance(cut.P, float) else Fraction(self.beta) ** 2
         return (1 + b) * cut.tp, b * cut.P + cut.tp + cut.fp
 
-    def reason_of(self, state: ScoresByLabel) -> str | None:
+    def reason_of_binary(self, state: ScoresByLabel) -> str | None:
         return None if state.positives.total() else "no positives"
 
 
@@ -175,7 +204,7 @@ class RecallAtPrecision(BestThreshold, tag="recall_at_precision"):
     ----------
     precision : float
         The precision to keep.
-    scale, bits, exact, memory_limit, on_invalid
+    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
         As for AUC.
 
     Notes
@@ -197,7 +226,7 @@ class RecallAtPrecision(BestThreshold, tag="recall_at_precision"):
 
     @property
     def name(self) -> str:
-        return f"recall_at_precision@{self.precision:g}"
+        return self.suffixed(f"recall_at_precision@{self.precision:g}")
 
     def rate(self, cut: Cut) -> tuple[Any, Any]:
         return cut.tp, cut.P
@@ -205,7 +234,7 @@ class RecallAtPrecision(BestThreshold, tag="recall_at_precision"):
     def kept(self, cut: Cut) -> tuple[Any, Any, float]:
         return cut.tp, cut.tp + cut.fp, self.precision
 
-    def reason_of(self, state: ScoresByLabel) -> str | None:
+    def reason_of_binary(self, state: ScoresByLabel) -> str | None:
         return None if state.positives.total() else "no positives"
 
 
@@ -218,7 +247,7 @@ class PrecisionAtRecall(BestThreshold, tag="precision_at_recall"):
     ----------
     recall : float
         The recall to keep.
-    scale, bits, exact, memory_limit, on_invalid
+    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
         As for AUC.
 
     Notes
@@ -240,7 +269,7 @@ class PrecisionAtRecall(BestThreshold, tag="precision_at_recall"):
 
     @property
     def name(self) -> str:
-        return f"precision_at_recall@{self.recall:g}"
+        return self.suffixed(f"precision_at_recall@{self.recall:g}")
 
     def rate(self, cut: Cut) -> tuple[Any, Any]:
         return cut.tp, cut.tp + cut.fp
@@ -248,7 +277,7 @@ class PrecisionAtRecall(BestThreshold, tag="precision_at_recall"):
     def kept(self, cut: Cut) -> tuple[Any, Any, float]:
         return cut.tp, cut.P, self.recall
 
-    def reason_of(self, state: ScoresByLabel) -> str | None:
+    def reason_of_binary(self, state: ScoresByLabel) -> str | None:
         return None if state.positives.total() else "no positives"
 
 
@@ -261,7 +290,7 @@ class SensitivityAtSpecificity(BestThreshold, tag="sensitivity_at_specificity"):
     ----------
     specificity : float
         The specificity to keep.
-    scale, bits, exact, memory_limit, on_invalid
+    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
         As for AUC.
 
     Notes
@@ -283,7 +312,7 @@ class SensitivityAtSpecificity(BestThreshold, tag="sensitivity_at_specificity"):
 
     @property
     def name(self) -> str:
-        return f"sensitivity_at_specificity@{self.specificity:g}"
+        return self.suffixed(f"sensitivity_at_specificity@{self.specificity:g}")
 
     def rate(self, cut: Cut) -> tuple[Any, Any]:
         return cut.tp, cut.P
@@ -292,74 +321,41 @@ class SensitivityAtSpecificity(BestThreshold, tag="sensitivity_at_specificity"):
         return cut.N - cut.fp, cut.N, self.specificity
 
 
-class Lift(RankingMetric[float], tag="lift"):
-    """Lift or cumulative gain among the highest scores: how many more positives than in as many rows at random.
+class SpecificityAtSensitivity(BestThreshold, tag="specificity_at_sensitivity"):
+    """The largest specificity that a threshold reaches at this sensitivity (recall), or a higher one.
 
-    Formula: gain = TP / P of the `fraction` of rows (or weight) with the highest scores; lift = gain / fraction.
+    Formula: max TN / N over thresholds with TP / P >= sensitivity.
 
     Parameters
     ----------
-    fraction : float
-        Share of rows looked at, such as 0.1 for the top decile.
-    kind : {"lift", "gain"}
-        Lift, or the share of positives found.
-    scale, bits, exact, memory_limit, on_invalid
+    sensitivity : float
+        The sensitivity to keep.
+    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
         As for AUC.
 
     Notes
     -----
-    Equal scores (and those of one bucket) at the cut count with the share of them that is within. Bound: negatives first,
-    and positives first, in the bucket that the cut goes through. Cost as AUC.
+    As torchmetrics; Keras looks at `num_thresholds` thresholds alone. Bound: at most that of positives first inside each
+    bucket. Cost as AUC.
 
     Examples
     --------
     >>> import streammetrics as sm
-    >>> lift = sm.Lift(fraction=0.25).update([0, 0, 0, 1], [0.125, 0.5, 0.25, 0.75])
-    >>> lift.compute()
-    4.0
+    >>> best = sm.SpecificityAtSensitivity(sensitivity=0.5).update([0, 0, 1, 1], [0.125, 0.5, 0.25, 0.75])
+    >>> best.compute(), best.threshold()
+    (1.0, 0.75)
     """
 
-    fraction: float = setting(default=0.1, above=0.0, high=1.0)
-    kind: str = setting(default="lift", choices=("lift", "gain"))
+    sensitivity: float = setting(default=0.9, low=0.0, high=1.0)
 
-    formula = "TP / P of the highest-scored fraction of rows, over the fraction"
-    cost = "that of AUC"
-    bound = "negatives first, positives first, in the bucket of the cut"
+    formula = "max of TN / N where TP / P >= sensitivity"
 
     @property
     def name(self) -> str:
-        return f"{self.kind}@{self.fraction:g}"
+        return self.suffixed(f"specificity_at_sensitivity@{self.sensitivity:g}")
 
-    @property
-    def within(self) -> tuple[int | None, int | None]:  # type: ignore[override]
-        return 0, None if self.kind == "lift" else 1
+    def rate(self, cut: Cut) -> tuple[Any, Any]:
+        return cut.N - cut.fp, cut.N
 
-    def slack(self, state: ScoresByLabel, found: Limits, slip: Fraction) -> Fraction:
-        P, N = state.positives.total(), state.negatives.total()
-        gain = 8 * slip * Fraction(P + N, P)
-        return gain / Fraction(self.fraction) if self.kind == "lift" else gain
-
-    def reason_of(self, state: ScoresByLabel) -> str | None:
-        return None if state.positives.total() else "no positives"
-
-    def limits_binary(self, state: ScoresByLabel) -> Limits | None:
-        cells = occupied(state)
-        a, c = (Mass(m.digits[:, cells]) for m in (state.positives, state.negatives))
-        P, whole = a.total(), a.total() + c.total()
-        if not P:
-            return None
-        cut = Fraction(self.fraction) * whole
-        above_a, above_c = a.before(), c.before()
-        k = int(np.searchsorted(above_a.floats() + above_c.floats(), float(cut), side="right")) - 1
-        while k > 0 and above_a.cell(k) + above_c.cell(k) > cut:
-            k -= 1
-        while k + 1 < len(cells) and above_a.cell(k + 1) + above_c.cell(k + 1) <= cut:
-            k += 1
-        found, held, others = above_a.cell(k), a.cell(k), c.cell(k)
-        inside = min(cut - found - above_c.cell(k), Fraction(held + others))
-        middle = found + inside * Fraction(held, held + others) if held + others else Fraction(found)
-        unit = P * (Fraction(self.fraction) if self.kind == "lift" else 1)
-        if state.is_exact:
-            return Limits.exactly(middle, unit)
-        least, most = max(inside - others, Fraction(0)), min(inside, Fraction(held))
-        return Limits((found + least) / unit, middle / unit, (found + most) / unit)
+    def kept(self, cut: Cut) -> tuple[Any, Any, float]:
+        return cut.tp, cut.P, self.sensitivity

@@ -1,0 +1,90 @@
+"""The ROC curve at small false positive rates: its area over the logarithm of the rate."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...numerics.elementary import log
+from ...numerics.exact import Limits
+from ...numerics.settings import setting
+from ...statistics.scores import ScoresByLabel
+from .points import Steps, from_none
+from .scored import RankingValue
+
+__all__ = ["LogAUC"]
+
+Floats = NDArray[np.float64]
+ROUNDING = 2.0**-47  # more than the float64 steps of a mean of shares can lose, once for each unit of the logarithm
+
+
+class LogAUC(RankingValue, tag="log_auc"):
+    """Area under the ROC curve over the logarithm of the false positive rate, between two rates: the mean TPR there.
+
+    Formula: integral of TPR d log(FPR) from min_fpr to max_fpr, over log(max_fpr / min_fpr), by trapezoids between the
+    points of the curve; at both ends TPR is that of the line between points.
+
+    Parameters
+    ----------
+    min_fpr, max_fpr : float
+        The rates between which the curve counts, each power of ten alike.
+    scale, bits, limit, exact, memory_limit, num_classes, labels, num_labels, average, on_invalid
+        As for AUC.
+
+    Notes
+    -----
+    As torchmetrics' LogAUC, whose `fpr_range=(min_fpr, max_fpr)`. Bound: the corners of the buckets, and room for the
+    rounding of logarithms. Cost as AUC.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> area = sm.LogAUC(min_fpr=0.25, max_fpr=1.0).update([0, 0, 1, 1], [0.125, 0.5, 0.25, 0.75])
+    >>> area.compute()
+    0.75
+    """
+
+    min_fpr: float = setting(default=0.001, low=1e-300, high=1.0)
+    max_fpr: float = setting(default=0.1, above=0.0, high=1.0)
+
+    formula = "mean TPR over log(FPR) between two rates"
+    bound = "the corners of the buckets"
+    cost = "that of AUC"
+    within = (0, 1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.min_fpr < self.max_fpr:
+            raise ValueError(f"LogAUC: min_fpr={self.min_fpr:g} has to be below max_fpr={self.max_fpr:g}")
+
+    @property
+    def name(self) -> str:
+        return self.suffixed(f"log_auc@{self.min_fpr:g}-{self.max_fpr:g}")
+
+    def limits_binary(self, state: ScoresByLabel) -> Limits | None:
+        if self.reason_of_binary(state) is not None:
+            return None
+        tpr, fpr = map(from_none, Steps.of(state).shares())
+        rates = np.array([self.min_fpr, self.max_fpr])
+        at = np.clip(np.searchsorted(fpr, rates, side="right") - 1, 0, len(fpr) - 2)
+        inside = np.flatnonzero((fpr > rates[0]) & (fpr <= rates[1]))
+        x = np.r_[rates[0], fpr[inside], rates[1]]
+        logs: Any = log(x)
+        step = np.where(fpr[at + 1] > fpr[at], fpr[at + 1] - fpr[at], 1.0)
+        ends = tpr[at] + np.clip((rates - fpr[at]) / step, 0.0, 1.0) * (tpr[at + 1] - tpr[at])
+        y = np.r_[ends[0], tpr[inside], ends[1]]
+        widths = np.diff(logs) / (logs[-1] - logs[0])
+        value = Fraction(math.fsum((widths * (y[1:] + y[:-1]) / 2).tolist()))
+        found = Limits(value, value, value)
+        if not state.is_exact:  # over each stretch the curve is between the points that it begins and ends with
+            left, right = np.r_[tpr[at[0]], tpr[inside]], np.r_[tpr[inside], tpr[at[1] + (rates[1] > fpr[at[1]])]]
+            low, high = (Fraction(math.fsum((widths * t).tolist())) for t in (left, right))
+            found = Limits(min(low, value), value, max(high, value))
+        return found.widened(Fraction(ROUNDING * (1 + abs(logs[0]) / (logs[-1] - logs[0]))), *self.within)
+
+    def slack(self, state: ScoresByLabel, found: Limits, slip: Fraction) -> Fraction:
+        return 8 * slip * (1 + Fraction(2 / math.log(self.max_fpr / self.min_fpr)))
