@@ -89,4 +89,4 @@ if not _typing.TYPE_CHECKING:  # a type checker reads the imports, and a module 
     __all__ = [name for name in __dir__() if not name.startswith("_")]
 
     def __getattr__(name: str) -> object:
-        raise _missing(name, __dir__())
+        raise _missing(name, __all__)
