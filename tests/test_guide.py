@@ -127,7 +127,7 @@ def test_what_stands_for_other_libraries_can_be_made() -> None:
     """Every `sm....` of the tables is something that the library has, with settings that it takes."""
     found = {code for text in PAGES.values() for code in re.findall(r"`(sm\.[A-Z]\w+\([^`]*\)|sm\.[A-Z]\w+)`", text)}
     assert len(found) > 15
-    for code in sorted(found - {"sm.MetricCollection({...})"}):
+    for code in sorted(found - {"sm.MetricCollection({...})", "sm.NE"}):  # the latter is asked, not answered
         if "..." not in code and "metrics" not in code:
             eval(code, {"sm": sm, "C": 3})
 
