@@ -118,11 +118,11 @@ def keys(rng: np.random.Generator) -> tuple[Any]:
 
 
 def groups(rng: np.random.Generator) -> tuple[Any, Any, dict[str, Any]]:
-    """Users, each of whom has rows of both classes."""
+    """Three groups, each with rows of both classes."""
     y, p = binary(lambda p: p)(rng)
-    user = np.arange(ROWS) % 15
-    y[:15], y[15:30] = 0, 1
-    return y, p, {"group": user}
+    group = np.arange(ROWS) % 3
+    y[:3], y[3:6] = 0, 1
+    return y, p, {"group": group}
 
 
 MAKERS: dict[str, Callable[[np.random.Generator], tuple[Any, ...]]] = {
