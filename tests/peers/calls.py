@@ -61,7 +61,10 @@ def torchmetrics(name: str, given: Given, data: Data) -> Any:
 
 def torcheval(name: str, given: Given, data: Data) -> Any:
     metric = getattr(import_module("torcheval.metrics"), name)(**given)
-    return metric.update(*tensors(data, name)).compute()
+    columns = tensors(data, name)
+    if "Entropy" in name:  # which multiplies labels
+        columns = [column.float() for column in columns]
+    return metric.update(*columns).compute()
 
 
 def keras(name: str, given: Given, data: Data) -> Any:

@@ -73,7 +73,7 @@ def test_what_the_format_has_not_is_refused(text: str, fault: str) -> None:
 
 def test_the_shipped_tables_are_read_once_and_hold_no_line_twice() -> None:
     assert lines() is lines()
-    keys = [(line.peer, line.name, line.given, line.data) for line in lines()]
+    keys = [(line.peer, line.name, line.given, line.data, line.read) for line in lines()]
     assert not {f"{key}" for key in keys if keys.count(key) > 1}
     assert [line for found in map(of_peer, tables.PEERS) for one in found.values() for line in one] == sorted(
         lines(), key=lambda line: (list(tables.PEERS).index(line.peer), line.name.lower())
