@@ -36,7 +36,7 @@ from .compose.sharded import Sharded as Sharded
 from .compose.sliced import Sliced as Sliced
 from .compose.windowed import Windowed as Windowed
 from .errors import *
-from .guide.suggest import missing as _missing
+from .guide.suggest import MissingNameError as _MissingNameError
 from .inference.compare import compare as compare
 from .inference.drift import Stability as Stability
 from .inference.drift import population_stability_index as population_stability_index
@@ -89,4 +89,4 @@ if not _typing.TYPE_CHECKING:  # a type checker reads the imports, and a module 
     __all__ = [name for name in __dir__() if not name.startswith("_")]
 
     def __getattr__(name: str) -> object:
-        raise _missing(name, __all__)
+        raise _MissingNameError(name, __all__)

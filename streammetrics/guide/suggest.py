@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .tables import PEERS, Line, lines, written
 
-__all__ = ["OFTEN", "Meant", "missing", "squashed", "what_is_meant"]
+__all__ = ["OFTEN", "Meant", "MissingNameError", "squashed", "what_is_meant"]
 
 OFTEN = {
     "acc": "Accuracy()",
@@ -123,17 +123,29 @@ def _near(wanted: str, mine: dict[str, str]) -> Meant | None:
     return None
 
 
-def missing(name: str, known: Iterable[str]) -> AttributeError:
-    """Return the error of a name that the package does not have, with what was meant."""
-    said = f"module 'streammetrics' has no attribute {name!r}"
-    meant = None if name.startswith("_") else what_is_meant(name, known)
-    if meant is None:
-        return AttributeError(said)
-    # given the module as obj, Python's traceback would add a second guess of its own
-    return AttributeError(f"{said}; {in_words(meant, name)}", name=name, obj=None)
+class MissingNameError(AttributeError):
+    """A name that the package does not have, and what it may mean; which is looked up when it is read, not for `hasattr`.
+
+    Parameters
+    ----------
+    name : str
+        As it was typed.
+    known : list of str
+        The names that there are.
+    """
+
+    def __init__(self, name: str, known: list[str]) -> None:
+        # given the module as obj, Python's traceback would add a second guess of its own
+        super().__init__(name, known, name=name, obj=None)
+
+    def __str__(self) -> str:
+        name, known = self.args
+        said = f"module 'streammetrics' has no attribute {name!r}"
+        meant = None if name.startswith("_") else what_is_meant(name, known)
+        return said if meant is None else f"{said}; {in_words(meant)}"
 
 
-def in_words(meant: Meant, name: str) -> str:
+def in_words(meant: Meant) -> str:
     """Return a sentence: what to write, whose name it is, where more is told."""
     if not meant.whose:
         return f"did you mean {written(meant.ours[0])}?"
