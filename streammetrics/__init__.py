@@ -2,6 +2,8 @@
 
 __version__ = "0.1.0.dev0"
 
+import typing as _typing
+
 from .collect.collection import MetricCollection as MetricCollection
 from .collect.interval import Interval as Interval
 from .collect.metric import METRICS as METRICS
@@ -34,6 +36,7 @@ from .compose.sharded import Sharded as Sharded
 from .compose.sliced import Sliced as Sliced
 from .compose.windowed import Windowed as Windowed
 from .errors import *
+from .guide.suggest import MissingNameError as _MissingNameError
 from .inference.compare import compare as compare
 from .inference.drift import Drift as Drift
 from .inference.drift import Stability as Stability
@@ -47,6 +50,14 @@ from .laws import LawError as LawError
 from .laws import check_metric as check_metric
 from .laws import check_state as check_state
 from .metrics import *
+from .metrics import curves as curves
+from .metrics import decisions as decisions
+from .metrics import groups as groups
+from .metrics import probabilities as probabilities
+from .metrics import ranking as ranking
+from .metrics import regression as regression
+from .metrics import values as values
+from .metrics.families import shown as _shown
 from .numerics.settings import setting as setting
 from .numerics.settings import union as union
 from .reports.page.write import report as report
@@ -71,3 +82,14 @@ from .statistics.step import Like as Like
 from .statistics.step import Step as Step
 from .statistics.sums import ScoreSums as ScoreSums
 from .statistics.values import ValueHistogram as ValueHistogram
+
+
+def __dir__() -> list[str]:
+    return _shown(globals())
+
+
+if not _typing.TYPE_CHECKING:  # a type checker reads the imports, and a module with __getattr__ has every name for it
+    __all__ = [name for name in __dir__() if not name.startswith("_")]
+
+    def __getattr__(name: str) -> object:
+        raise _MissingNameError(name, __all__)

@@ -39,7 +39,19 @@ LAYERS: dict[str, set[str]] = {  # what each folder may import, beside itself
     "hooks": {*COUNTS, "compose", "metrics"},
     "guide": set(),
     "serve": {*COUNTS, "inference", "compose", "metrics", "io", "reports", "__version__"},
-    "cli": {*COUNTS, "inference", "compose", "metrics", "io", "laws", "reports", "serve", "count", "__version__"},
+    "cli": {
+        *COUNTS,
+        "inference",
+        "compose",
+        "metrics",
+        "io",
+        "laws",
+        "reports",
+        "serve",
+        "count",
+        "guide",
+        "__version__",
+    },
 }
 LATE = {"collect": {"count"}}  # and what it loads at the first row
 

@@ -125,6 +125,7 @@ KEEP = (
     "Which slices --limit keeps: those of most rows, which reads the log's keys first; or those of smallest hash, the "
     "same in every log, so that saved states merge: the default with --save or --checkpoint, and for standard input."
 )
+FROM = "What stands for a metric of another library: --from sklearn roc_auc_score; without a name, for all of them."
 METRICS = "Such as auc,log_loss,precision@0.1; `streammetrics catalog` lists all."
 BITS = "Resolution of score histograms; 16 by default, which takes 1 MiB a slice."
 SORT = "Show slices worst first by this metric, such as calibration; or most first, by rows or positives."
@@ -450,11 +451,16 @@ def _power(
 @app.command("catalog")
 def _catalog(
     metric: Annotated[Text, typer.Argument(help="One metric: its definition, settings and cost.")] = None,
+    of: Annotated[Text, typer.Option("--from", metavar="LIBRARY", help=FROM)] = None,
 ) -> None:
     """List every metric: formula, which way is better, cost, and how exact it is."""
     from streammetrics.cli.catalog import list_all, tell_one
+    from streammetrics.cli.peers import list_names, tell_name
 
-    list_all() if metric is None else tell_one(metric)
+    if of is not None:
+        list_names(of) if metric is None else tell_name(of, metric)
+    else:
+        list_all() if metric is None else tell_one(metric)
 
 
 @app.command("guide")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from streammetrics.cli.messages import nearest
-from streammetrics.cli.specs import at_setting, metric_names, settings_of
+from streammetrics.cli.specs import at_setting, metric_names, no_metric, settings_of
 from streammetrics.collect.metric import METRICS
 from streammetrics.reports.grid import Cell, Grid, is_terminal, say, show
 
@@ -27,6 +26,7 @@ def list_all() -> None:
         show(Grid("", ["metric", "best", "formula", "bound", "cost"], rows, left=5, whole=True))
     say("Also f2 or f0.5 for fbeta, copc for calibration:inverse=true; any setting as name:setting=value.", "dim")
     say("One metric in full: streammetrics catalog auc", "dim")
+    say("What another library's is here: streammetrics catalog --from sklearn roc_auc_score", "dim")
 
 
 def _better(best: str | float | None) -> str:
@@ -36,7 +36,7 @@ def _better(best: str | float | None) -> str:
 def tell_one(tag: str) -> None:
     """Print the documentation of one metric."""
     if tag not in METRICS:
-        raise nearest("metric", tag, metric_names())
+        raise no_metric(tag)
     metric = METRICS[tag]
     say(f"{tag}  (sm.{metric.__name__})", "bold cyan")
     say()

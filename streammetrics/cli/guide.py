@@ -10,7 +10,8 @@ from streammetrics.cli.messages import nearest
 __all__ = ["pages", "show_page"]
 
 ORDER = (
-    "tour", "training", "logs", "engines", "machines", "compare", "dashboard", "streaming", "choose", "metrics", "moving",
+    "tour", "training", "logs", "engines", "machines", "compare", "dashboard", "streaming", "choose", "moving", "metrics",
+    "decisions", "probabilities", "curves", "groups", "regression", "ranking", "values",
 )  # fmt: skip
 
 
@@ -26,7 +27,7 @@ def show_page(name: str | None) -> None:
     if name is None:
         for known, text in found.items():
             title, _, about, *_ = text.splitlines()
-            print(f"{known:10}{title[2:]}\n{'':10}{about}")
+            print(f"{known:15}{title[2:]}\n{'':15}{about}")
         return
     if name not in found:
         raise nearest("page", name, found)

@@ -47,7 +47,7 @@ def as_options(message: str) -> str:
 
 def nearest(what: str, given: str, known: Iterable[str]) -> UsageError:
     """Return the error for an unknown name: the nearest one, or all there are."""
-    names = list(known)
+    names = {name.lower(): name for name in known}
     close = difflib.get_close_matches(given.lower(), names, 1)
-    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
+    hint = f"did you mean {names[close[0]]!r}?" if close else f"there are {', '.join(names.values())}"
     return UsageError(f"there is no {what} {given!r}; {hint}")

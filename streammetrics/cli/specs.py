@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
@@ -10,8 +11,10 @@ from typing import Any
 from streammetrics.cli.messages import UsageError, nearest
 from streammetrics.cli.types import TYPES
 from streammetrics.collect.metric import METRICS, Metric
+from streammetrics.guide.suggest import what_is_meant
+from streammetrics.guide.tables import PEERS, written
 
-__all__ = ["DEFAULT", "at_setting", "make_metrics", "metric_names", "settings_of"]
+__all__ = ["DEFAULT", "at_setting", "make_metrics", "metric_names", "no_metric", "settings_of", "spelled"]
 
 DEFAULT = TYPES["binary"].screen
 """What an unasked question about a click log gets: ranking, loss, calibration, and what the rates are."""
@@ -30,24 +33,6 @@ _AT = (
 _INTEGER = re.compile(r"[+-]?\d+")
 _F_BETA = re.compile(r"f(\d+(?:\.\d+)?)")
 _SHORT: dict[str, tuple[str, dict[str, Any]]] = {"copc": ("calibration", {"inverse": True})}
-_OFTEN = {  # what the field calls them; only the name of the catalogue is accepted
-    "ap": "average_precision",
-    "auroc": "auc",
-    "brier": "brier_score",
-    "ece": "expected_calibration_error",
-    "fpr": "false_positive_rate",
-    "gauc": "group_auc",
-    "kappa": "cohen_kappa",
-    "logloss": "log_loss",
-    "mcc": "matthews_corrcoef",
-    "mce": "maximum_calibration_error",
-    "ne": "normalized_entropy",
-    "pr_auc": "average_precision",
-    "roc_auc": "auc",
-    "sensitivity": "recall",
-    "tnr": "specificity",
-    "tpr": "recall",
-}
 
 
 def metric_names() -> list[str]:
@@ -163,9 +148,34 @@ def _known(tag: str) -> tuple[str, dict[str, Any]]:
         return _SHORT[tag][0], dict(_SHORT[tag][1])
     if beta := _F_BETA.fullmatch(tag):
         return "fbeta", {"beta": float(beta[1])}
-    if tag.lower() in _OFTEN:
-        raise UsageError(f"there is no metric {tag!r}; did you mean {_OFTEN[tag.lower()]!r}?")
-    raise nearest("metric", tag, metric_names())
+    raise no_metric(tag)
+
+
+def no_metric(given: str) -> UsageError:
+    """Return the error for a name that is no metric: what it is in other libraries and in the field, or the nearest."""
+    meant = what_is_meant(given, metric_names())
+    if meant is None:
+        return nearest("metric", given, metric_names())
+    said = f"there is no metric {given!r}"
+    ours = spelled(meant.ours[0]) or written(meant.ours[0]) if meant.ours else ""
+    if not meant.whose:
+        return UsageError(f"{said}; did you mean {ours!r}?")
+    whose = f"{PEERS[meant.whose]}'s {meant.name}"
+    return UsageError(f"{said}; {whose} is {ours!r} here" if ours else f"{said}; {whose} is not offered: {meant.why}")
+
+
+def spelled(ours: str) -> str | None:
+    """Return `AUC(max_fpr=0.1)` as options have it, `auc:max_fpr=0.1`; None for what they cannot say."""
+    if ours in METRICS:
+        return ours
+    made = ast.parse(ours, mode="eval").body
+    if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Name) or made.args:
+        return None
+    tag = next((tag for tag, metric in METRICS.items() if metric.__name__ == ast.unparse(made.func)), None)
+    if tag is None or not all(isinstance(given.value, ast.Constant) for given in made.keywords):
+        return None
+    settings = [f"{given.arg}={ast.literal_eval(given.value)}" for given in made.keywords]
+    return ":".join([tag, *settings])
 
 
 def _value(text: str) -> Any:

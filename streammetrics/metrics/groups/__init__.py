@@ -1,4 +1,4 @@
-"""Within groups, such as users, averaged over groups."""
+"""By user or group: within each, averaged over all."""
 
 from .auc import *
 from .losses import *

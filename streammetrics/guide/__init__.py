@@ -1,0 +1,1 @@
+"""What users read: the pages of `streammetrics guide`, and the tables of what other libraries call their metrics."""

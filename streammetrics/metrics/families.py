@@ -1,0 +1,38 @@
+"""What is shown of the families: `dir(sm.ranking)` has its metrics, and nothing of what they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from ..collect.metric import METRICS, Metric
+from . import curves, decisions, groups, probabilities, ranking, regression, values
+
+__all__ = ["FAMILIES", "shown"]
+
+FAMILIES = (decisions, probabilities, curves, groups, regression, ranking, values)
+"""The packages of metrics, in the order in which pages have them."""
+
+
+def _metrics_of(family: ModuleType) -> list[str]:
+    return sorted(name for name, thing in vars(family).items() if isinstance(thing, type) and _is_metric(thing))
+
+
+def _is_metric(thing: type) -> bool:
+    return issubclass(thing, Metric) and METRICS.get(getattr(thing, "tag", "")) is thing
+
+
+def shown(names: Mapping[str, Any]) -> list[str]:
+    """Return what a user types of the package's names: no modules but the families."""
+    return sorted(
+        name
+        for name, thing in names.items()
+        if (not name.startswith("_") or name.startswith("__"))
+        and (not isinstance(thing, ModuleType) or thing in FAMILIES)
+    )
+
+
+for _family in FAMILIES:
+    vars(_family)["__dir__"] = partial(_metrics_of, _family)
