@@ -4,4 +4,5 @@ from .deviance import *
 from .errors import *
 from .fit import *
 from .quantiles import *
+from .ranks import *
 from .relative import *
