@@ -740,7 +740,7 @@ def _drafts(read: Read) -> bool:
     state, binding = read.state, read.binding
     by_shard = [a.kind for a in state.axes] == ["shard"] and (state.folds is None or state.most == 0)
     lone = (not state.axes or by_shard) and state.behind is None and state.spread <= 1
-    as_is = type(state).derive is State.derive and type(state).admit_rows is State.admit_rows
+    as_is = not state.derives and type(state).admit_rows is State.admit_rows
     return lone and as_is and not (_absorbs(state) or state.together or binding.where or binding.corrects)
 
 

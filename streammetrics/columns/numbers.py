@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from ..numerics.compiled import kernel
 from .columns import Column, Mask, Need, Score
 
-__all__ = ["Number", "number"]
+__all__ = ["Exponent", "Number", "number"]
 
 OCTAVES = 400
 
@@ -37,7 +38,7 @@ class Number(Score):
         self.expected = (  # type: ignore[misc]
             f"a number {limit + ', ' if low > -math.inf else ''}{'0 or ' if zero else ''}{size}"
         )
-        self._key = Number, low, above, octaves
+        self._key: tuple[Any, ...] = Number, low, above, octaves
         self._hash = hash(self._key)  # looked up several times a batch
 
     def __eq__(self, other: object) -> bool:
@@ -55,6 +56,17 @@ class Number(Score):
         size = np.abs(v)
         good = (size <= self.largest) & ((size >= self.smallest) | (v == 0))
         return np.asarray(~(good & (v > self.low if self.above else v >= self.low)))
+
+
+class Exponent(Number):
+    """A finite number of at most 256 in size, however small: the square of its exponential is a float."""
+
+    def __init__(self) -> None:
+        super().__init__(octaves=8)
+        self.smallest = 0.0
+        self.expected = "a number of at most 256 in size"  # type: ignore[misc]
+        self._key = Exponent, self.low, self.above, self.octaves
+        self._hash = hash(self._key)
 
 
 def number(role: str = "y_true", *, low: float = -math.inf, above: float | None = None, octaves: int = OCTAVES) -> Need:

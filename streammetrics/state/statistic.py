@@ -64,6 +64,11 @@ class Statistic(Settings):
         """Make what `steps` read of checked columns: to scratch, before anything is counted."""
         return columns
 
+    @property
+    def derives(self) -> bool:
+        """Whether `derive` makes anything of columns."""
+        return type(self).derive is not Statistic.derive
+
     def absorb(self, into: dict[str, Array], at: Ints, **columns: Any) -> None:
         """Count checked rows, each in its cell, into copies of the parts, cells first: for what numpy counts.
 

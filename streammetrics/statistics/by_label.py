@@ -118,7 +118,7 @@ class ByLabel(KnownClasses):
         return tuple(needs.values())
 
     def derive(self, columns: Mapping[str, Column]) -> Mapping[str, Column]:
-        return {role: Column(self._flat(role, c.values), c.source) for role, c in columns.items()}
+        return super().derive({role: Column(self._flat(role, c.values), c.source) for role, c in columns.items()})
 
     def _flat(self, role: str, values: Array) -> Array:
         """A value for each row and label, rows first; label after label where they are counted in turn."""

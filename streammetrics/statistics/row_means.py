@@ -18,6 +18,8 @@ from ..numerics.exact import exact_to_fraction
 from ..numerics.settings import setting, union
 from ..state.declare import Flat
 from ..state.totals import weight_of
+from .class_terms import TERMS as COLUMN_TERMS
+from .class_terms import ClassScores
 from .known_classes import KnownClasses
 from .labels import rounded
 from .spread import Spread, spread
@@ -75,7 +77,7 @@ class RowMeans(WeighedRows):
     def check(self) -> None:
         name, weight, sums = type(self).__name__, weight_of(self, "rows"), self.flat("sums")
         for i, term in enumerate(self.terms):
-            if weight.fall_short(sums[..., i, :], self.most_of(term)):
+            if weight.fall_short(sums[..., i, :], self.most_of(term), signed=self.signed(term)):
                 raise StateFormatError(f"{name}.sums holds a sum of {term} that rows of this weight cannot have")
         if (self.flat("squares")[..., -1] < 0).any():
             raise StateFormatError(f"{name}.squares holds a negative sum of squares")
@@ -83,6 +85,10 @@ class RowMeans(WeighedRows):
     def most_of(self, term: str) -> float:
         """What a term of a row can be at most."""
         return 1
+
+    def signed(self, term: str) -> bool:
+        """Whether a term of a row can be below 0."""
+        return False
 
     def total(self, term: str) -> Fraction:
         """The weighted sum of a term; exact over the terms of the rows."""
@@ -111,7 +117,9 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
     Parameters
     ----------
     terms : tuple of str
-        "log_loss", "brier", "top@3" (whether the true class is among the 3 highest).
+        "log_loss", "brier", "top@3" (whether the true class is among the 3 highest); of `class_terms` "smoothed@0.1",
+        "focal@2.0", "hinge", "squared_hinge", "margin@0" and "squared_margin@0" (of class 0 against the rest), "class@0"
+        (whether it is the true one).
     num_classes, labels
         As for `KnownClasses`.
     scale : {"probability", "logit", "real"}
@@ -127,22 +135,30 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
     scale: str = setting(default="probability", choices=("probability", "logit", "real"))
     eps: float | None = setting(default=None, low=0.0, high=0.25)
 
-    choices = CLASS_TERMS
+    choices = (*CLASS_TERMS, *COLUMN_TERMS)
 
     def needs(self) -> tuple[Need, ...]:
         return class_of(self.known), class_scores(self.width, self.scale), weight()
 
     def most_of(self, term: str) -> float:
-        return {"log_loss": math.inf, "brier": 2 + 2.0**-10}.get(term, 1)
+        return {"brier": 2 + 2.0**-10, "top": 1, "class": 1}.get(term.partition("@")[0], math.inf)
 
     def values_of(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
         y, s = columns["y_true"], columns["y_score"]
         named = [t.partition("@") for t in self.terms]
-        terms = np.array([CLASS_TERMS.index(name) for name, _, _ in named], np.int64)
-        ks = np.array([int(k or 0) for _, _, k in named], np.int64)
         eps = self.eps if self.eps is not None else 2.0**-52 if s.source == "float64" else 2.0**-23
-        values = np.empty((len(y.values), len(terms)))
-        kernel("classes:class_terms")(y.values, s.values, terms, ks, self.scale == "logit", eps, values)
+        values = np.empty((len(y.values), len(named)))
+        compiled = [i for i, (name, _, _) in enumerate(named) if name in CLASS_TERMS]
+        if compiled:
+            terms = np.array([CLASS_TERMS.index(named[i][0]) for i in compiled], np.int64)
+            ks = np.array([int(named[i][2] or 0) for i in compiled], np.int64)
+            found = np.empty((len(values), len(compiled)))
+            kernel("classes:class_terms")(y.values, s.values, terms, ks, self.scale == "logit", eps, found)
+            values[:, compiled] = found
+        rows = ClassScores(y.values, s.values, self.scale == "logit", eps)
+        for i, (name, _, number) in enumerate(named):
+            if name in COLUMN_TERMS:
+                values[:, i] = COLUMN_TERMS[name](rows, *([float(number)] if number else []))
         return values
 
 

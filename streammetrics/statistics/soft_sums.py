@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from ..columns.columns import Need, score, target, weight
+from ..columns.columns import Column, Need, score, target, weight
 from ..numerics.exact import FRACTION_BITS, UNIT, exact_to_fraction, fixed_to_int, of_units, whole
+from ..numerics.settings import setting
 from ..state.declare import Flat, lost
 from .spread import Spread, spread
 from .step import NOTHING, Like, Step
@@ -19,6 +20,11 @@ __all__ = ["SoftSums"]
 class SoftSums(Terms, tag="soft_sums"):
     """Exact sums over rows of a target in [0, 1] and a score, and rows and weight; settings as for `ScoreSums`.
 
+    Parameters
+    ----------
+    smoothing : float
+        A share of each target that is taken away and given to both classes alike.
+
     Notes
     -----
     The targets are one more term, "target". A row of target t and weight w stands for a positive of weight w t and a
@@ -26,6 +32,8 @@ class SoftSums(Terms, tag="soft_sums"):
     `ScoreSums` has of labels, to the bit. Terms are rounded, and large ones kept, as there; so are second moments, of
     which `crossed` has w**2 x t: with it there is the standard error of what is divided by the sum of targets.
     """
+
+    smoothing: float = setting(default=0.0, low=0.0, high=1.0)
 
     rows = Flat()
     excess = Flat(form="fixed", beside="rows")
@@ -45,6 +53,17 @@ class SoftSums(Terms, tag="soft_sums"):
 
     def needs(self) -> tuple[Need, ...]:
         return (target(), *([score(scale=self.scale)] if self._scored else []), weight())
+
+    @property
+    def derives(self) -> bool:
+        return bool(self.smoothing) or type(self).derive is not SoftSums.derive
+
+    def derive(self, columns: Mapping[str, Column]) -> Mapping[str, Column]:
+        if not self.smoothing:
+            return super().derive(columns)
+        target = columns["y_true"]
+        smooth = target.values * (1.0 - self.smoothing) + 0.5 * self.smoothing
+        return super().derive({**columns, "y_true": Column(smooth, target.source)})
 
     def steps(self, like: Like) -> Iterable[Step]:
         own, weighted = type(self), like.weighted or "w2" in like.present

@@ -1,4 +1,11 @@
-"""Probabilities: losses, rates and calibration."""
+"""Probabilities: losses, rates, skill and calibration."""
 
 from .calibration import *
+from .entropies import *
+from .goodness import *
 from .losses import *
+from .models import *
+from .recalibration import *
+from .row_losses import *
+from .skill import *
+from .vectors import *

@@ -149,6 +149,9 @@ class LogLoss(RowLoss, tag="log_loss"):
     soft_labels : bool
         Targets are any numbers in [0, 1]: a teacher's probability, a share of clicks, a smoothed label. Rows have one, or
         one for each of `num_labels`.
+    label_smoothing : float
+        The share s of each label that is taken away and spread over all classes alike, as in Keras and PyTorch: y becomes
+        (1 - s) y + s / 2, and of C classes the true one 1 - s + s / C, the others s / C.
     on_invalid : {"raise", "drop"}
         Whether a bad row raises, or is left out and counted.
 
@@ -168,13 +171,24 @@ class LogLoss(RowLoss, tag="log_loss"):
     """
 
     eps: float | None = setting(default=None, low=0.0, high=0.25)
+    label_smoothing: float = setting(default=0.0, low=0.0, high=1.0)
 
     best = "low"
-    terms = ("log_loss",)
     formula = "-(1/W) sum w log(p if y else 1 - p)"
 
+    @property
+    def terms(self) -> tuple[str, ...]:  # type: ignore[override]
+        smooth = self.label_smoothing and self._of_classes
+        return (f"smoothed@{self.label_smoothing!r}",) if smooth else ("log_loss",)
+
+    def make_state(self) -> Any:
+        if not self.label_smoothing or self._of_classes:
+            return super().make_state()
+        how: dict[str, Any] = {"scale": self.scale, "eps": self.eps, "smoothing": self.label_smoothing}
+        return self.spread(SoftSums(terms=self._summed, **how))
+
     def quotient_of(self, state: ScoreSums) -> tuple[Any, Any]:
-        return state.total("log_loss"), state.weight()
+        return state.total(self.terms[0]), state.weight()
 
 
 class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):

@@ -1,0 +1,190 @@
+"""Kin of normalized entropy: of positives alone, free of the calibration of the mean; and how far the classes are apart.
+
+All read the `ScoreSums` of log-loss and calibration.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ...collect.interval import Estimate
+from ...numerics import elementary
+from ...numerics.exact import Limits, to_float
+from ...numerics.settings import setting
+from ...statistics.sums import ScoreSums
+from ..chance import WEIGHTED
+from .losses import NormalizedEntropy, SummedMetric
+
+__all__ = ["CalibrationFreeNE", "NEPositive", "TjurDiscrimination"]
+
+ONE_CLASS = "one class: there is no difference between classes"
+
+
+class NEPositive(NormalizedEntropy, tag="ne_positive"):
+    """Normalized entropy of positives: the part of it that the log-loss of positive rows makes.
+
+    Formula: -(1/W) sum over positives of w log(p) / -(b log b + (1 - b) log(1 - b)), b as for NormalizedEntropy.
+
+    Parameters
+    ----------
+    base_rate, scale, eps, num_labels, average, on_invalid
+        As for NormalizedEntropy.
+
+    Notes
+    -----
+    Definition as torchrec's `NEPositiveMetric` (`eps=1e-12`): the divisor is that of NormalizedEntropy, not the part of
+    positives. State and cost as LogLoss. Undefined without rows, for one class unless `base_rate` is given, and with
+    logits so far off that a loss is 2**31 or more.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> round(sm.NEPositive().update([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]).compute(), 6)
+    0.459125
+    """
+
+    formula = "log-loss of positives / W / entropy of the base rate"
+    stacks = False
+    instead = "the state does not say how losses of positives vary: Sharded(..., unit=) does, NormalizedEntropy has one"
+
+    @property
+    def _refused(self) -> str | None:
+        return "a soft label has no class" if self.soft_labels else super()._refused
+
+    def of_binary(self, state: ScoreSums) -> float:
+        if not state.weight() or _too_large(state):
+            return math.nan
+        return float(to_float(state.total("log_loss", 1), state.weight()) / self._uncertainty(state))
+
+    def reason_of_binary(self, state: ScoreSums) -> str | None:
+        return super().reason_of_binary(state) or (
+            "a loss of 2**31 or more, of which the state does not know the class" if _too_large(state) else None
+        )
+
+
+def _too_large(state: ScoreSums) -> bool:
+    return state.large is not None and bool(state.large[state.terms.index("log_loss")].any())
+
+
+class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
+    """Normalized entropy free of calibration in the large: log-loss over that of always predicting the mean prediction.
+
+    Formula: log-loss / -(b log m + (1 - b) log(1 - m)), b the weighted share of positives, m the mean prediction.
+
+    Parameters
+    ----------
+    scale, eps, num_labels, average, soft_labels, on_invalid
+        As for LogLoss.
+
+    Notes
+    -----
+    A model that predicts too much everywhere is compared with a constant that does so, too; of one that is calibrated in
+    the large it is NormalizedEntropy. torchrec's `CaliFreeNEMetric` means this, but divides NE by a sum over rows, so that
+    its value shrinks with their number. State of LogLoss and Calibration. Undefined without rows, and where the mean
+    prediction is 0 or 1.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> round(sm.CalibrationFreeNE().update([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]).compute(), 6)
+    0.666415
+    """
+
+    eps: float | None = setting(default=None, low=0.0, high=0.25)
+
+    best = "low"
+    terms = ("log_loss", "score")
+    formula = "log-loss / -(b log m + (1 - b) log(1 - m)), m the mean prediction"
+    stacks = False
+    instead = "the state does not say how loss and prediction vary together: Sharded(..., unit=) does"
+
+    @property
+    def _refused(self) -> str | None:
+        return "it is of two classes, or of each label" if self._of_classes else super()._refused
+
+    def reference(self, state: ScoreSums) -> Fraction:
+        """What always predicting the mean prediction loses; 0 if that is 0 or 1."""
+        total, positive, predicted = state.weight(), state.weight(1), state.total("score")
+        if not 0 < predicted < total:
+            return Fraction(0)
+        pairs = (positive, predicted), (total - positive, total - predicted)
+        return sum((m * Fraction(-float(elementary.log(to_float(p, total)))) for m, p in pairs), Fraction(0))
+
+    def quotient_of(self, state: ScoreSums) -> tuple[Any, Any]:
+        return state.total("log_loss"), self.reference(state)
+
+    def divisor(self, state: ScoreSums) -> Fraction:
+        return self.reference(state)
+
+    def slack(self, state: ScoreSums, found: Limits, slip: Fraction) -> Fraction:
+        predicted, total = state.total("score"), state.weight()
+        least = min(predicted, total - predicted)
+        off = slip + self.lost(state) / least  # relatively, of the mean prediction and of what it leaves
+        if 8 * off > 1:
+            return Fraction(1 << 1100)
+        return 16 * max(abs(found.high), Fraction(1)) * (off + (self.lost(state) + off * total) / self.divisor(state))
+
+    def reason_of_binary(self, state: ScoreSums) -> str | None:
+        reason = super().reason_of_binary(state)
+        return reason or (None if self.reference(state) else "the mean prediction is 0 or 1")
+
+
+class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
+    """Tjur's coefficient of discrimination: how much higher the mean prediction is for positives than for negatives.
+
+    Formula: mean of p over positives - mean of p over negatives, weighted.
+
+    Parameters
+    ----------
+    scale, num_classes, labels, num_labels, average, on_invalid
+        As for Calibration; classes are each set against the rest.
+
+    Notes
+    -----
+    A pseudo R2 of logistic regression (Tjur 2009), the discrimination slope of medicine; 1 is perfect. Exact sums, rounded
+    once. State of Calibration and BrierScore, which has the squares for the interval. Undefined for one class.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.TjurDiscrimination().update([0, 0, 1, 1], [0.125, 0.375, 0.25, 0.75]).compute()
+    0.25
+    """
+
+    best = "high"
+    within = (-1, 1)
+    terms = ("score", "brier")
+    formula = "mean p of positives - mean p of negatives"
+
+    @property
+    def _refused(self) -> str | None:
+        return "a soft label has no class" if self.soft_labels else super()._refused
+
+    def quotient_of(self, state: ScoreSums) -> tuple[Any, Any]:
+        P, N = state.weight(1), state.weight(0)
+        return state.total("score", 1) * N - state.total("score", 0) * P, P * N
+
+    def slack(self, state: ScoreSums, found: Limits, slip: Fraction) -> Fraction:
+        least = min(state.weight(1), state.weight(0))
+        return 16 * (slip + self.lost(state) / least)
+
+    def reason_of_binary(self, state: ScoreSums) -> str | None:
+        reason = super().reason_of_binary(state)
+        return reason or (None if state.weight(1) and state.weight(0) else ONE_CLASS)
+
+    def _estimated(self, state: ScoreSums, value: Any, method: str) -> Estimate:
+        if state.excess is not None:
+            return Estimate(value, reason=WEIGHTED)
+        variance: Any = 0.0
+        for label in (0, 1):  # of p, or 1 - p, of which the squares are the Brier score
+            n = np.asarray(state.weight(label), np.float64)
+            own = np.asarray(state.total("score", label), np.float64)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                mean = (n - own if label else own) / n
+                square = np.asarray(state.total("brier", label), np.float64) / n
+                variance = variance + np.where(n > 1, np.maximum(square - mean * mean, 0.0) / (n - 1), np.nan)
+        return Estimate(value, np.sqrt(variance), within=(-1.0, 1.0))
