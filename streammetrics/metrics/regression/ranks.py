@@ -181,17 +181,15 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
 
     def of_pairs(self, pairs: Pairs) -> Limits | None:
         top, x, y = pairs.concordant - pairs.discordant, pairs.apart(0), pairs.apart(1)
-        if self.variant == "b":
-            if not x[2] or not y[2]:
-                return None
-            least = x[0] * y[0]  # pairs of one bucket are in no order on the whole: they are no ties
-            return quotient(top, least, least, x[2] * y[2], pairs.unknown)
         whole = pairs.total * pairs.total
         if self.variant == "a":
             return _share(top - pairs.unknown, top, top + pairs.unknown, whole - pairs.twins)
-        m = min(pairs.values()) if pairs.sharp.all() else max(min(pairs.values()), 2)
-        if m < 2:
+        if not x[2] or not y[2]:
             return None
+        if self.variant == "b":
+            least = x[0] * y[0]  # pairs of one bucket are in no order on the whole: they are no ties
+            return quotient(top, least, least, x[2] * y[2], pairs.unknown)
+        m = max(min(pairs.values()), 2)
         far = max(abs(top - pairs.unknown), abs(top + pairs.unknown))  # more values than are seen make it smaller
         slack = 0 if pairs.sharp.all() else far
         return _share(m * (top - pairs.unknown) - slack, m * top, m * (top + pairs.unknown) + slack, whole * (m - 1))
