@@ -35,7 +35,9 @@ from .compose.sliced import Sliced as Sliced
 from .compose.windowed import Windowed as Windowed
 from .errors import *
 from .inference.compare import compare as compare
+from .inference.drift import Drift as Drift
 from .inference.drift import Stability as Stability
+from .inference.drift import drift as drift
 from .inference.drift import population_stability_index as population_stability_index
 from .inference.power import power as power
 from .inference.sample_ratio import SampleRatio as SampleRatio
@@ -63,6 +65,7 @@ from .statistics.labels import DecisionCounts as DecisionCounts
 from .statistics.moments import Moments as Moments
 from .statistics.ranking import RankingSums as RankingSums
 from .statistics.regression import RegressionSums as RegressionSums
+from .statistics.row_terms import RowTerms as RowTerms
 from .statistics.scores import ScoreHistogram as ScoreHistogram
 from .statistics.soft_sums import SoftSums as SoftSums
 from .statistics.step import Like as Like

@@ -1,4 +1,4 @@
-"""Whether scores are spread as they were: the population stability index of two histograms of scores."""
+"""Whether scores are spread as they were: divergences of two histograms of scores, and the population stability index."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..numerics.elementary import log
 from ..state.state import State
 from ..statistics.scores import BITS, ScoreHistogram
 
-__all__ = ["Stability", "population_stability_index"]
+__all__ = ["Drift", "Stability", "drift", "population_stability_index"]
 
 BINS = 10
 FLOOR = 1e-4
@@ -48,6 +48,92 @@ class Stability(NamedTuple):
     reference: tuple[float, ...]
 
 
+class Drift(NamedTuple):
+    """What `drift` found; NaN if one of both has no rows.
+
+    Parameters
+    ----------
+    psi : float
+        Population stability index: sum of (p - q) log(p / q), the divergences of both from one another together.
+    kl : float
+        Kullback-Leibler divergence of the scores from the reference, sum of p log(p / q), in nats.
+    js : float
+        Jensen-Shannon divergence, from 0 to log 2.
+    word : str
+        What the index is called: "stable" below 0.1, "shifted" below 0.25, else "moved"; empty if there is none.
+    edges : tuple of float
+        The smallest score of every bin but the first.
+    shares, reference : tuple of float
+        The share of rows in every bin, of the scores and of the reference.
+    """
+
+    psi: float
+    kl: float
+    js: float
+    word: str
+    edges: tuple[float, ...]
+    shares: tuple[float, ...]
+    reference: tuple[float, ...]
+
+
+def drift(scores: Holder | State, reference: Holder | State, bins: int = BINS, floor: float = FLOOR) -> Drift:
+    """Return how far scores have moved from a reference: a treatment from its control, today from last month.
+
+    Formula: with p and q the shares of rows in a bin, of the scores and of the reference, sums over bins of p log(p / q)
+    (KL), (p - q) log(p / q) (PSI), and (p log(p / m) + q log(q / m)) / 2 with m = (p + q) / 2 (JS). Bins are those of
+    equal weight of the reference, at edges of buckets; where one bucket holds more than its share there are fewer. Of KL
+    and PSI a share under `floor` counts as that; JS needs none.
+
+    Parameters
+    ----------
+    scores, reference : metric of scores, or ScoreHistogram
+        What was counted, such as `AUC` or `NormalizedEntropy`, of one cell each, with or without shards.
+    bins : int
+        How many bins: 10 are the deciles of the reference.
+    floor : float
+        What the share of an emptier bin counts as, so that it has a logarithm.
+
+    Returns
+    -------
+    Drift
+        The three numbers, the bins and their shares.
+
+    Raises
+    ------
+    InvalidInputError
+        One is no histogram of scores, their scales differ, or there are fewer than two bins or no floor.
+
+    Notes
+    -----
+    No test: chance alone makes the index about (bins - 1) (1/n + 1/m) for n and m independent rows. Weighted rows count by
+    weight. Of distributions row by row see `KLDivergence` and `JensenShannonDivergence`.
+
+    Examples
+    --------
+    >>> import numpy as np, streammetrics as sm
+    >>> p = (np.arange(10_000) + 0.5) / 10_000
+    >>> before, after = (sm.AUC().update(np.arange(10_000) % 2, scores) for scores in (p, p**1.5))
+    >>> found = sm.drift(after, before)
+    >>> round(found.psi, 3), round(found.kl, 3), round(found.js, 3), found.word
+    (0.138, 0.072, 0.016, 'shifted')
+    """
+    if bins < 2 or not 0 < floor < 1:
+        raise InvalidInputError(f"two bins or more are needed, and a floor between 0 and 1, not {bins} and {floor}")
+    a, b = _alike(_histogram(scores), _histogram(reference))
+    rungs, ours = _mass(a)
+    steps, theirs = _mass(b)
+    if not sum(ours) or not sum(theirs):
+        return Drift(math.nan, math.nan, math.nan, "", (), (), ())
+    tops = _tops(steps, theirs, bins)
+    p, q = _shares(rungs, ours, tops), _shares(steps, theirs, tops)
+    high, low = ([max(x, floor) for x in side] for side in (p, q))
+    middle = [(x + y) / 2 for x, y in zip(p, q, strict=True)]
+    psi = math.fsum((x - y) * float(log(x / y)) for x, y in zip(high, low, strict=True))
+    word = "stable" if psi < SHIFTED else "shifted" if psi < MOVED else "moved"
+    js = max((_divergence(p, middle) + _divergence(q, middle)) / 2, 0.0)
+    return Drift(psi, _divergence(high, low), js, word, _edges(b, tops), p, q)
+
+
 def population_stability_index(scores: Holder | State, reference: Holder | State) -> Stability:
     """Return how far scores have moved from a reference: a treatment from its control, today from last month.
 
@@ -72,9 +158,10 @@ def population_stability_index(scores: Holder | State, reference: Holder | State
 
     Notes
     -----
-    A symmetric divergence (Jeffreys), no test: chance alone makes it about (bins - 1) (1/n + 1/m) for n and m independent
-    rows, 0.02 for 1,000 each. Weighted rows count by weight. Source: Siddiqi (2006), Credit Risk Scorecards; Yurdakul
-    and Naranjo (2020) for its distribution.
+    It is the `psi` of `drift`, which has other bins, floors and divergences, too. A symmetric divergence (Jeffreys), no
+    test: chance alone makes it about (bins - 1) (1/n + 1/m) for n and m independent rows, 0.02 for 1,000 each. Weighted
+    rows count by weight. Source: Siddiqi (2006), Credit Risk Scorecards; Yurdakul and Naranjo (2020) for its
+    distribution.
 
     Examples
     --------
@@ -85,16 +172,8 @@ def population_stability_index(scores: Holder | State, reference: Holder | State
     >>> round(found.value, 3), found.word
     (0.138, 'shifted')
     """
-    a, b = _alike(_histogram(scores), _histogram(reference))
-    rungs, ours = _mass(a)
-    steps, theirs = _mass(b)
-    if not sum(ours) or not sum(theirs):
-        return Stability(math.nan, "", (), (), ())
-    tops = _tops(steps, theirs)
-    p, q = _shares(rungs, ours, tops), _shares(steps, theirs, tops)
-    value = _divergence(p, q)
-    word = "stable" if value < SHIFTED else "shifted" if value < MOVED else "moved"
-    return Stability(value, word, _edges(b, tops), p, q)
+    found = drift(scores, reference)
+    return Stability(found.psi, found.word, found.edges, found.shares, found.reference)
 
 
 def _histogram(given: Any) -> ScoreHistogram:
@@ -121,10 +200,10 @@ def _mass(state: ScoreHistogram) -> tuple[NDArray[np.int64], list[int]]:
     return state.ladder.rungs, state.masses.cells(np.arange(len(state.ladder.rungs)))
 
 
-def _tops(rungs: NDArray[np.int64], mass: list[int]) -> list[int]:
-    """The last bucket of every bin but the last: the first up to which there are one, two ... tenths."""
+def _tops(rungs: NDArray[np.int64], mass: list[int], bins: int) -> list[int]:
+    """The last bucket of every bin but the last: the first up to which there are one, two ... shares."""
     upto = list(accumulate(mass))
-    found = (bisect_left(upto, -(-i * upto[-1] // BINS)) for i in range(1, BINS))
+    found = (bisect_left(upto, -(-i * upto[-1] // bins)) for i in range(1, bins))
     return [int(rungs[i]) for i in dict.fromkeys(found)]
 
 
@@ -143,5 +222,5 @@ def _shares(rungs: NDArray[np.int64], mass: list[int], tops: list[int]) -> tuple
 
 
 def _divergence(p: Sequence[float], q: Sequence[float]) -> float:
-    pairs = [(max(a, FLOOR), max(b, FLOOR)) for a, b in zip(p, q, strict=True)]
-    return math.fsum((a - b) * float(log(a / b)) for a, b in pairs)
+    """The sum of p log(p / q), 0 where p is."""
+    return math.fsum(a * float(log(a / b)) for a, b in zip(p, q, strict=True) if a)

@@ -47,7 +47,7 @@ class ClassScores:
             return np.asarray(-elementary.log(np.clip(self.scores, self.eps, 1.0 - self.eps)))
         below = self.scores - self.scores.max(axis=1, keepdims=True)
         total = _across([np.asarray(elementary.exp(column)) for column in below.T])
-        return np.asarray(elementary.log(total))[:, None] - below
+        return np.asarray(elementary.log(total)[:, None] - below)
 
     def margins(self) -> Floats:
         """1 - s for the true class, 1 + s for each other, not below 0."""
@@ -68,7 +68,7 @@ def _across(columns: list[Floats]) -> Floats:
 def smoothed(rows: ClassScores, smoothing: float) -> Floats:
     """Log-loss of a label that is 1 - smoothing the true class, and the rest spread over all classes alike."""
     losses = rows.losses()
-    return (1.0 - smoothing) * rows.at_true(losses) + smoothing * (_across(list(losses.T)) / rows.width)
+    return np.asarray((1.0 - smoothing) * rows.at_true(losses) + smoothing * (_across(list(losses.T)) / rows.width))
 
 
 def focal(rows: ClassScores, gamma: float) -> Floats:

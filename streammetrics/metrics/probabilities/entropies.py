@@ -49,7 +49,7 @@ class NEPositive(NormalizedEntropy, tag="ne_positive"):
 
     formula = "log-loss of positives / W / entropy of the base rate"
     stacks = False
-    instead = "the state does not say how losses of positives vary: Sharded(..., unit=) does, NormalizedEntropy has one"
+    unknown = "the state does not say how losses of positives vary: Sharded(..., unit=) does, NormalizedEntropy has one"
 
     @property
     def _refused(self) -> str | None:
@@ -100,7 +100,7 @@ class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
     terms = ("log_loss", "score")
     formula = "log-loss / -(b log m + (1 - b) log(1 - m)), m the mean prediction"
     stacks = False
-    instead = "the state does not say how loss and prediction vary together: Sharded(..., unit=) does"
+    unknown = "the state does not say how loss and prediction vary together: Sharded(..., unit=) does"
 
     @property
     def _refused(self) -> str | None:

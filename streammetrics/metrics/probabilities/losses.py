@@ -95,6 +95,8 @@ class SummedMetric(Several[ScoreSums]):
         return (1.0,)
 
     interval_within: ClassVar[tuple[float, float]] = (0.0, math.inf)
+    unknown: ClassVar[str] = ""
+    """Why sums of rows do not say how the value varies, where they do not."""
 
     def estimate_of_binary(self, state: ScoreSums, method: str) -> Estimate:
         return self._estimated(state, self.of_binary(state), method)
@@ -106,6 +108,8 @@ class SummedMetric(Several[ScoreSums]):
         return self._estimated(side, np.asarray(self.of_stacked(side), np.float64), self.methods[0])
 
     def _estimated(self, state: ScoreSums, value: Any, method: str) -> Estimate:
+        if self.unknown:
+            return Estimate(value, reason=self.unknown)
         return delta(
             value, state.spread_of(*self.moments), self.slopes, self.interval_scale, method, self.interval_within
         )

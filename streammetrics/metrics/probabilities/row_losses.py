@@ -70,7 +70,8 @@ class FocalLoss(RowMean[float], OfClasses[Any, float], tag="focal_loss"):
     Notes
     -----
     Each row is within a few ulp, their sum exact. 1.1 kB, about 100 ns a row. Definition as Keras'
-    `BinaryFocalCrossentropy` and `CategoricalFocalCrossentropy` with `eps=1e-7`. Source: Lin et al. (2017). Undefined without rows.
+    `BinaryFocalCrossentropy` and `CategoricalFocalCrossentropy` with `eps=1e-7`. Source: Lin et al. (2017). Undefined
+    without rows.
 
     Examples
     --------

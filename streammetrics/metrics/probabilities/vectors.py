@@ -47,8 +47,8 @@ class KLDivergence(VectorMetric, tag="kl_divergence"):
     Notes
     -----
     Of two distributions in each row; of the scores of two logs see `drift`. Rows in float64, their sum is exact.
-    Definition as torchmetrics' `KLDivergence`, where a q of 0 is infinite, and Keras', which keeps p from 0, too. Undefined without
-    rows.
+    Definition as torchmetrics' `KLDivergence`, where a q of 0 is infinite, and Keras', which keeps p from 0, too.
+    Undefined without rows.
 
     Examples
     --------
