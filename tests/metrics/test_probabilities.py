@@ -172,7 +172,7 @@ def test_bounds_hold_the_truth_of_folded_scores(metric: Any, bits: int) -> None:
     assert math.isfinite(high - low)
     if metric is not sm.HosmerLemeshow:  # whose bins are of other buckets then
         assert low <= fine.compute() <= high
-        assert high - low < 3 / 2 ** (bits - 6)
+        assert high - low < 4 / 2 ** (bits - 6)
         assert fine.bounds()[1] - fine.bounds()[0] < 1e-9
 
 

@@ -251,8 +251,8 @@ class CalibrationSlope(Recalibrated, tag="calibration_slope"):
     -----
     Cox's recalibration (1958). Probabilities are kept within [2**-23, 1 - 2**-23]. Buckets count with their middle scores;
     the bound holds whatever they hold, some thousandths of the slope at 16 bits; it is as small as rounding for small
-    data, and infinite where buckets are too coarse to show any. `interval()` has the robust standard error. Undefined without rows, for one class, and where a threshold tells
-    the classes apart.
+    data, and infinite where buckets are too coarse to show any. `interval()` has the robust standard error. Undefined
+    without rows, for one class, and where a threshold tells the classes apart.
 
     Examples
     --------
