@@ -78,8 +78,8 @@ def note_extremes(
 ) -> Any:  # fmt: skip
     """Lower and raise the extremes of every cell and output by rows whose weight is not 0, and count rows.
 
-    `rows` is empty where another kernel counts them. A value is that of `first`, or of a pair |second - first|. Rows are `width` values side by side, in one dimension or
-    two; `low` and `high` are cells x width, flat.
+    `rows` is empty where another kernel counts them. A value is that of `first`, or of a pair |second - first|. Rows are
+    `width` values side by side, in one dimension or two; `low` and `high` are cells x width, flat.
     """
     ff, ss = first.reshape(first.size), second.reshape(second.size)
     n, lone, weighted = ff.shape[0] // width, at.shape[0] == 0, w.shape[0] != 0

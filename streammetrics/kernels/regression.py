@@ -15,7 +15,7 @@ from .elementary import exp, log1p, power, x_minus_log1p
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
 (ABSOLUTE, SQUARED, TARGET, NONZERO, RELATIVE, GUARDED, SYMMETRIC, LOG_SQUARED, PINBALL, HUBER, TWEEDIE) = range(11)
-LOG_COSH, SIGNED_RELATIVE, MINKOWSKI, HIT, EITHER = range(11, 16)
+LOG_COSH, SIGNED_RELATIVE, MINKOWSKI, HIT, EITHER, BELOW = range(11, 17)
 LOG_2 = 0.6931471805599453
 SQUARE = 32  # what a term has more if its square is asked for
 EPSILON = 2.0**-52
@@ -95,9 +95,12 @@ def fill_more(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
     elif term == HIT:
         for j in range(n):
             out[j] = f8(y[j] >= k) * f8(p[j] >= k)
-    else:
+    elif term == EITHER:
         for j in range(n):
             out[j] = max(f8(y[j] >= k), f8(p[j] >= k))
+    else:
+        for j in range(n):
+            out[j] = f8(y[j] <= p[j])
 
 
 @outline

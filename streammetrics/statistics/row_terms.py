@@ -14,6 +14,7 @@ from ..columns.columns import Column, Need, label, matrix, score, weight
 from ..columns.numbers import Exponent, number
 from ..numerics import elementary
 from ..numerics.settings import setting
+from . import forecast_terms
 from .labels import rounded
 from .row_means import RowMeans
 
@@ -227,6 +228,13 @@ TERMS = {
     "stirling": Term("rates", stirling),
     "kl": Term("distributions", kl, signed=True),
     "js": Term("distributions", js, 1),
+    "prediction": Term("lags", forecast_terms.prediction),
+    "naive": Term("lags", forecast_terms.naive),
+    "covered": Term("intervals", forecast_terms.covered, 1),
+    "width": Term("intervals", forecast_terms.width, signed=True),
+    "interval": Term("intervals", forecast_terms.interval, signed=True),
+    "crps": Term("forecasts", forecast_terms.crps),
+    "energy": Term("forecasts", forecast_terms.energy, signed=True),
     "cosine": Term("vectors", cosine, 1, signed=True),
 }
 WIDER = {"baselines": ("labels", "baselines"), "logs": ("logs", "rates")}
@@ -240,9 +248,11 @@ class RowTerms(RowMeans, tag="row_terms"):
     ----------
     terms : tuple of str
         What is summed, weighted, as `TERMS` lists it; numbers stand behind it, "focal@2.0:0.25".
-    over : {"labels", "baselines", "models", "rates", "logs", "distributions", "vectors"}
-        What a row has: a 0/1 label and a score, and a second score, `baseline`; two scores; a target of at least 0 and a
-        prediction that is, or its logarithm; two rows of probabilities, or of any numbers.
+    over : str
+        What a row has: "labels", a 0/1 label and a score; "baselines", and a second score, `baseline`; "models", two
+        scores; "rates", a target of at least 0 and a prediction that is, or "logs", its logarithm; "distributions", two
+        rows of probabilities; "vectors", two rows of numbers; "lags", a target, a prediction and an earlier value, `lag`;
+        "intervals", a target, `lower` and `upper`; "forecasts", a target and a row of predictions.
     scale : {"probability", "logit", "real"}
         What the scores are.
     eps : float, optional
@@ -257,7 +267,18 @@ class RowTerms(RowMeans, tag="row_terms"):
 
     over: str = setting(
         default="labels",
-        choices=("labels", "baselines", "models", "rates", "logs", "distributions", "vectors"),
+        choices=(
+            "labels",
+            "baselines",
+            "models",
+            "rates",
+            "logs",
+            "distributions",
+            "vectors",
+            "lags",
+            "intervals",
+            "forecasts",
+        ),
     )
     scale: str = setting(default="probability", choices=("probability", "logit", "real"))
     eps: float | None = setting(default=None, above=0.0, high=0.25)
@@ -270,8 +291,10 @@ class RowTerms(RowMeans, tag="row_terms"):
         known = WIDER.get(self.over, (self.over,))
         if strange := [t for t in self.terms if TERMS[t.partition("@")[0]].over not in known]:
             raise ValueError(f"{type(self).__name__}: {strange[0]!r} is no term over {self.over}")
-        if (self.over in ("distributions", "vectors")) != (self.width is not None):
-            raise ValueError(f"{type(self).__name__}: width= is for distributions and vectors, which need it")
+        if (self.over in ("distributions", "vectors", "forecasts")) != (self.width is not None):
+            raise ValueError(
+                f"{type(self).__name__}: width= is for distributions, vectors and forecasts, which need it"
+            )
 
     def needs(self) -> tuple[Need, ...]:
         def scored(role: str) -> Need:
@@ -288,6 +311,9 @@ class RowTerms(RowMeans, tag="row_terms"):
             "rates": lambda: pair(lambda role: number(role, low=0.0, octaves=OCTAVES)),
             "logs": lambda: (number("y_true", low=0.0, octaves=OCTAVES), Need("y_pred", Exponent())),
             "distributions": lambda: pair(lambda role: Need(role, Distribution(width))),
+            "lags": lambda: tuple(number(role) for role in ("y_true", "y_pred", "lag")),
+            "intervals": lambda: tuple(number(role) for role in ("y_true", "lower", "upper")),
+            "forecasts": lambda: (number("y_true"), matrix(number("y_pred"), width)),
             "vectors": lambda: pair(lambda role: matrix(number(role, octaves=OCTAVES), width)),
         }
         return (*each[self.over](), weight())

@@ -2,7 +2,9 @@
 
 from .deviance import *
 from .errors import *
+from .explained import *
 from .fit import *
+from .forecasts import *
 from .losses import *
 from .normed import *
 from .quantiles import *

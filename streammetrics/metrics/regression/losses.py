@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+
 import numpy as np
 
 from ...collect.interval import Estimate
@@ -10,7 +11,7 @@ from ...numerics import elementary
 from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
 from ...statistics.regression import RegressionSums
-from ..chance import from_counts
+from ..chance import share
 from .errors import SummedLoss
 from .outputs import root
 
@@ -127,6 +128,7 @@ class CriticalSuccessIndex(SummedLoss, tag="critical_success_index"):
     squares: bool = setting(default=False, choices=(False,))
 
     best = "high"
+    methods, interval_scale = ("wilson", "delta"), "logit"
     formula = "sum w [y >= t and p >= t] / sum w [y >= t or p >= t]"
 
     @property
@@ -142,11 +144,10 @@ class CriticalSuccessIndex(SummedLoss, tag="critical_success_index"):
 
     def estimate_of_output(self, state: RegressionSums, output: int, value: float, method: str) -> Estimate:
         """A share of the rows in which something reaches the threshold."""
-        hits, some = (state.total(term, output) for term in self.terms)
+        some = state.total(self.terms[1], output)
         if state.excess is not None or not some:
             return Estimate(value, reason="rows are weighted: Sharded(..., unit=) has an interval" if some else None)
-        counts = np.array([int(hits), int(some - hits)])
-        return from_counts(value, counts, np.array([1 - value, -value]), self.interval_scale)
+        return share(int(some), value, method)
 
     def reason_of(self, state: RegressionSums) -> str | None:
         seen = any(state.total(self.terms[1], i) for i in range(state.outputs))
