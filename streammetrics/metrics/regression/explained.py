@@ -150,4 +150,5 @@ def best_loss(values: NDArray[Any], weights: NDArray[Any], alpha: Fraction) -> F
     at = values[np.flatnonzero((through * alpha.denominator >= alpha.numerator * through[-1]) & (weights > 0))[0]]
     losses = (values - at) * weights
     over = sum(losses[values > at].tolist())
-    return alpha * over - (1 - alpha) * sum(losses[values < at].tolist())
+    under = -sum(losses[values < at].tolist())
+    return alpha * Fraction(over) + (1 - alpha) * Fraction(under)
