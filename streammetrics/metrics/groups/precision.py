@@ -150,8 +150,8 @@ class SessionPrecisionAtK(OpenGroups, tag="session_precision_at_k"):
     Notes
     -----
     Of rows that tie about place k as many as fit, each by its share; so a weight counts as so many equal rows. Definition
-    as torchrec's `precision_session`, which breaks ties by the order of rows, ranks rows whatever they weigh, and sees only
-    sessions within a batch. PrecisionAtK is the mean over queries of rankings, by k. State and cost as
+    as torchrec's `precision_session`, which breaks ties by the order of rows, ranks rows whatever they weigh, and sees
+    only sessions within a batch. PrecisionAtK is the mean over queries of rankings, by k. State and cost as
     GroupAveragePrecision. `interval()` takes sessions as independent. Undefined without rows.
 
     Examples

@@ -41,7 +41,7 @@ class Blocks(NamedTuple):
 
     def sums(self, values: Floats) -> Floats:
         """The sum of a value of blocks for each group, one after the other."""
-        return np.bincount(self.group, values, len(self.weights))
+        return np.asarray(np.bincount(self.group, values, len(self.weights)), np.float64)
 
 
 def blocks_of(rows: Sorted) -> Blocks:
