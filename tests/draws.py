@@ -167,7 +167,7 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
     "critical_success_index": [{}, {"threshold": -1.0, **MATRIX}],
     "mean_relative_error": [{}, {"percent": True, "squares": True}],
     "nrmse": [{}, *({"normalization": n} for n in ("range", "std", "l2")), MATRIX | {"normalization": "range"}],
-    "nmse": [{}, {"normalization": "means"}],
+    "nmse": [{}, {"normalization": "means"}, {"normalization": "constant"}],
     "relative_squared_error": [{}, {"squared": False, **MATRIX}],
     "concordance_correlation": [{}, {"ddof": 1.0}],
     "explained_variance": [{}, {"force_finite": True, **MATRIX}],

@@ -154,6 +154,10 @@ ORACLES: dict[str, list[Oracle]] = {
             {"normalization": "means"},
             lambda c, w: float(moment(c, w)[0] * moment(c, w)[1] / (moment(c, w)[2] * moment(c, w)[4])),
         ),
+        Oracle(
+            {"normalization": "constant"},  # as torchrec's `get_norm_mse_states`
+            lambda c, w: math.fsum(w * errors(c) ** 2) / math.fsum(w * (c["y_true"] - 1) ** 2),
+        ),
     ],
     "relative_squared_error": [
         Oracle({}, relative),

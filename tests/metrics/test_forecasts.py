@@ -90,7 +90,9 @@ def test_targets_that_are_all_alike_as_scikit_learn_has_them() -> None:
             assert found == pytest.approx(sk.r2_score(Y, P, multioutput=how))
     alike = np.ones((3, 2))
     found = (
-        sm.R2(num_outputs=2, multioutput="variance_weighted", force_finite=True).update(alike, alike + np.arange(2)).compute()
+        sm.R2(num_outputs=2, multioutput="variance_weighted", force_finite=True)
+        .update(alike, alike + np.arange(2))
+        .compute()
     )
     assert found == sk.r2_score(alike, alike + np.arange(2), multioutput="variance_weighted") == 0.5
 

@@ -88,13 +88,16 @@ class RelativeSquaredError(NormedSquares, tag="relative_squared_error"):
 class NMSE(NormedSquares, tag="nmse"):
     """Normalized mean squared error: relative to the size of the targets, or to the means.
 
-    Formula: sum w (p - y)**2 / sum w y**2; with `normalization="means"` mean (p - y)**2 / (mean y * mean p).
+    Formula: sum w (p - y)**2 / sum w y**2; with `normalization="means"` mean (p - y)**2 / (mean y * mean p); "constant" has
+    sum w (c - y)**2 below.
 
     Parameters
     ----------
-    normalization : {"power", "means"}
-        The power of the targets (signals), or the product of both means (dispersion models). By the variance of the
-        targets it is RelativeSquaredError.
+    normalization : {"power", "means", "constant"}
+        The power of the targets (signals); the product of both means (dispersion models); the squared error of a constant
+        (torchrec). By the variance of the targets it is RelativeSquaredError.
+    constant : float
+        c, with `normalization="constant"`.
     num_outputs, multioutput, on_invalid
         As for MAE.
 
@@ -110,18 +113,22 @@ class NMSE(NormedSquares, tag="nmse"):
     0.024096
     """
 
-    normalization: str = setting(default="power", choices=("power", "means"))
+    normalization: str = setting(default="power", choices=("power", "means", "constant"))
+    constant: float = setting(default=1.0, low=-(2.0**400), high=2.0**400)
 
     formula = "sum w (p - y)^2 / sum w y^2"
 
     @property
     def name(self) -> str:
-        return "nmse" if self.normalization == "power" else "nmse_means"
+        return "nmse" if self.normalization == "power" else f"nmse_{self.normalization}"
 
     def quotient(self, state: Moments, output: int) -> tuple[Fraction, Fraction] | None:
         left = squared_error(state, output)
         if self.normalization == "power":
             return left, state.total("xx", output)
+        if self.normalization == "constant":
+            c = Fraction(self.constant)
+            return left, state.total("xx", output) - 2 * c * state.total("x", output) + c * c * state.weight()
         return left * state.weight(), state.total("x", output) * state.total("y", output)
 
 
