@@ -31,11 +31,12 @@ def logs() -> dict[str, tuple[Any, ...]]:
 
 
 LOGS = logs()
+WEIGHTS, CUTS = ("uniform", "impressions", "positives"), (1, 3, 50)
 METRICS = [
-    *((sm.GroupAveragePrecision, "group_average_precision", {"group_weight": b}, {"by": b}) for b in ("uniform", "impressions", "positives")),
-    *((sm.SessionPrecisionAtK, "session_precision_at_k", {"k": k}, {"k": k}) for k in (1, 3, 50)),
-    *((sm.SessionRecallAtK, "session_recall_at_k", {"k": k}, {"k": k}) for k in (1, 3, 50)),
-]  # fmt: skip
+    *((sm.GroupAveragePrecision, "group_average_precision", {"group_weight": b}, {"by": b}) for b in WEIGHTS),
+    *((sm.SessionPrecisionAtK, "session_precision_at_k", {"k": k}, {"k": k}) for k in CUTS),
+    *((sm.SessionRecallAtK, "session_recall_at_k", {"k": k}, {"k": k}) for k in CUTS),
+]
 
 
 @pytest.mark.parametrize("log", LOGS)

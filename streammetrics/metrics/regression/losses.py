@@ -63,7 +63,7 @@ class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
     Notes
     -----
     Powers within a few ulp, their sum is exact, and so is the root within a few ulp; at p = 1 and 2 it is rounded once.
-    About 20 ns a row; state as MAE. Definition as torchmetrics' `MinkowskiDistance`. 0 for rows that have no weight.
+    About 20 ns a row; state as MAE. Definition as torchmetrics' `MinkowskiDistance`. Undefined without rows.
 
     Examples
     --------
@@ -90,14 +90,11 @@ class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
 
     def of_output(self, state: RegressionSums, output: int) -> Limits | None:
         total = state.total(self.terms[0], output)
-        if not int(state.rows):
+        if not state.weight():
             return None
         if self.p in (1.0, 2.0):
             return Limits.exactly(total) if self.p == 1.0 else root(total, Fraction(1))
         return Limits.exactly(Fraction(float(elementary.power(np.float64(to_float(total)), np.float64(1.0 / self.p)))))
-
-    def reason_of(self, state: RegressionSums) -> str | None:
-        return None if int(state.rows) else "no rows"
 
 
 class CriticalSuccessIndex(SummedLoss, tag="critical_success_index"):

@@ -88,8 +88,8 @@ class RelativeSquaredError(NormedSquares, tag="relative_squared_error"):
 class NMSE(NormedSquares, tag="nmse"):
     """Normalized mean squared error: relative to the size of the targets, or to the means.
 
-    Formula: sum w (p - y)**2 / sum w y**2; with `normalization="means"` mean (p - y)**2 / (mean y * mean p); "constant" has
-    sum w (c - y)**2 below.
+    Formula: sum w (p - y)**2 / sum w y**2; with `normalization="means"` mean (p - y)**2 / (mean y * mean p); with
+    "constant" sum w (p - y)**2 / sum w (c - y)**2.
 
     Parameters
     ----------
