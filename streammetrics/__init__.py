@@ -71,6 +71,7 @@ from .statistics.bins import ScoreBins as ScoreBins
 from .statistics.classes import ClassCounts as ClassCounts
 from .statistics.distinct import DistinctKeys as DistinctKeys
 from .statistics.extremes import Extremes as Extremes
+from .statistics.joint import JointHistogram as JointHistogram
 from .statistics.labels import DecisionCounts as DecisionCounts
 from .statistics.moments import Moments as Moments
 from .statistics.ranking import RankingSums as RankingSums

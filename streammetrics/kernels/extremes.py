@@ -78,14 +78,14 @@ def note_extremes(
 ) -> Any:  # fmt: skip
     """Lower and raise the extremes of every cell and output by rows whose weight is not 0, and count rows.
 
-    A value is that of `first`, or of a pair |second - first|. Rows are `width` values side by side, in one dimension or
-    two; `low` and `high` are cells x width, flat.
+    `rows` is empty where another kernel counts them. A value is that of `first`, or of a pair |second - first|. Rows are
+    `width` values side by side, in one dimension or two; `low` and `high` are cells x width, flat.
     """
     ff, ss = first.reshape(first.size), second.reshape(second.size)
     n, lone, weighted = ff.shape[0] // width, at.shape[0] == 0, w.shape[0] != 0
-    if lone:
+    if lone and rows.shape[0]:
         rows[0] += n
-    for j in range(at.shape[0]):
+    for j in range(at.shape[0] if rows.shape[0] else 0):
         rows[u8(at[j])] += 1
     if lone and width == 1 and not weighted:
         if pair:

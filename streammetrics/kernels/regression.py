@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, outline
-from .elementary import log1p, power, x_minus_log1p
+from .elementary import exp, log1p, power, x_minus_log1p
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
 (ABSOLUTE, SQUARED, TARGET, NONZERO, RELATIVE, GUARDED, SYMMETRIC, LOG_SQUARED, PINBALL, HUBER, TWEEDIE) = range(11)
+LOG_COSH, SIGNED_RELATIVE, MINKOWSKI, HIT, EITHER, BELOW = range(11, 17)
+LOG_2 = 0.6931471805599453
 SQUARE = 32  # what a term has more if its square is asked for
 EPSILON = 2.0**-52
 
@@ -67,6 +69,40 @@ def deviance(k: Any, y: Any, p: Any, out: Any) -> None:
             out[j] = 2.0 * max(tweedie(y[j], p[j], k), 0.0)
 
 
+@inline
+def log_cosh(d: Any) -> Any:
+    """Return log(cosh(d)): by its series where the logarithm would lose what there is."""
+    x, s = abs(d), d * d
+    if x < 0.05:
+        return s * (0.5 - s * (1.0 / 12.0 - s * (1.0 / 45.0 - s * (17.0 / 2520.0 - s * (31.0 / 14175.0)))))
+    return (x - LOG_2) + log1p(exp(-2.0 * x))
+
+
+@outline
+def fill_more(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
+    """Write one of the rarer terms of every row of a block."""
+    n = out.shape[0]
+    if term == LOG_COSH:
+        for j in range(n):
+            out[j] = log_cosh(p[j] - y[j])
+    elif term == SIGNED_RELATIVE:
+        for j in range(n):
+            out[j] = (p[j] - y[j]) / abs(y[j]) if y[j] != 0.0 else 0.0
+    elif term == MINKOWSKI:
+        for j in range(n):
+            x = abs(p[j] - y[j])
+            out[j] = x if k == 1.0 else x * x if k == 2.0 else power(x, k) if x > 0.0 else 0.0
+    elif term == HIT:
+        for j in range(n):
+            out[j] = f8(y[j] >= k) * f8(p[j] >= k)
+    elif term == EITHER:
+        for j in range(n):
+            out[j] = max(f8(y[j] >= k), f8(p[j] >= k))
+    else:
+        for j in range(n):
+            out[j] = f8(y[j] <= p[j])
+
+
 @outline
 def fill(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
     """Write one term of every row of a block."""
@@ -106,8 +142,10 @@ def fill(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
         for j in range(n):
             d = abs(p[j] - y[j])
             out[j] = 0.5 * d * d if d <= k else k * (d - 0.5 * k)
-    else:
+    elif term == TWEEDIE:
         deviance(k, y, p, out)
+    else:
+        fill_more(term, k, y, p, out)
 
 
 @outline

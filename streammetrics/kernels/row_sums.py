@@ -14,7 +14,7 @@ from ._jit import inline, kernel, outline
 from ._memory import scratch
 from .elementary import product_error
 from .exact_sums import BLOCK, CHUNK_MASK, CHUNKS, FULL, UNITS, add_block, add_exact, add_integer, carry_all
-from .regression import RELATIVE, SQUARE, fill, fill_square, gather
+from .regression import RELATIVE, SIGNED_RELATIVE, SQUARE, fill, fill_square, gather
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
@@ -106,7 +106,7 @@ def sum_losses(
                     add_block(out[:m], sums, u8(cell) * CHUNKS)
                 else:
                     add_to_cells(out[:m], at[a : a + m], stride, cell, sums, often)
-                for j in range(m if terms[t] == RELATIVE else 0):
+                for j in range(m if terms[t] == RELATIVE or terms[t] == SIGNED_RELATIVE else 0):
                     if target[j] == 0.0:
                         skipped[(u8(0) if lone else u8(at[a + j]) * u8(stride)) + u8(cell)] += 1
         if not often and is_full(a, n):

@@ -105,6 +105,11 @@ class Statistic(Settings):
         """Of a statistic that folds: the rows of a cell that are kept exactly, `times` each; None for all."""
         return None
 
+    @property
+    def grows(self) -> bool:
+        """Whether rows make it larger without an end that settings say: then a `memory_limit` holds while rows come."""
+        return self.most is None
+
     def bucketed(self, exact: Entries) -> tuple[Entries, Any]:
         """Of a statistic that folds: the bucket entries of exact ones, and where in the flag something was lost."""
         raise NotImplementedError

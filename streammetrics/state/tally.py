@@ -164,7 +164,7 @@ class Entries:
         excess = None if self.excess is None or not self.excess[rows].any() else self.excess[rows]
         if self.high is not None:
             return Entries(self.shift, codes, counts, excess, self.high[rows] & U4((1 << self.top) - 1))
-        place = codes & codes.dtype.type((1 << self.shift) - 1)
+        place = codes if self._lone else codes & codes.dtype.type((1 << self.shift) - 1)
         return Entries(
             self.shift, place.astype(code_type(int(place[-1]) + 1 if len(place) else 0), copy=False), counts, excess
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +17,9 @@ from ..numerics.exact import about, exact_to_fraction
 from ..numerics.settings import setting, union
 from ..state.declare import Flat
 from ..state.totals import weight_of
+from .extremes import check_range, value_of
 from .spread import Spread, spread
-from .step import Like, Step
+from .step import NOTHING, Like, Step
 from .weighed import WeighedRows, check_columns
 
 __all__ = ["Moments"]
@@ -40,6 +43,8 @@ class Moments(WeighedRows, tag="moments"):
         What is summed; a collection keeps the union of what its metrics ask for.
     num_outputs : int, optional
         Rows of so many values in each column.
+    ranged : bool
+        Whether the least and the largest x are kept, too, of rows whose weight is not 0.
 
     Notes
     -----
@@ -52,7 +57,11 @@ class Moments(WeighedRows, tag="moments"):
     terms: tuple[str, ...] = union(default=())
     num_outputs: int | None = setting(default=None, low=1, high=1 << 16)
 
+    ranged: bool = setting(default=False)
+
     sums = Flat("terms", "outputs", form="exact")
+    low = Flat("outputs", form="low")
+    high = Flat("outputs", form="high")
 
     def __post_init__(self) -> None:
         check_columns(self)
@@ -60,6 +69,9 @@ class Moments(WeighedRows, tag="moments"):
         if unknown := set(self.terms) - set(known):
             raise ValueError(f"Moments has no term {sorted(unknown)[0]!r}; there are {', '.join(known)}")
         super().__post_init__()
+
+    def parts(self) -> Mapping[str, Any]:
+        return self.declared if self.ranged else {n: p for n, p in self.declared.items() if n not in ("low", "high")}
 
     @property
     def outputs(self) -> int:
@@ -75,10 +87,16 @@ class Moments(WeighedRows, tag="moments"):
     def steps(self, like: Like) -> Iterable[Step]:
         x, y = self.columns[0], self.columns[-1]
         left, right = (np.array([TERMS[t][i] for t in self.terms], np.int64) for i in range(2))
-        into = *self.counts(like), type(self).sums
-        return [Step("row_sums:sum_products", x, y, "sample_weight", "at", self.outputs, left, right, *into)]
+        own, into = type(self), (*self.counts(like), type(self).sums)
+        made = [Step("row_sums:sum_products", x, y, "sample_weight", "at", self.outputs, left, right, *into)]
+        if self.ranged:
+            noted = self.outputs, False, NOTHING, own.low, own.high
+            made.append(Step("extremes:note_extremes", x, x, "sample_weight", "at", *noted))
+        return made
 
     def check(self) -> None:
+        if self.ranged:
+            check_range(self)
         weight, sums = weight_of(self, "rows")[..., None], self.flat("sums")
         for i, term in enumerate(self.terms):
             if weight.fall_short(sums[..., i, :, :], LARGEST ** len(term), signed=term not in ("xx", "yy")):
@@ -116,6 +134,11 @@ class Moments(WeighedRows, tag="moments"):
     def total(self, term: str, output: int = 0) -> Fraction:
         """The weighted sum of one term of one output; exact."""
         return exact_to_fraction(self.sums[self.terms.index(term), output])
+
+    def range(self, output: int = 0) -> Fraction | None:
+        """The largest x less the least; None if there is none."""
+        low, high = (value_of(held[output], form) for held, form in ((self.low, "low"), (self.high, "high")))
+        return None if math.isnan(low) else Fraction(high) - Fraction(low)
 
     def covariance(self, a: str, b: str, output: int = 0) -> Fraction:
         """The weighted sum of (a - mean a)(b - mean b); exact. 0 if there is no weight."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..columns.columns import Column
 from ..numerics import elementary
+from . import forecast_terms
 from .labels import rounded
 
 __all__ = ["TERMS", "Rows", "Term", "parsed"]
@@ -264,6 +265,13 @@ TERMS = {
     "kl": Term("distributions", kl, signed=True),
     "js": Term("distributions", js, 1),
     "cosine": Term("vectors", cosine, 1, signed=True),
+    "prediction": Term("lags", forecast_terms.prediction),
+    "naive": Term("lags", forecast_terms.naive),
+    "covered": Term("intervals", forecast_terms.covered, 1),
+    "width": Term("intervals", forecast_terms.width, signed=True),
+    "interval": Term("intervals", forecast_terms.interval, signed=True),
+    "crps": Term("forecasts", forecast_terms.crps),
+    "energy": Term("forecasts", forecast_terms.energy, signed=True),
 }
 
 

@@ -14,16 +14,24 @@ from ..errors import StateFormatError
 from ..numerics.exact import exact_to_fraction
 from ..numerics.settings import setting, union
 from ..state.declare import Flat
-from ..state.totals import weight_of
+from ..state.state import State
+from ..state.totals import Weight, weight_of
+from .labels import rounded
 from .spread import Spread, spread
 from .step import Like, Step
 from .weighed import WeighedRows
 
-__all__ = ["RegressionSums", "square_of"]
+__all__ = ["RegressionSums", "check_losses", "square_of"]
 
-PLAIN = ("absolute", "squared", "target", "nonzero", "relative", "guarded", "symmetric", "log_squared")
-WITH_PARAMETER = ("pinball", "huber", "tweedie")
-TERMS = PLAIN + WITH_PARAMETER
+TERMS = (
+    "absolute", "squared", "target", "nonzero", "relative", "guarded", "symmetric", "log_squared", "pinball", "huber",
+    "tweedie", "log_cosh", "signed_relative", "minkowski", "hit", "either", "below",
+)  # fmt: skip
+"""As kernels number them."""
+WITH_PARAMETER = ("pinball", "huber", "tweedie", "minkowski", "hit", "either")
+PLAIN = tuple(term for term in TERMS if term not in WITH_PARAMETER)
+SHARES = ("nonzero", "hit", "either", "below")  # 0 or 1
+LEFT_OUT = ("relative", "signed_relative")  # of targets that are 0
 LARGEST = 2.0**992  # more than a term of any numbers can be
 SQUARE = "^2"
 OFFSET = 32  # of the number of a square, as the kernel takes it
@@ -46,8 +54,10 @@ class RegressionSums(WeighedRows, tag="regression_sums"):
     terms : tuple of str
         What is summed, weighted: "absolute" |d|, "squared" d^2, "target" |y|, "nonzero" [y != 0], "relative" |d / y|
         of targets that are not 0, "guarded" |d| / max(|y|, 2^-52), "symmetric" 2 |d| / (|y| + |p|), "log_squared"
-        (log(1 + p) - log(1 + y))^2; with a parameter "pinball@0.9", "huber@1.0", "tweedie@1.5". Here d = p - y. "^2"
-        behind any asks for its square: for standard errors of rows without weights.
+        (log(1 + p) - log(1 + y))^2, "log_cosh" log(cosh(d)), "signed_relative" d / |y| of targets that are not 0, "below"
+        whether y is at most p; with a parameter "pinball@0.9", "huber@1.0", "tweedie@1.5", "minkowski@3.0" |d|^3,
+        "hit@0.5" and "either@0.5" whether both, or one at least, of y and p reach it. Here d = p - y. "^2" behind any asks
+        for its square: for standard errors of rows without weights.
     domain : {"real", "log1p", "positive_pred", "nonnegative", "positive"}
         What the columns may hold: any number; above -1; a prediction above 0 and a target of any sign, of at least 0,
         or above 0.
@@ -82,6 +92,7 @@ class RegressionSums(WeighedRows, tag="regression_sums"):
         squares = any(term.endswith(SQUARE) for term in self.terms)
         most, room = (SQUARED, 450) if squares else (OCTAVES, 900)
         octaves = min([most, *(int(room / (1 + max(abs(1 - k), abs(2 - k)))) for k in powers)])
+        octaves = min([octaves, *(int(room / k) - 2 for name, k in map(parsed, self.terms) if name == "minkowski")])
         columns = [
             number(role, octaves=octaves, **limit)
             for role, limit in zip(("y_true", "y_pred"), DOMAINS[self.domain], strict=True)
@@ -91,26 +102,31 @@ class RegressionSums(WeighedRows, tag="regression_sums"):
         return (*columns, weight())
 
     def steps(self, like: Like) -> Iterable[Step]:
-        own, named = type(self), [parsed(term) for term in self.terms]
+        own = type(self)
+        return [self.step(like, *self.counts(like), own.sums, own.skipped)]
+
+    def step(self, like: Like, *into: Any) -> Step:
+        """The step that adds terms to these parts: rows, weight, sums, rows that are left out."""
+        named = [parsed(term) for term in self.terms]
         terms = np.array([TERMS.index(name) for name, _ in named], np.int64)
         terms[[term.endswith(SQUARE) for term in self.terms]] += OFFSET
-        how = self.outputs, terms, np.array([k for _, k in named], np.float64)
-        into = *self.counts(like), own.sums, own.skipped
-        return [Step("row_sums:sum_losses", "y_true", "y_pred", "sample_weight", "at", *how, *into)]
+        numbers = [rounded_to(k, like) if name in ("hit", "either") else k for name, k in named]
+        how = self.outputs, terms, np.array(numbers, np.float64)
+        return Step("row_sums:sum_losses", "y_true", "y_pred", "sample_weight", "at", *how, *into)
 
     def check(self) -> None:
-        weight, sums = weight_of(self, "rows")[..., None], self.flat("sums")
-        for i, (name, _) in enumerate(map(parsed, self.terms)):
-            if weight.fall_short(sums[..., i, :, :], 1 if name == "nonzero" else LARGEST):
-                raise StateFormatError(
-                    f"RegressionSums.sums holds a sum of {name} that rows of this weight cannot have"
-                )
+        check_losses(self, self.terms, weight_of(self, "rows")[..., None])
         if (self.flat("skipped") > self.flat("rows")[..., None, None]).any():
             raise StateFormatError("RegressionSums.skipped counts more rows than there are")
 
     def facts(self) -> dict[str, Any]:
         seen = super().facts()
-        return seen | ({"skipped": int(self.skipped.sum())} if "relative" in self.terms else {})
+        return seen | ({"skipped": self.left_out} if {*LEFT_OUT} & {*self.terms} else {})
+
+    @property
+    def left_out(self) -> int:
+        """Rows whose target is 0, of all outputs."""
+        return int(self.skipped[next(i for i, term in enumerate(self.terms) if term in LEFT_OUT)].sum())
 
     def total(self, term: str, output: int = 0) -> Fraction:
         """The weighted sum of one term of one output; exact over the rounded terms."""
@@ -136,6 +152,23 @@ class RegressionSums(WeighedRows, tag="regression_sums"):
         some = self.total(per, output)
         products = {(-1, -1): rows, (-1, 0): total, (-1, 1): some, (0, 0): square, (0, 1): total, (1, 1): some}
         return spread(rows, [total, some], products)
+
+
+def check_losses(state: State, terms: tuple[str, ...], weight: Weight) -> None:
+    """Raise unless the sums of losses of all cells are such as rows of this weight can have."""
+    sums = state.flat("sums")
+    for i, (name, _) in enumerate(map(parsed, terms)):
+        most, signed = 1 if name in SHARES else LARGEST, name == "signed_relative"
+        if weight.fall_short(sums[..., i, :, :], most, signed=signed):
+            raise StateFormatError(
+                f"{type(state).__name__}.sums holds a sum of {name} that rows of this weight cannot have"
+            )
+
+
+def rounded_to(threshold: float, like: Like) -> float:
+    """A threshold as it is in the dtype of the columns, of two in the narrower one."""
+    role = min(("y_true", "y_pred"), key=lambda role: like.dtype(role).itemsize)
+    return float(rounded((threshold,), like.source(role), like.dtype(role))[0])
 
 
 def square_of(term: str) -> str:

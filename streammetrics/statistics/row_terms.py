@@ -25,6 +25,10 @@ WIDER = {"baselines": ("labels", "baselines"), "logs": ("logs", "rates"), "posit
 """Whose terms these columns have, too."""
 
 
+OVER = ("labels", "baselines", "models", "rates", "logs", "amounts", "positive", "lags", "intervals")
+WIDE = ("distributions", "vectors", "forecasts")
+
+
 class RowTerms(RowMeans, tag="row_terms"):
     """Sums over rows of terms of two columns or two vectors.
 
@@ -32,9 +36,12 @@ class RowTerms(RowMeans, tag="row_terms"):
     ----------
     terms : tuple of str
         What is summed, weighted, as `TERMS` lists it; numbers stand behind it, "focal@2.0:0.25".
-    over : {"labels", "baselines", "models", "rates", "logs", "amounts", "positive", "distributions", "vectors"}
-        What a row has: a 0/1 label and a score, and a second score, `baseline`; two scores; a target of at least 0 and a
-        prediction that is, or its logarithm, or is positive, both of them; two rows of probabilities, or of any numbers.
+    over : str
+        What a row has: "labels", a 0/1 label and a score; "baselines", and a second score, `baseline`; "models", two
+        scores; "rates", a target of at least 0 and a prediction that is, or "logs", its logarithm; "amounts", a target of
+        at least 0 and a prediction above, "positive", both above; "distributions", two rows of probabilities; "vectors",
+        two rows of numbers; "lags", a target, a prediction and an earlier value, `lag`; "intervals", a target, `lower` and
+        `upper`; "forecasts", a target and a row of predictions.
     scale : {"probability", "logit", "real"}
         What the scores are.
     eps : float, optional
@@ -47,10 +54,7 @@ class RowTerms(RowMeans, tag="row_terms"):
     Terms are computed in float64, every operation rounded once, whole columns at a time. 1.1 kB a term.
     """
 
-    over: str = setting(
-        default="labels",
-        choices=("labels", "baselines", "models", "rates", "logs", "amounts", "positive", "distributions", "vectors"),
-    )
+    over: str = setting(default="labels", choices=OVER + WIDE)
     scale: str = setting(default="probability", choices=("probability", "logit", "real"))
     eps: float | None = setting(default=None, above=0.0, high=0.25)
     width: int | None = setting(default=None, low=1, high=1 << 16)
@@ -62,8 +66,8 @@ class RowTerms(RowMeans, tag="row_terms"):
         known = WIDER.get(self.over, (self.over,))
         if strange := [t for t in self.terms if TERMS[t.partition("@")[0]].over not in known]:
             raise ValueError(f"{type(self).__name__}: {strange[0]!r} is no term over {self.over}")
-        if (self.over in ("distributions", "vectors")) != (self.width is not None):
-            raise ValueError(f"{type(self).__name__}: width= is for distributions and vectors, which need it")
+        if (self.over in WIDE) != (self.width is not None):
+            raise ValueError(f"{type(self).__name__}: width= is for {', '.join(WIDE)}, which need it")
 
     def needs(self) -> tuple[Need, ...]:
         def scored(role: str) -> Need:
@@ -81,6 +85,9 @@ class RowTerms(RowMeans, tag="row_terms"):
             "logs": lambda: (number("y_true", low=0.0, octaves=OCTAVES), Need("y_pred", Exponent())),
             "amounts": lambda: (number("y_true", low=0.0, octaves=POWERS), number("y_pred", above=0.0, octaves=POWERS)),
             "positive": lambda: pair(lambda role: number(role, above=0.0, octaves=POWERS)),
+            "lags": lambda: tuple(number(role) for role in ("y_true", "y_pred", "lag")),
+            "intervals": lambda: tuple(number(role) for role in ("y_true", "lower", "upper")),
+            "forecasts": lambda: (number("y_true"), matrix(number("y_pred"), width)),
             "distributions": lambda: pair(lambda role: Need(role, Distribution(width))),
             "vectors": lambda: pair(lambda role: matrix(number(role, octaves=OCTAVES), width)),
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Self
@@ -13,19 +13,23 @@ from numpy.typing import NDArray
 from ..columns.columns import Need, matrix, weight
 from ..columns.numbers import number
 from ..errors import InvalidInputError
-from ..numerics.exact import UNIT, Mass
-from ..numerics.settings import setting
+from ..numerics.exact import UNIT, Mass, exact_to_fraction
+from ..numerics.settings import setting, union
 from ..state import tally
 from ..state.declare import Flat, Tally
 from ..state.state import State
 from ..state.tally import Entries
-from .step import Like, Step
+from ..state.totals import weight_of
+from .regression import RegressionSums, check_losses
+from .step import NOTHING, Like, Step
 from .weighed import check_columns
 
 __all__ = ["ValueHistogram"]
 
 Ints = NDArray[np.int64]
 
+BESIDE = ("sums", "skipped", "lossy", "lossy_excess")
+"""Parts of losses."""
 LOWEST, OCTAVES = -460, 862
 """The first octave, and how many there are: all that differences of numbers of 2**-400 to 2**400 can be."""
 
@@ -45,6 +49,8 @@ class ValueHistogram(State, tag="value_histogram"):
         Of the mantissa: a bucket is at most 2**-bits of its value wide.
     num_outputs : int, optional
         Rows of so many values in each column.
+    losses : tuple of str
+        Terms of `RegressionSums`, of targets and predictions, whose exact sums are kept beside: the columns are targets.
 
     Notes
     -----
@@ -57,12 +63,28 @@ class ValueHistogram(State, tag="value_histogram"):
     bits: int = setting(default=7, low=1, high=14)
     num_outputs: int | None = setting(default=None, low=1, high=1 << 16)
 
+    losses: tuple[str, ...] = union(default=())
+
     rows = Tally("places")
     off_grid = Flat("outputs", form="flag")
+    sums = Flat("losses", "outputs", form="exact")
+    skipped = Flat("losses", "outputs")
+    lossy = Flat()
+    lossy_excess = Flat(form="exact", beside="lossy")
 
     def __post_init__(self) -> None:
         check_columns(self)
+        if self.losses and self.columns != ("y_true",):
+            raise ValueError("ValueHistogram: losses are of predictions beside a histogram of targets")
         super().__post_init__()
+
+    def parts(self) -> Mapping[str, Any]:
+        return self.declared if self.losses else {n: p for n, p in self.declared.items() if n not in BESIDE}
+
+    @property
+    def beside(self) -> RegressionSums:
+        """The statistic whose sums are kept beside."""
+        return RegressionSums(terms=self.losses, num_outputs=self.num_outputs)
 
     @property
     def outputs(self) -> int:
@@ -89,6 +111,8 @@ class ValueHistogram(State, tag="value_histogram"):
         return self.outputs * self.buckets
 
     def needs(self) -> tuple[Need, ...]:
+        if self.losses:
+            return self.beside.needs()
         columns = [number(role) for role in self.columns]
         if self.num_outputs is not None:
             columns = [matrix(need, self.num_outputs) for need in columns]
@@ -99,11 +123,27 @@ class ValueHistogram(State, tag="value_histogram"):
         columns = self.columns[0], self.columns[-1], "sample_weight", "at"
         how = self.outputs, pair, self.signed, self.bits, self.middle, self.buckets
         name = "count_values" if "rows" in like.dense else "emit_values"
-        return [Step(f"value_histogram:{name}", *columns, *how, own.off_grid, own.rows)]
+        made = [Step(f"value_histogram:{name}", *columns, *how, own.off_grid, own.rows)]
+        if self.losses:
+            counts = own.lossy, own.lossy_excess if like.weighted else NOTHING
+            made.append(self.beside.step(like, *counts, own.sums, own.skipped))
+        return made
+
+    def check(self) -> None:
+        if self.losses:
+            check_losses(self, self.losses, weight_of(self, "lossy")[..., None])
+
+    def loss(self, term: str, output: int = 0) -> Fraction:
+        """The weighted sum of a loss; exact over its rounded terms."""
+        return exact_to_fraction(self.sums[self.losses.index(term), output])
+
+    @property
+    def unit(self) -> int:
+        """What masses count: a weight of 1 is so many."""
+        return 1 if self.rows.excess is None else UNIT
 
     def facts(self) -> dict[str, Any]:
-        unit = 1 if self.rows.excess is None else UNIT
-        rows, weight = int(self._of(0).mass.sum()), Fraction(self.mass(0).total(), unit)
+        rows, weight = int(self._of(0).mass.sum()), Fraction(self.mass(0).total(), self.unit)
         return {"rows": rows, "weight": weight, "off_grid": bool(self.off_grid.any())}
 
     def _of(self, output: int) -> Entries:
@@ -142,6 +182,13 @@ class ValueHistogram(State, tag="value_histogram"):
         octave, part = np.divmod(np.maximum(step - 1, 0), 1 << self.bits)
         size = np.ldexp(1 + part / (1 << self.bits), LOWEST + octave)
         return np.asarray(np.where(step == 0, 0.0, np.sign(buckets - self.middle) * size))
+
+    def ends(self, output: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Between which values the occupied buckets of one output lie, in ascending order."""
+        buckets = self.occupied(output)
+        near = self.values(buckets)
+        far = self.values(buckets + np.sign(buckets - self.middle)) if self.off_grid[output] else near
+        return np.minimum(near, far), np.maximum(near, far)
 
     def coarsen(self, bits: int) -> Self:
         """Return the histogram of the same rows with fewer bits: what they would have made there, to the bit."""

@@ -2,3 +2,4 @@
 
 from .auc import *
 from .losses import *
+from .precision import *

@@ -2,7 +2,12 @@
 
 from .deviance import *
 from .errors import *
+from .explained import *
 from .explained_deviance import *
 from .fit import *
+from .forecasts import *
+from .losses import *
+from .normed import *
 from .quantiles import *
+from .ranks import *
 from .relative import *

@@ -19,8 +19,9 @@ from ...statistics.moments import Moments
 from ..chance import of_moments
 from .outputs import OutputMetric, root
 
-__all__ = ["R2", "ExplainedVariance", "MeanError", "PearsonCorrelation"]
+__all__ = ["R2", "ConcordanceCorrelation", "ExplainedVariance", "MeanError", "PearsonCorrelation"]
 
+NAN = float("nan")
 PAIR = ("x", "y", "xx", "xy", "yy")
 
 
@@ -85,6 +86,8 @@ class R2(MomentMetric, tag="r2"):
     ----------
     multioutput : {"uniform_average", "raw_values", "variance_weighted"}
         The mean over outputs, an array of one value each, or the mean weighted by the variance of the targets.
+    force_finite : bool
+        Targets that are all alike have 1.0 if predictions are without error, else 0.0, as in scikit-learn by default.
     num_outputs, on_invalid
         As for MAE.
 
@@ -92,8 +95,7 @@ class R2(MomentMetric, tag="r2"):
     -----
     From exact sums of products, rounded once: right to the last bit. About 10 ns a row, 2.7 kB an output. Definition as
     scikit-learn's `r2_score`, but undefined (NaN, with a reason) if the targets are all alike, and averages leave such
-    outputs out: there scikit-learn has 1.0 for predictions without error and 0.0 for others; with `force_finite=False`
-    NaN and -inf.
+    outputs out, unless `force_finite=True`; there scikit-learn has NaN and -inf with `force_finite=False`.
 
     Examples
     --------
@@ -105,6 +107,7 @@ class R2(MomentMetric, tag="r2"):
     multioutput: str = setting(
         default="uniform_average", choices=("uniform_average", "raw_values", "variance_weighted")
     )
+    force_finite: bool = setting(default=False)
 
     formula = "1 - sum w (y - p)^2 / sum w (y - mean y)^2"
 
@@ -114,18 +117,24 @@ class R2(MomentMetric, tag="r2"):
         return xx - 2 * xy + yy
 
     def of_output(self, state: Moments, output: int) -> Limits | None:
-        spread = state.covariance("x", "x", output)
-        return Limits.exactly(spread - self.unexplained(state, output), spread)
+        spread, left = state.covariance("x", "x", output), self.unexplained(state, output)
+        if self.force_finite and not spread and state.weight():
+            return Limits.exactly(0 if left else 1)
+        return Limits.exactly(spread - left, spread)
 
     def of(self, state: Moments) -> float | NDArray[np.float64]:
         if self.multioutput != "variance_weighted":
             return super().of(state)
         spreads = [state.covariance("x", "x", i) for i in range(state.outputs)]
+        if self.force_finite and not any(spreads):
+            found = Limits.mean([self.of_output(state, i) for i in range(state.outputs)])
+            return NAN if found is None else found.rounded()
         left = sum((self.unexplained(state, i) for i, s in enumerate(spreads) if s), Fraction(0))
         return to_float(sum(spreads, Fraction(0)) - left, sum(spreads, Fraction(0)))
 
     def reason_of(self, state: Moments) -> str | None:
-        return super().reason_of(state) or _no_spread(state, "x", "the targets are all alike")
+        alike = None if self.force_finite else _no_spread(state, "x", "the targets are all alike")
+        return super().reason_of(state) or alike
 
 
 class ExplainedVariance(R2, tag="explained_variance"):
@@ -137,14 +146,15 @@ class ExplainedVariance(R2, tag="explained_variance"):
     ----------
     multioutput : {"uniform_average", "raw_values", "variance_weighted"}
         As for R2.
+    force_finite : bool
+        Targets that are all alike have 1.0 if all errors are alike, too, else 0.0, as in scikit-learn by default.
     num_outputs, on_invalid
         As for MAE.
 
     Notes
     -----
     State, cost and exactness as R2. Definition as scikit-learn's `explained_variance_score`, but undefined if the targets
-    are all alike, as R2: there scikit-learn has 1.0 where all errors are alike, too, and 0.0 otherwise; with
-    `force_finite=False` NaN and -inf.
+    are all alike, as R2, unless `force_finite=True`.
 
     Examples
     --------
@@ -194,6 +204,53 @@ class PearsonCorrelation(MomentMetric, tag="pearson_correlation"):
             state, "y", "the predictions are all alike"
         )
         return super().reason_of(state) or alike
+
+
+class ConcordanceCorrelation(MomentMetric, tag="concordance_correlation"):
+    """Lin's concordance correlation: Pearson's, less for predictions that are off by a shift or a scale.
+
+    Formula: 2 Cov(y, p) / (Var(y) + Var(p) + (mean y - mean p)**2), weighted.
+
+    Parameters
+    ----------
+    ddof : float
+        What is taken from the rows that divide variances and covariance: 0 (Lin), or 1 (torchmetrics).
+    num_outputs, multioutput, on_invalid
+        As for MAE.
+
+    Notes
+    -----
+    An exact fraction, rounded once. State and cost as R2. Source: Lin (1989). Undefined without rows, if targets and
+    predictions are all one number, and if the rows weigh no more than `ddof`.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> round(sm.ConcordanceCorrelation().update([3, -0.5, 2, 7], [2.5, 0.0, 2, 8]).compute(), 6)
+    0.976789
+    """
+
+    ddof: float = setting(default=0.0, low=0.0, high=1.0)
+
+    formula = "2 Cov(y, p) / (Var(y) + Var(p) + (mean y - mean p)^2)"
+
+    @property
+    def name(self) -> str:
+        return "concordance_correlation" + (f"@{self.ddof:g}" if self.ddof else "")
+
+    def of_output(self, state: Moments, output: int) -> Limits | None:
+        weight = state.weight()
+        if weight <= Fraction(self.ddof):
+            return None
+        xx, xy, yy = (state.covariance(a, b, output) for a, b in ("xx", "xy", "yy"))
+        shift = (state.total("x", output) - state.total("y", output)) / weight
+        return Limits.exactly(2 * xy, xx + yy + shift * shift * (weight - Fraction(self.ddof)))
+
+    def reason_of(self, state: Moments) -> str | None:
+        missing = all(self.of_output(state, i) is None for i in range(state.outputs))
+        few = state.weight() <= Fraction(self.ddof)
+        why = f"the rows weigh no more than ddof={self.ddof:g}" if few else "all numbers are one"
+        return super().reason_of(state) or (why if missing else None)
 
 
 def _no_spread(state: Moments, column: str, reason: str) -> str | None:

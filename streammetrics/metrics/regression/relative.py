@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ...collect.interval import Estimate
+from ...collect.metric import Metric
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
+from ...statistics.extremes import Extremes
 from ...statistics.regression import RegressionSums
 from ..chance import of_moments
 from .errors import SummedLoss
 from .outputs import root
 
-__all__ = ["MAPE", "MSLE", "RMSLE", "SMAPE", "WMAPE"]
+__all__ = ["MAPE", "MSLE", "RMSLE", "SMAPE", "WMAPE", "MaxRelativeError", "MeanRelativeError"]
 
 
 class MAPE(SummedLoss, tag="mape"):
@@ -73,6 +76,95 @@ class MAPE(SummedLoss, tag="mape"):
     def reason_of(self, state: RegressionSums) -> str | None:
         seen = self.zero == "epsilon" or any(state.total("nonzero", i) for i in range(state.outputs))
         return super().reason_of(state) or (None if seen else "all targets are 0")
+
+
+class MeanRelativeError(SummedLoss, tag="mean_relative_error"):
+    """Mean relative error with its sign, or mean percentage error: above 0 the model predicts too much for its targets.
+
+    Formula: mean of (p - y) / |y|, weighted, over the rows whose target is not 0. Without the sign it is MAPE.
+
+    Parameters
+    ----------
+    percent : bool
+        Times 100.
+    num_outputs, multioutput, squares, on_invalid
+        As for MAE.
+
+    Notes
+    -----
+    Targets of 0 are left out and counted (`explain()["skipped"]`). Terms are computed in float64, the sum is exact. About
+    2 ns a row, 1.2 kB an output. Undefined without rows, and if all targets are 0.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.MeanRelativeError().update([4, 2, 0], [3, 3, 1]).compute()
+    0.125
+    """
+
+    percent: bool = setting(default=False)
+
+    best = None
+    interval_within = (-math.inf, math.inf)
+    formula = "mean of (p - y) / |y| over targets that are not 0"
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        return "signed_relative", "nonzero"
+
+    def of_output(self, state: RegressionSums, output: int) -> Limits | None:
+        total, weight = (state.total(term, output) for term in self.terms)
+        return Limits.exactly(_percent(self.percent) * total, weight)
+
+    def slopes(self, *means: Any) -> tuple[Any, ...]:
+        percent = _percent(self.percent)
+        return percent / means[1], -percent * means[0] / means[1] / means[1]
+
+    def estimate_of_output(self, state: RegressionSums, output: int, value: float, method: str) -> Estimate:
+        spread = state.spread_of(self.terms[0], output, per="nonzero")
+        return of_moments(self, state, value, spread, self.slopes, self.interval_within)
+
+    def reason_of(self, state: RegressionSums) -> str | None:
+        seen = any(state.total("nonzero", i) for i in range(state.outputs))
+        return super().reason_of(state) or (None if seen else "all targets are 0")
+
+
+class MaxRelativeError(Metric[Extremes, float], tag="max_relative_error"):
+    """Largest relative error, over rows whose target and weight are not 0.
+
+    Formula: max |p - y| / |y|.
+
+    Parameters
+    ----------
+    on_invalid : {"raise", "drop"}
+        Whether a bad row raises, or is left out and counted.
+
+    Notes
+    -----
+    Exact but for the rounding of one error. About 3 ns a row, 100 bytes. Undefined without rows, and if all targets are 0.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.MaxRelativeError().update([4, 2, 0], [3, 3, 1]).compute()
+    0.5
+    """
+
+    best = "low"
+    instead = "an extreme has no standard error; MAPE has one"
+    formula = "max |p - y| / |y|"
+    cost = "100 bytes; about 3 ns a row"
+    bound = "exact: the error rounded twice"
+
+    def make_state(self) -> Extremes:
+        return Extremes(columns=("y_true", "y_pred"), relative=True)
+
+    def of(self, state: Extremes) -> float:
+        return state.largest()
+
+    def reason_of(self, state: Extremes) -> str | None:
+        unseen = math.isnan(state.largest())
+        return ("all targets, or all weights, are 0" if int(state.rows) else "no rows") if unseen else None
 
 
 class SMAPE(SummedLoss, tag="smape"):

@@ -328,6 +328,22 @@ class GroupRows(ScoredGroups, tag="group_rows"):
 
         yield from in_threads(one, Spill.PARTS, processors())
 
+    def sorted_rows(self) -> Iterator[Sorted]:
+        """Yield the entries of all groups, of a state of one cell, each group as a whole; of many rows by partition."""
+        held = self.waiting
+        if held is None or not all(s.spreads() for s in held.settled):
+            self._lone()
+            yield of_entries(self.cells.tallies["scores"])
+            return
+        raws = [*held.raws, *(raw_of(s) for s in held.settled)]
+        if not held.spilled and held.nbytes <= SAVED:
+            yield of_entries(entries_of(raws, self.real)[1])
+            return
+        here = [split(r) for r in raws]
+        for p in range(Spill.PARTS):
+            rows = [*(part(p) for part in here), *(r for s in held.spilled for r in s.read(p))]
+            yield of_entries(entries_of(rows, self.real)[1])
+
     def spreads(self) -> bool:
         """Whether entries may be made rows again: without weights, and if these are not many more than entries."""
         entries = self.cells.tallies["scores"]

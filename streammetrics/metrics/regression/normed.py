@@ -1,0 +1,186 @@
+"""Squared errors relative to what the targets are: their spread, their size, their range.
+
+All read one `Moments`: sums without any rounding.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import ClassVar
+
+from ...numerics.exact import Limits
+from ...numerics.settings import setting
+from ...statistics.moments import Moments
+from .fit import MomentMetric
+
+__all__ = ["NMSE", "NRMSE", "RelativeSquaredError"]
+
+
+class NormedSquares(MomentMetric):
+    """A squared error over something that is read of the targets, or its root."""
+
+    best: ClassVar[str | None] = "low"
+    instead = "what the error is divided by is an estimate, too: Sharded(..., unit=) has the error of both together"
+    rooted: ClassVar[bool] = False
+
+    def quotient(self, state: Moments, output: int) -> tuple[Fraction, Fraction] | None:
+        """Return what is divided by what, or None."""
+        raise NotImplementedError
+
+    def of_output(self, state: Moments, output: int) -> Limits | None:
+        found = self.quotient(state, output) if state.weight() else None
+        if found is None or not found[1]:
+            return None
+        return Limits.root(found[0] / found[1]) if self.rooted else Limits.exactly(*found)
+
+    def reason_of(self, state: Moments) -> str | None:
+        missing = all(self.of_output(state, i) is None for i in range(state.outputs))
+        return super().reason_of(state) or ("what the error is divided by is 0" if missing else None)
+
+
+def squared_error(state: Moments, output: int) -> Fraction:
+    """The sum of w (p - y)**2."""
+    xx, xy, yy = (state.total(term, output) for term in ("xx", "xy", "yy"))
+    return xx - 2 * xy + yy
+
+
+class RelativeSquaredError(NormedSquares, tag="relative_squared_error"):
+    """Relative squared error: that of the model over that of the mean of the targets, 1 - R2; or its root.
+
+    Formula: sum w (p - y)**2 / sum w (y - mean y)**2.
+
+    Parameters
+    ----------
+    squared : bool
+        False for the square root of it.
+    num_outputs, multioutput, on_invalid
+        As for MAE.
+
+    Notes
+    -----
+    From exact sums of products, rounded once. State and cost as R2. Definition as torchmetrics' `RelativeSquaredError`.
+    Undefined if the targets are all alike.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> round(sm.RelativeSquaredError().update([3, -0.5, 2, 7], [2.5, 0.0, 2, 8]).compute(), 6)
+    0.051392
+    """
+
+    squared: bool = setting(default=True)
+
+    formula = "sum w (p - y)^2 / sum w (y - mean y)^2"
+
+    @property
+    def name(self) -> str:
+        return "relative_squared_error" if self.squared else "root_relative_squared_error"
+
+    @property
+    def rooted(self) -> bool:  # type: ignore[override]
+        """Whether the root is taken."""
+        return not self.squared
+
+    def quotient(self, state: Moments, output: int) -> tuple[Fraction, Fraction] | None:
+        return squared_error(state, output), state.covariance("x", "x", output)
+
+
+class NMSE(NormedSquares, tag="nmse"):
+    """Normalized mean squared error: relative to the size of the targets, or to the means.
+
+    Formula: sum w (p - y)**2 / sum w y**2; with `normalization="means"` mean (p - y)**2 / (mean y * mean p); with
+    "constant" sum w (p - y)**2 / sum w (c - y)**2.
+
+    Parameters
+    ----------
+    normalization : {"power", "means", "constant"}
+        The power of the targets (signals); the product of both means (dispersion models); the squared error of a constant
+        (torchrec). By the variance of the targets it is RelativeSquaredError.
+    constant : float
+        c, with `normalization="constant"`.
+    num_outputs, multioutput, on_invalid
+        As for MAE.
+
+    Notes
+    -----
+    From exact sums of products, rounded once. State and cost as R2. Source of "means": Hanna and Chang (2004). Undefined
+    if all targets are 0; by means if one of these is.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> round(sm.NMSE().update([3, -0.5, 2, 7], [2.5, 0.0, 2, 8]).compute(), 6)
+    0.024096
+    """
+
+    normalization: str = setting(default="power", choices=("power", "means", "constant"))
+    constant: float = setting(default=1.0, low=-(2.0**400), high=2.0**400)
+
+    formula = "sum w (p - y)^2 / sum w y^2"
+
+    @property
+    def name(self) -> str:
+        return "nmse" if self.normalization == "power" else f"nmse_{self.normalization}"
+
+    def quotient(self, state: Moments, output: int) -> tuple[Fraction, Fraction] | None:
+        left = squared_error(state, output)
+        if self.normalization == "power":
+            return left, state.total("xx", output)
+        if self.normalization == "constant":
+            c = Fraction(self.constant)
+            return left, state.total("xx", output) - 2 * c * state.total("x", output) + c * c * state.weight()
+        return left * state.weight(), state.total("x", output) * state.total("y", output)
+
+
+class NRMSE(NormedSquares, tag="nrmse"):
+    """Normalized root mean squared error: relative to the mean, range, deviation or norm of the targets.
+
+    Formula: sqrt(sum w (p - y)**2 / sum w) / d, with d = mean y, max y - min y, sqrt(Var y) or sqrt(sum w y**2).
+
+    Parameters
+    ----------
+    normalization : {"mean", "range", "std", "l2"}
+        d, in this order.
+    num_outputs, multioutput, on_invalid
+        As for MAE.
+
+    Notes
+    -----
+    The square is an exact fraction, and its root rounded once; negative where the mean is. State and cost as R2, with the
+    range 16 bytes an output more. Definition as torchmetrics' `normalized_root_mean_squared_error`; its class has the
+    deviation for "l2", and of merged states by what they saw last. Undefined if d is 0.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> round(sm.NRMSE(normalization="range").update([2.5, 5, 4, 8], [3, 5, 2.5, 7]).compute(), 6)
+    0.170084
+    """
+
+    normalization: str = setting(default="mean", choices=("mean", "range", "std", "l2"))
+
+    formula = "sqrt(sum w (p - y)^2 / sum w) / mean, range, deviation or norm of y"
+
+    @property
+    def name(self) -> str:
+        return "nrmse" if self.normalization == "mean" else f"nrmse_{self.normalization}"
+
+    def make_state(self) -> Moments:
+        more = {"ranged": True} if self.normalization == "range" else {}
+        return Moments(columns=("y_true", "y_pred"), terms=self.terms, num_outputs=self.num_outputs, **more)
+
+    def divisor(self, state: Moments, output: int) -> Fraction:
+        """The square of d."""
+        if self.normalization == "range":
+            return (state.range(output) or Fraction(0)) ** 2
+        if self.normalization == "l2":
+            return state.total("xx", output)
+        total = state.covariance("x", "x", output) if self.normalization == "std" else state.total("x", output)
+        return total / state.weight() if self.normalization == "std" else (total / state.weight()) ** 2
+
+    def of_output(self, state: Moments, output: int) -> Limits | None:
+        divisor = self.divisor(state, output) if state.weight() else 0
+        if not divisor:
+            return None
+        found = Limits.root(squared_error(state, output) / state.weight() / divisor)
+        return -found if self.normalization == "mean" and state.total("x", output) < 0 else found

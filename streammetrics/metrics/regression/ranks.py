@@ -1,0 +1,297 @@
+"""Orders of two numbers: correlations of ranks, and the share of pairs of rows that predictions put in the right order.
+
+All read one `JointHistogram`: exact within a limit of rows; beyond, what rows of one bucket may do bounds the value.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+from ...collect.metric import Metric
+from ...numerics.exact import Limits
+from ...numerics.settings import setting
+from ...statistics.joint import JointHistogram
+from ...statistics.pairs import Pairs
+from .ranks_within import covariance, variance
+
+__all__ = ["XAUC", "KendallCorrelation", "RegressionAUC", "SpearmanCorrelation"]
+
+NAN = float("nan")
+SLIPS = 8  # what rounded weights can move at most: two in each of a numerator and two divisors, and some room
+NO_PAIRS = "weights count rows, of which there are no two"
+
+
+class RankMetric(Metric[JointHistogram, float]):
+    """A metric of the order of targets (x) and predictions (y)."""
+
+    bits: int = setting(default=7, low=1, high=11)
+    limit: int = setting(default=1 << 14, low=0, high=1 << 24)
+    memory_limit: int = setting(default=1 << 32, low=0, operational=True)
+
+    best = "high"
+    least: ClassVar[int] = -1
+    instead = "its standard error asks for what each row does to all others: Sharded(..., unit=) has one"
+    cost = "64 bytes a row up to the limit; beyond 12 bytes a bucket of both that holds rows; some 80 ns a row"
+    bound = "exact within the limit, and for numbers of few bits; else what rows of one bucket may do"
+
+    def update(self, y_true: Any = None, y_pred: Any = None, /, **columns: Any) -> Self:
+        """Count a batch.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n,)
+            Targets. Or a mapping, data frame or Arrow table that holds the columns by name.
+        y_pred : array-like of shape (n,)
+            Predictions.
+        **columns : array-like of shape (n,)
+            `sample_weight`: 0, or between 2**-36 and 2**31. Both others may be given by name, too.
+
+        Raises
+        ------
+        InvalidInputError
+            A value is not finite, or other than 0 and not between 2**-400 and 2**400 in size, or lengths differ; the
+            message names column, row and count, and nothing was counted.
+        MemoryLimitError
+            Buckets would pass `memory_limit`; nothing was counted.
+        """
+        return super().update(y_true, y_pred, **columns)
+
+    def make_state(self) -> JointHistogram:
+        return JointHistogram(bits=self.bits, limit=self.limit, memory_limit=self.memory_limit)
+
+    def of_pairs(self, pairs: Pairs) -> Limits | None:
+        """Return the value with its limits; None where it is undefined."""
+        raise NotImplementedError
+
+    def within(self, state: JointHistogram) -> Limits | None:
+        """The value, within what it can be, and its limits."""
+        found = self.of_pairs(state.pairs) if state.pairs.total else None
+        if found is None:
+            return None
+        low, high = max(found.low, Fraction(self.least)), min(found.high, Fraction(1))
+        kept = Limits(low, min(max(found.value, low), high), high)
+        return kept.widened(SLIPS * state.slip, self.least, 1)
+
+    def of(self, state: JointHistogram) -> float:
+        found = self.within(state)
+        return NAN if found is None else found.rounded()
+
+    def bounds_of(self, state: JointHistogram) -> tuple[float, float]:
+        found = self.within(state)
+        return (NAN, NAN) if found is None else found.outward()
+
+    def reason_of(self, state: JointHistogram) -> str | None:
+        facts = state.facts()
+        if not facts["rows"] or not facts["weight"]:
+            return "the weights are all zero" if facts["rows"] else "no rows"
+        return self.undefined(state.pairs) if self.within(state) is None else None
+
+    def undefined(self, pairs: Pairs) -> str:
+        """Say why there is no value."""
+        return f"the {'predictions' if pairs.apart(0)[2] else 'targets'} are all alike"
+
+
+def quotient(top: int, low: int, here: int, high: int, unknown: int = 0) -> Limits:
+    """Limits of top / sqrt(square), where the square is between two, and the top known but for so much."""
+
+    def root(number: int, square: int) -> Limits:
+        found = Limits.root(Fraction(number * number, square)) if square else Limits(*[Fraction(2 * bool(number))] * 3)
+        return -found if number < 0 else found
+
+    least, most = top - unknown, top + unknown
+    value = root(top, here or high).value
+    return Limits(root(least, low if least < 0 else high).low, value, root(most, high if most < 0 else low).high)
+
+
+class SpearmanCorrelation(RankMetric, tag="spearman_correlation"):
+    """Spearman's correlation of ranks: how far predictions rise with targets, by whatever curve.
+
+    Formula: Pearson's correlation of the ranks of y and p, equal ones having the mean of their ranks.
+
+    Parameters
+    ----------
+    bits : int
+        Of the mantissa: beyond the limit a bucket of both numbers is at most 2**-bits of them wide.
+    limit : int
+        Rows of which the value is exact; with more all go to buckets of both numbers.
+    memory_limit : int
+        Bytes that buckets may take (4 GiB); MemoryLimitError beyond, and nothing was counted.
+    on_invalid : {"raise", "drop"}
+        Whether a bad row raises, or is left out and counted.
+
+    Notes
+    -----
+    Bound: the best and the worst order of the rows within each row and column of buckets; exact while these hold one
+    value each. 7 bits certify some 0.01, while the value itself is off by 1e-4. A weight counts as so many equal rows.
+    64 bytes a row up to the limit, then 12 a bucket of both that holds rows; some 80 ns a row. Definition as scipy's
+    `spearmanr`. Undefined if the targets or the predictions are all alike.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.SpearmanCorrelation().update([1, 2, 3, 4], [10, 30, 20, 400]).compute()
+    0.8
+    """
+
+    formula = "Pearson's correlation of ranks"
+
+    def of_pairs(self, pairs: Pairs) -> Limits | None:
+        x, y = variance(pairs, 0), variance(pairs, 1)
+        if not x[2] or not y[2]:
+            return None
+        top, unknown = covariance(pairs)
+        return quotient(top, x[0] * y[0], x[1] * y[1], x[2] * y[2], unknown)
+
+
+class KendallCorrelation(RankMetric, tag="kendall_correlation"):
+    """Kendall's tau: by how much more pairs of rows are in the same order by target and prediction than in the other.
+
+    Formula: (C - D) / sqrt((P - T_y)(P - T_p)), over pairs of rows: in the same order C, in the other D, all P, of equal
+    targets T_y, of equal predictions T_p. Variant "a" divides by P; "c" by n**2 (m - 1) / (2 m), m being the number of
+    different targets, or of different predictions if these are fewer.
+
+    Parameters
+    ----------
+    variant : {"b", "a", "c"}
+        What the difference is divided by: b allows for ties, a does not, c for tables that are not square.
+    bits, limit, memory_limit, on_invalid
+        As for SpearmanCorrelation.
+
+    Notes
+    -----
+    Bound: pairs of one bucket of targets, or of predictions, may be in any order. 7 bits certify some 0.02, while the
+    value itself is off by 1e-4. State, cost and weights as SpearmanCorrelation. Definition as scipy's `kendalltau`.
+    Undefined if the targets or the predictions are all alike.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> round(sm.KendallCorrelation().update([1, 2, 3, 4], [10, 30, 20, 400]).compute(), 6)
+    0.666667
+    """
+
+    variant: str = setting(default="b", choices=("a", "b", "c"))
+
+    formula = "(C - D) / sqrt((P - T_y)(P - T_p))"
+
+    @property
+    def name(self) -> str:
+        return "kendall_correlation" + ("" if self.variant == "b" else f"_{self.variant}")
+
+    def of_pairs(self, pairs: Pairs) -> Limits | None:
+        top, x, y = pairs.concordant - pairs.discordant, pairs.apart(0), pairs.apart(1)
+        whole = pairs.total * pairs.total
+        if self.variant == "a":
+            return _share(top - pairs.unknown, top, top + pairs.unknown, whole - pairs.twins)
+        if not x[2] or not y[2]:
+            return None
+        if self.variant == "b":
+            least = x[0] * y[0]  # pairs of one bucket are in no order on the whole: they are no ties
+            return quotient(top, least, least, x[2] * y[2], pairs.unknown)
+        m = max(min(pairs.values()), 2)
+        far = max(abs(top - pairs.unknown), abs(top + pairs.unknown))  # more values than are seen make it smaller
+        slack = 0 if pairs.sharp.all() else far
+        return _share(m * (top - pairs.unknown) - slack, m * top, m * (top + pairs.unknown) + slack, whole * (m - 1))
+
+    def undefined(self, pairs: Pairs) -> str:
+        return NO_PAIRS if self.variant == "a" else super().undefined(pairs)
+
+
+def _share(low: int, value: int, high: int, divisor: int) -> Limits | None:
+    return Limits(*(Fraction(v, divisor) for v in (low, value, high))) if divisor > 0 else None
+
+
+class XAUC(RankMetric, tag="xauc"):
+    """XAUC: the share of pairs of rows that predictions put in the order of their targets, over all rows.
+
+    Formula: (C + B) / P, over pairs of rows: in the same order C, of equal targets and equal predictions B, all P.
+
+    Parameters
+    ----------
+    bits, limit, memory_limit, on_invalid
+        As for SpearmanCorrelation.
+
+    Notes
+    -----
+    Bound, state and cost as KendallCorrelation. Source: Zhan et al., "Deconfounding duration bias in watch-time
+    prediction" (KDD 2022). Definition as torchrec's `XAUC`, which however sees pairs within a batch alone, so that its
+    value depends on how rows are cut. A weight counts as so many equal rows, torchrec's as one whose pairs weigh the
+    product. Undefined for less than two rows.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> round(sm.XAUC().update([1, 2, 3, 3], [10, 30, 20, 20]).compute(), 6)
+    0.666667
+    """
+
+    least = 0
+    formula = "(C + B) / P"
+
+    def of_pairs(self, pairs: Pairs) -> Limits | None:
+        both, certain, sure = pairs.same[2], pairs.concordant, bool(pairs.sure.all())
+        equal = max(both - pairs.twins, 0)
+        low = certain + (equal if sure else 0)
+        high = low + pairs.beside + (0 if sure else both - pairs.alone)
+        value = certain + pairs.beside // 2 + (equal if sure else equal // 2)
+        return _share(low, value, high, pairs.total * pairs.total - pairs.twins)
+
+    def undefined(self, pairs: Pairs) -> str:
+        return NO_PAIRS
+
+
+class RegressionAUC(RankMetric, tag="regression_auc"):
+    """Regression AUC: the share of pairs of different targets that predictions put in their order; ties count half.
+
+    Formula: (C + T / 2) / (P - T_y), over pairs of rows: in the same order C, of equal predictions and different targets
+    T, all P, of equal targets T_y. With `pairs="all"`: 1 - D / P, pairs in the other order being D.
+
+    Parameters
+    ----------
+    pairs : {"different", "all"}
+        Of which pairs: of different targets, as AUC, to which it is equal for targets of 0 and 1, and as the concordance
+        index; or of all, with ties right, as torchrec's `RAUC`.
+    bits, limit, memory_limit, on_invalid
+        As for SpearmanCorrelation.
+
+    Notes
+    -----
+    Bound, state, cost and weights as XAUC; torchrec's weighs nothing, and keeps a window of 100 rows. Source of the
+    concordance index: Harrell et al. (1982), without censoring. Undefined if the targets are all alike.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> auc = sm.RegressionAUC().update([1, 2, 3, 3], [10, 30, 20, 20])
+    >>> auc.compute(), round(sm.RegressionAUC(pairs="all").of(auc.state), 6)
+    (0.6, 0.666667)
+    """
+
+    pairs: str = setting(default="different", choices=("different", "all"))
+
+    least = 0
+    formula = "(C + T / 2) / (P - T_y)"
+
+    @property
+    def name(self) -> str:
+        return "regression_auc" + ("" if self.pairs == "different" else "_all")
+
+    def of_pairs(self, pairs: Pairs) -> Limits | None:
+        whole, unknown = pairs.total * pairs.total, pairs.unknown
+        if self.pairs == "all":
+            right = whole - pairs.twins - pairs.discordant
+            return _share(right - unknown, right - pairs.beside // 2, right, whole - pairs.twins)
+        _, here, most = pairs.apart(0)
+        if not most:
+            return None
+        _, y, both = pairs.same
+        ties, more = y - both, most - here
+        half = Fraction(ties, 2)
+        low = pairs.concordant + (half if pairs.sure[1] else 0)
+        high = pairs.concordant + (half if pairs.sure[1] else ties) + more
+        value = (pairs.concordant + half) / Fraction(here) if here else Fraction(1, 2)
+        return Limits(Fraction(low) / most, value, Fraction(high) / most)
+
+    def undefined(self, pairs: Pairs) -> str:
+        return NO_PAIRS if self.pairs == "all" else "the targets are all alike"

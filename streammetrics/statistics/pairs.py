@@ -1,0 +1,224 @@
+"""What a joint histogram says of pairs of rows: which are in the same order by both numbers, and which cannot be told."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..numerics.dominance import below_both
+from ..numerics.exact import UNIT, Mass
+from ..state import tally
+from ..state.tally import Entries, reduce, weighs
+
+__all__ = ["LOOKS", "Pairs", "bucketed_pairs", "exact_pairs", "looks_of"]
+
+Array = NDArray[Any]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+U4, U8 = np.uint32, np.uint64
+HALF = U8(0xFFFFFFFF)
+
+LOOKS = 4
+"""By how many places a row is counted: x, y, both by their leading bits, both by their hashes."""
+X, Y, LEAD, HASH = range(LOOKS)
+
+
+class Pairs:
+    """Rows in cells of a table, of which x and y ascend; sums of pairs, each twice, in units of `unit` squared.
+
+    Parameters
+    ----------
+    x, y : int64 arrays
+        Where each cell lies, x first, from 0 on; no cell comes twice.
+    mass : Mass
+        What it weighs.
+    fine : (Mass, Mass)
+        What the different x weigh, and the different y: as fine as is known.
+    sure : bools of shape (2,)
+        Whether all rows of a cell are known to have one x, and one y.
+    sharp : bools of shape (2,)
+        Whether `fine` is of single values.
+    weighted : bool
+        Whether a weight was not 1.
+    """
+
+    def __init__(
+        self, x: Ints, y: Ints, held: Entries, fine: tuple[Mass, Mass], sure: Bools, sharp: Bools | None = None
+    ) -> None:
+        order = np.lexsort((y, x))
+        self.x, self.y = x[order], y[order]
+        held = held.where(order)
+        self.weighted = held.excess is not None
+        self.mass, self.fine = Mass.of(held.mass, held.excess), fine
+        self.unit = UNIT if self.weighted else 1
+        self.sure, self.sharp = sure, sure if sharp is None else sharp
+
+    @cached_property
+    def total(self) -> int:
+        """The weight of all rows."""
+        return self.mass.total()
+
+    @cached_property
+    def by_x(self) -> Array:
+        """What the rows of each x weigh: Python's integers."""
+        return self.mass.totals(_cuts(self.x))
+
+    @cached_property
+    def by_y(self) -> Array:
+        """What the rows of each y weigh."""
+        order = np.argsort(self.y, kind="stable")
+        return self.mass[order].totals(_cuts(self.y[order]))
+
+    @cached_property
+    def same(self) -> tuple[int, int, int]:
+        """Pairs of one x, of one y, of one cell; each row with itself among them."""
+        return _squares(self.by_x), _squares(self.by_y), self.mass.dot(self.mass)
+
+    @cached_property
+    def concordant(self) -> int:
+        """Pairs of which one row has the larger x, and the larger y."""
+        return 2 * self.mass.dot(below_both(self.mass, self.x, self.y))
+
+    @property
+    def discordant(self) -> int:
+        """Pairs of which one row has the larger x, and the other the larger y."""
+        x, y, both = self.same
+        return self.total * self.total - x - y + both - self.concordant
+
+    @property
+    def twins(self) -> int:
+        """Each row with itself, if a weight counts as so many equal rows."""
+        return self.total * self.unit
+
+    @property
+    def alone(self) -> int:
+        """Each row with itself: at least, of rows with weights."""
+        return 0 if self.weighted else self.twins
+
+    @property
+    def beside(self) -> int:
+        """Pairs of one x and different y, or of one y and different x, which may be in either order."""
+        x, y, both = self.same
+        return (0 if self.sure[X] else x - both) + (0 if self.sure[Y] else y - both)
+
+    @property
+    def unknown(self) -> int:
+        """Pairs that may be in the one order, in the other, or equal: at most."""
+        return self.beside + (0 if self.sure.any() else self.same[2] - self.alone)
+
+    def apart(self, side: int) -> tuple[int, int, int]:
+        """Pairs of different x (0), or different y (1): at least, by the table, and at most."""
+        least = self.total * self.total - _squares(_ints(self.fine[side]))
+        table = self.total * self.total - self.same[side]
+        return least, table, least if self.sharp[side] else self.total * self.total - self.alone
+
+    def values(self) -> tuple[int, int]:
+        """How many different x and y there are: at least."""
+        return self.fine[X].digits.shape[1], self.fine[Y].digits.shape[1]
+
+
+def _cuts(sorted_: Ints) -> Ints:
+    """Where the runs of equal ones begin, and the end."""
+    return np.flatnonzero(np.concatenate([[True], sorted_[1:] != sorted_[:-1], [True]])[: len(sorted_) + 1])
+
+
+def _ints(mass: Mass) -> Array:
+    return mass.totals(np.arange(mass.digits.shape[1] + 1))
+
+
+def _squares(numbers: Array) -> int:
+    return int(sum((numbers * numbers).tolist()))
+
+
+def looks_of(held: Entries) -> Ints:
+    """By which look each exact entry is counted."""
+    assert held.high is not None
+    return ((held.high >> U4(1)) & U4(LOOKS - 1)).astype(np.int64)
+
+
+# -- in buckets -------------------------------------------------------------------------------------------------------
+
+
+def bucketed_pairs(held: Entries, side: int, sure: Bools) -> Pairs:
+    """Read the buckets of a cell, of which those of both have `side` bits each."""
+    held = held.where(weighs(held))
+    places = held.places.astype(np.int64)
+    cuts = np.searchsorted(places, np.arange(LOOKS + 1) << 2 * side)
+    looks = [held.where(slice(a, b)) for a, b in pairwise(cuts.tolist())]
+    both = looks[LEAD].places.astype(np.int64)
+    x, y = (_ranked(both >> shift & ((1 << side) - 1)) for shift in (side, 0))
+    return Pairs(x, y, looks[LEAD], _fine(looks), sure)
+
+
+def _fine(looks: list[Entries]) -> tuple[Mass, Mass]:
+    x, y = (Mass.of(e.mass, e.excess) for e in looks[:LEAD])
+    return x, y
+
+
+def _ranked(values: Array) -> Ints:
+    return np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+# -- exact ------------------------------------------------------------------------------------------------------------
+
+
+def exact_pairs(held: Entries) -> Pairs:
+    """Read the exact rows of a cell."""
+    look = looks_of(held)
+    looks = [
+        Entries(64, held.codes[m], held.counts[m], None if held.excess is None else held.excess[m])
+        for m in (look == k for k in range(LOOKS))
+    ]
+    found = _told(looks)
+    sure = np.full(2, found is not None)
+    x, y, cells = found or (*_halves(looks[LEAD].codes), looks[LEAD])
+    some = weighs(cells)
+    fine = _fine([e.where(weighs(e)) for e in looks])
+    return Pairs(_ranked(x[some]), _ranked(y[some]), cells.where(some), fine, sure, np.ones(2, bool))
+
+
+def _told(looks: list[Entries]) -> tuple[Ints, Ints, Entries] | None:
+    """Which x and which y came together, by their hashes, and where these are not enough by leading bits; or None."""
+    keys = [looks[side].codes for side in (X, Y)]
+    link = looks[HASH]
+    x, y = (_place(_hash(k), name) for k, name in zip(keys, _halves(link.codes), strict=True))
+    good = (x >= 0) & (y >= 0)
+    x, y, sure = x[good], y[good], link.where(good)
+    if good.all():
+        return x, y, sure
+    lead = (keys[X][x] & ~HALF) | (keys[Y][y] >> U8(32))
+    rest = tally.add(looks[LEAD], reduce(Entries(64, lead, sure.counts, sure.excess)), -1)
+    more = []
+    for side, at, name in zip((X, Y), (x, y), _halves(rest.codes), strict=True):
+        left = looks[side].mass - np.bincount(at, sure.mass, len(keys[side])).astype(np.int64)
+        some = np.flatnonzero(left)
+        more.append(_place(keys[side][some] >> U8(32), name, some))
+    if any((m < 0).any() for m in more):
+        return None
+    return np.append(x, more[0]), np.append(y, more[1]), tally.joined([sure, rest])
+
+
+def _place(names: Array, asked: Array, at: Ints | None = None) -> Ints:
+    """Where the name is that is asked for; -1 if several have it, or none."""
+    order = np.argsort(names, kind="stable")
+    names = names[order]
+    first = np.searchsorted(names, asked)
+    alone = np.searchsorted(names, asked, side="right") == first + 1
+    found = (order if at is None else at[order])[np.minimum(first, len(names) - 1)] if len(names) else first
+    return np.where(alone, found, -1)
+
+
+def _halves(words: Array) -> tuple[Array, Array]:
+    return words >> U8(32), words & HALF
+
+
+def _hash(x: Array) -> Array:
+    """The first 32 bits of what the kernel makes of 64."""
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        x = (x ^ (x >> U8(33))) * U8(factor)
+    top: Array = (x ^ (x >> U8(33))) >> U8(32)
+    return top
