@@ -24,7 +24,7 @@ from ..state.state import State
 from .found_classes import numbered
 from .step import NOTHING, Like, Step
 
-__all__ = ["KeyCounts"]
+__all__ = ["KeyCounts", "surprise"]
 
 Ints = NDArray[np.int64]
 
@@ -120,7 +120,7 @@ class KeyCounts(State, tag="key_counts"):
     def entropy(self) -> float:
         """The entropy of the shares of the keys, in nats; NaN without weight. Some ulp from the true one, for ever."""
         total = self.total
-        terms = (n * _surprise(mass, total) for mass, n in Counter(self.masses).items())
+        terms = (n * surprise(mass, total) for mass, n in Counter(self.masses).items())
         return math.fsum(terms) if total else math.nan
 
     def gini(self, keys: int | None = None) -> float:
@@ -141,7 +141,7 @@ class KeyCounts(State, tag="key_counts"):
         return {"rows": int(self.rows_seen.sum()), "keys": len(self.masses), "weight": self.weight()}
 
 
-def _surprise(mass: int, total: int) -> float:
+def surprise(mass: int, total: int) -> float:
     """-p log p of a share p, with few ulp lost where p is close to 1, too."""
     rest = log1p(-to_float(total - mass, total)) if 2 * mass > total else log(to_float(mass, total))
     return float(-to_float(mass, total) * rest)
