@@ -7,13 +7,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..columns.classes import FoundColumn
 from ..columns.columns import Need, weight
 from ..columns.found_keys import found_key
+from ..columns.numbers import number
 from ..errors import MemoryLimitError
 from ..numerics.elementary import log, log1p
 from ..numerics.exact import UNIT, to_float, weights
@@ -24,7 +27,7 @@ from ..state.state import State
 from .found_classes import numbered
 from .step import NOTHING, Like, Step
 
-__all__ = ["KeyCounts", "surprise"]
+__all__ = ["KeyCounts", "check_edges", "surprise"]
 
 Ints = NDArray[np.int64]
 
@@ -40,6 +43,9 @@ class KeyCounts(State, tag="key_counts"):
         How many different keys there may be, in all slices together: MemoryLimitError beyond, and nothing was counted.
     missing, missing_values
         As `sm.group` takes them.
+    edges : tuple of float
+        If there are any, the column holds numbers, and keys are their bins: 0 for those below the first edge, i for
+        edges[i - 1] <= v < edges[i], the last of these with its upper edge, and one more for those above.
 
     Notes
     -----
@@ -50,21 +56,36 @@ class KeyCounts(State, tag="key_counts"):
     limit: int = setting(default=1 << 20, low=1, high=1 << 28, operational=True)
     missing: str = setting(default="raise", choices=("raise", "skip"))
     missing_values: tuple[int | str | bytes, ...] = setting(default=())
+    edges: tuple[float, ...] = setting(default=())
 
     counts = Flat()
     excess = Flat(form="fixed", beside="counts")
 
     counted = ("counts",)
 
+    def __post_init__(self) -> None:
+        if self.edges:
+            check_edges(self.edges)
+        super().__post_init__()
+
     @property
     def behind(self) -> Axis:  # type: ignore[override] # the column is a setting
         return Axis((self.column,), "class")
 
     def needs(self) -> tuple[Need, ...]:
-        return found_key(self.column, self.missing, self.missing_values), weight()
+        return number(self.column) if self.edges else found_key(
+            self.column, self.missing, self.missing_values
+        ), weight()
 
     def class_codes(self, columns: Mapping[str, Any], numbers: Any) -> tuple[Ints, ...]:
-        return (numbered(self.column, columns[self.column], numbers, "keys"),)
+        column = columns[self.column]
+        return (numbered(self.column, self._binned(column.values) if self.edges else column, numbers, "keys"),)
+
+    def _binned(self, values: NDArray[Any]) -> FoundColumn:
+        """Numbers as the bins that they lie in."""
+        bins = np.searchsorted(self.edges, values.astype(np.float64), side="right")
+        bins[values == self.edges[-1]] -= 1
+        return FoundColumn(bins, "integer", np.arange(len(self.edges) + 1))
 
     def admit_classes(self, count: int) -> None:
         if count > self.limit:
@@ -139,6 +160,12 @@ class KeyCounts(State, tag="key_counts"):
 
     def facts(self) -> dict[str, Any]:
         return {"rows": int(self.rows_seen.sum()), "keys": len(self.masses), "weight": self.weight()}
+
+
+def check_edges(edges: Any) -> None:
+    """Raise unless these are edges of bins."""
+    if len(edges) < 2 or not all(a < b for a, b in pairwise(edges)):
+        raise ValueError(f"edges are at least two numbers in ascending order, not {edges!r}")
 
 
 def surprise(mass: int, total: int) -> float:

@@ -52,8 +52,8 @@ class Moments(WeighedRows, tag="moments"):
     Notes
     -----
     Every product is split into two float64 that are it exactly, and with a weight into four; a fourth power into six or
-    twelve. All go to a superaccumulator. What is read from it is rounded once, whatever the mean is beside the spread. 544 bytes a term and
-    output.
+    twelve. All go to a superaccumulator. What is read from it is rounded once, whatever the mean is beside the spread. 544
+    bytes a term and output.
     """
 
     columns: tuple[str, ...] = setting(default=("value",))
@@ -83,7 +83,9 @@ class Moments(WeighedRows, tag="moments"):
 
     def steps(self, like: Like) -> Iterable[Step]:
         x, y = self.columns[0], self.columns[-1]
-        products = np.array([(*pair, i) for i, t in enumerate(self.terms) for pair in TERMS[t]], np.int64).reshape(-1, 3)
+        products = np.array([(*pair, i) for i, t in enumerate(self.terms) for pair in TERMS[t]], np.int64).reshape(
+            -1, 3
+        )
         which = tuple(map(np.ascontiguousarray, products.T))
         into = *self.counts(like), type(self).sums
         return [Step("row_sums:sum_products", x, y, "sample_weight", "at", self.outputs, *which, *into)]

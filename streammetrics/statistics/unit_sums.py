@@ -80,7 +80,9 @@ class UnitSums(WeighedRows, tag="unit_sums"):
 
     def steps(self, like: Like) -> Iterable[Step]:
         into = *self.counts(like), type(self).sums
-        return [Step("row_sums:sum_products", "outcome", "exposed", "sample_weight", "at", 1, SUMMED, ALONE, SUMMED, *into)]
+        return [
+            Step("row_sums:sum_products", "outcome", "exposed", "sample_weight", "at", 1, SUMMED, ALONE, SUMMED, *into)
+        ]
 
     def check(self) -> None:
         weight, sums = weight_of(self, "rows"), self.flat("sums")

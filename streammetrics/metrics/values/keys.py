@@ -1,8 +1,7 @@
-"""One column of keys, such as campaigns or countries: the most frequent, how evenly they are spread, how many are unique."""
+"""One column of keys, such as campaigns or countries: the most frequent, their entropy, how many are unique."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from ...collect.interval import Estimate
 from ...collect.metric import Metric
 from ...numerics.elementary import log
-from ...numerics.exact import UNIT, to_float
+from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...statistics.key_counts import KeyCounts, surprise
 from ..chance import WEIGHTED, from_counts

@@ -109,9 +109,9 @@ class Kurtosis(MomentOfValues, tag="kurtosis"):
 
     Notes
     -----
-    From exact sums of the first four powers, rounded once. Values as for Skewness. About 40 ns a row, 2.2 kB. Definition as
-    scipy's `kurtosis`; pandas' is bias=False. Undefined where all values are alike, and without bias for a weight of at
-    most 3.
+    From exact sums of the first four powers, rounded once. Values as for Skewness. About 40 ns a row, 2.2 kB. Definition
+    as scipy's `kurtosis`; pandas' is bias=False. Undefined where all values are alike, and without bias for a weight of
+    at most 3.
 
     Examples
     --------
