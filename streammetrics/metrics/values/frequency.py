@@ -54,6 +54,7 @@ class KeyFrequency(Metric[KeySketch, float], tag="key_frequency"):
     missing: str = setting(default="raise", choices=("raise", "skip"))
     missing_values: tuple[int | str | bytes, ...] = setting(default=())
 
+    grows = True
     instead = "a count of these rows is no estimate; Mean of a 0/1 column has an interval"
     formula = "least counter of the key in a count-min sketch"
     cost = "up to 4 bytes a counter, 1 MiB at 16 bits and 4 tables; about 0.5 us a row"

@@ -55,6 +55,11 @@ class Histogram(Metric[KeyCounts, NDArray[Any]], tag="histogram"):
         super().__post_init__()
         check_edges(self.edges)
 
+    @property
+    def grows(self) -> bool:  # type: ignore[override]
+        """Counts do; a density does not."""
+        return not self.density
+
     def make_state(self) -> KeyCounts:
         return KeyCounts(edges=self.edges)
 

@@ -66,6 +66,7 @@ class HeavyHitters(CountedKeys, tag="heavy_hitters"):
 
     k: int = setting(default=10, low=1, high=1 << 20, kw_only=False)
 
+    grows = True
     instead = "counts of these rows are no estimate; Mean of a 0/1 column has an interval"
     formula = "the k keys of largest sum w"
 
@@ -154,6 +155,7 @@ class UniqueShare(CountedKeys, tag="unique_share"):
     0.5
     """
 
+    grows = True
     instead = "which rows are unique depends on all others; Mean of a 0/1 column has an interval"
     formula = "keys of weight 1 / sum w"
 

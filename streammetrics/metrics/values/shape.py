@@ -72,6 +72,11 @@ class Skewness(MomentOfValues, tag="skewness"):
 
     bias: bool = setting(default=True)
 
+    @property
+    def grows(self) -> bool:  # type: ignore[override]
+        """Of an unbiased estimate it matters how many rows there are."""
+        return not self.bias
+
     terms = ("x", "xx", "xxx")
     formula = "m_3 / m_2^1.5, with m_k = sum w (v - mean)^k / sum w"
     cost = "about 1.6 kB; 20 ns a row"
@@ -122,6 +127,11 @@ class Kurtosis(MomentOfValues, tag="kurtosis"):
 
     fisher: bool = setting(default=True)
     bias: bool = setting(default=True)
+
+    @property
+    def grows(self) -> bool:  # type: ignore[override]
+        """Of an unbiased estimate it matters how many rows there are."""
+        return not self.bias
 
     terms = ("x", "xx", "xxx", "xxxx")
     formula = "m_4 / m_2^2 - 3, with m_k = sum w (v - mean)^k / sum w"
