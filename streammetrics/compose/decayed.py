@@ -52,6 +52,7 @@ class Decayed(Pooled):
     States of epochs are integers; at the read-out each is added 2**k times, k the epochs behind it: so any order of rows
     and of merges gives the same bits, and the value is that of rows that come so often, exactly. It costs what `Windowed`
     does, and `compute()` some `keep` merges. Tables and `explain()` say how many rows there were, not what they weigh.
+    Scores that a histogram keeps while rows are few become buckets sooner, as each counts so often: `bounds()` tells.
     There are no intervals but by units, ``Decayed(Sharded(...), ...)``. The weight of an epoch times 2**keep stays below
     2**42, or CounterOverflowError: of a longer one use a smaller `keep`.
 
@@ -193,7 +194,7 @@ def check_fades(inner: Any) -> None:
             )
     for read in inner.reads():
         for part in read.state.parts().values():
-            if isinstance(part, Flat) and part.form != "flag" and not FORMS[part.form].subtracts:
+            if isinstance(part, Flat) and not (part.optional or FORMS[part.form].subtracts):
                 raise TypeError(
                     f"{type(read.state).__name__} keeps extremes, registers, samples or closed groups, of which no row "
                     f"can fade; Recent holds any metric"

@@ -40,8 +40,7 @@ class ValueRows(RowMeans, tag="value_rows"):
 
     def values_of(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
         v = np.asarray(columns["value"].values, np.float64)
-        made = {"log": log, "inverse": lambda x: 1.0 / x}
-        return np.column_stack([np.asarray(made[term](v)) for term in self.terms])
+        return np.column_stack([np.asarray(log(v)) if term == "log" else 1.0 / v for term in self.terms])
 
     def check(self) -> None:
         held = weight_of(self, "rows")

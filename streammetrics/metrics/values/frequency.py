@@ -66,8 +66,7 @@ class KeyFrequency(Metric[KeySketch, float], tag="key_frequency"):
         return f"{self.tag}@{shown(self.key)}"
 
     def make_state(self) -> KeySketch:
-        how = {"missing": self.missing, "missing_values": self.missing_values}
-        return KeySketch(bits=self.bits, depth=self.depth, **how)
+        return KeySketch(bits=self.bits, depth=self.depth, missing=self.missing, missing_values=self.missing_values)
 
     def of(self, state: KeySketch) -> float:
         return to_float(state.most_of(self.key), state.unit)
