@@ -205,7 +205,7 @@ class MetricCollection(Parted):
             if isinstance(value, float) and math.isnan(value) and name not in warned:
                 warned.add(name)
                 entry = self._plan.entries[name]
-                reason = entry.thing.reason_of(states[entry.units[0]]) or "0/0"
+                reason = entry.thing.records(self._plan.wide(entry, states), None)[0]["reason"] or "0/0"
                 warnings.warn(f"{name} is undefined: {reason}", UndefinedMetricWarning, stacklevel=2)
         return values
 
