@@ -66,7 +66,7 @@ class Decayed(Pooled):
     >>> for step in range(0, 300, 50):  # a training loop
     ...     _ = live.update([0, 1], [0.3, 0.6] if step < 200 else [0.6, 0.3], step=step)
     >>> live.compute()  # of 4 rows each that weigh 1, 1/2 and 1/4
-    {'ctr': 0.5, 'auc': 0.3673469387755102}
+    {'ctr': 0.5, 'auc': 0.42857142857142855}
     >>> sm.from_bytes(live.to_bytes()).update([1], [0.9], step=300).newest
     300
     """

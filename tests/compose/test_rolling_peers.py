@@ -1,4 +1,4 @@
-"""What peers roll: the last updates and rows, as torchmetrics' Running, torcheval's windows and river's Rolling have them."""
+"""What peers roll: the last updates and rows, as torchmetrics, torcheval and river keep them."""
 
 from __future__ import annotations
 

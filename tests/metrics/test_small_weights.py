@@ -26,9 +26,9 @@ F = Fraction
 TIMES = 2.0**28
 LEAST = 2.0**-36
 KINDS = ("smallest", "small", "mixed", "even")
-GROWS = {"sum", "count", "confusion_matrix"}
-IN_FRACTIONS = {"bucket_error"}
-"""Metrics that ask how large weights are, whose truth is below."""
+GROWS = {"sum", "count", "confusion_matrix", "heavy_hitters", "key_frequency", "histogram"}
+IN_FRACTIONS = {"bucket_error", "skewness", "kurtosis"}
+"""Metrics that ask how large weights are, whose truth is below, or in test_columns."""
 
 
 def weights_of(rng: np.random.Generator, shape: Any, kind: str) -> Any:
@@ -55,7 +55,7 @@ def as_small(metric: Any, value: Any) -> Any:
     """What a value for large weights says of small ones: all its numbers."""
     if isinstance(value, tuple) and "weight" in getattr(value, "_fields", ()):
         value = value._replace(weight=value.weight / TIMES)
-    grows = metric.tag in GROWS and not metric.settings.get("normalize")
+    grows = metric.tag in GROWS and metric.grows
     return numbers(value) / (TIMES if grows else 1)
 
 
