@@ -30,8 +30,10 @@ from .compose.aa import FalseAlarms as FalseAlarms
 from .compose.aa import aa as aa
 from .compose.bundle import Bundle as Bundle
 from .compose.checkpoint import Checkpoint as Checkpoint
+from .compose.decayed import Decayed as Decayed
 from .compose.delta import Delta as Delta
 from .compose.ledger import Ledger as Ledger
+from .compose.recent import Recent as Recent
 from .compose.sharded import Sharded as Sharded
 from .compose.sliced import Sliced as Sliced
 from .compose.windowed import Windowed as Windowed

@@ -205,7 +205,7 @@ class MetricCollection(Parted):
             if isinstance(value, float) and math.isnan(value) and name not in warned:
                 warned.add(name)
                 entry = self._plan.entries[name]
-                reason = entry.thing.reason_of(states[entry.units[0]]) or "0/0"
+                reason = entry.thing.records(self._plan.wide(entry, states), None)[0]["reason"] or "0/0"
                 warnings.warn(f"{name} is undefined: {reason}", UndefinedMetricWarning, stacklevel=2)
         return values
 
@@ -217,6 +217,11 @@ class MetricCollection(Parted):
         """Return every value with what is behind it (see `Metric.explain`)."""
         return self.explained(self.feed.states)
 
+    @property
+    def levels(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The columns that tell apart what it answers, those of everything in it."""
+        return tuple(dict.fromkeys(n for e in self._plan.entries.values() for n in e.thing.levels))
+
     def table(self, *, confidence: float | None = 0.95) -> Table:
         """Return values, bounds, intervals and counts as one table.
 
@@ -225,8 +230,7 @@ class MetricCollection(Parted):
         confidence : float or None
             Of the intervals, which take rows (queries, groups) as independent; None leaves them out.
         """
-        by = dict.fromkeys(n for r in self.reads() for a in r.state.axes if a.kind != "shard" for n in a.names)
-        return Table(tuple(by), self.records(self.feed.states, check_confidence(confidence)))
+        return Table(self.levels, self.records(self.feed.states, check_confidence(confidence)))
 
     def contents(self) -> list[Content]:
         """Return everything in it, with the states that it reads and the columns of these."""

@@ -141,6 +141,9 @@ class Holder(Drawn):
     single: bool = False
     """Whether it answers with the value of one metric, not with values by name."""
 
+    levels: tuple[str, ...] = ()
+    """The columns that tell apart what it answers, the outermost first."""
+
     def readers(self) -> dict[str, Reader] | None:
         """Every metric by name, if there is nothing else in it."""
         return None

@@ -70,6 +70,9 @@ class Metric(Settings, Holder, Generic[S, T]):
     example: ClassVar[dict[str, Any]] = {}
     """Values for settings that have no default: what catalogue, warm-up and laws try the metric with."""
 
+    grows: ClassVar[bool] = False
+    """Whether the value is another one if all rows come twice, as of counts, sums and test statistics."""
+
     ranks: ClassVar[bool | None] = False
     """Whether only the order of the scores matters: then it reads them as they were given, whatever a task corrects."""
 

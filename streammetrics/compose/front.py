@@ -106,9 +106,9 @@ class Front(Parted):
         return made
 
     @property
-    def levels(self) -> tuple[str, ...]:
+    def levels(self) -> tuple[str, ...]:  # type: ignore[override]
         """The columns that tell cells apart, the outermost first."""
-        return tuple(dict.fromkeys(n for r in self.reads() for a in r.state.axes if a.kind != "shard" for n in a.names))
+        return tuple(dict.fromkeys((*self.axis.names, *self.inner.levels)))
 
     def coarser(self, bits: int) -> Self:
         return self._like(inner=self.inner.coarser_within(bits))

@@ -22,6 +22,7 @@ from ..state.axes import EPOCHS, EXPIRED, Axis
 from ..state.policy import settled
 from ..state.state import State
 from .front import REST, Front, check_dense
+from .pooled import newest, starts
 
 __all__ = ["Windowed"]
 
@@ -109,7 +110,7 @@ class Windowed(Front):
         on_invalid: str | None = None,
     ) -> None:
         how = on_invalid or str(getattr(metric, "on_invalid", "raise"))
-        self._take(self._holding(metric), _axis(time, width, keep), memory_limit=memory_limit, on_invalid=how)
+        self._take(self._holding(metric), axis_of(time, width, keep), memory_limit=memory_limit, on_invalid=how)
         self.max_time, self.mature_after = max_time, mature_after
         _latest(self.axis, max_time)
         self._length(mature_after, "mature_after=")
@@ -131,7 +132,7 @@ class Windowed(Front):
     @property
     def width(self) -> str | int:
         """The width of a window: a duration, or so many steps."""
-        return self.axis.size if self.axis.kind == "step" else duration_text(self.axis.size)
+        return width_of(self.axis)
 
     @property
     def keep(self) -> int | None:
@@ -149,7 +150,7 @@ class Windowed(Front):
 
     @classmethod
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
-        axis = _axis(header["time"], header["width"], header.get("keep"))
+        axis = axis_of(header["time"], header["width"], header.get("keep"))
         return cls._of(cls._inner_of(header, states), axis)
 
     def differences(self, other: Any) -> list[str]:
@@ -183,18 +184,6 @@ class Windowed(Front):
             raise ValueError(f"{what} takes a number of steps, not {given!r}")
         return given
 
-    def _starts(self, state: State) -> tuple[Ints, Ints]:
-        """The front cells that are windows, and where each begins."""
-        ranks = state.cells.keys[:, 0]
-        held = np.flatnonzero(ranks >= 0)
-        values = state.cells.words[0].values
-        return held, np.asarray(values, np.int64)[ranks[held]] if len(held) else held
-
-    def _newest(self, states: Sequence[State]) -> int | None:
-        """Where the newest window begins."""
-        found = [int(starts.max()) for _, starts in map(self._starts, states) if len(starts)]
-        return max(found, default=None)
-
     # -- results ------------------------------------------------------------------------------------------------------
 
     def last(self, windows: int = 1, until: Any = None) -> Any:
@@ -215,21 +204,21 @@ class Windowed(Front):
         if type(windows) is not int or windows < 1:
             raise ValueError(f"last() takes a number of windows, not {windows!r}")
         states, width = self.states, self.axis.size
-        newest = self._newest(states)
-        asked = newest if until is None else self._stamp(until)
+        latest = newest(states)
+        asked = latest if until is None else self._stamp(until)
         if until is not None and asked is None:
             raise ValueError(f"until= takes a time as {self.time} has it, not {until!r}")
-        if newest is None or asked is None:
+        if latest is None or asked is None:
             return self._made([s.empty(s.axes[1:]) for s in states])
         end = asked // width * width
         begin = end - (windows - 1) * width
-        if self.keep is not None and begin < (oldest := newest - (self.keep - 1) * width):
+        if self.keep is not None and begin < (oldest := latest - (self.keep - 1) * width):
             said = plain(EPOCHS[self.axis.kind], oldest)
             raise ValueError(f"keep={self.keep}: windows before {said} are added up, and no longer told apart")
         chosen = []
         for state in states:
-            held, starts = self._starts(state)
-            index = held[(starts >= max(begin, -(1 << 63))) & (starts <= end)]
+            held, begins = starts(state)
+            index = held[(begins >= max(begin, -(1 << 63))) & (begins <= end)]
             chosen.append(settled(state.select(index).rollup(*state.axes[1:])))
         return self._made(chosen)
 
@@ -290,11 +279,11 @@ class Windowed(Front):
         self, states: Sequence[State], places: dict[Any, list[Ints]], confidence: float | None, now: int | None
     ) -> list[dict[str, Any]]:
         """Rows for a table, those of young windows marked."""
-        young, newest = self._length(self.mature_after, "mature_after="), self._newest(states)
-        if not young or newest is None:
+        young, latest = self._length(self.mature_after, "mature_after="), newest(states)
+        if not young or latest is None:
             return super()._records(states, places, confidence)
         last = (
-            (newest + self.axis.size if now is None else now) - young - self.axis.size
+            (latest + self.axis.size if now is None else now) - young - self.axis.size
         )  # mature if it begins until then
         made = []
         for key, at in places.items():
@@ -320,7 +309,12 @@ class Windowed(Front):
         return f"Windowed({metrics}; {self.time} by {self.width}{keep}): {size}"
 
 
-def _axis(time: Any, width: Any, keep: Any) -> Axis:
+def width_of(axis: Axis) -> str | int:
+    """The width of a window: a duration, or so many steps."""
+    return axis.size if axis.kind == "step" else duration_text(axis.size)
+
+
+def axis_of(time: Any, width: Any, keep: Any, what: str = "width=") -> Axis:
     """The axis of some settings, which are checked."""
     if not isinstance(time, str) or not time:
         raise TypeError(f"time= takes the name of a column, not {time!r}")
@@ -328,9 +322,9 @@ def _axis(time: Any, width: Any, keep: Any) -> Axis:
         raise ValueError(f"keep= takes a number of windows, not {keep!r}")
     if type(width) is int:
         if not 0 < width < 1 << 62:
-            raise ValueError(f"width= takes a number of steps, not {width!r}")
+            raise ValueError(f"{what} takes a number of steps, not {width!r}")
         return Axis((time,), "step", width, keep=keep)
-    return Axis((time,), "epoch", microseconds(width, "width="), keep=keep)
+    return Axis((time,), "epoch", microseconds(width, what), keep=keep)
 
 
 def _stamp(axis: Axis, given: Any) -> int | None:

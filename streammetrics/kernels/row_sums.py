@@ -19,6 +19,7 @@ from .regression import RELATIVE, SIGNED_RELATIVE, SQUARE, fill, fill_square, ga
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
 SPLITTER = 2.0**27 + 1.0
+SCALE = 2.0**25  # of what is raised to the fourth power: a product with a small weight has no bit below 2**-1074
 
 
 @inline
@@ -116,35 +117,47 @@ def sum_losses(
 
 @kernel(out=("rows", "excess", "sums"))
 def sum_products(
-    first: Any, second: Any, w: Any, at: Any, width: Any, left: Any, right: Any, rows: Any, excess: Any, sums: Any
-) -> Any:
-    """Add for every term the product of two columns, and count rows.
+    first: Any, second: Any, w: Any, at: Any, width: Any, left: Any, right: Any, term: Any,
+    rows: Any, excess: Any, sums: Any,
+) -> Any:  # fmt: skip
+    """Add the products of two columns, each to the sum of its term, and count rows.
 
-    `left` and `right` name the columns of each term: 0 for `first`, 1 for `second`, -1 (only right) for none. Rows are
-    `width` values side by side, in one dimension or two; `sums` is cells x terms x outputs, flat.
+    `left` and `right` name the columns of each product: 0 for `first`, 1 for `second`, -1 (only right) for none; 2 for
+    `first` times SCALE, of whose square 3 is the rounded and 4 the rest, so that products of these add up to its third and
+    fourth power; 5 is twice 4. `term` says whose part a product is, in their order. Rows are `width` values side by side,
+    in one dimension or two; `sums` is cells x terms x outputs, flat.
     """
     ff, ss = first.reshape(first.size), second.reshape(second.size)
-    n, n_terms = ff.shape[0] // width, left.shape[0]
-    stride, lone = n_terms * width, at.shape[0] == 0
-    often = not lone and n * 68 < sums.shape[0]
-    columns, parts = scratch((2, BLOCK), f8), scratch((4, BLOCK), f8)
+    n, count = ff.shape[0] // width, left.shape[0]
+    stride, lone = (term[count - 1] + 1 if count else 0) * width, at.shape[0] == 0
+    often, powers = not lone and n * 68 < sums.shape[0], False
+    for q in range(count):
+        powers |= left[q] > 1
+    columns, parts = scratch((6, BLOCK), f8), scratch((4, BLOCK), f8)
     weigh(n, w, at, rows, excess)
-    for a in range(0, n if n_terms else 0, BLOCK):
+    for a in range(0, n if count else 0, BLOCK):
         m = min(BLOCK, n - a)
         for c in range(width):
             gather(ff, a, width, c, columns[0, :m])
             gather(ss, a, width, c, columns[1, :m])
-            for t in range(n_terms):
-                cell, count = t * width + c, 1
+            for j in range(m if powers else 0):
+                columns[2, j] = columns[0, j] * SCALE
+                columns[3, j] = columns[2, j]
+            if powers:
+                multiply(columns[3, :m], columns[2, :m], columns[4, :m])
+            for j in range(m if powers else 0):
+                columns[5, j] = 2.0 * columns[4, j]
+            for t in range(count):
+                cell, some = term[t] * width + c, 1
                 for j in range(m):
                     parts[0, j] = columns[left[t], j]
                 if right[t] >= 0:
                     multiply(parts[0, :m], columns[right[t], :m], parts[1, :m])
-                    count = 2
-                for q in range(count if w.shape[0] else 0):
-                    multiply(parts[q, :m], w[a : a + m], parts[count + q, :m])
-                count = 2 * count if w.shape[0] else count
-                for q in range(count):
+                    some = 2
+                for q in range(some if w.shape[0] else 0):
+                    multiply(parts[q, :m], w[a : a + m], parts[some + q, :m])
+                some = 2 * some if w.shape[0] else some
+                for q in range(some):
                     if lone:
                         add_block(parts[q, :m], sums, u8(cell) * CHUNKS)
                     else:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..compose.decayed import Decayed
 from ..compose.delta import Delta
 from ..compose.sharded import Sharded
 from ..compose.sliced import Sliced
@@ -42,6 +43,31 @@ def windows_in_any_order(case: Case) -> None:
     read = {n: c for n, c in windowed.columns.items() if n in make().columns}
     for law in (splits, order, merge_leaves_other, bytes_round_trip, absent_class):
         law(windowed._replace(columns=read))
+
+
+def fades(case: Case) -> None:
+    """Where rows fade an epoch counts as often as it says, in whatever order rows come; or the metric refuses to fade."""
+    try:
+        Decayed(case.make(), half_life=WIDTH)
+    except TypeError as error:
+        expect("fade" in str(error), "a refusal that says why no row can fade", error)
+        return
+    keep = int(case.rng.integers(1, 5))
+    read = {n: c for n, c in (case.columns | {"step": _steps(case)}).items() if n in {*case.make().columns, "step"}}
+    make = lambda: Decayed(case.make(), half_life=WIDTH, keep=keep)  # noqa: E731 - a case takes what makes it
+    faded = case._replace(make=make, columns=read)
+    epochs = read["step"] // WIDTH
+    latest = int(epochs.max(initial=-(1 << 60)))
+    expected = case.fed(case.take([]))
+    for epoch in sorted({e for e in epochs.tolist() if e > latest - keep}):
+        of_epoch = case.fed(case.take(epochs == epoch))
+        for _ in range(min(epochs[epochs > latest - keep]), epoch):
+            of_epoch.merge(of_epoch.copy())
+        expected.merge(of_epoch)
+    whole = faded.fed()
+    same(expected, case.make().holding(whole.pooled(whole.states)), "each epoch to count twice as often as that before")
+    for law in (splits, order, bytes_round_trip):
+        law(faded)
 
 
 def corrections(case: Case) -> None:
@@ -107,5 +133,5 @@ def windows_are_alone(case: Case, steps: Rows, keep: int | None) -> None:
             same(case.fed(rows), made.last(count), f"the last {count} windows to be what their rows make")
 
 
-WINDOW_LAWS: Sequence[Law] = [windows, windows_in_any_order, corrections]
-"""What a metric keeps in windows, and when rows are taken away."""
+WINDOW_LAWS: Sequence[Law] = [windows, windows_in_any_order, fades, corrections]
+"""What a metric keeps in windows, and when rows fade or are taken away."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..columns.columns import Need, matrix, weight
-from ..columns.numbers import number
+from ..columns.numbers import OCTAVES, number
 from ..errors import StateFormatError
 from ..numerics.exact import about, exact_to_fraction
 from ..numerics.settings import setting, union
@@ -28,8 +28,14 @@ Ints = NDArray[np.int64]
 
 LARGEST = 2.0**416  # more than a number that is taken
 CLOSE = 2.0**-30  # relatively: what float64 can tell
-TERMS: Mapping[str, tuple[int, int]] = {"x": (0, -1), "y": (1, -1), "xx": (0, 0), "xy": (0, 1), "yy": (1, 1)}
-"""The columns whose product a term is; -1 for none."""
+TERMS: Mapping[str, tuple[tuple[int, int], ...]] = {
+    "x": ((0, -1),), "y": ((1, -1),), "xx": ((0, 0),), "xy": ((0, 1),), "yy": ((1, 1),),
+    "xxx": ((2, 3), (2, 4)), "xxxx": ((3, 3), (3, 5), (4, 4)),
+}  # fmt: skip
+"""The columns whose products make up a term, as the kernel names them; -1 for none."""
+SCALED = {"xxx": 2**75, "xxxx": 2**100}
+"""What powers are held times: those of x times 2**25."""
+POWERS = 200  # octaves of numbers of which the fourth power is summed
 
 
 class Moments(WeighedRows, tag="moments"):
@@ -39,8 +45,9 @@ class Moments(WeighedRows, tag="moments"):
     ----------
     columns : tuple of str
         The roles of x and, if there are two, y.
-    terms : tuple of {"x", "y", "xx", "xy", "yy"}
-        What is summed; a collection keeps the union of what its metrics ask for.
+    terms : tuple of {"x", "y", "xx", "xy", "yy", "xxx", "xxxx"}
+        What is summed; a collection keeps the union of what its metrics ask for. Numbers whose third or fourth power is
+        summed are 0, or between 2**-200 and 2**200 in size.
     num_outputs : int, optional
         Rows of so many values in each column.
     ranged : bool
@@ -48,9 +55,9 @@ class Moments(WeighedRows, tag="moments"):
 
     Notes
     -----
-    Every product is split into two float64 that are it exactly, and with a weight into four; all go to a
-    superaccumulator. What is read from it is rounded once, whatever the mean is beside the spread. 544 bytes a term and
-    output.
+    Every product is split into two float64 that are it exactly, and with a weight into four; a fourth power into six or
+    twelve. All go to a superaccumulator. What is read from it is rounded once, whatever the mean is beside the spread. 544
+    bytes a term and output.
     """
 
     columns: tuple[str, ...] = setting(default=("value",))
@@ -79,16 +86,18 @@ class Moments(WeighedRows, tag="moments"):
         return self.num_outputs or 1
 
     def needs(self) -> tuple[Need, ...]:
-        columns = [number(role) for role in self.columns]
+        octaves = OCTAVES if SCALED.keys().isdisjoint(self.terms) else POWERS
+        columns = [number(role, octaves=octaves) for role in self.columns]
         if self.num_outputs is not None:
             columns = [matrix(need, self.num_outputs) for need in columns]
         return (*columns, weight())
 
     def steps(self, like: Like) -> Iterable[Step]:
         x, y = self.columns[0], self.columns[-1]
-        left, right = (np.array([TERMS[t][i] for t in self.terms], np.int64) for i in range(2))
+        pairs = [(*pair, i) for i, t in enumerate(self.terms) for pair in TERMS[t]]
+        which = tuple(map(np.ascontiguousarray, np.array(pairs, np.int64).reshape(-1, 3).T))
         own, into = type(self), (*self.counts(like), type(self).sums)
-        made = [Step("row_sums:sum_products", x, y, "sample_weight", "at", self.outputs, left, right, *into)]
+        made = [Step("row_sums:sum_products", x, y, "sample_weight", "at", self.outputs, *which, *into)]
         if self.ranged:
             noted = self.outputs, False, NOTHING, own.low, own.high
             made.append(Step("extremes:note_extremes", x, x, "sample_weight", "at", *noted))
@@ -99,7 +108,8 @@ class Moments(WeighedRows, tag="moments"):
             check_range(self)
         weight, sums = weight_of(self, "rows")[..., None], self.flat("sums")
         for i, term in enumerate(self.terms):
-            if weight.fall_short(sums[..., i, :, :], LARGEST ** len(term), signed=term not in ("xx", "yy")):
+            most = 2.0**904 if term in SCALED else LARGEST ** len(term)
+            if weight.fall_short(sums[..., i, :, :], most, signed=term not in ("xx", "yy", "xxxx")):
                 raise StateFormatError(f"Moments.sums holds a sum of {term} that rows of this weight cannot have")
         some = np.flatnonzero(sums.any(axis=(1, 2, 3)))
         for cell in some[self._doubtful(some)].tolist():
@@ -133,7 +143,7 @@ class Moments(WeighedRows, tag="moments"):
 
     def total(self, term: str, output: int = 0) -> Fraction:
         """The weighted sum of one term of one output; exact."""
-        return exact_to_fraction(self.sums[self.terms.index(term), output])
+        return exact_to_fraction(self.sums[self.terms.index(term), output]) / SCALED.get(term, 1)
 
     def range(self, output: int = 0) -> Fraction | None:
         """The largest x less the least; None if there is none."""
@@ -146,6 +156,13 @@ class Moments(WeighedRows, tag="moments"):
         product = a + b if a + b in TERMS else b + a
         shift = self.total(a, output) * self.total(b, output) / total if total else 0
         return self.total(product, output) - shift
+
+    def central(self, power: int, output: int = 0) -> Fraction:
+        """The weighted sum of (x - mean)**power, of the second to the fourth; exact. 0 if there is no weight."""
+        weight = self.weight()
+        sums = [weight, *(self.total("x" * k, output) for k in range(1, power + 1))]
+        mean = sums[1] / weight if weight else Fraction(0)
+        return sum((math.comb(power, k) * sums[k] * (-mean) ** (power - k) for k in range(power + 1)), Fraction(0))
 
     def spread_of(self, *names: str, output: int = 0) -> Spread | None:
         """Means of columns and their covariances; None if rows are weighted, or the products are no terms."""

@@ -23,6 +23,12 @@ SUBJECTS = {
     "of slices": lambda: windowed(sm.Sliced([sm.LogLoss(), sm.CTR()], by="key", limit=2), keep=2),
     "in slices": lambda: sm.Sliced(windowed(sm.AUC(bits=8), keep=1), by="key", limit=2),
     "in a collection": lambda: sm.MetricCollection({"w": windowed(sm.CTR(), keep=2), "all": sm.CTR()}),
+    "that fade": lambda: sm.Decayed([sm.AUC(bits=8), sm.CTR()], half_life=5, keep=3),
+    "that fade, in slices": lambda: sm.Sliced(sm.Decayed(sm.GroupAUC(), half_life=5), by="key", limit=2),
+    "that fade, of slices": lambda: sm.Decayed(sm.Sliced(sm.CTR(), by="key", limit=2), half_life=5),
+    "that fade, in a collection": lambda: sm.MetricCollection(
+        {"d": sm.Decayed(sm.CTR(), half_life=5), "all": sm.CTR()}
+    ),
     "in a bundle's place": lambda: sm.Delta(windowed([sm.AUC(bits=8), sm.CTR()], keep=2)),
     "corrections": lambda: sm.Delta(sm.MetricCollection(sm.AUC(bits=8), sm.LogLoss())),
 }

@@ -26,10 +26,12 @@ F = Fraction
 TIMES = 2.0**28
 LEAST = 2.0**-36
 KINDS = ("smallest", "small", "mixed", "even")
-GROWS = {"sum": 1.0, "count": 1.0, "confusion_matrix": 1.0, "hosmer_lemeshow": 1.0, "spiegelhalter_z": 0.5}
+GROWS = {"hosmer_lemeshow": 1.0, "spiegelhalter_z": 0.5} | dict.fromkeys(
+    ("sum", "count", "confusion_matrix", "heavy_hitters", "key_frequency", "histogram"), 1.0
+)
 """Metrics that ask how large weights are, and the power by which they grow."""
-IN_FRACTIONS = {"bucket_error"}
-"""Others, whose truth is below."""
+IN_FRACTIONS = {"bucket_error", "skewness", "kurtosis"}
+"""Others, whose truth is below, or in test_columns."""
 
 
 def weights_of(rng: np.random.Generator, shape: Any, kind: str) -> Any:
@@ -56,7 +58,7 @@ def as_small(metric: Any, value: Any) -> Any:
     """What a value for large weights says of small ones: all its numbers."""
     if isinstance(value, tuple) and "weight" in getattr(value, "_fields", ()):
         value = value._replace(weight=value.weight / TIMES)
-    power = 0.0 if metric.settings.get("normalize") else GROWS.get(metric.tag, 0.0)
+    power = GROWS.get(metric.tag, 0.0) if metric.grows else 0.0
     return numbers(value) / TIMES**power
 
 

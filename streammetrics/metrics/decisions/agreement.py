@@ -67,6 +67,11 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
     instead = "a matrix has no one standard error; Accuracy, Recall and Precision have intervals"
     formula = "rows by true label and decision: [[TN, FP], [FN, TP]]"
 
+    @property
+    def grows(self) -> bool:  # type: ignore[override]
+        """Counts do; shares do not."""
+        return self.normalize is None
+
     def of(self, state: Any) -> NDArray[Any]:
         if isinstance(state, ByLabel):
             return np.array(of_each(self.of, state.each()))

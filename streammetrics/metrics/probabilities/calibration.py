@@ -408,6 +408,7 @@ class CalibrationCurve(BinnedMetric[Reliability], tag="calibration_curve"):
 
     n_bins: int = setting(default=10, low=1, high=10_000)
 
+    grows = True
     instead = "bins have no one standard error; Calibration, over all rows or slices, has an interval"
     formula = "by bin: sum w p / W_b, sum w y / W_b"
 

@@ -1,5 +1,11 @@
 """One column of numbers or keys: totals, extremes, quantiles, distinct counts."""
 
+from .correlation import *
 from .distinct import *
+from .frequency import *
+from .histogram import *
+from .keys import *
+from .means import *
 from .quantiles import *
+from .shape import *
 from .totals import *

@@ -95,6 +95,7 @@ class Sum(MomentOfValues, tag="sum"):
     1.0
     """
 
+    grows = True
     instead = "a total over these rows is no estimate; Mean has an interval"
     formula = "sum w v"
 
@@ -127,6 +128,7 @@ class Count(MomentOfValues, tag="count"):
     """
 
     terms = ()
+    grows = True
     instead = "a count of these rows is no estimate; CTR and Mean have intervals"
     formula = "sum w"
     cost = "about 10 bytes, 550 with weights; 1 ns a row"
@@ -163,6 +165,11 @@ class Variance(MomentOfValues, tag="variance"):
     """
 
     ddof: float = setting(default=0.0, low=0.0, high=2.0**31)
+
+    @property
+    def grows(self) -> bool:  # type: ignore[override]
+        """Of an estimate it matters how many rows there are."""
+        return self.ddof > 0
 
     terms = ("x", "xx")
     formula = "sum w (v - mean)^2 / (sum w - ddof)"

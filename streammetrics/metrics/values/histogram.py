@@ -1,0 +1,78 @@
+"""Rows by bin of a value, between edges that are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...collect.metric import Metric
+from ...numerics.exact import to_float
+from ...numerics.settings import setting
+from ...statistics.key_counts import KeyCounts, check_edges
+
+__all__ = ["Histogram"]
+
+
+class Histogram(Metric[KeyCounts, NDArray[Any]], tag="histogram"):
+    """Histogram of the values: what the rows of each bin weigh, between given edges.
+
+    Formula: the sum of w over edges[i] <= v < edges[i + 1], in the last bin over v <= its upper edge, too.
+
+    Parameters
+    ----------
+    edges : tuple of float
+        The edges of the bins, ascending: one more than bins.
+    density : bool
+        Divide by the weight of all bins, and each by its width: the area is 1.
+    on_invalid : {"raise", "drop"}
+        Whether a bad row raises, or is left out and counted.
+
+    Notes
+    -----
+    Exact. Rows below the first edge and above the last are counted apart, as `explain()` shows. Definition as numpy's
+    `histogram`; values are compared with the edges as float64. 40 bytes a bin that holds rows; about 40 ns a row. Zeros
+    without rows, as a density undefined.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> seconds = sm.Histogram((0, 1, 10, 60)).update([0.5, 1, 3, 60, 61])
+    >>> seconds.compute(), seconds.explain()["above"]
+    (array([1., 2., 1.]), 1.0)
+    """
+
+    edges: tuple[float, ...] = setting(kw_only=False)
+    density: bool = setting(default=False)
+
+    instead = "counts of these rows are no estimate; Mean of a 0/1 column has an interval, Quantile another"
+    formula = "sum w of edges[i] <= v < edges[i + 1]"
+    cost = "40 bytes a bin that holds rows; about 40 ns a row"
+    example = {"edges": (-1.0, 0.0, 0.5, 3.0)}  # noqa: RUF012 - never written to
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_edges(self.edges)
+
+    @property
+    def grows(self) -> bool:  # type: ignore[override]
+        """Counts do; a density does not."""
+        return not self.density
+
+    def make_state(self) -> KeyCounts:
+        return KeyCounts(edges=self.edges)
+
+    def of(self, state: KeyCounts) -> NDArray[Any]:
+        bins = [state.mass_of(i) for i in range(1, len(self.edges))]
+        if not self.density:
+            return np.array([to_float(mass, state.unit) for mass in bins])
+        return np.array([to_float(mass, sum(bins)) for mass in bins]) / np.diff(self.edges)
+
+    def details(self, state: KeyCounts) -> dict[str, Any]:
+        ends = {"below": state.mass_of(0), "above": state.mass_of(len(self.edges))}
+        return {name: to_float(mass, state.unit) for name, mass in ends.items()}
+
+    def reason_of(self, state: KeyCounts) -> str | None:
+        held = state.total - state.mass_of(0) - state.mass_of(len(self.edges))
+        return None if held else "no rows between the edges"

@@ -1,0 +1,102 @@
+"""Means of positive values other than the arithmetic one."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ...collect.interval import Estimate
+from ...collect.metric import Metric
+from ...numerics.elementary import exp
+from ...numerics.exact import to_float
+from ...statistics.value_rows import ValueRows
+from ..chance import delta
+
+__all__ = ["GeometricMean", "HarmonicMean"]
+
+
+class MeanOfTerms(Metric[ValueRows, float]):
+    """A mean of positive values, by way of the mean of a term of each."""
+
+    term: ClassVar[str]
+
+    interval_scale = "log"
+    cost = "about 1.7 kB; 20 ns a row"
+
+    def make_state(self) -> ValueRows:
+        return ValueRows(terms=(self.term,))
+
+    def slope(self, mean: Any) -> Any:
+        """How the value changes with the mean of the term."""
+        raise NotImplementedError
+
+    def estimate_of(self, state: ValueRows, method: str) -> Estimate:
+        return delta(self.of(state), state.spread_of(self.term), lambda m: (self.slope(m),), "log", method)
+
+    def reason_of(self, state: ValueRows) -> str | None:
+        return "no rows" if not int(state.rows) else None if state.weight() else "the weights are all zero"
+
+
+class GeometricMean(MeanOfTerms, tag="geometric_mean"):
+    """Weighted geometric mean of positive values.
+
+    Formula: exp(sum w log(v) / sum w).
+
+    Parameters
+    ----------
+    on_invalid
+        As for Mean.
+
+    Notes
+    -----
+    Each logarithm is rounded to float64, and their sum is exact: relatively within some 2**-52 of the largest |log v|. A
+    value of 0 or below is refused. Definition as scipy's `gmean`. About 20 ns a row, 1.7 kB. Undefined without rows.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> round(sm.GeometricMean().update([1, 10, 100]).compute(), 12)
+    10.0
+    """
+
+    term = "log"
+    formula = "exp(sum w log(v) / sum w)"
+    bound = "logarithms are rounded: relatively within some 2**-52 of the largest |log v|"
+
+    def of(self, state: ValueRows) -> float:
+        return float(exp(to_float(state.total("log"), state.weight())))
+
+    def slope(self, mean: Any) -> Any:
+        return exp(mean)
+
+
+class HarmonicMean(MeanOfTerms, tag="harmonic_mean"):
+    """Weighted harmonic mean of positive values, such as speeds or ratios of one numerator.
+
+    Formula: sum w / sum (w / v).
+
+    Parameters
+    ----------
+    on_invalid
+        As for Mean.
+
+    Notes
+    -----
+    Each 1 / v is rounded to float64, and their sum is exact: relatively within 2**-52. A value of 0 or below is refused.
+    Definition as scipy's `hmean`. About 20 ns a row, 1.7 kB. Undefined without rows.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.HarmonicMean().update([40, 60]).compute()
+    48.0
+    """
+
+    term = "inverse"
+    formula = "sum w / sum (w / v)"
+    bound = "each 1 / v is rounded: relatively within 2**-52"
+
+    def of(self, state: ValueRows) -> float:
+        return to_float(state.weight(), state.total("inverse"))
+
+    def slope(self, mean: Any) -> Any:
+        return -1 / mean**2
