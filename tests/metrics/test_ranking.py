@@ -11,6 +11,7 @@ from scipy import stats
 
 import streammetrics as sm
 from streammetrics.kernels import measures
+from streammetrics.kernels import orders as placed
 from streammetrics.metrics.ranking.gains import RankingMetric
 from streammetrics.statistics import ranking
 
@@ -116,5 +117,6 @@ def test_every_ranking_metric_has_its_line() -> None:
 
 def test_kernels_and_states_number_measures_alike() -> None:
     assert measures.MEASURES == ranking.MEASURES
+    assert placed.MEASURES == ranking.ORDERS
     assert {measures.MEASURES[i] for i in measures.UNBOUNDED} == set(ranking.UNBOUNDED)
     assert ranking.ALL == measures.ALL
