@@ -217,6 +217,29 @@ class QuerySums(State):
         products = {(-1, -1): squared, (-1, 0): crossed + more_squared, (0, 0): square + more_squared}
         return spread(weight, [total + more], products, gone, UNIT)
 
+    def spread_within(self, empty: float | None, which: tuple[Any, ...], of: tuple[Any, ...]) -> Spread:
+        """The mean of a measure over the queries in which another one is 1, and its variance.
+
+        Parameters
+        ----------
+        empty : float or None
+            What the others count, in which both are 0; None if they are left out.
+        which, of : tuple
+            The two measures, each as `total` takes it.
+        """
+        inside, x, xx = self.product(*which), self.product(*of), self.square(*of)
+        every = self.weight_squared(), self.weight_squared(empty=True)
+        gone = None in (inside, x, xx, *every)
+        if gone:
+            inside = x = xx = Fraction(0)
+            every = inside, inside
+        weight, total = self.total(*which), self.total(*of)
+        if empty is not None:
+            others, others_squared = self.weight() + self.weight(empty=True) - weight, sum(every) - inside
+            weight, inside, total = weight + others, inside + others_squared, total + int(empty) * others
+            x, xx = x + int(empty) * others_squared, xx + int(empty) * others_squared
+        return spread(weight, [total], {(-1, -1): inside, (-1, 0): x, (0, 0): xx}, gone)
+
     def _units(self, i: int) -> Any:
         """What queries with (0) or without (1) a relevant document weigh, in units of 2**-60."""
         units = whole(self.queries[i]) << FRACTION_BITS

@@ -13,7 +13,7 @@ import streammetrics as sm
 from streammetrics.kernels import measures
 from streammetrics.kernels import orders as placed
 from streammetrics.metrics.ranking.gains import RankingMetric
-from streammetrics.statistics import ranking
+from streammetrics.statistics import query_sums, ranking
 
 CASES = [(tag, i) for tag in ORACLES for i in range(len(ORACLES[tag]))]
 
@@ -119,4 +119,4 @@ def test_kernels_and_states_number_measures_alike() -> None:
     assert measures.MEASURES == ranking.MEASURES
     assert placed.MEASURES == ranking.ORDERS
     assert {measures.MEASURES[i] for i in measures.UNBOUNDED} == set(ranking.UNBOUNDED)
-    assert ranking.ALL == measures.ALL
+    assert query_sums.ALL == measures.ALL == placed.ALL

@@ -1,4 +1,8 @@
 """Rankings: a value per query."""
 
+from .at_k import *
 from .gains import *
+from .judged import *
+from .places import *
+from .precisions import *
 from .relevance import *

@@ -21,16 +21,19 @@ from ..chance import mean
 __all__ = ["DCG", "NDCG", "CumulativeGain", "ExpectedReciprocalRank"]
 
 Empty = float | str
+ORDERS = ("order", "document", "optimistic", "pessimistic")
 
 
 class RankingMetric(Metric[RankingSums, float]):
     """A metric of the order in which the documents of each query are ranked."""
 
     measure: ClassVar[str] = ""
+    grades: ClassVar[str] = "y_true"
     stacks = True
 
     k: int | None = setting(default=None, low=1, high=float(1 << 24), kw_only=False)
-    ties: str = setting(default="average", choices=("average", "order", "document"))
+    ties: str = setting(default="average", choices=("average", *ORDERS))
+    missing: str = setting(default="raise", choices=("raise", "unjudged"))
 
     best: ClassVar[str | None] = "high"
     cost = "about 100 bytes, 16 a read-out; 7 ns a document"
@@ -55,6 +58,7 @@ class RankingMetric(Metric[RankingSums, float]):
             `relevant`: how many relevant documents the query has in all, if some of them are no rows; these have the
             lowest relevant grade.
             `position` (with `ties="order"`) and `document` (with `ties="document"`) say which of equal scores is first.
+            `pooled` (with `missing="unjudged"`): 0 for documents that are outside the pool of which some were judged.
 
         Raises
         ------
@@ -78,7 +82,8 @@ class RankingMetric(Metric[RankingSums, float]):
 
     def make_state(self) -> RankingSums:
         level = getattr(self, "relevance_level", None)
-        return RankingSums(terms=tuple(term(*t) for t in self._terms()), ties=self.ties, relevance_level=level)
+        terms = tuple(dict.fromkeys(term(*t) for t in self._terms()))
+        return RankingSums(terms=terms, ties=self.ties, relevance_level=level, missing=self.missing, grades=self.grades)
 
     def _terms(self) -> tuple[tuple[Any, ...], ...]:
         """The sums this metric reads: each a measure, its cut-off, its parameter."""
@@ -151,9 +156,11 @@ class CumulativeGain(GainMetric, tag="cumulative_gain"):
         How many documents count; all by default.
     gain : {"linear", "exponential"}
         What a document is worth: its grade (trec_eval, scikit-learn), or 2^grade - 1 (web search, LightGBM).
-    ties : {"average", "order", "document"}
+    ties : {"average", "order", "document", "optimistic", "pessimistic"}
         Documents of equal score: the mean over all their orders; the order of their rows, or of the column `position`;
-        by the column `document`, descending, as trec_eval does.
+        by the column `document`, descending, as trec_eval does; the highest grade first, or the lowest.
+    missing : {"raise", "unjudged"}
+        What a null or NaN grade is: an error, or that of a document nobody judged, which is worth nothing (trec_eval).
     on_invalid : {"raise", "drop"}
         Whether a bad row raises, or is left out and counted.
 
@@ -181,7 +188,7 @@ class DCG(GainMetric, tag="dcg"):
 
     Parameters
     ----------
-    k, gain, ties, on_invalid
+    k, gain, ties, missing, on_invalid
         As for CumulativeGain.
 
     Notes
@@ -207,7 +214,7 @@ class NDCG(GainMetric, tag="ndcg"):
 
     Parameters
     ----------
-    k, gain, ties, on_invalid
+    k, gain, ties, missing, on_invalid
         As for CumulativeGain.
     empty : {0, "skip", 1}
         What a query without a relevant document counts: 0 (scikit-learn, trec_eval, Spark); nothing (TFMA, ignite); 1
@@ -241,7 +248,7 @@ class ExpectedReciprocalRank(RankingMetric, tag="err"):
 
     Parameters
     ----------
-    k, ties, on_invalid
+    k, ties, missing, on_invalid
         As for CumulativeGain.
     max_grade : int
         The highest grade there is; a higher one raises.
