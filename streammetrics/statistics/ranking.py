@@ -14,7 +14,7 @@ from ..columns.columns import COUNT, FLAG, SCORES, UNJUDGED, Column, Need, grade
 from ..columns.ids import IdColumn, name, query
 from ..numerics import compiled, elementary
 from ..numerics.settings import setting
-from .query_sums import QuerySums, parts, term
+from .query_sums import ALL, QuerySums, parts, term
 
 __all__ = ["RankingSums", "term"]
 
@@ -236,7 +236,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         for spelled in self.terms:
             measure, _, floor = parts(spelled)
             if measure in DERIVED:
-                logs = elementary.log(np.maximum(sides[DERIVED[measure]], floor)) / elementary.log(np.float64(floor))
+                logs = elementary.log(np.maximum(sides[base_of(spelled)], floor)) / elementary.log(np.float64(floor))
                 sides[spelled] = np.where(facts.reshape(n, 5)[:, 4] == 1, 0.0, np.minimum(logs, 1.0))
         return np.ascontiguousarray(np.column_stack([sides[t] for t in self.terms])).reshape(-1)
 
@@ -244,7 +244,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
     def _ranked(self) -> tuple[str, ...]:
         """The terms of the first kernel, those among them of which others are derived."""
         own = tuple(t for t in self.terms if parts(t)[0] in MEASURES)
-        bases = (DERIVED[parts(t)[0]] for t in self.terms if parts(t)[0] in DERIVED)
+        bases = (base_of(t) for t in self.terms if parts(t)[0] in DERIVED)
         return tuple(dict.fromkeys((*own, *bases)))
 
     @property
@@ -269,6 +269,12 @@ class RankingSums(QuerySums, tag="ranking_sums"):
 
     def _anywhere(self, measure: str) -> bool:
         return measure in UNFOUND or (self.relevance_level is not None and measure in GRADED)
+
+
+def base_of(derived: str) -> str:
+    """The term of which another is derived."""
+    measure, k, _ = parts(derived)
+    return term(DERIVED[measure], k if k < ALL else None)
 
 
 def alike(lengths: Ints) -> Iterator[tuple[Ints, int]]:
