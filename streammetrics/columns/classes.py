@@ -18,7 +18,7 @@ from .columns import Array, Batch, Column, Kind, Mask, Matrix, Need, Score, matr
 from .convert import is_listed
 from .keys import kind_of, read_keys
 
-__all__ = ["Classes", "Distribution", "check_labels", "class_of", "class_scores"]
+__all__ = ["Classes", "Distribution", "check_labels", "class_of", "class_scores", "spread_integers"]
 
 NONE = -1  # the class of a row that has none of those there are
 SLACK = 2.0**-7  # more than rounding each probability to bfloat16 can move their sum
@@ -203,7 +203,7 @@ class FoundClasses(Kind):
             values, missing = made
             if values.dtype == object or (values.dtype == np.uint64 and len(values) and values.max() >= 1 << 63):
                 raise InvalidInputError(f"{name}: classes are integers below 2**63", column=name)
-            keys, codes = _spread(np.ascontiguousarray(values, np.int64))
+            keys, codes = spread_integers(np.ascontiguousarray(values, np.int64))
         else:
             (data, ends), index, missing = made
             keys = [data[a:b].tobytes() for a, b in pairwise(ends.tolist())]
@@ -218,7 +218,7 @@ class FoundClasses(Kind):
         return f"{plain(batch.array(name)[row])!r} in row {batch.origin(row):,}"
 
 
-def _spread(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def spread_integers(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return integers that include all of some, and the place of each among them; without sorting while they are close."""
     low, high = int(values.min()), int(values.max())
     if high - low < SPAN:

@@ -223,9 +223,10 @@ class Counter:
     def _check_classes(self) -> None:
         if self.inner[-1][1].kind == "class":
             count = self.index.numbers(self.classes).count
-            if count > getattr(self.statistic, "max_labels", count):  # those of batches that failed are numbered, too
-                count = len(np.unique(self.index.codes(self.inner)[:, len(self.front) :]))
-            self.statistic.admit_classes(count)
+            try:
+                self.statistic.admit_classes(count)
+            except MemoryLimitError:  # those of batches that failed are numbered, too
+                self.statistic.admit_classes(len(np.unique(self.index.codes(self.inner)[:, len(self.front) :])))
 
     def _check_limit(self, rows: int, limit: int) -> None:
         for hot in self.hot.values():

@@ -17,7 +17,7 @@ from ..state.declare import Flat
 from .classes import PairCounts
 from .step import NOTHING, Like, Step
 
-__all__ = ["FoundPairs"]
+__all__ = ["FoundPairs", "numbered"]
 
 Ints = NDArray[np.int64]
 ROLES = ("y_true", "y_pred")
@@ -47,7 +47,7 @@ class FoundPairs(PairCounts, tag="found_pairs"):
         return *(Need(role, FoundClasses()) for role in ROLES), weight()
 
     def class_codes(self, columns: Mapping[str, Any], numbers: Any) -> tuple[Ints, ...]:
-        return tuple(_numbered(role, columns[role], numbers) for role in ROLES)
+        return tuple(numbered(role, columns[role], numbers) for role in ROLES)
 
     def admit_classes(self, count: int) -> None:
         if count > self.max_labels:
@@ -102,7 +102,7 @@ class FoundPairs(PairCounts, tag="found_pairs"):
         return counts, excess
 
 
-def _numbered(role: str, column: Any, numbers: Any) -> Ints:
+def numbered(role: str, column: Any, numbers: Any, called: str = "classes") -> Ints:
     """The number of the class of each row; those that no row has get none."""
     assert isinstance(column, FoundColumn)
     used = np.flatnonzero(np.bincount(column.values, minlength=len(column.keys)))
@@ -110,11 +110,12 @@ def _numbered(role: str, column: Any, numbers: Any) -> Ints:
         return np.zeros(0, np.int64)
     if numbers.kind not in ("", column.source):
         raise InvalidInputError(
-            f"{role}: classes are of one kind, not {' and '.join(sorted({numbers.kind, column.source}))}; convert one "
+            f"{role}: {called} are of one kind, not {' and '.join(sorted({numbers.kind, column.source}))}; convert one "
             f"of them",
             column=role,
         )
-    keys: Any = column.keys[used] if column.source == "integer" else [column.keys[i] for i in used.tolist()]
+    listed = isinstance(column.keys, list)
+    keys: Any = [column.keys[i] for i in used.tolist()] if listed else column.keys[used]
     to = np.zeros(len(column.keys), np.int64)
     to[used] = numbers.learn(Vocabulary(column.source, keys))
     return to[column.values]
