@@ -230,9 +230,9 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         """What every term says of each query, of what two kernels said."""
         if self._ranked == self.terms:
             return out
-        n = len(facts) // 5
-        sides = dict(zip(self._ranked, out.reshape(n, -1).T, strict=True))
-        sides |= dict(zip(self._placed, more.reshape(n, -1).T, strict=True))
+        n, sides = len(facts) // 5, dict[str, Array]()
+        for terms, said in ((self._ranked, out), (self._placed, more)):
+            sides |= zip(terms, said.reshape(n, len(terms)).T, strict=True)
         for spelled in self.terms:
             measure, _, floor = parts(spelled)
             if measure in DERIVED:

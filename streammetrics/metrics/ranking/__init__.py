@@ -4,5 +4,6 @@ from .at_k import *
 from .gains import *
 from .judged import *
 from .places import *
+from .popularity import *
 from .precisions import *
 from .relevance import *
