@@ -43,7 +43,8 @@ class Oracle(NamedTuple):
 
 def orders(query: Query, ties: str) -> Iterator[Sequence[float]]:
     """Every order of a query in which equal scores could stand; or the one of its rows."""
-    falling = sorted(range(len(query.scores)), key=lambda i: -query.scores[i])
+    sign = {"optimistic": -1, "pessimistic": 1}.get(ties, 0)
+    falling = sorted(range(len(query.scores)), key=lambda i: (-query.scores[i], sign * query.grades[i]))
     if ties != "average":
         yield [query.grades[i] for i in falling]
         return

@@ -233,6 +233,32 @@ class Grade(Score):
         return Column(np.ascontiguousarray(values, np.float64), source)
 
 
+class UnjudgedGrade(Grade):
+    """A grade, or null or NaN for a document that nobody judged: then the column is kept as float64."""
+
+    expected = "a grade, a number in [0, 2**400], or null where nobody judged"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UnjudgedGrade)
+
+    def __hash__(self) -> int:
+        return hash(UnjudgedGrade)
+
+    def convert(self, values: Array, name: str) -> Column:
+        if values.dtype.kind == "O":
+            gone = missing(values, len(values))
+            values = np.where(gone, np.nan, values) if gone.any() else values
+            if all(isinstance(v, (int, float, np.number)) for v in values):
+                values = values.astype(np.float64)
+        return super().convert(values, name)
+
+    def ok(self, column: Column) -> bool:
+        return not self.bad(column).any()
+
+    def bad(self, column: Column) -> Mask:
+        return np.asarray(super().bad(column) & (column.values == column.values))
+
+
 class Count(Score):
     """An integer that is not negative, in any dtype; kept as float64."""
 
@@ -355,7 +381,7 @@ class Matrix(Kind):
 
 
 LABEL, FLAG, TARGET, WEIGHT = Label(), Label(), Target(), Weight()
-GRADE, COUNT = Grade(), Count()
+GRADE, UNJUDGED, COUNT = Grade(), UnjudgedGrade(), Count()
 SCORES = {scale: Score(scale) for scale in ("probability", "real", "logit")}
 
 

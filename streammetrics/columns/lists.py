@@ -137,15 +137,16 @@ class ListedRows(Batch):
 
 def listed(batch: Batch, bound: Callable[[str], Any]) -> Batch:
     """Return a batch by documents, whether it is by queries, has a mask, or is by documents already."""
-    y_true, query = bound("y_true"), bound("query")
-    by_query = isinstance(y_true, str) and y_true in batch and is_listed(batch.raw(y_true))
+    roles, query = ("y_true", "popularity", "y_score"), bound("query")
+    y_true = next((n for n in map(bound, roles) if isinstance(n, str) and n in batch), None)
+    by_query = y_true is not None and is_listed(batch.raw(y_true))
     if not by_query and "mask" not in batch:
         return batch
-    blank = tuple(bound(role) for role in ("y_true", "y_score", "position"))
+    blank = tuple(dict.fromkeys((y_true or bound("y_true"), *map(bound, (*roles, "position")))))
 
     def make() -> Batch:
-        lengths = flattened(batch.raw(y_true), y_true)[1] if by_query else None
-        if lengths is not None:
+        lengths = flattened(batch.raw(y_true), y_true)[1] if y_true is not None and by_query else None
+        if lengths is not None and y_true is not None:
             batch.same_length(len(lengths), y_true)
         return ListedRows(batch, lengths, query, blank)
 

@@ -13,7 +13,8 @@ from ..metrics.probabilities.calibration import CalibrationCurve
 from ..metrics.ranking.gains import NDCG
 from ..statistics.by_label import TopBins, TopLabel
 from ..statistics.classes import PairCounts
-from ..statistics.ranking import RankingSums, parts
+from ..statistics.query_sums import parts
+from ..statistics.ranking import RankingSums
 from ..statistics.values import ValueHistogram
 from .charts import Area, Chart, Key, Line, Rule, linear
 from .numbers import fixed, share

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import COUNT, FLAG, SCORES, Column, Need, grade, score, weight
+from ..columns.columns import COUNT, FLAG, SCORES, UNJUDGED, Column, Need, grade, score, weight
 from ..columns.ids import IdColumn, name, query
-from ..errors import StateFormatError
 from ..numerics import compiled, elementary
-from ..numerics.exact import FRACTION_BITS, UNIT, exact_to_fraction, fixed_to_int, of_units, whole
-from ..numerics.settings import setting, union
-from ..state.declare import Flat, lost
-from ..state.state import State
-from ..state.totals import all_within, weight_of
-from .spread import Spread, spread
-from .step import NOTHING, Like, Step
+from ..numerics.settings import setting
+from .query_sums import ALL, QuerySums, parts, term
 
 __all__ = ["RankingSums", "term"]
 
@@ -33,11 +25,21 @@ MEASURES = (
     "cg", "dcg", "ndcg", "cg_exp", "dcg_exp", "ndcg_exp", "precision", "recall", "r_precision", "hits", "relevant",
     "hit", "mrr", "ap_min", "ap_relevant", "ap_hits", "err", "rbp",
 )  # fmt: skip
+ORDERS = (
+    "fall_out", "irrelevant", "relative_precision", "fbeta", "set_ap", "judged", "places", "mean_place", "any_gain",
+    "first", "mean_gain", "surprise", "idcg", "idcg_exp", "pairs", "right_pairs", "opa", "any_pair", "q", "iprec",
+    "eleven_points", "bpref", "inf_ap",
+)  # fmt: skip
+DERIVED = {"log_ap": "ap_relevant"}  # log over the log of a floor, of another measure
 UNBOUNDED = ("cg", "dcg", "cg_exp", "dcg_exp", "hits", "relevant")  # summed exactly, in superaccumulators
-POWERS = ("cg_exp", "dcg_exp", "ndcg_exp", "err")  # they read 2^grade
-GRADED = ("ndcg", "ndcg_exp", "err")  # they read grades, not relevance
-DISCOUNTED = ("dcg", "ndcg", "dcg_exp", "ndcg_exp")
-ALL = 1 << 40  # the cut-off of a measure without one
+MORE_UNBOUNDED = (
+    "places", "mean_place", "first", "mean_gain", "surprise", "idcg", "idcg_exp", "pairs", "right_pairs",
+)  # fmt: skip
+POWERS = ("cg_exp", "dcg_exp", "ndcg_exp", "err", "idcg_exp")  # they read 2^grade
+GRADED = ("ndcg", "ndcg_exp", "err", "any_gain", "opa", "any_pair")  # they read grades, not relevance
+UNFOUND = ("fall_out", "irrelevant", "judged")  # they are something without a relevant document, too
+DISCOUNTED = ("dcg", "ndcg", "dcg_exp", "ndcg_exp", "idcg", "idcg_exp")
+ONE_ORDER = ("iprec", "eleven_points", "bpref", "inf_ap")  # nobody knows their mean over all orders of tied documents
 LONGEST = 1 << 24  # documents of a query
 STEEPEST = 1000.0  # the highest grade whose power of two is summed
 LN2 = 0.6931471805599453
@@ -46,33 +48,22 @@ BLOCK = 15_000  # keys sorted and read at a time: 120 kB, which stay in the cach
 NO_INTS, NO_FLOATS, NO_FLAGS = np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.uint8)
 
 
-def term(measure: str, k: int | None = None, parameter: float | None = None) -> str:
-    """Spell a measure, its cut-off and its parameter as `RankingSums` reads it: "ndcg@10", "rbp:0.8"."""
-    return measure + (f"@{k}" if k is not None else "") + (f":{parameter!r}" if parameter is not None else "")
-
-
-@lru_cache(maxsize=1024)
-def parts(spelled: str) -> tuple[str, int, float]:
-    """Read what `term` spelled: the measure, its cut-off, its parameter."""
-    head, _, parameter = spelled.partition(":")
-    measure, _, k = head.partition("@")
-    if measure not in MEASURES:
-        raise ValueError(f"RankingSums has no measure {measure!r}; there are {', '.join(MEASURES)}")
-    return measure, int(k) if k else ALL, float(parameter) if parameter else 0.0
-
-
-class RankingSums(State, tag="ranking_sums"):
+class RankingSums(QuerySums, tag="ranking_sums"):
     """Exact sums over queries of measures of their ranking; queries with and without a relevant document.
 
     Parameters
     ----------
     terms : tuple of str
         The measures, each with its cut-off (see `term`); a collection keeps the union of what its metrics ask for.
-    ties : {"average", "order", "document"}
+    ties : {"average", "order", "document", "optimistic", "pessimistic"}
         Equal scores: the mean over all orders of the documents; the order of their rows, or of the column `position` if
-        there is one; by the column `document`, descending, as trec_eval does.
+        there is one; by the column `document`, descending, as trec_eval does; the highest, or the lowest, grade first.
     relevance_level : float, optional
         The lowest grade that is relevant; by default any above 0.
+    grades : {"y_true", "popularity"}
+        The column of grades.
+    missing : {"raise", "unjudged"}
+        What a grade that is null or NaN is: an error, or that of a document that nobody judged, which counts as 0.
 
     Notes
     -----
@@ -81,27 +72,18 @@ class RankingSums(State, tag="ranking_sums"):
     weights there are w^2 and w^2 x, too: enough for standard errors. A lone state takes 100 bytes and 32 a term.
     """
 
-    terms: tuple[str, ...] = union(default=())
-    ties: str = setting(default="average", choices=("average", "order", "document"))
+    measures = (*MEASURES, *ORDERS, *DERIVED)
+    unbounded = (*UNBOUNDED, *MORE_UNBOUNDED)
+
+    ties: str = setting(default="average", choices=("average", "order", "document", "optimistic", "pessimistic"))
     relevance_level: float | None = setting(default=None, above=0.0)
-
-    rows = Flat(2, 2)
-    queries = Flat(2)
-    excess = Flat(2, form="fixed", beside="queries")
-    sums = Flat("terms", form="fixed")
-    large = Flat("terms", form="exact", optional=True)
-    squares = Flat("terms", form="square")
-    large_squares = Flat("terms", form="exact", optional=True)
-    w2 = Flat(2, form="square", like="queries")
-    w2x = Flat("terms", form="square", like="sums")
-    more_w2x = Flat("terms", form="exact", optional=True)
-
-    together = "query"
+    grades: str = setting(default="y_true", choices=("y_true", "popularity"))
+    missing: str = setting(default="raise", choices=("raise", "unjudged"))
 
     def __post_init__(self) -> None:
-        for spelled in self.terms:
-            parts(spelled)
         super().__post_init__()
+        if self.ties == "average" and self._has(*ONE_ORDER):
+            raise ValueError(f'RankingSums: {", ".join(ONE_ORDER)} need one order: ties= must not be "average"')
 
     @property
     def ordered(self) -> bool:
@@ -111,29 +93,30 @@ class RankingSums(State, tag="ranking_sums"):
     def _level(self) -> float:
         return ANY if self.relevance_level is None else self.relevance_level
 
-    def _has(self, *measures: str) -> bool:
-        return any(parts(t)[0] in measures for t in self.terms)
-
     def needs(self) -> tuple[Need, ...]:
-        order = {"order": (Need("position", SCORES["real"], optional=True),), "document": (name(),), "average": ()}
+        order = {"order": (Need("position", SCORES["real"], optional=True),), "document": (name(),)}
+        unjudged = self.missing == "unjudged"
         return (
-            grade(),
+            Need(self.grades, UNJUDGED) if unjudged else grade(self.grades),
             score(scale="real"),
             query(),
-            *order[self.ties],
+            *order.get(self.ties, ()),
             replace(weight(), once=True),
             Need("relevant", COUNT, optional=True, once=True),
             Need("retrieved", FLAG, optional=True),
             Need("mask", FLAG, optional=True),
+            *([Need("pooled", FLAG, optional=True)] if unjudged else []),
         )
 
     def contradiction(self, columns: Mapping[str, Any]) -> tuple[str, int, str] | None:
-        grades, queries = columns["y_true"].values, columns["query"]
+        grades, queries = columns[self.grades].values, columns["query"]
         assert isinstance(queries, IdColumn)
         starts = queries.starts
-        if len(grades) and self._steepest < np.inf and grades.max() > self._steepest:
-            row = int((grades > self._steepest).argmax())
-            return "y_true", row, f"a grade above {self._steepest:g}, the limit of max_grade= or of 2**grade"
+        if self._steepest < np.inf and (steep := grades > self._steepest).any():
+            row = int(steep.argmax())
+            return self.grades, row, f"a grade above {self._steepest:g}, the limit of max_grade= or of 2**grade"
+        if self._has("surprise") and (odd := self._no_share(columns)).any():
+            return self.grades, int(odd.argmax()), "no share in (0, 1], of which self-information is told"
         lengths = np.diff(starts, append=len(grades))
         if len(lengths) and lengths.max() > LONGEST:
             return "query", int(starts[lengths.argmax()]), f"a query of more than {LONGEST:,} rows"
@@ -141,12 +124,8 @@ class RankingSums(State, tag="ranking_sums"):
             found = np.add.reduceat(grades >= self._level, starts) if len(starts) else NO_INTS
             if (few := columns["relevant"].values[starts] < found).any():
                 return "relevant", int(starts[few.argmax()]), "the query has more relevant rows than that"
-        if "document" in columns:
-            order = np.lexsort([columns["document"].values, self._owners(starts, len(grades))])
-            same = columns["document"].values[order[1:]] == columns["document"].values[order[:-1]]
-            same[starts[1:] - 1] = False
-            if same.any():
-                return "document", int(order[1:][same].min()), "the query has this document twice"
+        if "document" in columns and (again := self._twice(columns, "document")) is not None:
+            return "document", again, "the query has this document twice"
         return None
 
     @property
@@ -154,6 +133,12 @@ class RankingSums(State, tag="ranking_sums"):
         """The highest grade that every term takes."""
         tops = [top for measure, _, top in map(parts, self.terms) if measure == "err"]
         return min([STEEPEST if self._has(*POWERS) else np.inf, *tops])
+
+    def _no_share(self, columns: Mapping[str, Any]) -> NDArray[np.bool_]:
+        """Which documents have a grade that is no share, or none; those behind a mask have nothing."""
+        grades = columns[self.grades].values
+        odd = ~((grades > 0) & (grades <= 1))
+        return np.asarray(odd & (columns["mask"].values == 1)) if "mask" in columns else odd
 
     def plausible(self, columns: dict[str, Array]) -> dict[str, Array]:
         made, n = dict(columns), len(columns["query"])
@@ -163,62 +148,70 @@ class RankingSums(State, tag="ranking_sums"):
             made["mask"] = np.ones_like(made["mask"])
         if "document" in made:
             made["document"] = np.arange(n, dtype=np.int64) * 7 % 11 * n + np.arange(n)
+        if self._has("surprise"):
+            shares = made[self.grades]
+            made[self.grades] = np.where((shares > 0) & (shares <= 1), shares, 1).astype(shares.dtype)
         if "relevant" in made and n:
-            found = np.add.reduceat(made["y_true"] >= self._level, starts)
+            found = np.add.reduceat(made[self.grades] >= self._level, starts)
             made["relevant"] = np.maximum(made["relevant"], found[of_row]).astype(made["relevant"].dtype)
-        made["y_true"] = np.minimum(made["y_true"], self._steepest).astype(made["y_true"].dtype)
+        made[self.grades] = np.minimum(made[self.grades], self._steepest).astype(made[self.grades].dtype)
         return made
 
     def derive(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
         query, weights, relevant = (columns.get(n) for n in ("query", "sample_weight", "relevant"))
-        retrieved, mask = columns.get("retrieved"), columns.get("mask")
         assert isinstance(query, IdColumn)
         starts = query.starts
-        rows = [
-            columns["y_true"].values,
-            columns["y_score"].values,
-            NO_FLAGS if retrieved is None else retrieved.values,
-        ]
-        if mask is not None and not mask.values.all():
-            rows[2] = mask.values if retrieved is None else mask.values & retrieved.values
-        by = [-columns["document"].values] if "document" in columns else []
-        by += [columns["position"].values] if "position" in columns else []
-        if by:
+        rows = self._rows(columns)
+        if by := self._by(columns, rows):
             to = np.lexsort([*by, self._owners(starts, len(rows[0]))])
             rows = [column[to] if len(column) else column for column in rows]
         values, facts = self._rank(starts, rows, NO_INTS if relevant is None else relevant.values.astype(np.int64))
         made = {"values": Column(values, ""), "facts": Column(facts, ""), "starts": Column(starts, "")}
         return made | ({} if weights is None else {"sample_weight": weights})
 
-    def steps(self, like: Like) -> Iterable[Step]:
-        own = type(self)
-        unbounded = np.array([parts(t)[0] in UNBOUNDED for t in self.terms], np.int64)
-        exact, heavy = bool(unbounded.any()), like.weighted or "w2" in like.present
-        into: list[Any] = [own.rows, own.queries, own.excess if like.weighted else NOTHING, own.sums]
-        into += [own.large if exact else NOTHING, own.squares, own.large_squares if exact else NOTHING]
-        into += [own.w2, own.w2x] if heavy else [NOTHING, NOTHING]
-        into += [own.more_w2x if exact and like.weighted else NOTHING]
-        return [Step("query_sums:add", "values", "facts", "sample_weight", "at", "starts", unbounded, *into)]
+    def _rows(self, columns: Mapping[str, Any]) -> list[Array]:
+        """Grades and scores; whether each was returned, and what nobody judged (both may be empty)."""
+        retrieved, mask = columns.get("retrieved"), columns.get("mask")
+        kept = NO_FLAGS if retrieved is None else retrieved.values
+        if mask is not None and not mask.values.all():
+            kept = mask.values if retrieved is None else mask.values & retrieved.values
+        grades, blank = columns[self.grades].values, NO_FLAGS
+        if grades.dtype != np.uint8 and (null := np.isnan(grades)).any():
+            outside = columns["pooled"].values == 0 if "pooled" in columns else np.zeros(len(null), bool)
+            blank = (null * np.where(outside, 2, 1)).astype(np.uint8)
+            grades = UNJUDGED.convert(np.where(null, 0.0, grades), self.grades).values
+        return [grades, columns["y_score"].values, kept, blank]
+
+    def _by(self, columns: Mapping[str, Any], rows: list[Array]) -> list[Array]:
+        """By what rows of equal score are ordered, the last first, if not by the order they have."""
+        if self.ties in ("optimistic", "pessimistic"):
+            sign = -1.0 if self.ties == "optimistic" else 1.0
+            return [sign * column for column in (rows[3], rows[0]) if len(column)]
+        by = [-columns["document"].values] if "document" in columns else []
+        return by + ([columns["position"].values] if "position" in columns else [])
 
     def _rank(self, starts: Ints, rows: list[Array], relevant: Ints) -> tuple[NDArray[np.float64], Ints]:
         """Sort the documents of each query, queries of similar length together; return every measure, and facts."""
         pack, rank = compiled.kernel("ranking:pack"), compiled.kernel("query_sums:rank")
-        grades, scores, retrieved = rows
+        grades, scores, retrieved, blank = rows
         lowest = 1.0 if self.relevance_level is None else self.relevance_level  # of what is relevant, and no row
         small = grades.dtype == np.uint8 and (not len(relevant) or (lowest.is_integer() and lowest < 256))
         values = np.arange(256.0) if small else grades.astype(np.float64)
         powers = gains(values) if self._has(*POWERS) else NO_FLOATS
+        infos = surprises(values) if self._has("surprise") else NO_FLOATS
         top = float(gains(np.array([lowest]))[0]) if len(powers) else 0.0
         average, half = self.ties == "average", scores.dtype == np.float64
         bounds = np.append(starts, len(grades))
         lengths = np.diff(bounds)
-        out, facts = np.empty(len(starts) * len(self.terms)), np.empty(5 * len(starts), np.int64)
+        out, facts = np.empty(len(starts) * len(self._ranked)), np.empty(5 * len(starts), np.int64)
+        more = np.empty(len(starts) * len(self._placed))
+        order = compiled.kernel("orders:order") if more.size else None
         for which, width in alike(lengths):
             deepest = int((lengths[which] + relevant[which]).max()) if len(relevant) else width
             discounts = self._discounts(deepest)
-            how = (values, powers, self._level, average, relevant, lowest, top, discounts, *self._codes)
             longest = max(width + 1, len(discounts))
-            scratch = np.zeros((8, longest)), np.zeros((3, longest), np.int64)
+            how = (self._level, average, relevant, lowest, top, discounts)
+            scratch = np.zeros((8, longest)), np.zeros((5, longest), np.int64)
             height = max(1, BLOCK // width)
             space = np.empty((min(height, len(which)), width), np.uint64)
             for first in range(0, len(which), height):
@@ -226,15 +219,44 @@ class RankingSums(State, tag="ranking_sums"):
                 keys = space[: len(some)]
                 pack(grades if small else NO_FLAGS, scores, retrieved, some, bounds, keys)
                 keys.sort(axis=1)
-                rank(keys, some, bounds, scores, half, small, *how, *scratch, facts, out)
-        return out, facts
+                at = (keys, some, bounds, scores)
+                rank(*at, half, small, values, powers, *how, *self._codes(self._ranked, MEASURES), *scratch, facts, out)
+                if order is not None:
+                    given = (*at, small, values, powers, infos, blank, *how)
+                    order(*given, *self._codes(self._placed, ORDERS), *scratch, more)
+        return self._told(out, more, facts), facts
+
+    def _told(self, out: NDArray[np.float64], more: NDArray[np.float64], facts: Ints) -> NDArray[np.float64]:
+        """What every term says of each query, of what two kernels said."""
+        if self._ranked == self.terms:
+            return out
+        n, sides = len(facts) // 5, dict[str, Array]()
+        for terms, said in ((self._ranked, out), (self._placed, more)):
+            sides |= zip(terms, said.reshape(n, len(terms)).T, strict=True)
+        for spelled in self.terms:
+            measure, _, floor = parts(spelled)
+            if measure in DERIVED:
+                logs = elementary.log(np.maximum(sides[base_of(spelled)], floor)) / elementary.log(np.float64(floor))
+                sides[spelled] = np.where(facts.reshape(n, 5)[:, 4] == 1, 0.0, np.minimum(logs, 1.0))
+        return np.ascontiguousarray(np.column_stack([sides[t] for t in self.terms])).reshape(-1)
 
     @property
-    def _codes(self) -> tuple[Ints, Ints, NDArray[np.float64]]:
-        """The terms as the kernel takes them: measures, cut-offs, parameters."""
-        read = [parts(t) for t in self.terms]
+    def _ranked(self) -> tuple[str, ...]:
+        """The terms of the first kernel, those among them of which others are derived."""
+        own = tuple(t for t in self.terms if parts(t)[0] in MEASURES)
+        bases = (base_of(t) for t in self.terms if parts(t)[0] in DERIVED)
+        return tuple(dict.fromkeys((*own, *bases)))
+
+    @property
+    def _placed(self) -> tuple[str, ...]:
+        """The terms of the other."""
+        return tuple(t for t in self.terms if parts(t)[0] in ORDERS)
+
+    def _codes(self, terms: tuple[str, ...], names: tuple[str, ...]) -> tuple[Ints, Ints, NDArray[np.float64]]:
+        """Terms as a kernel takes them: measures, cut-offs, parameters."""
+        read = [parts(t) for t in terms]
         return (
-            np.array([MEASURES.index(measure) for measure, _, _ in read], np.int64),
+            np.array([names.index(measure) for measure, _, _ in read], np.int64),
             np.array([k for _, k, _ in read], np.int64),
             np.array([np.ldexp(1.0, int(p)) if measure == "err" else p for measure, _, p in read]),
         )
@@ -245,131 +267,14 @@ class RankingSums(State, tag="ranking_sums"):
         n = min(longest, max(ks, default=0))
         return discounts(1 << max(n - 1, 0).bit_length())[:n]
 
-    @staticmethod
-    def _owners(starts: Ints, n: int) -> Ints:
-        """The query of each row."""
-        return np.repeat(np.arange(len(starts)), np.diff(starts, append=n))
-
-    def check(self) -> None:
-        weight, held = weight_of(self, "queries"), self.cells.flats
-        some, both = weight[..., 0], weight.sum(-1)
-        if (both.rows > self.flat("rows").sum(axis=(-1, -2))).any():
-            raise StateFormatError("RankingSums has more queries than rows")
-        for i, (measure, _, _) in enumerate(map(parts, self.terms)):
-            unbounded = measure in UNBOUNDED
-            graded = (
-                self.relevance_level is not None and measure in GRADED
-            )  # then a query without may be worth something
-            wrong = (both if graded else some).fall_short(held["sums"][..., i, :], 0 if unbounded else 1 + 2.0**-40)
-            if "large" in held:
-                wrong |= both.fall_short(held["large"][..., i, :], math.inf if unbounded else 0)
-            if wrong:
-                raise StateFormatError(f"RankingSums holds a sum of {measure} that these queries cannot have")
-        if "large_squares" in held and (held["large_squares"][..., -1] < 0).any():
-            raise StateFormatError("RankingSums.large_squares holds a negative sum of squares")
-        self._check_hits()
-
-    def _check_hits(self) -> None:
-        """Raise if more relevant documents were found than there are."""
-        large, relevant = self.cells.flats.get("large"), term("relevant")
-        if large is None or relevant not in self.terms:
-            return
-        for i, (measure, _, _) in enumerate(map(parts, self.terms)):
-            if measure == "hits" and not all_within(large[:, i], large[:, self.terms.index(relevant)]):
-                raise StateFormatError("RankingSums found more relevant documents than there are")
-
-    @property
-    def positives_seen(self) -> NDArray[np.int64]:
-        return np.asarray(self.flat("rows")[..., 1].sum(axis=1))
-
-    def facts(self) -> dict[str, Any]:
-        return {
-            "rows": int(self.rows.sum()),
-            "positives": int(self.rows[:, 1].sum()),
-            "documents": int(self.rows[0].sum()),
-            "queries": int(self.queries.sum()),
-            "empty": int(self.queries[1]),
-            "weight": self.weight() + self.weight(empty=True),
-        }
-
-    @property
-    def stacks(self) -> bool:
-        return not any(measure in UNBOUNDED for measure, _, _ in map(parts, self.terms))
-
-    def weight(self, *, empty: bool = False) -> Fraction:
-        """Queries with a relevant document, or those without; or their total weight; exact."""
-        return of_units(self._units(int(empty)))  # type: ignore[no-any-return]
-
-    def total(self, measure: str, k: int | None = None, parameter: float | None = None) -> Fraction:
-        """The weighted sum of a measure over queries; exact over the values of the queries."""
-        i = self.terms.index(term(measure, k, parameter))
-        if measure not in UNBOUNDED:
-            return of_units(fixed_to_int(self.sums[i]))  # type: ignore[no-any-return]
-        return exact_to_fraction(self.large[i]) if self.large is not None else Fraction(0)
-
-    def square(self, measure: str, k: int | None = None, parameter: float | None = None) -> Fraction | None:
-        """The sum over queries of (w x)^2 of a measure; None if it is lost."""
-        i = self.terms.index(term(measure, k, parameter))
-        if measure in UNBOUNDED:
-            return exact_to_fraction(self.large_squares[i]) if self.large_squares is not None else Fraction(0)
-        return kept(self.squares[i])
-
-    def weight_squared(self, *, empty: bool = False) -> Fraction | None:
-        """The sum of w^2 over queries with a relevant document, or without; None if it is lost."""
-        return kept(self.w2[int(empty)]) if self.w2 is not None else Fraction(int(self.queries[int(empty)]))
-
-    def product(self, measure: str, k: int | None = None, parameter: float | None = None) -> Fraction | None:
-        """The sum over queries of w^2 x of a measure; None if it is lost."""
-        i = self.terms.index(term(measure, k, parameter))
-        if measure in UNBOUNDED:
-            more = exact_to_fraction(self.more_w2x[i]) if self.more_w2x is not None else 0
-            return self.total(measure, k, parameter) + more
-        return kept(self.w2x[i]) if self.w2x is not None else self.total(measure, k, parameter)
-
-    def spread_of(
-        self, empty: float | None, measure: str, k: int | None = None, parameter: float | None = None
-    ) -> Spread:
-        """The mean of a measure over queries, and its variance.
-
-        Parameters
-        ----------
-        empty : float or None
-            What queries without a relevant document count; None if they are left out.
-        measure, k, parameter
-            As for `total`.
-        """
-        labels = (0,) if empty is None else (0, 1)
-        weight = sum(self._units(i) for i in labels)
-        squared = weight if self.w2 is None else sum(fixed_to_int(self.w2[i]) for i in labels)
-        gone: Any = False if self.w2 is None else lost(self.w2[0]) | lost(self.w2[1])
-        more, more_squared = 0, 0
-        if empty:  # then these queries count nothing else
-            more, more_squared = self._units(1), self._units(1) if self.w2 is None else fixed_to_int(self.w2[1])
-        i = self.terms.index(term(measure, k, parameter))
-        if measure in UNBOUNDED:
-            assert not empty
-            numbers = (
-                self.total(measure, k, parameter),
-                self.product(measure, k, parameter),
-                self.square(measure, k, parameter),
-            )
-            total, crossed, square = (x * UNIT for x in numbers if x is not None)
-        else:
-            total, square = fixed_to_int(self.sums[i]), fixed_to_int(self.squares[i])
-            crossed = total if self.w2x is None else fixed_to_int(self.w2x[i])
-            gone = gone | lost(self.squares[i]) | (False if self.w2x is None else lost(self.w2x[i]))
-        products = {(-1, -1): squared, (-1, 0): crossed + more_squared, (0, 0): square + more_squared}
-        return spread(weight, [total + more], products, gone, UNIT)
-
-    def _units(self, i: int) -> Any:
-        """What queries with (0) or without (1) a relevant document weigh, in units of 2**-60."""
-        units = whole(self.queries[i]) << FRACTION_BITS
-        return units if self.excess is None else units + fixed_to_int(self.excess[i])
+    def _anywhere(self, measure: str) -> bool:
+        return measure in UNFOUND or (self.relevance_level is not None and measure in GRADED)
 
 
-def kept(number: Ints) -> Fraction | None:
-    """A sum that may have been lost."""
-    return None if lost(number) else Fraction(fixed_to_int(number), UNIT)
+def base_of(derived: str) -> str:
+    """The term of which another is derived."""
+    measure, k, _ = parts(derived)
+    return term(DERIVED[measure], k if k < ALL else None)
 
 
 def alike(lengths: Ints) -> Iterator[tuple[Ints, int]]:
@@ -393,6 +298,13 @@ def gains(grades: NDArray[np.float64]) -> NDArray[np.float64]:
     if rest.any():
         made = np.where(rest > 0, made * elementary.exp(rest * LN2), made)
     return made - 1.0
+
+
+def surprises(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return -log2 of shares; 0 of what is none."""
+    good = (shares > 0) & (shares <= 1)
+    mantissa, exponent = np.frexp(np.where(good, shares, 1.0))
+    return np.asarray(1.0 - exponent - elementary.log(2.0 * mantissa) / LN2)  # exact for powers of two
 
 
 @lru_cache(maxsize=32)

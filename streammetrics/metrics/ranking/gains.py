@@ -10,31 +10,27 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from ...collect.interval import QUERIES, Estimate
-from ...collect.metric import Metric
 from ...columns.lists import ranked_lists
-from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...statistics.ranking import RankingSums, term
-from ..chance import mean
+from .mean import Empty, QueryMean
 
 __all__ = ["DCG", "NDCG", "CumulativeGain", "ExpectedReciprocalRank"]
 
-Empty = float | str
+ORDERS = ("order", "document", "optimistic", "pessimistic")
 
 
-class RankingMetric(Metric[RankingSums, float]):
+class RankingMetric(QueryMean[RankingSums]):
     """A metric of the order in which the documents of each query are ranked."""
 
     measure: ClassVar[str] = ""
-    stacks = True
+    grades: ClassVar[str] = "y_true"
 
     k: int | None = setting(default=None, low=1, high=float(1 << 24), kw_only=False)
-    ties: str = setting(default="average", choices=("average", "order", "document"))
+    ties: str = setting(default="average", choices=("average", *ORDERS))
+    missing: str = setting(default="raise", choices=("raise", "unjudged"))
 
-    best: ClassVar[str | None] = "high"
     cost = "about 100 bytes, 16 a read-out; 7 ns a document"
-    bound = "exact: the value of each query in float64, summed exactly, rounded once"
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
         """Count a batch of whole queries: a row a document, or matrices and columns of lists with a row a query.
@@ -55,6 +51,7 @@ class RankingMetric(Metric[RankingSums, float]):
             `relevant`: how many relevant documents the query has in all, if some of them are no rows; these have the
             lowest relevant grade.
             `position` (with `ties="order"`) and `document` (with `ties="document"`) say which of equal scores is first.
+            `pooled` (with `missing="unjudged"`): 0 for documents that are outside the pool of which some were judged.
 
         Raises
         ------
@@ -78,7 +75,8 @@ class RankingMetric(Metric[RankingSums, float]):
 
     def make_state(self) -> RankingSums:
         level = getattr(self, "relevance_level", None)
-        return RankingSums(terms=tuple(term(*t) for t in self._terms()), ties=self.ties, relevance_level=level)
+        terms = tuple(dict.fromkeys(term(*t) for t in self._terms()))
+        return RankingSums(terms=terms, ties=self.ties, relevance_level=level, missing=self.missing, grades=self.grades)
 
     def _terms(self) -> tuple[tuple[Any, ...], ...]:
         """The sums this metric reads: each a measure, its cut-off, its parameter."""
@@ -86,49 +84,6 @@ class RankingMetric(Metric[RankingSums, float]):
 
     def _measure(self) -> str:
         return self.measure
-
-    @property
-    def name(self) -> str:
-        return self.tag if self.k is None else f"{self.tag}@{self.k}"
-
-    def of(self, state: RankingSums) -> float:
-        empty = state.weight(empty=True)
-        total, queries = state.total(*self._terms()[0]), state.weight() + empty
-        what = getattr(self, "empty", 0.0)
-        if what == "skip":
-            return to_float(total, queries - empty)
-        return to_float(total + (empty if what == 1.0 else 0), queries)
-
-    interval_within: ClassVar[tuple[float, float]] = (0.0, 1.0)
-
-    def estimate_of(self, state: RankingSums, method: str) -> Estimate:
-        return self._estimated(state, self.of(state), method)
-
-    def estimate_of_stacked(self, state: RankingSums) -> Estimate | None:
-        if not (self.stacks and state.stacks):
-            return None
-        side = state.stacked()
-        return self._estimated(side, self.of_stacked(side), self.methods[0])
-
-    def _estimated(self, state: RankingSums, value: Any, method: str) -> Estimate:
-        what = getattr(self, "empty", 0.0)
-        spread = state.spread_of(None if what == "skip" else float(what), *self._terms()[0])
-        return mean(value, spread, self.interval_scale, method, self.interval_within, QUERIES)
-
-    def bounds_of(self, state: RankingSums) -> tuple[float, float]:
-        low, high = super().bounds_of(state)
-        return max(low, 0.0), high
-
-    @property
-    def certain(self) -> bool:
-        return True
-
-    def reason_of(self, state: RankingSums) -> str | None:
-        if not state.queries.any():
-            return "no queries"
-        if not state.weight() and getattr(self, "empty", 0.0) == "skip":
-            return "no query has a relevant document"
-        return None if state.weight() + state.weight(empty=True) else "the weights are all zero"
 
 
 class GainMetric(RankingMetric):
@@ -151,9 +106,11 @@ class CumulativeGain(GainMetric, tag="cumulative_gain"):
         How many documents count; all by default.
     gain : {"linear", "exponential"}
         What a document is worth: its grade (trec_eval, scikit-learn), or 2^grade - 1 (web search, LightGBM).
-    ties : {"average", "order", "document"}
+    ties : {"average", "order", "document", "optimistic", "pessimistic"}
         Documents of equal score: the mean over all their orders; the order of their rows, or of the column `position`;
-        by the column `document`, descending, as trec_eval does.
+        by the column `document`, descending, as trec_eval does; the highest grade first, or the lowest.
+    missing : {"raise", "unjudged"}
+        What a null or NaN grade is: an error, or that of a document nobody judged, which is worth nothing (trec_eval).
     on_invalid : {"raise", "drop"}
         Whether a bad row raises, or is left out and counted.
 
@@ -181,7 +138,7 @@ class DCG(GainMetric, tag="dcg"):
 
     Parameters
     ----------
-    k, gain, ties, on_invalid
+    k, gain, ties, missing, on_invalid
         As for CumulativeGain.
 
     Notes
@@ -207,7 +164,7 @@ class NDCG(GainMetric, tag="ndcg"):
 
     Parameters
     ----------
-    k, gain, ties, on_invalid
+    k, gain, ties, missing, on_invalid
         As for CumulativeGain.
     empty : {0, "skip", 1}
         What a query without a relevant document counts: 0 (scikit-learn, trec_eval, Spark); nothing (TFMA, ignite); 1
@@ -241,7 +198,7 @@ class ExpectedReciprocalRank(RankingMetric, tag="err"):
 
     Parameters
     ----------
-    k, ties, on_invalid
+    k, ties, missing, on_invalid
         As for CumulativeGain.
     max_grade : int
         The highest grade there is; a higher one raises.

@@ -11,7 +11,8 @@ from ...collect.interval import Estimate
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...statistics.ranking import RankingSums
-from .gains import Empty, RankingMetric
+from .gains import RankingMetric
+from .mean import Empty
 
 __all__ = [
     "HitRate",
@@ -38,7 +39,7 @@ class PrecisionAtK(RelevanceMetric, tag="precision_at_k"):
 
     Parameters
     ----------
-    k, ties, on_invalid
+    k, ties, missing, on_invalid
         As for CumulativeGain.
     relevance_level : float, optional
         The lowest grade that is relevant; by default any above 0.
@@ -67,7 +68,7 @@ class RecallAtK(RelevanceMetric, tag="recall_at_k"):
 
     Parameters
     ----------
-    k, ties, relevance_level, empty, on_invalid
+    k, ties, missing, relevance_level, empty, on_invalid
         As for PrecisionAtK.
 
     Notes
@@ -92,7 +93,7 @@ class RPrecision(RelevanceMetric, tag="r_precision"):
 
     Parameters
     ----------
-    ties, relevance_level, empty, on_invalid
+    ties, missing, relevance_level, empty, on_invalid
         As for PrecisionAtK.
 
     Notes
@@ -119,7 +120,7 @@ class HitRate(RelevanceMetric, tag="hit_rate"):
 
     Parameters
     ----------
-    k, ties, relevance_level, empty, on_invalid
+    k, ties, missing, relevance_level, empty, on_invalid
         As for PrecisionAtK.
     average : {"users", "pooled"}
         The mean over users (RecBole, ranx, torchmetrics, trec_eval's `success`), or hits over relevant documents of all
@@ -172,7 +173,7 @@ class MeanReciprocalRank(RelevanceMetric, tag="mrr"):
 
     Parameters
     ----------
-    k, ties, relevance_level, empty, on_invalid
+    k, ties, missing, relevance_level, empty, on_invalid
         As for PrecisionAtK.
 
     Notes
@@ -197,7 +198,7 @@ class MeanAveragePrecision(RelevanceMetric, tag="map"):
 
     Parameters
     ----------
-    k, ties, relevance_level, empty, on_invalid
+    k, ties, missing, relevance_level, empty, on_invalid
         As for PrecisionAtK.
     denominator : {"min", "relevant", "hits"}
         What the sum is divided by: min(R, k) (Spark's `meanAveragePrecisionAt`, RecBole, Kaggle); R (trec_eval, ranx);
@@ -232,7 +233,7 @@ class RankBiasedPrecision(RelevanceMetric, tag="rbp"):
     ----------
     p : float
         The persistence of the reader, in (0, 1).
-    k, ties, relevance_level, empty, on_invalid
+    k, ties, missing, relevance_level, empty, on_invalid
         As for PrecisionAtK.
 
     Notes

@@ -1,0 +1,302 @@
+"""Metrics of precision on the way down a ranking: at levels of recall, at every k, beside gain; a geometric mean."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...collect.interval import QUERIES, Estimate
+from ...numerics import elementary
+from ...numerics.exact import to_float
+from ...numerics.settings import setting
+from ...statistics.ranking import RankingSums
+from ..chance import delta
+from .gains import RankingMetric
+from .judged import OneOrder
+from .mean import Empty
+from .relevance import RelevanceMetric
+
+__all__ = [
+    "ElevenPointPrecision",
+    "GeometricMAP",
+    "InterpolatedPrecision",
+    "PrecisionRecallAtK",
+    "PrecisionsAndRecalls",
+    "QMeasure",
+    "RecallAtFixedPrecision",
+]
+
+Floats = NDArray[np.float64]
+
+
+class InterpolatedPrecision(OneOrder, tag="interpolated_precision"):
+    """Interpolated precision at a recall: the highest precision at any place from which on recall is reached.
+
+    Formula: max of hits@i / i over places i with hits@i >= floor(recall R + 0.9), 0 if there is none.
+
+    Parameters
+    ----------
+    recall : float
+        The level of recall, in [0, 1].
+    ties, missing, relevance_level, empty, on_invalid
+        As for BPref, but a null grade is an error by default.
+
+    Notes
+    -----
+    Cost as CumulativeGain, 120 bytes. As trec_eval's `iprec_at_recall` with `ties="document"`, its way to round included:
+    of three relevant documents recall 0.7 asks for two. Undefined without queries.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.InterpolatedPrecision(0.5).update([0, 1, 1, 0], [4, 3, 2, 1], query=[1] * 4).compute()
+    0.6666666666666666
+    """
+
+    recall: float = setting(default=0.5, low=0.0, high=1.0, kw_only=False)
+
+    measure = "iprec"
+    formula = "mean over queries of max of hits@i / i where recall is reached"
+
+    def _terms(self) -> tuple[tuple[Any, ...], ...]:
+        return ((self.measure, None, self.recall),)
+
+    @property
+    def name(self) -> str:
+        return f"{self.tag}@{self.recall:g}"
+
+
+class ElevenPointPrecision(OneOrder, tag="eleven_point_precision"):
+    """Eleven-point average precision: the interpolated precision at recall 0, 0.1, ..., 1, a mean over these and queries.
+
+    Formula: (1/11) sum of interpolated precision at recall j/10.
+
+    Parameters
+    ----------
+    ties, missing, relevance_level, empty, on_invalid
+        As for InterpolatedPrecision.
+
+    Notes
+    -----
+    Cost as CumulativeGain, 120 bytes. As trec_eval's `11pt_avg` with `ties="document"`. Undefined without queries.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> round(sm.ElevenPointPrecision().update([1, 0, 1, 0], [4, 3, 2, 1], query=[1] * 4).compute(), 4)
+    0.8485
+    """
+
+    measure = "eleven_points"
+    formula = "mean over queries of the mean interpolated precision at recall 0, 0.1, ..., 1"
+
+
+class QMeasure(RankingMetric, tag="q_measure"):
+    """Q-measure: average precision in which a document counts by its gain, too.
+
+    Formula: (1 / min(R, k)) sum over relevant places i <= k of (hits@i + b cg@i) / (i + b ideal cg@i).
+
+    Parameters
+    ----------
+    k, ties, missing, on_invalid
+        As for CumulativeGain; documents of a grade above 0 are relevant.
+    beta : float
+        How much gain counts beside hits; 0 makes it average precision.
+    empty : {0, "skip", 1}
+        As for PrecisionAtK.
+
+    Notes
+    -----
+    Cost as CumulativeGain, 120 bytes. Undefined without queries. Source: Sakai, "New performance metrics based on
+    multigrade relevance" (2004); NTCIREVAL.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> sm.QMeasure().update([1, 0, 3], [3, 2, 1], query=[1] * 3).compute()
+    0.6785714285714286
+    """
+
+    beta: float = setting(default=1.0, low=0.0, high=1e6)
+    empty: Empty = setting(default=0.0, choices=(0.0, "skip", 1.0))
+
+    measure = "q"
+    formula = "mean over queries of (1/min(R, k)) sum of (hits@i + b cg@i) / (i + b icg@i)"
+
+    def _terms(self) -> tuple[tuple[Any, ...], ...]:
+        return ((self.measure, self.k, self.beta),)
+
+
+class GeometricMAP(RelevanceMetric, tag="geometric_map"):
+    """Geometric mean average precision: what queries that fail pull down; each counts no less than a floor.
+
+    Formula: exp(mean over queries of log(max(AP, floor))), with AP divided by all relevant documents.
+
+    Parameters
+    ----------
+    k, ties, missing, relevance_level, empty, on_invalid
+        As for PrecisionAtK; ties are averaged within AP.
+    floor : float
+        What a query counts whose average precision is less: 0.00001 (trec_eval).
+
+    Notes
+    -----
+    Cost as CumulativeGain, 150 bytes. As trec_eval's `gm_map`. Exact sums of logs in float64, then one exponential, an ulp
+    or two off. Undefined without queries. Source: Robertson, "On GMAP and other transformations" (2006).
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> rows = dict(y_true=[1, 0, 0, 0, 0, 1], y_score=[3, 2, 1] * 2, query=[1, 1, 1, 2, 2, 2])
+    >>> round(sm.GeometricMAP().update(rows).compute(), 12)
+    0.57735026919
+    """
+
+    floor: float = setting(default=1e-5, above=0.0, high=0.5)
+
+    bound = "exact sums of logs; then an exponential, 2 ulp"
+    interval_scale = "log"
+    stacks = False
+    formula = "exp(mean over queries of log(max(AP, floor)))"
+
+    def _terms(self) -> tuple[tuple[Any, ...], ...]:
+        return (("log_ap", self.k, self.floor),)
+
+    @property
+    def _empty(self) -> float | None:
+        """What a query without a relevant document adds to the sum of logs over log(floor)."""
+        return {"skip": None, 0.0: 1.0, 1.0: 0.0}[self.empty]
+
+    def of(self, state: RankingSums) -> float:
+        none, other = self._empty, state.weight(empty=True)
+        weight = state.weight() + (0 if none is None else other)
+        share = to_float(state.total(*self._terms()[0]) + int(none or 0) * other, weight)
+        return float(elementary.exp(elementary.log(self.floor) * share)) if weight else math.nan
+
+    def bounds_of(self, state: RankingSums) -> tuple[float, float]:
+        value = self.of(state)
+        off = float(8 * state.slip) * -math.log(self.floor) * 1.01 + (2.0**-50 if state.slip else 0.0)
+        return value * (1 - off), value * (1 + off)
+
+    def _estimated(self, state: RankingSums, value: Any, method: str) -> Estimate:
+        spread = state.spread_of(self._empty, *self._terms()[0])
+        slope = float(elementary.log(self.floor)) * value
+        return delta(value, spread, lambda _: (slope,), self.interval_scale, method, (0.0, 1.0), QUERIES)
+
+
+class PrecisionsAndRecalls(NamedTuple):
+    """Precision and recall of the first k documents, for each k.
+
+    Parameters
+    ----------
+    k : int64 array
+        1, 2, and so on.
+    precision, recall : float64 arrays
+        Means over queries.
+    """
+
+    k: NDArray[np.int64]
+    precision: Floats
+    recall: Floats
+
+
+class PrecisionRecallAtK(RelevanceMetric, tag="precision_recall_at_k"):
+    """Precision and recall of the first k documents for every k up to a greatest, means over queries.
+
+    Formula: precision@i and recall@i for i = 1, ..., k.
+
+    Parameters
+    ----------
+    k : int
+        The greatest.
+    ties, missing, relevance_level, empty, on_invalid
+        As for PrecisionAtK.
+
+    Notes
+    -----
+    Cost as CumulativeGain, 64 bytes for each k. As torchmetrics' `RetrievalPrecisionRecallCurve`. NaN without queries.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> curve = sm.PrecisionRecallAtK(2).update([1, 0, 0, 1], [4, 3, 2, 1], query=[7] * 4).compute()
+    >>> curve.precision.tolist(), curve.recall.tolist()
+    ([1.0, 0.5], [0.5, 0.5])
+    """
+
+    k: int = setting(default=10, low=1, high=1000, kw_only=False)
+
+    stacks = False
+    formula = "precision@i, recall@i, i <= k"
+    instead = "a curve has no interval of its own: PrecisionAtK(k) and RecallAtK(k) have"
+
+    def _terms(self) -> tuple[tuple[Any, ...], ...]:
+        return tuple((what, i) for what in ("precision", "recall") for i in range(1, self.k + 1))
+
+    def _both(self, state: RankingSums) -> Floats:
+        empty = state.weight(empty=True)
+        weight, more = state.weight() + (0 if self.empty == "skip" else empty), empty if self.empty == 1.0 else 0
+        return np.array([to_float(state.total(*t) + more, weight) for t in self._terms()]).reshape(2, self.k)
+
+    def of(self, state: RankingSums) -> Any:
+        return PrecisionsAndRecalls(np.arange(1, self.k + 1), *self._both(state))
+
+    def bounds_of(self, state: RankingSums) -> Any:
+        found = self.of(state)
+        off = float(16 * state.slip)
+        sides = [(found.precision * (1 - s * off), found.recall * (1 - s * off)) for s in (1, -1)]
+        return tuple(PrecisionsAndRecalls(found.k, *side) for side in sides)
+
+    def _estimated(self, state: RankingSums, value: Any, method: str) -> Estimate:
+        return Estimate(value, reason=self.instead)
+
+
+class RecallAtFixedPrecision(PrecisionRecallAtK, tag="recall_at_fixed_precision"):
+    """The greatest recall of the first i documents, i <= k, where precision is at least so much; 0 if it never is.
+
+    Formula: max of recall@i over i <= k with precision@i >= precision, both means over queries.
+
+    Parameters
+    ----------
+    k : int
+        The greatest i.
+    precision : float
+        The least precision.
+    ties, missing, relevance_level, empty, on_invalid
+        As for PrecisionAtK.
+
+    Notes
+    -----
+    Cost as CumulativeGain, 64 bytes for each i. As torchmetrics' `RetrievalRecallAtFixedPrecision`; `explain()` says the
+    i. Undefined without queries.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> rows = dict(y_true=[1, 0, 0, 1], y_score=[4, 3, 2, 1], query=[7] * 4)
+    >>> sm.RecallAtFixedPrecision(4, precision=0.5).update(rows).compute()
+    1.0
+    """
+
+    precision: float = setting(default=0.5, low=0.0, high=1.0)
+
+    formula = "max of recall@i, i <= k, with precision@i >= precision"
+    instead = "a maximum over k has no standard error: fix k, and take RecallAtK(k)"
+
+    def of(self, state: RankingSums) -> float:
+        precision, recall = self._both(state)
+        if np.isnan(precision[0]):
+            return math.nan
+        return float(np.where(precision >= self.precision, recall, 0.0).max())
+
+    def bounds_of(self, state: RankingSums) -> tuple[float, float]:
+        value, off = self.of(state), float(16 * state.slip)
+        return value * (1 - off), value * (1 + off)
+
+    def details(self, state: RankingSums) -> dict[str, Any]:
+        precision, recall = self._both(state)
+        good = np.where(precision >= self.precision, recall, -1.0)
+        return {"k": int(good.argmax()) + 1 if good.max() >= 0 else None}
