@@ -37,16 +37,25 @@ class Margins(NamedTuple):
 
 
 class Table(NamedTuple):
-    """True and false, positives and negatives, of one class against the rest: rows, or weight in units of 2**-60."""
+    """True and false, positives and negatives, of one class against the rest: rows, or weight in units of 2**-60.
+
+    Parameters
+    ----------
+    tn, fp, fn, tp : int
+        The cells.
+    unit : int
+        What a row of weight 1 counts.
+    """
 
     tn: int
     fp: int
     fn: int
     tp: int
+    unit: int = 1
 
-    def cells_at(self, threshold: float) -> Table:
-        """The table itself: decisions are made."""
-        return self
+    def cells_at(self, threshold: float) -> tuple[int, int, int, int]:
+        """The cells: decisions are made."""
+        return self[:4]
 
     def support(self) -> int:
         """The weight of the class."""
@@ -60,7 +69,7 @@ class Table(NamedTuple):
 
     def facts(self) -> dict[str, Any]:
         """What `State.facts` has."""
-        return {"rows": sum(self)}
+        return {"rows": sum(self[:4])}
 
 
 class PairCounts(State):
@@ -94,12 +103,12 @@ class PairCounts(State):
     def each(self) -> list[Table]:
         """Each class against the rest."""
         right, true, predicted = self.margins()
-        total = sum(true)
-        return [Table(total - t - p + r, p - r, t - r, r) for r, t, p in zip(right, true, predicted, strict=True)]
+        total, unit = sum(true), self.unit
+        return [Table(total - t - p + r, p - r, t - r, r, unit) for r, t, p in zip(right, true, predicted, strict=True)]
 
     def pooled(self) -> Table:
         """The tables of all classes added up."""
-        return Table(*(sum(part[i] for part in self.each()) for i in range(4)))
+        return Table(*(sum(part[i] for part in self.each()) for i in range(4)), self.unit)
 
     def facts(self) -> dict[str, Any]:
         classes, rows = len(self.names()), int(self.rows_seen.sum())
@@ -124,7 +133,7 @@ class ClassCounts(KnownClasses, PairCounts, tag="class_counts"):
 
     def needs(self) -> tuple[Need, ...]:
         scores = matrix(score(scale="real"), self.width, "; predicted classes are y_pred, which threshold=None reads")
-        return class_of(self.known), class_of(self.known, "y_pred") if self.column == "y_pred" else scores, weight()
+        return self.true_class, class_of(self.known, "y_pred") if self.column == "y_pred" else scores, weight()
 
     def steps(self, like: Like) -> Iterable[Step]:
         own, checks = type(self), self.column == "y_pred"

@@ -30,6 +30,8 @@ class FoundPairs(PairCounts, tag="found_pairs"):
     ----------
     max_labels : int
         How many different classes there may be: MemoryLimitError beyond, and nothing was counted.
+    ignore_class : int or str, optional
+        A row of this true class is left out and counted.
 
     Notes
     -----
@@ -37,6 +39,7 @@ class FoundPairs(PairCounts, tag="found_pairs"):
     """
 
     max_labels: int = setting(default=1000, low=2, high=1 << 15, operational=True)
+    ignore_class: int | str | bytes | None = setting(default=None)
 
     counts = Flat()
     excess = Flat(form="fixed", beside="counts")
@@ -44,7 +47,7 @@ class FoundPairs(PairCounts, tag="found_pairs"):
     behind = Axis(ROLES, "class")
 
     def needs(self) -> tuple[Need, ...]:
-        return *(Need(role, FoundClasses()) for role in ROLES), weight()
+        return Need(ROLES[0], FoundClasses(self.ignore_class)), Need(ROLES[1], FoundClasses()), weight()
 
     def class_codes(self, columns: Mapping[str, Any], numbers: Any) -> tuple[Ints, ...]:
         return tuple(_numbered(role, columns[role], numbers) for role in ROLES)

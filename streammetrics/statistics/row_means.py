@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.classes import class_of, class_scores
+from ..columns.classes import class_scores
 from ..columns.columns import Column, Need, flag, label, matrix, score, weight
 from ..errors import StateFormatError
 from ..numerics.compiled import kernel
@@ -19,7 +19,7 @@ from ..numerics.settings import setting, union
 from ..state.declare import Flat
 from ..state.totals import weight_of
 from .known_classes import KnownClasses
-from .labels import rounded
+from .labels import highest, rounded
 from .spread import Spread, spread
 from .step import NOTHING, Like, Step
 from .weighed import WeighedRows
@@ -27,7 +27,8 @@ from .weighed import WeighedRows
 __all__ = ["ClassRows", "LabelRows"]
 
 CLASS_TERMS = ("log_loss", "brier", "top")
-LABEL_TERMS = ("coverage", "precision", "ranking_loss", "subset")
+LABEL_TERMS = ("coverage", "precision", "ranking_loss")
+SET_TERMS = ("subset", "overlap", "contain", "belong", "row_f", "row_jaccard", "lack_f")
 
 
 class RowMeans(WeighedRows):
@@ -130,7 +131,7 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
     choices = CLASS_TERMS
 
     def needs(self) -> tuple[Need, ...]:
-        return class_of(self.known), class_scores(self.width, self.scale), weight()
+        return self.true_class, class_scores(self.width, self.scale), weight()
 
     def most_of(self, term: str) -> float:
         return {"log_loss": math.inf, "brier": 2 + 2.0**-10}.get(term, 1)
@@ -152,7 +153,11 @@ class LabelRows(RowMeans, tag="label_rows"):
     Parameters
     ----------
     terms : tuple of str
-        "coverage", "precision" (of label ranking), "ranking_loss", "subset@0.5" (whether all decisions are right).
+        "coverage", "precision" (of label ranking), "ranking_loss"; and of the set of labels that score at least 0.5 and
+        the set of true ones "subset@0.5" (whether they are equal), "overlap@0.5" (have one in common), "contain@0.5" (all
+        true ones are in it), "belong@0.5" (it is in the true ones), "row_f@2.0@0.5" (F-beta of the row; 0.0 is precision,
+        inf is recall), "row_jaccard@0.5", "lack_f@2.0@0.5" (whether that is 0/0, which counts 0). "top3" in place of 0.5
+        takes the three highest scores.
     num_labels : int
         How many labels a row has.
     column : {"y_score", "y_pred"}
@@ -166,7 +171,7 @@ class LabelRows(RowMeans, tag="label_rows"):
     num_labels: int = setting(default=1, low=1, high=1 << 16)
     column: str = setting(default="y_score", choices=("y_score", "y_pred"))
 
-    choices = LABEL_TERMS
+    choices = (*LABEL_TERMS, *SET_TERMS)
 
     def needs(self) -> tuple[Need, ...]:
         scores = score(scale="real") if self.column == "y_score" else flag("y_pred")
@@ -179,16 +184,58 @@ class LabelRows(RowMeans, tag="label_rows"):
         y, given = columns["y_true"].values, columns[self.column]
         s = given.values if given.values.dtype.kind == "f" else given.values.astype(np.float32)
         values = np.empty((len(y), len(self.terms)))
-        ranked = [i for i, t in enumerate(self.terms) if not t.startswith("subset")]
+        ranked = [i for i, t in enumerate(self.terms) if t in LABEL_TERMS]
         if ranked:
             found = np.empty((len(y), len(ranked)))
             numbers = np.array([LABEL_TERMS.index(self.terms[i]) for i in ranked], np.int64)
             kernel("classes:label_terms")(y, s, np.argsort(s, axis=1), numbers, found)
             values[:, ranked] = found
+        sets: dict[str, Sets] = {}
         for i, term in enumerate(self.terms):
-            if i not in ranked:
+            name, *beta, cut = term.split("@") if i not in ranked else ("", "")
+            if name == "subset" and not cut.startswith("top"):
                 right = np.empty(len(y))
-                cut = rounded((float(term.partition("@")[2]),), given.source, s.dtype)[0]
-                kernel("classes:all_right")(y, s, cut, right)
+                kernel("classes:all_right")(y, s, rounded((float(cut),), given.source, s.dtype)[0], right)
                 values[:, i] = right
+            elif name:
+                if cut not in sets:
+                    sets[cut] = Sets.of(y == 1, _decided(s, cut, given.source))
+                values[:, i] = sets[cut].term(name, *map(float, beta))
         return values
+
+
+def _decided(scores: Any, cut: str, source: str) -> NDArray[np.bool_]:
+    """Which labels of each row are decided: by a threshold, or by rank."""
+    if cut.startswith("top"):
+        return highest(scores, int(cut[3:])) == 1
+    return np.asarray(scores >= rounded((float(cut),), source, scores.dtype)[0])
+
+
+class Sets(NamedTuple):
+    """How many labels of each row are decided rightly, are true, and are decided."""
+
+    right: NDArray[np.int64]
+    true: NDArray[np.int64]
+    decided: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, true: NDArray[np.bool_], decided: NDArray[np.bool_]) -> Sets:
+        """Count them."""
+        return cls(*(np.count_nonzero(part, axis=1) for part in (true & decided, true, decided)))
+
+    def term(self, name: str, beta: float = 1.0) -> NDArray[Any]:
+        """A term of each row."""
+        if name == "subset":
+            return np.asarray((self.right == self.true) & (self.right == self.decided))
+        if name == "overlap":
+            return np.asarray((self.right > 0) | (self.true + self.decided == 0))
+        if name in ("contain", "belong"):
+            return np.asarray(self.right == (self.true if name == "contain" else self.decided))
+        if name == "row_jaccard":
+            whole = self.true + self.decided - self.right
+            return self.right / np.maximum(whole, 1)
+        square = beta * beta
+        whole, times = (self.true, 1.0) if beta == math.inf else (square * self.true + self.decided, 1 + square)
+        if name == "lack_f":
+            return np.asarray(whole == 0)
+        return np.minimum(times * self.right / np.where(whole > 0, whole, 1), 1.0)

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ...collect.interval import Estimate
+from ...collect.interval import Estimate, side_by_side
 from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
 from ...state.state import State
+from ...statistics.by_label import by_label
 from ...statistics.classes import ClassCounts, Margins, PairCounts, Table
 from ...statistics.found_classes import FoundPairs
 from ...statistics.labels import DecisionCounts
@@ -30,8 +32,10 @@ HARD = 0.5  # hard predictions, 0 or 1, are read as scores at this threshold
 class DecisionMetric(OfClasses[State, T]):
     """A metric that reads rows by true label and decision."""
 
-    threshold: float | None = setting(default=0.5)
+    threshold: float | tuple[float, ...] | None = setting(default=0.5)
     num_labels: int | None = setting(default=None, low=1, high=1 << 16)
+    top_k: int | None = setting(default=None, low=1)
+    ignore_class: int | str | bytes | None = setting(default=None)
     max_labels: int = setting(default=1000, low=2, high=1 << 15, operational=True)
 
     best: ClassVar[str | None] = "high"
@@ -39,6 +43,8 @@ class DecisionMetric(OfClasses[State, T]):
     bound = "exact: counts, rounded once"
 
     _discovers = True
+    _by_class: ClassVar[bool] = False
+    """Whether each of several classes is set against the rest, so that a row may be decided to be of several."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -46,6 +52,25 @@ class DecisionMetric(OfClasses[State, T]):
             raise ValueError(
                 f"{type(self).__name__}: of several classes the one with the highest score is predicted, whatever the "
                 f"threshold; threshold=None reads predicted classes from y_pred"
+            )
+        if self.threshold == ():
+            raise ValueError(f"{type(self).__name__}: threshold=() has no threshold: give one or more")
+        if self.top_k is not None:
+            self._check_top()
+        if self.ignore_class is not None and not self._of_classes:
+            raise ValueError(
+                f"{type(self).__name__}: ignore_class= is a class beside those of num_classes= or labels=; of labels give "
+                f"weights of 0, of two classes where= of a Task"
+            )
+
+    def _check_top(self) -> None:
+        """Raise unless the highest scores of a row may decide."""
+        if self.threshold != HARD:
+            raise ValueError(f"{type(self).__name__}: give top_k= or threshold=, not both")
+        if self.num_labels is None and not (self._of_classes and self._by_class and self.labels != "discover"):
+            raise ValueError(
+                f"{type(self).__name__}: top_k= needs the scores of a row: num_labels=; of num_classes= or labels= it is for "
+                f"metrics of a class such as Recall, and TopKAccuracy for all together"
             )
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
@@ -70,10 +95,13 @@ class DecisionMetric(OfClasses[State, T]):
 
     def make_state(self) -> Any:
         if self.labels == "discover":
-            return FoundPairs(max_labels=self.max_labels)
-        if self._of_classes:
-            return ClassCounts(column=self._column, **self.which)
-        return self.spread(DecisionCounts(thresholds=(self._cut,), column=self._column))
+            return FoundPairs(max_labels=self.max_labels, ignore_class=self.ignore_class)
+        if self._of_classes and self.top_k is None:
+            return ClassCounts(column=self._column, ignore_class=self.ignore_class, **self.which)
+        state = DecisionCounts(thresholds=self._cuts, column=self._column)
+        if not self.which:
+            return state
+        return by_label(state, top_k=self.top_k, ignore_class=self.ignore_class, **self.which)
 
     @property
     def _column(self) -> str:
@@ -84,11 +112,28 @@ class DecisionMetric(OfClasses[State, T]):
         return bool(self.which) and self.num_labels is None
 
     @property
+    def _cuts(self) -> tuple[float, ...]:
+        """The thresholds."""
+        return self.threshold if isinstance(self.threshold, tuple) else (self._cut,)
+
+    @property
     def _cut(self) -> float:
+        """The threshold, where there is one."""
+        assert not isinstance(self.threshold, tuple)
         return HARD if self.threshold is None else self.threshold
+
+    @cached_property
+    def at_each(self) -> list[Self]:
+        """The metric at each of its thresholds, if it was given several; otherwise none."""
+        several = isinstance(self.threshold, tuple)
+        return [type(self)(**(self.settings | {"threshold": t})) for t in self._cuts] if several else []
 
     @property
     def name(self) -> str:
+        if self.top_k is not None:
+            return f"{self.tag}_top_{self.top_k}"
+        if isinstance(self.threshold, tuple):
+            return f"{self.tag}@{self.threshold[0]:g}..{self.threshold[-1]:g}"
         return self.tag if self._cut == HARD else f"{self.tag}@{self.threshold:g}"
 
 
@@ -106,10 +151,37 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
         """Return the estimate for two classes from counts of rows; of cells side by side, too."""
         raise NotImplementedError
 
+    def of(self, state: Any) -> Any:
+        return np.array([one.of(state) for one in self.at_each]) if self.at_each else super().of(state)
+
+    def of_cells(self, state: Any) -> list[Any]:
+        return [self.of(cell) for cell in state.each_cell()] if self.at_each else super().of_cells(state)
+
+    def bounds_of(self, state: Any) -> tuple[Any, Any]:
+        if self.at_each:
+            low, high = zip(*(one.bounds_of(state) for one in self.at_each), strict=True)
+            return np.array(low), np.array(high)
+        return super().bounds_of(state)
+
+    def reason_of(self, state: Any) -> str | None:
+        reasons = [one.reason_of(state) for one in self.at_each] or [super().reason_of(state)]
+        return None if None in reasons else reasons[0]
+
+    def details(self, state: Any) -> dict[str, Any]:
+        return {"thresholds": self._cuts} if self.at_each else super().details(state)
+
     def estimate_of(self, state: Any, method: str) -> Estimate:
+        if self.at_each:
+            return self._estimates(state, method)
         if isinstance(state, PairCounts) and state.square()[1] is not None:
             return Estimate(self.of(state), reason=WEIGHTED)
         return super().estimate_of(state, method)
+
+    def _estimates(self, state: Any, method: str) -> Estimate:
+        """The estimate at each threshold."""
+        if self.which and self.average is None:
+            return Estimate(self.of(state), reason="of each label at each threshold: give one threshold, or an average")
+        return side_by_side([one.estimate_of(state, method) for one in self.at_each])
 
     def estimate_of_binary(self, state: Any, method: str) -> Estimate:
         value = self.of_binary(state)
@@ -118,7 +190,7 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
         return self.chance(state, value, method)
 
     def estimate_of_stacked(self, state: Any) -> Estimate | None:
-        if not (self.stacks and state.stacks) or "excess" in state.cells.flats:
+        if self.at_each or not (self.stacks and state.stacks) or "excess" in state.cells.flats:
             return None
         side = state.stacked()
         return self.chance(side, self.of_stacked(side), self.methods[0])
@@ -133,6 +205,7 @@ class DecisionRatio(AveragedDecision):
     """A quotient of the cells of one class against the rest."""
 
     stacks = True
+    _by_class = True
     zero_division: float = setting(default=NAN, choices=(NAN, 0.0, 1.0))
 
     within: ClassVar[tuple[int | None, int | None]] = (0, 1)
