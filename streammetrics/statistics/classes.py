@@ -108,7 +108,8 @@ class PairCounts(State):
 
     def pooled(self) -> Table:
         """The tables of all classes added up."""
-        return Table(*(sum(part[i] for part in self.each()) for i in range(4)), self.unit)
+        tn, fp, fn, tp = (sum(part[i] for part in self.each()) for i in range(4))
+        return Table(tn, fp, fn, tp, self.unit)
 
     def facts(self) -> dict[str, Any]:
         classes, rows = len(self.names()), int(self.rows_seen.sum())

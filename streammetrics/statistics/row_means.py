@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.classes import class_scores
+from ..columns.classes import class_of, class_scores
 from ..columns.columns import Column, Need, flag, label, matrix, score, weight
 from ..errors import StateFormatError
 from ..numerics.compiled import kernel
@@ -27,6 +27,7 @@ from .weighed import WeighedRows
 __all__ = ["ClassRows", "LabelRows"]
 
 CLASS_TERMS = ("log_loss", "brier", "top")
+OUTPUT_TERMS = ("exact", "wrong")
 LABEL_TERMS = ("coverage", "precision", "ranking_loss")
 SET_TERMS = ("subset", "overlap", "contain", "belong", "row_f", "row_jaccard", "lack_f")
 
@@ -112,13 +113,16 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
     Parameters
     ----------
     terms : tuple of str
-        "log_loss", "brier", "top@3" (whether the true class is among the 3 highest).
+        "log_loss", "brier", "top@3" (whether the true class is among the 3 highest); of several outputs "exact" (whether
+        all are right) and "wrong" (how many are not).
     num_classes, labels
         As for `KnownClasses`.
     scale : {"probability", "logit", "real"}
         What the scores are; "real" knows no losses.
     eps : float, optional
         Log-loss keeps probabilities within [eps, 1 - eps]; by default as `ScoreSums`.
+    num_outputs : int, optional
+        Rows have so many outputs, each of one of the classes, and a predicted class of each in place of scores.
 
     Notes
     -----
@@ -127,16 +131,25 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
 
     scale: str = setting(default="probability", choices=("probability", "logit", "real"))
     eps: float | None = setting(default=None, low=0.0, high=0.25)
+    num_outputs: int | None = setting(default=None, low=1, high=1 << 16)
 
-    choices = CLASS_TERMS
+    @property
+    def choices(self) -> tuple[str, ...]:  # type: ignore[override]
+        return CLASS_TERMS if self.num_outputs is None else OUTPUT_TERMS
 
     def needs(self) -> tuple[Need, ...]:
+        if self.num_outputs is not None:
+            both = (matrix(class_of(self.known, role), self.num_outputs) for role in ("y_true", "y_pred"))
+            return *both, weight()
         return self.true_class, class_scores(self.width, self.scale), weight()
 
     def most_of(self, term: str) -> float:
-        return {"log_loss": math.inf, "brier": 2 + 2.0**-10}.get(term, 1)
+        return {"log_loss": math.inf, "brier": 2 + 2.0**-10, "wrong": self.num_outputs or 1}.get(term, 1)
 
     def values_of(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
+        if self.num_outputs is not None:
+            wrong = np.count_nonzero(columns["y_true"].values != columns["y_pred"].values, axis=1)
+            return np.stack([wrong if t == "wrong" else wrong == 0 for t in self.terms], axis=1).astype(np.float64)
         y, s = columns["y_true"], columns["y_score"]
         named = [t.partition("@") for t in self.terms]
         terms = np.array([CLASS_TERMS.index(name) for name, _, _ in named], np.int64)
@@ -207,7 +220,7 @@ class LabelRows(RowMeans, tag="label_rows"):
 def _decided(scores: Any, cut: str, source: str) -> NDArray[np.bool_]:
     """Which labels of each row are decided: by a threshold, or by rank."""
     if cut.startswith("top"):
-        return highest(scores, int(cut[3:])) == 1
+        return np.asarray(highest(scores, int(cut[3:])) == 1)
     return np.asarray(scores >= rounded((float(cut),), source, scores.dtype)[0])
 
 
@@ -225,17 +238,17 @@ class Sets(NamedTuple):
 
     def term(self, name: str, beta: float = 1.0) -> NDArray[Any]:
         """A term of each row."""
+        right, true, decided = self
         if name == "subset":
-            return np.asarray((self.right == self.true) & (self.right == self.decided))
+            return np.asarray((right == true) & (right == decided))
         if name == "overlap":
-            return np.asarray((self.right > 0) | (self.true + self.decided == 0))
+            return np.asarray((right > 0) | (true + decided == 0))
         if name in ("contain", "belong"):
-            return np.asarray(self.right == (self.true if name == "contain" else self.decided))
+            return np.asarray(right == (true if name == "contain" else decided))
         if name == "row_jaccard":
-            whole = self.true + self.decided - self.right
-            return self.right / np.maximum(whole, 1)
-        square = beta * beta
-        whole, times = (self.true, 1.0) if beta == math.inf else (square * self.true + self.decided, 1 + square)
+            return np.asarray(right / np.maximum(true + decided - right, 1))
+        whole = true * 1.0 if beta == math.inf else beta * beta * true + decided
         if name == "lack_f":
             return np.asarray(whole == 0)
-        return np.minimum(times * self.right / np.where(whole > 0, whole, 1), 1.0)
+        times = 1.0 if beta == math.inf else 1 + beta * beta
+        return np.asarray(np.minimum(times * right / np.where(whole > 0, whole, 1.0), 1.0))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import oracles_decisions  # noqa: F401 - adds to SEVERAL
 import pytest
 from oracles_classes import SEVERAL
 from sklearn import metrics as sk

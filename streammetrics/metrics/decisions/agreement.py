@@ -16,9 +16,10 @@ from ...statistics.by_label import ByLabel
 from ...statistics.classes import Margins, PairCounts
 from ..averages import of_each
 from ..chance import share
-from .counted import DecisionMetric, WholeMatrix, instead
+from .counted import DecisionMetric, instead
+from .whole import WholeMatrix
 
-__all__ = ["Accuracy", "Agreement", "BalancedAccuracy", "ConfusionMatrix", "ErrorRate", "MatthewsCorrcoef"]
+__all__ = ["Accuracy", "BalancedAccuracy", "ConfusionMatrix", "ErrorRate", "MatthewsCorrcoef"]
 
 NAN = float("nan")
 FEW = 16  # classes, of which quotients have a common denominator of some length

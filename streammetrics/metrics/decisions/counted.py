@@ -17,13 +17,13 @@ from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
 from ...state.state import State
 from ...statistics.by_label import by_label
-from ...statistics.classes import ClassCounts, Margins, PairCounts, Table
+from ...statistics.classes import ClassCounts, PairCounts, Table
 from ...statistics.found_classes import FoundPairs
 from ...statistics.labels import DecisionCounts
 from ..averages import OfClasses, Several, T
-from ..chance import WEIGHTED, from_counts, from_shares, share
+from ..chance import WEIGHTED, from_shares, share
 
-__all__ = ["HARD", "DecisionMetric", "DecisionRatio", "WholeMatrix", "instead"]
+__all__ = ["HARD", "AveragedDecision", "DecisionMetric", "DecisionRatio", "instead"]
 
 NAN = float("nan")
 HARD = 0.5  # hard predictions, 0 or 1, are read as scores at this threshold
@@ -69,8 +69,8 @@ class DecisionMetric(OfClasses[State, T]):
             raise ValueError(f"{type(self).__name__}: give top_k= or threshold=, not both")
         if self.num_labels is None and not (self._of_classes and self._by_class and self.labels != "discover"):
             raise ValueError(
-                f"{type(self).__name__}: top_k= needs the scores of a row: num_labels=; of num_classes= or labels= it is for "
-                f"metrics of a class such as Recall, and TopKAccuracy for all together"
+                f"{type(self).__name__}: top_k= needs the scores of a row: num_labels=; of num_classes= or labels= it is "
+                f"for metrics of a class such as Recall, and TopKAccuracy for all together"
             )
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
@@ -233,87 +233,3 @@ class DecisionRatio(AveragedDecision):
     def reason_of_binary(self, state: Any) -> str | None:
         undefined = self.of_binary(state) != self.of_binary(state)
         return super().reason_of_binary(state) or ("0/0: no such rows" if undefined else None)
-
-
-class WholeMatrix(AveragedDecision):
-    """A number read from a whole confusion matrix: of all classes together, or of each label."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self._of_classes and self.average != "macro":
-            raise ValueError(
-                f"{type(self).__name__}: classes have one value together; average= is for num_labels=, and for metrics of "
-                f"a class such as Recall"
-            )
-
-    within: ClassVar[tuple[int | None, int | None]] = (0, 1)
-    methods: ClassVar[tuple[str, ...]] = ("delta",)
-
-    def influence(self, right: Any, true: Any, predicted: Any) -> Any:
-        """Return what a row of each true and predicted class adds to the value, times all rows.
-
-        Parameters
-        ----------
-        right, true, predicted : float64 arrays
-            Shares of all rows: right of each class, of each true class, of each predicted class.
-
-        Returns
-        -------
-        float64 array of shape (true classes, predicted classes)
-        """
-        raise NotImplementedError
-
-    def chance(self, state: Any, value: Any, method: str) -> Estimate:
-        rows = state.square()[0] if isinstance(state, PairCounts) else state.at_threshold(self._cut)[0]
-        if math.isnan(value):
-            return Estimate(value)
-        total = int(rows.sum())
-        shares = (np.array([to_float(n, total) for n in part]) for part in self._margins(state))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return from_counts(value, rows, self.influence(*shares), self.interval_scale)
-
-    def estimate_of(self, state: Any, method: str) -> Estimate:
-        if isinstance(state, PairCounts) and state.square()[1] is None:
-            return self.estimate_of_binary(state, method)
-        return super().estimate_of(state, method)
-
-    def limits_of_margins(self, margins: Margins) -> Limits | None:
-        """Return the value that the margins of a confusion matrix make, before rounding; None if it is undefined."""
-        raise NotImplementedError
-
-    def slack_of_margins(self, margins: Margins, found: Limits, slip: Fraction) -> Fraction:
-        """Return how much wider the limits are if each weight is off by `slip`, relatively."""
-        return 8 * slip * max(abs(found.low), abs(found.high))
-
-    def reason_of_margins(self, margins: Margins) -> str:
-        """Say why it is undefined."""
-        return "0/0: no such rows"
-
-    def of(self, state: Any) -> Any:
-        return self.of_binary(state) if isinstance(state, PairCounts) else super().of(state)
-
-    def bounds_of(self, state: Any) -> tuple[Any, Any]:
-        return self.bounds_of_binary(state) if isinstance(state, PairCounts) else super().bounds_of(state)
-
-    def reason_of(self, state: Any) -> str | None:
-        return self._why(state, state.margins()) if isinstance(state, PairCounts) else super().reason_of(state)
-
-    def details(self, state: Any) -> dict[str, Any]:
-        return {} if isinstance(state, PairCounts) else super().details(state)
-
-    def _margins(self, state: Any) -> Margins:
-        return state.margins() if isinstance(state, PairCounts) else Table(*state.cells_at(self._cut)).margins()
-
-    def limits_binary(self, state: Any) -> Limits | None:
-        return self.limits_of_margins(self._margins(state))
-
-    def slack(self, state: Any, found: Limits, slip: Fraction) -> Fraction:
-        return self.slack_of_margins(self._margins(state), found, slip)
-
-    def reason_of_binary(self, state: Any) -> str | None:
-        return self._why(state, self._margins(state))
-
-    def _why(self, state: Any, margins: Margins) -> str | None:
-        if not state.facts()["rows"]:
-            return "no rows"
-        return self.reason_of_margins(margins) if self.limits_of_margins(margins) is None else None

@@ -13,7 +13,7 @@ from ...collect.interval import Estimate
 from ...numerics.elementary import exp, log
 from ...numerics.exact import Limits
 from ...statistics.classes import Margins
-from .counted import WholeMatrix
+from .whole import WholeMatrix
 
 __all__ = ["GeometricMeanScore"]
 

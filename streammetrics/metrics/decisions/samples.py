@@ -23,10 +23,10 @@ class SampledRatio(DecisionRatio):
 
     average: str | None = setting(default="macro", choices=(*AVERAGES, "samples"))
 
-    row_term: ClassVar[str] = ""
+    row_term: ClassVar[str] = "row_f"
     """The term of `LabelRows`."""
     row_beta: ClassVar[float] = 1.0
-    """The beta of F by which a row is without a value."""
+    """The beta of F that the ratio is, or by which a row is without a value; a setting of that name goes before."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -44,7 +44,9 @@ class SampledRatio(DecisionRatio):
     def row_terms(self) -> tuple[str, str]:
         """The term of a row, and whether it has none."""
         cut = f"{self._cut!r}" if self.top_k is None else f"top{self.top_k}"
-        return f"{self.row_term}@{cut}", f"lack_f@{self.row_beta!r}@{cut}"
+        beta = float(getattr(self, "beta", self.row_beta))
+        first = f"row_f@{beta!r}" if self.row_term == "row_f" else self.row_term
+        return f"{first}@{cut}", f"lack_f@{beta!r}@{cut}"
 
     def _sums(self, state: LabelRows) -> tuple[Any, Any]:
         """The sum over rows, and the weight that it is over; rows without a value count `zero_division`, or nothing."""
