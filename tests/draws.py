@@ -171,6 +171,7 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
     "normalized_mutual_information": [{}, {"average_method": "geometric"}, {"average_method": "min"}],
     "adjusted_mutual_information": [{}, {"average_method": "max"}],
     "v_measure": [{}, {"beta": 0.5}],
+    "cramers_v": [{}, {"bias_correction": True}],
     "hamming_loss": [{}, CLASSES, LABELS, CLASSES | {"num_outputs": 2}],
     "top_k_accuracy": [{"k": 2, **CLASSES}, {"k": 1, "num_classes": 2}, {"k": 2, "ignore_class": 1, **CLASSES}],
     "subset_accuracy": [

@@ -13,6 +13,7 @@ import numpy as np
 from oracles import Oracle
 from oracles_classes import SEVERAL, by_cells, decided, one_hot, quiet
 from oracles_classes import Oracle as Several
+from scipy import stats
 from sklearn import metrics as sk
 from sklearn.metrics.cluster import contingency_matrix, expected_mutual_information, pair_confusion_matrix
 
@@ -154,6 +155,29 @@ def averaged(of: Callable[..., float]) -> list[tuple[dict[str, Any], Callable[..
     ]
 
 
+def association(method: str) -> Callable[[Array, Array], float]:
+    """scipy's; NaN where one side has one class."""
+
+    def of(a: Array, b: Array) -> float:
+        table = contingency_matrix(a, b)
+        if min(table.shape) == 1:
+            return 0.0 if method == "pearson" else np.nan
+        return float(stats.contingency.association(table, method=method))
+
+    return of
+
+
+def corrected(a: Array, b: Array) -> float:
+    """Cramer's V after Bergsma, as torchmetrics types it."""
+    table = contingency_matrix(a, b)
+    n, (r, c) = len(a), table.shape
+    if min(r, c) == 1:
+        return np.nan
+    phi = max(stats.chi2_contingency(table, correction=False).statistic / n - (r - 1) * (c - 1) / (n - 1), 0)
+    r, c = (x - (x - 1) ** 2 / (n - 1) for x in (r, c))
+    return float(min(np.sqrt(phi / (min(r, c) - 1)), 1.0)) if min(r, c) > 1 else np.nan
+
+
 LABELINGS: dict[str, list[tuple[dict[str, Any], Callable[[Array, Array], Any]]]] = {
     "rand_score": [({}, sk.rand_score)],
     "adjusted_rand_score": [({}, sk.adjusted_rand_score)],
@@ -163,6 +187,9 @@ LABELINGS: dict[str, list[tuple[dict[str, Any], Callable[[Array, Array], Any]]]]
     "expected_mutual_information": [({}, expected)],
     "normalized_mutual_information": averaged(sk.normalized_mutual_info_score),
     "adjusted_mutual_information": averaged(sk.adjusted_mutual_info_score),
+    "cramers_v": [({}, association("cramer")), ({"bias_correction": True}, corrected)],
+    "tschuprows_t": [({}, association("tschuprow"))],
+    "contingency_coefficient": [({}, association("pearson"))],
     "homogeneity": [({}, sk.homogeneity_score)],
     "completeness": [({}, sk.completeness_score)],
     "v_measure": [({"beta": b}, lambda a, c, b=b: sk.v_measure_score(a, c, beta=b)) for b in (1.0, 0.3, 2.0)],

@@ -1,6 +1,7 @@
 """Decisions: of two classes at a threshold, of several classes, of several labels; and of two labelings."""
 
 from .agreement import *
+from .association import *
 from .cells import *
 from .combined import *
 from .fairness import *
