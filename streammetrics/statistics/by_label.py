@@ -28,6 +28,7 @@ from .step import Like, Step
 from .sums import ScoreSums
 
 __all__ = [
+    "OWN_SETTINGS",
     "ByLabel",
     "LabelBins",
     "LabelDecisions",

@@ -37,25 +37,16 @@ class Margins(NamedTuple):
 
 
 class Table(NamedTuple):
-    """True and false, positives and negatives, of one class against the rest: rows, or weight in units of 2**-60.
-
-    Parameters
-    ----------
-    tn, fp, fn, tp : int
-        The cells.
-    unit : int
-        What a row of weight 1 counts.
-    """
+    """True and false, positives and negatives, of one class against the rest: rows, or weight in units of 2**-60."""
 
     tn: int
     fp: int
     fn: int
     tp: int
-    unit: int = 1
 
-    def cells_at(self, threshold: float) -> tuple[int, int, int, int]:
-        """The cells: decisions are made."""
-        return self[:4]
+    def cells_at(self, threshold: float) -> Table:
+        """The table itself: decisions are made."""
+        return self
 
     def support(self) -> int:
         """The weight of the class."""
@@ -69,7 +60,7 @@ class Table(NamedTuple):
 
     def facts(self) -> dict[str, Any]:
         """What `State.facts` has."""
-        return {"rows": sum(self[:4])}
+        return {"rows": sum(self)}
 
 
 class PairCounts(State):
@@ -103,13 +94,12 @@ class PairCounts(State):
     def each(self) -> list[Table]:
         """Each class against the rest."""
         right, true, predicted = self.margins()
-        total, unit = sum(true), self.unit
-        return [Table(total - t - p + r, p - r, t - r, r, unit) for r, t, p in zip(right, true, predicted, strict=True)]
+        total = sum(true)
+        return [Table(total - t - p + r, p - r, t - r, r) for r, t, p in zip(right, true, predicted, strict=True)]
 
     def pooled(self) -> Table:
         """The tables of all classes added up."""
-        tn, fp, fn, tp = (sum(part[i] for part in self.each()) for i in range(4))
-        return Table(tn, fp, fn, tp, self.unit)
+        return Table(*(sum(part[i] for part in self.each()) for i in range(4)))
 
     def facts(self) -> dict[str, Any]:
         classes, rows = len(self.names()), int(self.rows_seen.sum())

@@ -46,7 +46,7 @@ class GroupDecisions(FoundNames, DecisionCounts, tag="group_decisions"):
         assert inner is not None
         cells = weights(self.counts[:, i], None if self.excess is None else self.excess[:, i]).reshape(-1, 4)
         found = dict(zip(inner[:, 1].tolist(), cells.tolist(), strict=True))
-        return {words.key(rank): Table(*found[rank], self.unit) for rank in sorted(found) if any(found[rank])}  # type: ignore[call-arg]
+        return {words.key(rank): Table(*found[rank]) for rank in sorted(found) if any(found[rank])}
 
     def facts(self) -> dict[str, Any]:
         rows = self.counts[:, 0].sum(axis=0)

@@ -67,7 +67,7 @@ class CramersV(Association, tag="cramers_v"):
     Examples
     --------
     >>> import streammetrics as sm
-    >>> sm.CramersV().update([0, 0, 1, 1], ["a", "a", "b", "b"]).compute()
+    >>> sm.CramersV().update([0, 0, 1, 1], [7, 7, 9, 9]).compute()
     1.0
     """
 
@@ -129,7 +129,7 @@ class ContingencyCoefficient(Association, tag="contingency_coefficient"):
     Examples
     --------
     >>> import streammetrics as sm
-    >>> round(sm.ContingencyCoefficient().update([0, 0, 1, 1], ["a", "a", "b", "b"]).compute(), 6)
+    >>> round(sm.ContingencyCoefficient().update([0, 0, 1, 1], [7, 7, 9, 9]).compute(), 6)
     0.707107
     """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ...collect.interval import Estimate
+from ...statistics.classes import PairCounts
 from .counted import AveragedDecision
 
 __all__ = ["FalseNegatives", "FalsePositives", "TrueNegatives", "TruePositives"]
@@ -22,7 +23,17 @@ class CellCount(AveragedDecision):
 
     def quotient_of(self, state: Any) -> tuple[Any, Any]:
         count = state.cells_at(self._cut)[self.cell]
-        return count, state.unit + 0 * count
+        return count, getattr(state, "unit", 1) + 0 * count
+
+    def of(self, state: Any) -> Any:
+        value = super().of(state)
+        return (
+            value / state.unit if isinstance(state, PairCounts) else value
+        )  # a power of two: nothing is rounded again
+
+    def bounds_of(self, state: Any) -> tuple[Any, Any]:
+        low, high = super().bounds_of(state)
+        return (low / state.unit, high / state.unit) if isinstance(state, PairCounts) else (low, high)
 
     def chance(self, state: Any, value: Any, method: str) -> Estimate:
         return Estimate(value, reason=self.instead)

@@ -21,7 +21,7 @@ Rate = Callable[[Table], tuple[int, int]]
 """Numerator and denominator of a rate of a group."""
 
 RATES: dict[str, Rate] = {
-    "selection_rate": lambda t: (t.tp + t.fp, sum(t[:4])),
+    "selection_rate": lambda t: (t.tp + t.fp, sum(t)),
     "true_positive_rate": lambda t: (t.tp, t.tp + t.fn),
     "false_positive_rate": lambda t: (t.fp, t.fp + t.tn),
 }

@@ -60,7 +60,7 @@ class MutualInformation(InformationMetric, tag="mutual_information"):
     Examples
     --------
     >>> import streammetrics as sm
-    >>> sm.MutualInformation().update([0, 0, 1, 1], ["a", "a", "b", "b"]).compute()
+    >>> sm.MutualInformation().update([0, 0, 1, 1], [7, 7, 9, 9]).compute()
     0.6931471805599453
     """
 

@@ -34,8 +34,8 @@ class Labeling(ScoredLabels[FoundPairs, Any]):
         Parameters
         ----------
         y_true, y_pred : array-like of shape (n,)
-            The class of each row in both labelings: integers, or texts of up to 40 bytes. Or a mapping, data frame or
-            Arrow table that holds the columns by name.
+            The class of each row in both labelings: integers, or texts of up to 40 bytes, in both alike. Or a mapping,
+            data frame or Arrow table that holds the columns by name.
         **columns : array-like of shape (n,)
             `sample_weight`: 0, or between 2**-36 and 2**31. The others may be given by name, too.
 
@@ -201,7 +201,7 @@ class FowlkesMallowsIndex(PairMetric, tag="fowlkes_mallows_index"):
     --------
     >>> import streammetrics as sm
     >>> sm.FowlkesMallowsIndex().update([0, 0, 0, 1], [0, 0, 1, 1]).compute()
-    0.4082482904638631
+    0.408248290463863
     """
 
     formula = "tp / sqrt((tp + fp)(tp + fn)) of pairs of rows"
