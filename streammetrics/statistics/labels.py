@@ -76,7 +76,7 @@ class DecisionCounts(State, tag="decisions"):
 
     @property
     def positives_seen(self) -> NDArray[np.int64]:
-        return row_sums(self.flat("counts")[..., 0, 1, :])
+        return self.by_front(row_sums(self.flat("counts")[..., 0, 1, :]))
 
     @property
     def unit(self) -> int:
