@@ -87,7 +87,8 @@ def by_cells(of: Callable[[Array], Array]) -> list[Oracle]:
             if average == "micro":
                 return float(of(cells.sum(axis=0)[None])[0])
             values = of(cells)
-            return values if average is None else float(np.average(values[~np.isnan(values)]))
+            known = values[~np.isnan(values)]
+            return values if average is None else float(np.average(known)) if len(known) else np.nan
 
         return compute
 

@@ -21,6 +21,7 @@ from .keys import kind_of, read_keys
 __all__ = ["Classes", "Distribution", "check_labels", "class_of", "class_scores", "spread_integers"]
 
 NONE = -1  # the class of a row that has none of those there are
+IGNORED = -2  # that of a row that is to be left out
 SLACK = 2.0**-7  # more than rounding each probability to bfloat16 can move their sum
 
 
@@ -31,18 +32,20 @@ class Classes(Kind):
     ----------
     names : int or tuple of int or str
         The classes in their order; or how many there are, 0, 1, 2, ...
+    ignore : int or str, optional
+        A row of this class, which need not be one of them, is left out and counted.
     """
 
-    def __init__(self, names: int | tuple[Any, ...]) -> None:
-        self.names = names
+    def __init__(self, names: int | tuple[Any, ...], ignore: Any = None) -> None:
+        self.names, self.ignore, self.skips = names, ignore, ignore is not None
         shown = f"an integer from 0 to {names - 1:,}" if isinstance(names, int) else f"one of {_listed(names)}"
         self.expected = f"a class: {shown}"  # type: ignore[misc]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Classes) and self.names == other.names
+        return isinstance(other, Classes) and (self.names, self.ignore) == (other.names, other.ignore)
 
     def __hash__(self) -> int:
-        return hash((Classes, self.names))
+        return hash((Classes, self.names, self.ignore))
 
     def read(self, batch: Batch, name: str) -> Column:
         if batch.parent is not None:
@@ -51,7 +54,11 @@ class Classes(Kind):
         if self._is_one_hot(batch, name):
             return _one_hot(batch.array(name, 2), name, self)
         if isinstance(self.names, int):
-            return self.convert(batch.array(name), name)
+            values = batch.array(name)
+            made = self.convert(values, name)
+            return (
+                made if self.ignore is None else Column(self._marked(made.values, values == self.ignore), made.source)
+            )
         made = self._named(batch.raw(name), name)
         batch.same_length(len(made.values), name)
         return made
@@ -82,13 +89,22 @@ class Classes(Kind):
             raise InvalidInputError(f"{name}: expected {self.expected}, got labels of kind {kind}, not {wanted}")
         if kind == "integer":
             values, missing = made
-            codes = _places(values, self.names)
+            codes = self._marked(_places(values, self.names), values == self.ignore)
         else:
             (data, ends), index, missing = made
-            number = {n.encode() if isinstance(n, str) else n: i for i, n in enumerate(self.names)}
+            number = {_text(n): i for i, n in enumerate(self.names)} | (
+                {_text(self.ignore): IGNORED} if self.skips else {}
+            )
             texts = [data[a:b].tobytes() for a, b in pairwise(ends.tolist())]
             codes = np.array([number.get(t, NONE) for t in texts], np.int64)[index]
         return Column(codes if missing is None else np.where(missing, NONE, codes), kind)
+
+    def _marked(self, codes: NDArray[np.int64], gone: Any) -> NDArray[np.int64]:
+        """Codes, with marks of those rows that are to be left out, which no other row has."""
+        return np.where(gone, IGNORED, np.maximum(codes, NONE))
+
+    def skipped(self, column: Column) -> Mask | None:
+        return ignored(column) if self.skips else None
 
     def ok(self, column: Column) -> bool:
         v = column.values
@@ -109,6 +125,16 @@ class Classes(Kind):
         if self._is_one_hot(whole, name):
             return f"{batch.array(name, 2)[row].tolist()}, not a single 1, in row {batch.origin(row):,}"
         return f"{plain(batch.array(name)[row])!r} in row {batch.origin(row):,}"
+
+
+def ignored(column: Column) -> Mask | None:
+    """Which rows of a column of classes are marked to be left out; None for none."""
+    gone = np.asarray(column.values == IGNORED)
+    return gone if gone.any() else None
+
+
+def _text(name: Any) -> Any:
+    return name.encode() if isinstance(name, str) else name
 
 
 def _one_hot(values: Array, name: str, kind: Classes) -> Column:
@@ -175,15 +201,27 @@ class FoundColumn(Column):
 
 
 class FoundClasses(Kind):
-    """A class that nobody has announced: an integer, or a text of up to 40 bytes."""
+    """A class that nobody has announced: an integer, or a text of up to 40 bytes.
+
+    Parameters
+    ----------
+    ignore : int or str, optional
+        A row of this class is left out and counted.
+    """
 
     expected = f"a class: an integer, or a string or bytes of up to {LONGEST} bytes"
 
+    def __init__(self, ignore: Any = None) -> None:
+        self.ignore, self.skips = ignore, ignore is not None
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FoundClasses)
+        return isinstance(other, FoundClasses) and self.ignore == other.ignore
 
     def __hash__(self) -> int:
-        return hash(FoundClasses)
+        return hash((FoundClasses, self.ignore))
+
+    def skipped(self, column: Column) -> Mask | None:
+        return ignored(column) if self.skips else None
 
     def read(self, batch: Batch, name: str) -> Column:
         if batch.parent is not None:
@@ -204,11 +242,15 @@ class FoundClasses(Kind):
             if values.dtype == object or (values.dtype == np.uint64 and len(values) and values.max() >= 1 << 63):
                 raise InvalidInputError(f"{name}: classes are integers below 2**63", column=name)
             keys, codes = spread_integers(np.ascontiguousarray(values, np.int64))
+            codes = np.where(values == self.ignore, IGNORED, codes) if self.skips else codes
         else:
             (data, ends), index, missing = made
             keys = [data[a:b].tobytes() for a, b in pairwise(ends.tolist())]
             good = np.array([len(t) <= LONGEST for t in keys])
-            codes = np.where(good, np.arange(len(keys)), NONE)[index].astype(np.int64)
+            codes = np.where(good, np.arange(len(keys)), NONE)
+            if self.skips and (text := _text(self.ignore)) in keys:
+                codes[keys.index(text)] = IGNORED
+            codes = codes[index].astype(np.int64)
         return FoundColumn(codes if missing is None else np.where(missing, NONE, codes), kind, keys)
 
     def bad(self, column: Column) -> Mask:
@@ -298,9 +340,9 @@ def check_labels(owner: str, labels: Any) -> None:
     raise ValueError(f"{owner}: labels are integers, or strings, or bytes, not {_listed(labels)}")
 
 
-def class_of(names: int | tuple[Any, ...], role: str = "y_true") -> Need:
-    """Declare the need for a column of classes."""
-    return Need(role, Classes(names))
+def class_of(names: int | tuple[Any, ...], role: str = "y_true", ignore: Any = None) -> Need:
+    """Declare the need for a column of classes; rows of the class to ignore are left out and counted."""
+    return Need(role, Classes(names, ignore))
 
 
 def class_scores(width: int, scale: str) -> Need:

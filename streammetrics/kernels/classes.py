@@ -129,8 +129,8 @@ def class_terms(t: Any, s: Any, terms: Any, ks: Any, logit: Any, eps: Any, value
 def label_terms(y: Any, s: Any, rising: Any, terms: Any, values: Any) -> Any:
     """Write the terms asked for of each row of labels: coverage (0), average precision (1), ranking loss (2).
 
-    And those that are undefined without labels of a kind, where they are 0: average precision (4), AUC (6); and whether
-    they are defined (5, 7).
+    And those that are undefined without labels of a kind, where they are 0: average precision (3), AUC (5); and whether
+    they are defined (4, 6).
 
     `rising` is the order of the labels of each row by their scores. As scikit-learn: labels of equal score all stand at
     the last of their ranks, and are pairs in the wrong order.
@@ -164,13 +164,13 @@ def label_terms(y: Any, s: Any, rising: Any, terms: Any, values: Any) -> Any:
                 values[j, i] = precision / f8(relevant) if relevant and others else 1.0
             elif terms[i] == 2:
                 values[j, i] = f8(wrong) / f8(relevant * others) if relevant and others else 0.0
-            elif terms[i] == 4:
+            elif terms[i] == 3:
                 values[j, i] = precision / f8(relevant) if relevant else 0.0
-            elif terms[i] == 6:
+            elif terms[i] == 5:
                 pairs = 2 * relevant * others
                 values[j, i] = f8(pairs - 2 * wrong + tied) / f8(pairs) if pairs else 0.0
             else:
-                values[j, i] = 1.0 if relevant and (terms[i] == 5 or others) else 0.0
+                values[j, i] = 1.0 if relevant and (terms[i] == 4 or others) else 0.0
     return s.shape[0]
 
 

@@ -95,7 +95,8 @@ def _values(need: Need, rng: np.random.Generator, n: int, style: str) -> Array:
 def names(kind: Classes | FoundClasses) -> Array:
     """The classes that a column may hold, or some of them."""
     known: Any = ("b", "a", "é") if isinstance(kind, FoundClasses) else kind.names
-    return np.arange(known) if isinstance(known, int) else np.array(known)
+    there = np.arange(known) if isinstance(known, int) else np.array(known)
+    return there if kind.ignore is None else there[there != kind.ignore]  # which would not be counted
 
 
 def _distributions(width: int, rng: np.random.Generator, n: int, style: str) -> Array:

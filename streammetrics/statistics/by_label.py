@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..columns.classes import class_of, class_scores
+from ..columns.classes import class_scores
 from ..columns.columns import Column, Need, label_weight, matrix
 from ..numerics.compiled import kernel
 from ..numerics.settings import setting
@@ -22,12 +22,13 @@ from ..state.declare import FORMS, Array, Flat, carry
 from ..state.state import State
 from .bins import ScoreBins
 from .known_classes import KnownClasses
-from .labels import DecisionCounts
+from .labels import DecisionCounts, highest
 from .soft_sums import SoftSums
 from .step import Like, Step
 from .sums import ScoreSums
 
 __all__ = [
+    "OWN_SETTINGS",
     "ByLabel",
     "LabelBins",
     "LabelDecisions",
@@ -38,6 +39,9 @@ __all__ = [
     "by_label",
     "counted",
 ]
+
+OWN_SETTINGS = ("num_labels", "num_classes", "labels", "ignore_class", "top_k")
+"""Settings that a statistic of two classes does not have."""
 
 
 def counted(parts: Sequence[Any]) -> list[tuple[Any, int]]:
@@ -104,7 +108,7 @@ class ByLabel(KnownClasses):
     @property
     def one(self) -> State:
         """An empty state of two classes."""
-        ours = {f: v for f, v in self.settings.items() if f not in ("num_labels", "num_classes", "labels")}
+        ours = {f: v for f, v in self.settings.items() if f not in OWN_SETTINGS}
         return self.binary(**ours)
 
     def needs(self) -> tuple[Need, ...]:
@@ -112,7 +116,7 @@ class ByLabel(KnownClasses):
         if self.num_labels is not None:
             needs["sample_weight"] = label_weight(self.width)
             return tuple(matrix(n, self.width) if n.role != "sample_weight" else n for n in needs.values())
-        needs["y_true"] = class_of(self.known)
+        needs["y_true"] = self.true_class
         if "y_score" in needs:
             needs["y_score"] = class_scores(self.width, getattr(self, "scale", "real"))
         return tuple(needs.values())
@@ -201,9 +205,22 @@ class LabelBins(ByLabel, ScoreBins, tag="label_bins"):
 
 
 class LabelDecisions(ByLabel, DecisionCounts, tag="label_decisions"):
-    """The decisions on every label."""
+    """The decisions on every label.
+
+    Parameters
+    ----------
+    top_k : int, optional
+        The labels of so many highest scores of a row are decided, the first of equal ones: at the threshold 0.5.
+    """
 
     binary = DecisionCounts
+
+    top_k: int | None = setting(default=None, low=1)
+
+    def derive(self, columns: Mapping[str, Column]) -> Mapping[str, Column]:
+        if self.top_k is not None:
+            columns = {**columns, "y_score": Column(highest(columns["y_score"].values, self.top_k), "float32")}
+        return super().derive(columns)
 
 
 def by_label(state: State, **which: Any) -> ByLabel:
@@ -226,7 +243,7 @@ class TopLabel(KnownClasses):
 
     def needs(self) -> tuple[Need, ...]:
         scores = class_scores(self.width, "logit" if self.logits else "probability")
-        return class_of(self.known), scores, super().needs()[-1]
+        return self.true_class, scores, super().needs()[-1]
 
     def derive(self, columns: Mapping[str, Column]) -> Mapping[str, Column]:
         classes, scores = columns["y_true"], columns["y_score"]

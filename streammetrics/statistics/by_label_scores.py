@@ -14,7 +14,7 @@ from ..numerics.buckets import coarser
 from ..state.declare import Array, Tally
 from ..state.state import State
 from ..state.tally import WIDEST, Entries, reduce, weighs
-from .by_label import ByLabel, TopLabel
+from .by_label import OWN_SETTINGS, ByLabel, TopLabel
 from .scores import ScoreHistogram, negative_weight
 from .step import Like, Step
 
@@ -78,7 +78,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):  # type: ignore[
 
     @property
     def one(self) -> Any:
-        ours = {f: v for f, v in self.settings.items() if f not in ("num_labels", "num_classes", "labels")}
+        ours = {f: v for f, v in self.settings.items() if f not in OWN_SETTINGS}
         return ScoreHistogram(**ours)
 
     @property

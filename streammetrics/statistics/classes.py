@@ -124,7 +124,7 @@ class ClassCounts(KnownClasses, PairCounts, tag="class_counts"):
 
     def needs(self) -> tuple[Need, ...]:
         scores = matrix(score(scale="real"), self.width, "; predicted classes are y_pred, which threshold=None reads")
-        return class_of(self.known), class_of(self.known, "y_pred") if self.column == "y_pred" else scores, weight()
+        return self.true_class, class_of(self.known, "y_pred") if self.column == "y_pred" else scores, weight()
 
     def steps(self, like: Like) -> Iterable[Step]:
         own, checks = type(self), self.column == "y_pred"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..columns.classes import check_labels
+from ..columns.classes import check_labels, class_of
+from ..columns.columns import Need
 from ..numerics.settings import setting
 from ..state.state import State
 
@@ -20,10 +21,13 @@ class KnownClasses(State):
         Classes are 0, 1, ... up to this.
     labels : tuple, optional
         The classes in their order, integers or strings.
+    ignore_class : int or str, optional
+        A row of this true class, which need not be among them, is left out and counted.
     """
 
     num_classes: int | None = setting(default=None, low=2, high=1 << 15)
     labels: tuple[int | str | bytes, ...] | None = setting(default=None)
+    ignore_class: int | str | bytes | None = setting(default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -34,6 +38,11 @@ class KnownClasses(State):
     def known(self) -> int | tuple[Any, ...]:
         """How many classes there are, or what they are called; 0 where nobody says."""
         return self.num_classes or self.labels or 0
+
+    @property
+    def true_class(self) -> Need:
+        """The need for the true class of a row."""
+        return class_of(self.known, ignore=self.ignore_class)
 
     @property
     def width(self) -> int:

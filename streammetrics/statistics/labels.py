@@ -19,7 +19,7 @@ from ..state.state import State
 from ..state.totals import weight_of
 from .step import NOTHING, Like, Step
 
-__all__ = ["DecisionCounts", "rounded"]
+__all__ = ["DecisionCounts", "highest", "rounded"]
 
 
 class DecisionCounts(State, tag="decisions"):
@@ -76,18 +76,23 @@ class DecisionCounts(State, tag="decisions"):
 
     @property
     def positives_seen(self) -> NDArray[np.int64]:
-        return row_sums(self.flat("counts")[..., 0, 1, :])
+        return self.by_front(row_sums(self.flat("counts")[..., 0, 1, :]))
+
+    @property
+    def unit(self) -> int:
+        """What a row of weight 1 counts in cells."""
+        return 1 if self.excess is None else UNIT
 
     def facts(self) -> dict[str, Any]:
         tn, fp, fn, tp = self.cells_at(self.thresholds[0])
         counts = self.counts[0]
-        weight = Fraction(tn + fp + fn + tp, 1 if self.excess is None else UNIT)
+        weight = Fraction(tn + fp + fn + tp, self.unit)
         return {"rows": int(counts.sum()), "positives": int(counts[1].sum()), "weight": weight}
 
     def support(self) -> Fraction:
         """What the positives weigh."""
         _, _, fn, tp = self.cells_at(self.thresholds[0])
-        return Fraction(fn + tp, 1 if self.excess is None else UNIT)
+        return Fraction(fn + tp, self.unit)
 
     def at_threshold(self, threshold: float) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
         """Rows by true label and decision, and the excess of their weights."""
@@ -114,3 +119,10 @@ def rounded(thresholds: tuple[float, ...], source: str, dtype: np.dtype[np.float
     own = source if source in ("float16", "float32") else "float64"
     with np.errstate(over="ignore"):  # beyond all scores of that dtype: infinity decides alike
         return np.asarray(exact.astype(own).astype(dtype))
+
+
+def highest(scores: NDArray[np.floating], k: int) -> NDArray[np.float32]:
+    """1 for the k highest scores of each row, of equal ones the first, and 0 for the others."""
+    decided = np.zeros(scores.shape, np.float32)
+    np.put_along_axis(decided, np.argsort(-scores, axis=1, kind="stable")[:, :k], np.float32(1), axis=1)
+    return decided

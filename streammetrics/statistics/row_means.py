@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from ..state.totals import weight_of
 from .class_terms import TERMS as COLUMN_TERMS
 from .class_terms import ClassScores
 from .known_classes import KnownClasses
-from .labels import rounded
+from .labels import highest, rounded
 from .spread import Spread, spread
 from .step import NOTHING, Like, Step
 from .weighed import WeighedRows
@@ -29,8 +29,9 @@ from .weighed import WeighedRows
 __all__ = ["ClassRows", "LabelRows"]
 
 CLASS_TERMS = ("log_loss", "brier", "top")
-LABEL_TERMS = ("coverage", "precision", "ranking_loss", "subset")
-OWN_TERMS = ("average_precision", "relevant", "auc", "both")
+OUTPUT_TERMS = ("exact", "wrong")
+LABEL_TERMS = ("coverage", "precision", "ranking_loss", "average_precision", "relevant", "auc", "both")
+SET_TERMS = ("subset", "overlap", "contain", "belong", "row_f", "row_jaccard", "lack_f")
 
 
 class RowMeans(WeighedRows):
@@ -127,13 +128,15 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
     terms : tuple of str
         "log_loss", "brier", "top@3" (whether the true class is among the 3 highest); of `class_terms` "smoothed@0.1",
         "focal@2.0", "hinge", "squared_hinge", "margin@0" and "squared_margin@0" (of class 0 against the rest), "class@0"
-        (whether it is the true one).
+        (whether it is the true one). Of several outputs "exact" (whether all are right) and "wrong" (how many are not).
     num_classes, labels
         As for `KnownClasses`.
     scale : {"probability", "logit", "real"}
         What the scores are; "real" knows no losses.
     eps : float, optional
         Log-loss keeps probabilities within [eps, 1 - eps]; by default as `ScoreSums`.
+    num_outputs : int, optional
+        Rows have so many outputs, each of one of the classes, and a predicted class of each in place of scores.
 
     Notes
     -----
@@ -142,16 +145,33 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
 
     scale: str = setting(default="probability", choices=("probability", "logit", "real"))
     eps: float | None = setting(default=None, low=0.0, high=0.25)
+    num_outputs: int | None = setting(default=None, low=1, high=1 << 16)
 
-    choices = (*CLASS_TERMS, *COLUMN_TERMS)
+    @property
+    def choices(self) -> tuple[str, ...]:  # type: ignore[override]
+        return (*CLASS_TERMS, *COLUMN_TERMS) if self.num_outputs is None else OUTPUT_TERMS
 
     def needs(self) -> tuple[Need, ...]:
-        return class_of(self.known), class_scores(self.width, self.scale), weight()
+        if self.num_outputs is not None:
+            both = (matrix(class_of(self.known, role), self.num_outputs) for role in ("y_true", "y_pred"))
+            return *both, weight()
+        return self.true_class, class_scores(self.width, self.scale), weight()
 
     def most_of(self, term: str) -> float:
-        return {"brier": 2 + 2.0**-10, "top": 1, "class": 1}.get(term.partition("@")[0], math.inf)
+        name = term.partition("@")[0]
+        known: dict[str, float] = {
+            "brier": 2 + 2.0**-10,
+            "top": 1,
+            "class": 1,
+            "exact": 1,
+            "wrong": self.num_outputs or 1,
+        }
+        return known.get(name, math.inf)
 
     def values_of(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
+        if self.num_outputs is not None:
+            wrong = np.count_nonzero(columns["y_true"].values != columns["y_pred"].values, axis=1)
+            return np.stack([wrong if t == "wrong" else wrong == 0 for t in self.terms], axis=1).astype(np.float64)
         y, s = columns["y_true"], columns["y_score"]
         named = [t.partition("@") for t in self.terms]
         eps = self.eps if self.eps is not None else 2.0**-52 if s.source == "float64" else 2.0**-23
@@ -176,9 +196,12 @@ class LabelRows(RowMeans, tag="label_rows"):
     Parameters
     ----------
     terms : tuple of str
-        "coverage", "precision" (of label ranking), "ranking_loss", "subset@0.5" (whether all decisions are right);
-        "average_precision" and "auc" of the labels of the row, 0 where that is undefined, and "relevant" and "both":
-        whether there is a true label, and whether there are both kinds.
+        "coverage", "precision" (of label ranking), "ranking_loss"; "average_precision" and "auc" of the labels of the
+        row, 0 where that is undefined, and "relevant" and "both": whether there is a true label, and whether there are
+        both kinds. And of the set of labels that score at least 0.5 and the set of true ones "subset@0.5" (whether they
+        are equal), "overlap@0.5" (have one in common), "contain@0.5" (all true ones are in it), "belong@0.5" (it is in the
+        true ones), "row_f@2.0@0.5" (F-beta of the row; 0.0 is precision, inf is recall), "row_jaccard@0.5",
+        "lack_f@2.0@0.5" (whether that is 0/0, which counts 0). "top3" in place of 0.5 takes the three highest scores.
     num_labels : int
         How many labels a row has.
     column : {"y_score", "y_pred"}
@@ -192,7 +215,7 @@ class LabelRows(RowMeans, tag="label_rows"):
     num_labels: int = setting(default=1, low=1, high=1 << 16)
     column: str = setting(default="y_score", choices=("y_score", "y_pred"))
 
-    choices = LABEL_TERMS + OWN_TERMS
+    choices = (*LABEL_TERMS, *SET_TERMS)
 
     def needs(self) -> tuple[Need, ...]:
         scores = score(scale="real") if self.column == "y_score" else flag("y_pred")
@@ -205,16 +228,58 @@ class LabelRows(RowMeans, tag="label_rows"):
         y, given = columns["y_true"].values, columns[self.column]
         s = given.values if given.values.dtype.kind == "f" else given.values.astype(np.float32)
         values = np.empty((len(y), len(self.terms)))
-        ranked = [i for i, t in enumerate(self.terms) if not t.startswith("subset")]
+        ranked = [i for i, t in enumerate(self.terms) if t in LABEL_TERMS]
         if ranked:
             found = np.empty((len(y), len(ranked)))
             numbers = np.array([self.choices.index(self.terms[i]) for i in ranked], np.int64)
             kernel("classes:label_terms")(y, s, np.argsort(s, axis=1), numbers, found)
             values[:, ranked] = found
+        sets: dict[str, Sets] = {}
         for i, term in enumerate(self.terms):
-            if i not in ranked:
+            name, *beta, cut = term.split("@") if i not in ranked else ("", "")
+            if name == "subset" and not cut.startswith("top"):
                 right = np.empty(len(y))
-                cut = rounded((float(term.partition("@")[2]),), given.source, s.dtype)[0]
-                kernel("classes:all_right")(y, s, cut, right)
+                kernel("classes:all_right")(y, s, rounded((float(cut),), given.source, s.dtype)[0], right)
                 values[:, i] = right
+            elif name:
+                if cut not in sets:
+                    sets[cut] = Sets.of(y == 1, _decided(s, cut, given.source))
+                values[:, i] = sets[cut].term(name, *map(float, beta))
         return values
+
+
+def _decided(scores: Any, cut: str, source: str) -> NDArray[np.bool_]:
+    """Which labels of each row are decided: by a threshold, or by rank."""
+    if cut.startswith("top"):
+        return np.asarray(highest(scores, int(cut[3:])) == 1)
+    return np.asarray(scores >= rounded((float(cut),), source, scores.dtype)[0])
+
+
+class Sets(NamedTuple):
+    """How many labels of each row are decided rightly, are true, and are decided."""
+
+    right: NDArray[np.int64]
+    true: NDArray[np.int64]
+    decided: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, true: NDArray[np.bool_], decided: NDArray[np.bool_]) -> Sets:
+        """Count them."""
+        return cls(*(np.count_nonzero(part, axis=1) for part in (true & decided, true, decided)))
+
+    def term(self, name: str, beta: float = 1.0) -> NDArray[Any]:
+        """A term of each row."""
+        right, true, decided = self
+        if name == "subset":
+            return np.asarray((right == true) & (right == decided))
+        if name == "overlap":
+            return np.asarray((right > 0) | (true + decided == 0))
+        if name in ("contain", "belong"):
+            return np.asarray(right == (true if name == "contain" else decided))
+        if name == "row_jaccard":
+            return np.asarray(right / np.maximum(true + decided - right, 1))
+        whole = true * 1.0 if beta == math.inf else beta * beta * true + decided
+        if name == "lack_f":
+            return np.asarray(whole == 0)
+        times = 1.0 if beta == math.inf else 1 + beta * beta
+        return np.asarray(np.minimum(times * right / np.where(whole > 0, whole, 1.0), 1.0))

@@ -161,6 +161,27 @@ def balanced(m: Any, rows: Rows) -> Fraction | None:
     return sum(known, F(0)) / len(known) if known else None
 
 
+def fowlkes(m: Any, rows: Rows) -> Fraction | None:
+    _, fp, fn, tp = table(m, rows)
+    both = (tp + fp) * (tp + fn)
+    return root(tp * tp / both) if both else None
+
+
+def prevalence_threshold(m: Any, rows: Rows) -> Fraction | None:
+    tn, fp, fn, tp = table(m, rows)
+    if not (tn + fp) * (fn + tp) * (fp + tp):
+        return None
+    if not fp * tp:
+        return F(0) if tp else F(1)
+    return 1 / (1 + root(tp * (tn + fp) / (fp * (fn + tp))))
+
+
+def geometric(m: Any, rows: Rows) -> Fraction | None:
+    tn, fp, fn, tp = table(m, rows)
+    known = [r for r in (over(tn, tn + fp), over(tp, tp + fn)) if r is not None]
+    return None if not known else known[0] if len(known) == 1 else root(known[0] * known[1])
+
+
 def matthews(m: Any, rows: Rows) -> Fraction | None:
     tn, fp, fn, tp = table(m, rows)
     square, less = (tp + fp) * (tp + fn) * (tn + fp) * (tn + fn), tp * tn - fp * fn
@@ -236,6 +257,24 @@ ORACLES: dict[str, Callable[[Any, Rows], Fraction | None]] = {
     "balanced_accuracy": balanced,
     "matthews_corrcoef": matthews,
     "ctr": mean(lambda y, s: F(y)),
+    "true_positives": lambda m, rows: table(m, rows)[3],
+    "false_positives": lambda m, rows: table(m, rows)[1],
+    "true_negatives": lambda m, rows: table(m, rows)[0],
+    "false_negatives": lambda m, rows: table(m, rows)[2],
+    "negative_predictive_value": ratio(lambda m, tn, fp, fn, tp: (tn, tn + fn)),
+    "false_discovery_rate": ratio(lambda m, tn, fp, fn, tp: (fp, fp + tp)),
+    "false_omission_rate": ratio(lambda m, tn, fp, fn, tp: (fn, fn + tn)),
+    "false_negative_rate": ratio(lambda m, tn, fp, fn, tp: (fn, fn + tp)),
+    "prevalence": ratio(lambda m, tn, fp, fn, tp: (fn + tp, tn + fp + fn + tp)),
+    "selection_rate": ratio(lambda m, tn, fp, fn, tp: (fp + tp, tn + fp + fn + tp)),
+    "informedness": ratio(lambda m, tn, fp, fn, tp: (tp * tn - fp * fn, (tp + fn) * (tn + fp))),
+    "markedness": ratio(lambda m, tn, fp, fn, tp: (tp * tn - fp * fn, (tp + fp) * (tn + fn))),
+    "positive_likelihood_ratio": ratio(lambda m, tn, fp, fn, tp: (tp * (tn + fp), fp * (tp + fn))),
+    "negative_likelihood_ratio": ratio(lambda m, tn, fp, fn, tp: (fn * (tn + fp), tn * (tp + fn))),
+    "diagnostic_odds_ratio": ratio(lambda m, tn, fp, fn, tp: (tp * tn, fp * fn)),
+    "fowlkes_mallows": fowlkes,
+    "prevalence_threshold": prevalence_threshold,
+    "geometric_mean_score": geometric,
 }
 TERMS: dict[str, Callable[[Any, Rows], Fraction | None]] = {
     "predicted_ctr": mean(lambda y, s: s),
@@ -260,6 +299,11 @@ ELSEWHERE = {
     "test_classes": {"confusion_matrix", "top_k_accuracy", "subset_accuracy", "coverage_error", "label_ranking_loss",
                      "label_ranking_average_precision"},
     "test_score_curves": {"thresholded_auc", "log_auc", "bedroc", "h_measure", "qini", "auuc", "uplift_curve"},
+    "test_decisions": {"rand_score", "adjusted_rand_score", "fowlkes_mallows_index", "pair_confusion_matrix",
+                       "mutual_information", "expected_mutual_information", "normalized_mutual_information",
+                       "adjusted_mutual_information", "homogeneity", "completeness", "v_measure",
+                       "cramers_v", "tschuprows_t", "contingency_coefficient",
+                       "demographic_parity_ratio", "equal_opportunity_ratio", "equalized_odds_ratio"},
     "logarithms, whose own error is bounded": {"log_loss", "normalized_entropy"},
 }  # fmt: skip
 """Metrics whose oracle is in another file, or that no fraction is the truth of."""
@@ -335,10 +379,12 @@ CERTIFIED = [
     m for m in draws.VARIANTS
     if (m.tag in ORACLES or (m.tag in TERMS and getattr(m, "scale", "probability") == "probability"
                              and getattr(m, "strategy", "uniform") == "uniform"))
-    and getattr(m, "threshold", 0.5) is not None and getattr(m, "multi_class", "ovr") == "ovr"
-    and getattr(m, "average", None) != "samples" and m.settings.get("labels") is None
+    and isinstance(getattr(m, "threshold", 0.5), float) and getattr(m, "multi_class", "ovr") == "ovr"
+    and m.settings.get("labels") is None and getattr(m, "average", None) != "samples"
+    and not any(m.settings.get(n) for n in ("top_k", "num_outputs"))
     and not (m.settings.get("num_classes") and (m.tag in {*TERMS, "accuracy", "balanced_accuracy", "cohen_kappa",
-                                                          "matthews_corrcoef", "hamming_loss", "error_rate"}))
+                                                          "matthews_corrcoef", "hamming_loss", "error_rate",
+                                                          "geometric_mean_score"}))
 ] + [
     cls(**s) for tag, cls in draws.OWN.items() if tag in ORACLES and "bits" in cls.__dataclass_fields__
     for s in ({}, {"scale": "real"})

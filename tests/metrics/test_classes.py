@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import oracles_classes
 import oracles_curves
+import oracles_decisions  # noqa: F401 - adds to oracles_classes.SEVERAL
 import pytest
 from sklearn import metrics as sk
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import oracles
+import oracles_decisions
 import pytest
 
 import streammetrics as sm
@@ -19,7 +20,8 @@ HERE = Path(__file__).parent.parent
 DATA = Path(os.environ.get("STREAMMETRICS_DATA", HERE.parent.parent / "shared" / "data"))
 TABLES = ("ctr_video", "ctr_fashion_men", "binary_flights")
 OWN = sorted(t for t, m in sm.METRICS.items() if m.__module__.startswith("streammetrics."))
-CASES = [(tag, i) for tag in oracles.ORACLES for i in range(len(oracles.ORACLES[tag]))]
+ORACLES = oracles.ORACLES | oracles_decisions.DECISIONS
+CASES = [(tag, i) for tag in ORACLES for i in range(len(ORACLES[tag]))]
 
 
 def test_every_metric_has_an_oracle() -> None:
@@ -58,7 +60,7 @@ LOGS = logs()
 @pytest.mark.parametrize("log", LOGS)
 @pytest.mark.parametrize(("tag", "i"), CASES)
 def test_random_logs(tag: str, i: int, log: str) -> None:
-    check(oracles.ORACLES[tag][i], tag, *LOGS[log])
+    check(ORACLES[tag][i], tag, *LOGS[log])
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -73,7 +75,7 @@ def test_real_logs(table: str, model: str) -> None:
     w = log["weight"].to_numpy().astype(float) if "weight" in log.column_names else np.ones(len(y))
     for tag, i in CASES:
         for weights in (np.ones(len(y)), w):
-            check(oracles.ORACLES[tag][i], tag, y, p, weights)
+            check(ORACLES[tag][i], tag, y, p, weights)
 
 
 def check(oracle: Any, tag: str, y: Any, p: Any, w: Any) -> None:

@@ -30,7 +30,11 @@ def of(metric: Any, *, kind: Any) -> list[str]:
 
 FLAT = [m for m in draws.VARIANTS if RANKED not in [n.role for n in m.make_state().needs()]]
 CLASSED = [m for m in draws.VARIANTS if of(m, kind=Classes)]
-LABELLED = [m for m in draws.VARIANTS if of(m, kind=LabelWeight)]
+LABELLED = [
+    m
+    for m in draws.VARIANTS
+    if of(m, kind=LabelWeight) and not m.settings.get("top_k") and not isinstance(m.settings.get("threshold"), tuple)
+]
 DECIDED = [
     m
     for m in draws.VARIANTS

@@ -1,6 +1,17 @@
-"""Decisions: of two classes at a threshold, of several classes, of several labels."""
+"""Decisions: of two classes at a threshold, of several classes, of several labels; and of two labelings."""
 
 from .agreement import *
+from .association import *
+from .cells import *
+from .combined import *
+from .fairness import *
+from .geometric import *
+from .information import *
+from .kappa import *
 from .multilabel import *
+from .pairs import *
+from .rates import *
 from .ratios import *
+from .rooted import *
+from .subset import *
 from .top import *

@@ -16,9 +16,10 @@ from ...statistics.by_label import ByLabel
 from ...statistics.classes import Margins, PairCounts
 from ..averages import of_each
 from ..chance import share
-from .counted import DecisionMetric, WholeMatrix, instead
+from .counted import DecisionMetric, instead
+from .whole import WholeMatrix
 
-__all__ = ["Accuracy", "BalancedAccuracy", "CohenKappa", "ConfusionMatrix", "ErrorRate", "MatthewsCorrcoef"]
+__all__ = ["Accuracy", "BalancedAccuracy", "ConfusionMatrix", "ErrorRate", "MatthewsCorrcoef"]
 
 NAN = float("nan")
 FEW = 16  # classes, of which quotients have a common denominator of some length
@@ -30,14 +31,19 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
 
     Parameters
     ----------
-    threshold : float or None
+    threshold : float, tuple of float, or None
         A score is a positive decision where `score >= threshold`. None reads decisions from `y_pred`. Of several classes
-        the first with the highest score is predicted.
+        the first with the highest score is predicted. Several thresholds are counted in one pass: the value is an array,
+        one for each.
     num_classes, labels : int, or tuple, or "discover"
         Rows are of one of several classes: 0, 1, ...; or these, integers or strings, in this order; or those found in
         `y_true` and `y_pred`, in ascending order (`names_of(state)`; `explain()` shows them).
     num_labels : int
         Rows have so many 0/1 labels: a matrix for each, labels x 2 x 2 (scikit-learn's `multilabel_confusion_matrix`).
+    top_k : int
+        Of labels those of the k highest scores of a row are decided, of equal ones the first: in place of a threshold.
+    ignore_class : int or str
+        A row of this true class, which need not be among the classes, is left out and counted.
     max_labels : int
         How many classes may be found; MemoryLimitError beyond, and nothing was counted.
     normalize : {None, "true", "pred", "all"}
@@ -73,6 +79,8 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
         return self.normalize is None
 
     def of(self, state: Any) -> NDArray[Any]:
+        if self.at_each:
+            return np.array([one.of(state) for one in self.at_each])
         if isinstance(state, ByLabel):
             return np.array(of_each(self.of, state.each()))
         rows, excess = state.square() if isinstance(state, PairCounts) else state.at_threshold(self._cut)
@@ -102,12 +110,12 @@ class Agreement(WholeMatrix):
         return Limits.exactly(numerator, denominator) or instead(self.zero_division)
 
 
-def _crossed(margins: Margins) -> int:
+def crossed(margins: Margins) -> int:
     """The product of the margins: total times the rows that would be right by chance."""
     return sum(t * p for t, p in zip(margins.true, margins.predicted, strict=True))
 
 
-def _less(products: int, divisor: Fraction, found: Limits, slip: Fraction) -> Fraction:
+def difference_slack(products: int, divisor: Fraction, found: Limits, slip: Fraction) -> Fraction:
     """How far a difference of products of weights, of this sum, over a divisor is off, if each weight is by `slip`."""
     return slip * (4 * products / divisor + 8 * max(abs(found.low), abs(found.high)))
 
@@ -138,7 +146,7 @@ class Accuracy(Share, tag="accuracy"):
 
     Parameters
     ----------
-    threshold, num_classes, labels, num_labels, max_labels, on_invalid
+    threshold, num_classes, labels, num_labels, top_k, ignore_class, max_labels, on_invalid
         As for ConfusionMatrix.
     average : {"macro", "micro", "weighted", None}
         Of labels, as for Precision; classes have one value together.
@@ -167,7 +175,7 @@ class ErrorRate(Share, tag="error_rate"):
 
     Parameters
     ----------
-    threshold, num_classes, labels, num_labels, average, max_labels, zero_division, on_invalid
+    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
         As for Accuracy.
 
     Notes
@@ -193,13 +201,15 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
 
     Parameters
     ----------
-    threshold, num_classes, labels, num_labels, average, max_labels, on_invalid
+    adjusted : bool
+        Less what chance would get of so many classes, and over the rest: (A - 1/K) / (1 - 1/K), for two Informedness.
+    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, on_invalid
         As for Accuracy.
 
     Notes
     -----
     Exact integers, rounded once. 64 bytes, 8 a pair of classes; under 1 ns a row.
-    Definition as scikit-learn's `balanced_accuracy_score`.
+    Definition as scikit-learn's `balanced_accuracy_score`; adjusted, of rows of one class alone it is undefined.
 
     Examples
     --------
@@ -208,15 +218,35 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
     0.8333333333333334
     """
 
+    adjusted: bool = setting(default=False)
+
     formula = "(TP / (TP + FN) + TN / (TN + FP)) / 2"
+
+    @property
+    def name(self) -> str:
+        return super().name + ("_adjusted" if self.adjusted else "")
 
     def influence(self, right: Any, true: Any, predicted: Any) -> Any:
         held = true > 0
-        of_class = np.where(held, true, 1.0)[:, None]
-        return held[:, None] * (np.eye(len(true)) - right[:, None] / of_class) / of_class / np.count_nonzero(held)
+        of_class, count = np.where(held, true, 1.0)[:, None], np.count_nonzero(held)
+        over = count - 1 if self.adjusted else count  # the divisor stretches, too
+        return held[:, None] * (np.eye(len(true)) - right[:, None] / of_class) / of_class / np.float64(over)
 
     def limits_of_margins(self, margins: Margins) -> Limits | None:
         known = [(right, true) for right, true in zip(margins.right, margins.true, strict=True) if true]
+        found = self._mean(known)
+        if found is None or not self.adjusted:
+            return found
+        k = len(known)
+        return None if k == 1 else Limits(*((k * x - 1) / (k - 1) for x in found))
+
+    def slack_of_margins(self, margins: Margins, found: Limits, slip: Fraction) -> Fraction:
+        return 16 * slip if self.adjusted else super().slack_of_margins(margins, found, slip)
+
+    def reason_of_margins(self, margins: Margins) -> str:
+        return "rows of one class" if self.adjusted and margins.total else super().reason_of_margins(margins)
+
+    def _mean(self, known: list[tuple[int, int]]) -> Limits | None:
         if len(known) <= FEW:
             return Limits.exactly(sum((Fraction(*pair) for pair in known), Fraction(0)), len(known))
         whole = len(known) << EXTRA
@@ -234,7 +264,7 @@ class MatthewsCorrcoef(Agreement, tag="matthews_corrcoef"):
 
     Parameters
     ----------
-    threshold, num_classes, labels, num_labels, average, max_labels, zero_division, on_invalid
+    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
         As for Accuracy. scikit-learn's `matthews_corrcoef` returns 0 where a row or column is empty.
 
     Notes
@@ -262,7 +292,7 @@ class MatthewsCorrcoef(Agreement, tag="matthews_corrcoef"):
         return both / root + (agreed - crossed) / root * (row / of_true + column / of_predicted)
 
     def limits_of_margins(self, margins: Margins) -> Limits | None:
-        covariance = margins.total * sum(margins.right) - _crossed(margins)
+        covariance = margins.total * sum(margins.right) - crossed(margins)
         if not (square := self._square(margins)):
             return instead(self.zero_division)
         found = Limits.root(Fraction(covariance * covariance, square))
@@ -273,51 +303,8 @@ class MatthewsCorrcoef(Agreement, tag="matthews_corrcoef"):
         return (whole - sum(p * p for p in margins.predicted)) * (whole - sum(t * t for t in margins.true))
 
     def slack_of_margins(self, margins: Margins, found: Limits, slip: Fraction) -> Fraction:
-        products = margins.total * sum(margins.right) + _crossed(margins)
-        return _less(products, Fraction(math.isqrt(self._square(margins)) or 1), found, slip)
+        products = margins.total * sum(margins.right) + crossed(margins)
+        return difference_slack(products, Fraction(math.isqrt(self._square(margins)) or 1), found, slip)
 
     def reason_of_margins(self, margins: Margins) -> str:
         return "one class, or one decision"
-
-
-class CohenKappa(Agreement, tag="cohen_kappa"):
-    """Cohen's kappa: agreement of labels and decisions beyond chance, at most 1.
-
-    Formula: (po - pe) / (1 - pe) = 2 (TP TN - FP FN) / ((TP + FP)(FP + TN) + (TP + FN)(FN + TN)); of several classes, in
-    the notation of MatthewsCorrcoef, (n c - sum t_k p_k) / (n^2 - sum t_k p_k).
-
-    Parameters
-    ----------
-    threshold, num_classes, labels, num_labels, average, max_labels, zero_division, on_invalid
-        As for Accuracy.
-
-    Notes
-    -----
-    Exact integers, one division. 64 bytes, 8 a pair of classes; under 1 ns a row.
-    Definition as scikit-learn's `cohen_kappa_score`.
-
-    Examples
-    --------
-    >>> import streammetrics as sm
-    >>> sm.CohenKappa().update([0, 0, 1, 1], [0.1, 0.2, 0.6, 0.8]).compute()
-    1.0
-    """
-
-    formula = "2 (TP TN - FP FN) / ((TP + FP)(FP + TN) + (TP + FN)(FN + TN))"
-
-    within = (None, 1)
-    interval_scale = "fisher"
-
-    def influence(self, right: Any, true: Any, predicted: Any) -> Any:
-        agreed, by_chance = math.fsum(right), math.fsum(true * predicted)
-        left = np.float64(1 - by_chance)
-        of_chance = predicted[:, None] + true[None, :] - 2 * by_chance
-        return (np.eye(len(true)) - agreed) / left - (1 - agreed) / left / left * of_chance
-
-    def limits_of_margins(self, margins: Margins) -> Limits | None:
-        total, crossed = margins.total, _crossed(margins)
-        return self.over(total * sum(margins.right) - crossed, total * total - crossed)
-
-    def slack_of_margins(self, margins: Margins, found: Limits, slip: Fraction) -> Fraction:
-        total, crossed = margins.total, _crossed(margins)
-        return _less(total * sum(margins.right) + crossed, Fraction(total * total - crossed or 1), found, slip)

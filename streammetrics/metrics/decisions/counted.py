@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ...collect.interval import Estimate
+from ...collect.interval import Estimate, side_by_side
 from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
 from ...state.state import State
-from ...statistics.classes import ClassCounts, Margins, PairCounts, Table
+from ...statistics.by_label import by_label
+from ...statistics.classes import ClassCounts, PairCounts, Table
 from ...statistics.found_classes import FoundPairs
 from ...statistics.labels import DecisionCounts
 from ..averages import OfClasses, Several, T
-from ..chance import WEIGHTED, from_counts, from_shares, share
+from ..chance import WEIGHTED, from_shares, share
 
-__all__ = ["HARD", "DecisionMetric", "DecisionRatio", "WholeMatrix", "instead"]
+__all__ = ["HARD", "AveragedDecision", "DecisionMetric", "DecisionRatio", "instead"]
 
 NAN = float("nan")
 HARD = 0.5  # hard predictions, 0 or 1, are read as scores at this threshold
@@ -30,8 +32,10 @@ HARD = 0.5  # hard predictions, 0 or 1, are read as scores at this threshold
 class DecisionMetric(OfClasses[State, T]):
     """A metric that reads rows by true label and decision."""
 
-    threshold: float | None = setting(default=0.5)
+    threshold: float | tuple[float, ...] | None = setting(default=0.5)
     num_labels: int | None = setting(default=None, low=1, high=1 << 16)
+    top_k: int | None = setting(default=None, low=1)
+    ignore_class: int | str | bytes | None = setting(default=None)
     max_labels: int = setting(default=1000, low=2, high=1 << 15, operational=True)
 
     best: ClassVar[str | None] = "high"
@@ -39,6 +43,8 @@ class DecisionMetric(OfClasses[State, T]):
     bound = "exact: counts, rounded once"
 
     _discovers = True
+    _by_class: ClassVar[bool] = False
+    """Whether each of several classes is set against the rest, so that a row may be decided to be of several."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -46,6 +52,25 @@ class DecisionMetric(OfClasses[State, T]):
             raise ValueError(
                 f"{type(self).__name__}: of several classes the one with the highest score is predicted, whatever the "
                 f"threshold; threshold=None reads predicted classes from y_pred"
+            )
+        if self.threshold == ():
+            raise ValueError(f"{type(self).__name__}: threshold=() has no threshold: give one or more")
+        if self.top_k is not None:
+            self._check_top()
+        if self.ignore_class is not None and not self._of_classes:
+            raise ValueError(
+                f"{type(self).__name__}: ignore_class= is a class beside those of num_classes= or labels=; of labels give "
+                f"weights of 0, of two classes where= of a Task"
+            )
+
+    def _check_top(self) -> None:
+        """Raise unless the highest scores of a row may decide."""
+        if self.threshold != HARD:
+            raise ValueError(f"{type(self).__name__}: give top_k= or threshold=, not both")
+        if self.num_labels is None and not (self._of_classes and self._by_class and self.labels != "discover"):
+            raise ValueError(
+                f"{type(self).__name__}: top_k= needs the scores of a row: num_labels=; of num_classes= or labels= it is "
+                f"for metrics of a class such as Recall, and TopKAccuracy for all together"
             )
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
@@ -70,10 +95,13 @@ class DecisionMetric(OfClasses[State, T]):
 
     def make_state(self) -> Any:
         if self.labels == "discover":
-            return FoundPairs(max_labels=self.max_labels)
-        if self._of_classes:
-            return ClassCounts(column=self._column, **self.which)
-        return self.spread(DecisionCounts(thresholds=(self._cut,), column=self._column))
+            return FoundPairs(max_labels=self.max_labels, ignore_class=self.ignore_class)
+        if self._of_classes and self.top_k is None:
+            return ClassCounts(column=self._column, ignore_class=self.ignore_class, **self.which)
+        state = DecisionCounts(thresholds=self._cuts, column=self._column)
+        if not self.which:
+            return state
+        return by_label(state, top_k=self.top_k, ignore_class=self.ignore_class, **self.which)
 
     @property
     def _column(self) -> str:
@@ -84,11 +112,28 @@ class DecisionMetric(OfClasses[State, T]):
         return bool(self.which) and self.num_labels is None
 
     @property
+    def _cuts(self) -> tuple[float, ...]:
+        """The thresholds."""
+        return self.threshold if isinstance(self.threshold, tuple) else (self._cut,)
+
+    @property
     def _cut(self) -> float:
+        """The threshold, where there is one."""
+        assert not isinstance(self.threshold, tuple)
         return HARD if self.threshold is None else self.threshold
+
+    @cached_property
+    def at_each(self) -> list[Self]:
+        """The metric at each of its thresholds, if it was given several; otherwise none."""
+        several = isinstance(self.threshold, tuple)
+        return [type(self)(**(self.settings | {"threshold": t})) for t in self._cuts] if several else []
 
     @property
     def name(self) -> str:
+        if self.top_k is not None:
+            return f"{self.tag}_top_{self.top_k}"
+        if isinstance(self.threshold, tuple):
+            return f"{self.tag}@{self.threshold[0]:g}..{self.threshold[-1]:g}"
         return self.tag if self._cut == HARD else f"{self.tag}@{self.threshold:g}"
 
 
@@ -106,10 +151,37 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
         """Return the estimate for two classes from counts of rows; of cells side by side, too."""
         raise NotImplementedError
 
+    def of(self, state: Any) -> Any:
+        return np.array([one.of(state) for one in self.at_each]) if self.at_each else super().of(state)
+
+    def of_cells(self, state: Any) -> list[Any]:
+        return [self.of(cell) for cell in state.each_cell()] if self.at_each else super().of_cells(state)
+
+    def bounds_of(self, state: Any) -> tuple[Any, Any]:
+        if self.at_each:
+            low, high = zip(*(one.bounds_of(state) for one in self.at_each), strict=True)
+            return np.array(low), np.array(high)
+        return super().bounds_of(state)
+
+    def reason_of(self, state: Any) -> str | None:
+        reasons = [one.reason_of(state) for one in self.at_each] or [super().reason_of(state)]
+        return None if None in reasons else reasons[0]
+
+    def details(self, state: Any) -> dict[str, Any]:
+        return {"thresholds": self._cuts} if self.at_each else super().details(state)
+
     def estimate_of(self, state: Any, method: str) -> Estimate:
+        if self.at_each:
+            return self._estimates(state, method)
         if isinstance(state, PairCounts) and state.square()[1] is not None:
             return Estimate(self.of(state), reason=WEIGHTED)
         return super().estimate_of(state, method)
+
+    def _estimates(self, state: Any, method: str) -> Estimate:
+        """The estimate at each threshold."""
+        if self.which and self.average is None:
+            return Estimate(self.of(state), reason="of each label at each threshold: give one threshold, or an average")
+        return side_by_side([one.estimate_of(state, method) for one in self.at_each])
 
     def estimate_of_binary(self, state: Any, method: str) -> Estimate:
         value = self.of_binary(state)
@@ -118,7 +190,7 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
         return self.chance(state, value, method)
 
     def estimate_of_stacked(self, state: Any) -> Estimate | None:
-        if not (self.stacks and state.stacks) or "excess" in state.cells.flats:
+        if self.at_each or not (self.stacks and state.stacks) or "excess" in state.cells.flats:
             return None
         side = state.stacked()
         return self.chance(side, self.of_stacked(side), self.methods[0])
@@ -133,6 +205,7 @@ class DecisionRatio(AveragedDecision):
     """A quotient of the cells of one class against the rest."""
 
     stacks = True
+    _by_class = True
     zero_division: float = setting(default=NAN, choices=(NAN, 0.0, 1.0))
 
     within: ClassVar[tuple[int | None, int | None]] = (0, 1)
@@ -160,87 +233,3 @@ class DecisionRatio(AveragedDecision):
     def reason_of_binary(self, state: Any) -> str | None:
         undefined = self.of_binary(state) != self.of_binary(state)
         return super().reason_of_binary(state) or ("0/0: no such rows" if undefined else None)
-
-
-class WholeMatrix(AveragedDecision):
-    """A number read from a whole confusion matrix: of all classes together, or of each label."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self._of_classes and self.average != "macro":
-            raise ValueError(
-                f"{type(self).__name__}: classes have one value together; average= is for num_labels=, and for metrics of "
-                f"a class such as Recall"
-            )
-
-    within: ClassVar[tuple[int | None, int | None]] = (0, 1)
-    methods: ClassVar[tuple[str, ...]] = ("delta",)
-
-    def influence(self, right: Any, true: Any, predicted: Any) -> Any:
-        """Return what a row of each true and predicted class adds to the value, times all rows.
-
-        Parameters
-        ----------
-        right, true, predicted : float64 arrays
-            Shares of all rows: right of each class, of each true class, of each predicted class.
-
-        Returns
-        -------
-        float64 array of shape (true classes, predicted classes)
-        """
-        raise NotImplementedError
-
-    def chance(self, state: Any, value: Any, method: str) -> Estimate:
-        rows = state.square()[0] if isinstance(state, PairCounts) else state.at_threshold(self._cut)[0]
-        if math.isnan(value):
-            return Estimate(value)
-        total = int(rows.sum())
-        shares = (np.array([to_float(n, total) for n in part]) for part in self._margins(state))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return from_counts(value, rows, self.influence(*shares), self.interval_scale)
-
-    def estimate_of(self, state: Any, method: str) -> Estimate:
-        if isinstance(state, PairCounts) and state.square()[1] is None:
-            return self.estimate_of_binary(state, method)
-        return super().estimate_of(state, method)
-
-    def limits_of_margins(self, margins: Margins) -> Limits | None:
-        """Return the value that the margins of a confusion matrix make, before rounding; None if it is undefined."""
-        raise NotImplementedError
-
-    def slack_of_margins(self, margins: Margins, found: Limits, slip: Fraction) -> Fraction:
-        """Return how much wider the limits are if each weight is off by `slip`, relatively."""
-        return 8 * slip * max(abs(found.low), abs(found.high))
-
-    def reason_of_margins(self, margins: Margins) -> str:
-        """Say why it is undefined."""
-        return "0/0: no such rows"
-
-    def of(self, state: Any) -> Any:
-        return self.of_binary(state) if isinstance(state, PairCounts) else super().of(state)
-
-    def bounds_of(self, state: Any) -> tuple[Any, Any]:
-        return self.bounds_of_binary(state) if isinstance(state, PairCounts) else super().bounds_of(state)
-
-    def reason_of(self, state: Any) -> str | None:
-        return self._why(state, state.margins()) if isinstance(state, PairCounts) else super().reason_of(state)
-
-    def details(self, state: Any) -> dict[str, Any]:
-        return {} if isinstance(state, PairCounts) else super().details(state)
-
-    def _margins(self, state: Any) -> Margins:
-        return state.margins() if isinstance(state, PairCounts) else Table(*state.cells_at(self._cut)).margins()
-
-    def limits_binary(self, state: Any) -> Limits | None:
-        return self.limits_of_margins(self._margins(state))
-
-    def slack(self, state: Any, found: Limits, slip: Fraction) -> Fraction:
-        return self.slack_of_margins(self._margins(state), found, slip)
-
-    def reason_of_binary(self, state: Any) -> str | None:
-        return self._why(state, self._margins(state))
-
-    def _why(self, state: Any, margins: Margins) -> str | None:
-        if not state.facts()["rows"]:
-            return "no rows"
-        return self.reason_of_margins(margins) if self.limits_of_margins(margins) is None else None

@@ -10,19 +10,15 @@ from typing import Any, ClassVar
 
 from ...collect.interval import Estimate
 from ...collect.metric import ScoredLabels
-from ...numerics.exact import Limits, to_float
+from ...numerics.exact import to_float
 from ...numerics.settings import setting
-from ...statistics.classes import Margins
 from ...statistics.row_means import LabelRows
-from ..chance import mean, share
-from .counted import HARD, WholeMatrix
+from ..chance import mean
 
 __all__ = [
     "CoverageError",
-    "HammingLoss",
     "LabelRankingAveragePrecision",
     "LabelRankingLoss",
-    "SubsetAccuracy",
 ]
 
 
@@ -49,11 +45,7 @@ class LabelRowMetric(ScoredLabels[LabelRows, float]):
         return to_float(state.total(self.term), state.weight())
 
     def estimate_of(self, state: LabelRows, method: str) -> Estimate:
-        return mean(self.of(state), state.spread_of(self._term), self.interval_scale, method)
-
-    @property
-    def _term(self) -> str:
-        return self.term
+        return mean(self.of(state), state.spread_of(self.term), self.interval_scale, method)
 
     def reason_of(self, state: Any) -> str | None:
         return super().reason_of(state) or (None if state.weight() else "the weights are all zero")
@@ -141,103 +133,3 @@ class LabelRankingLoss(LabelRowMetric, tag="label_ranking_loss"):
     best = "low"
     term, interval_scale = "ranking_loss", "logit"
     formula = "mean over rows of pairs of a true and another label in the wrong order / pairs"
-
-
-class SubsetAccuracy(LabelRowMetric, tag="subset_accuracy"):
-    """Subset accuracy, or exact match: the share of rows whose labels are all decided rightly.
-
-    Parameters
-    ----------
-    threshold : float or None
-        A label is decided where `score >= threshold`. None reads 0/1 decisions from `y_pred`.
-    num_labels, on_invalid
-        As for CoverageError.
-
-    Notes
-    -----
-    What scikit-learn's `accuracy_score` returns for matrices. Exact counts. 552 bytes; about 1 ns a label.
-
-    Examples
-    --------
-    >>> import streammetrics as sm
-    >>> sm.SubsetAccuracy(num_labels=2).update([[1, 0], [1, 1]], [[0.9, 0.1], [0.9, 0.1]]).compute()
-    0.5
-    """
-
-    threshold: float | None = setting(default=0.5)
-
-    best = "high"
-    methods: ClassVar[tuple[str, ...]] = ("wilson", "delta")
-    interval_scale = "logit"
-    formula = "rows whose labels are all right / rows"
-    cost = "552 bytes; about 1 ns a label"
-
-    def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
-        """Count a batch.
-
-        Parameters
-        ----------
-        y_true : array-like of shape (n, num_labels)
-            0 or 1. Or a mapping, data frame or Arrow table that holds the columns by name.
-        y_score : array-like of shape (n, num_labels)
-            Any finite score; 0/1 decisions, named `y_pred`, if `threshold=None`.
-        **columns : array-like of shape (n,)
-            `sample_weight`: 0, or between 2**-36 and 2**31. The others may be given by name, too.
-
-        Raises
-        ------
-        InvalidInputError
-            A value is bad, or lengths differ; the message names column, row and count, and nothing was counted.
-        """
-        return super().update(y_true, y_score, **columns)
-
-    @property
-    def _column(self) -> str:
-        return "y_pred" if self.threshold is None else "y_score"
-
-    @property
-    def _term(self) -> str:
-        return f"subset@{HARD if self.threshold is None else self.threshold!r}"
-
-    @property
-    def name(self) -> str:
-        return self.tag if self.threshold in (HARD, None) else f"{self.tag}@{self.threshold:g}"
-
-    def make_state(self) -> LabelRows:
-        assert self.num_labels is not None
-        return LabelRows(terms=(self._term,), num_labels=self.num_labels, column=self._column)
-
-    def of(self, state: LabelRows) -> float:
-        return to_float(state.total(self._term), state.weight())
-
-
-class HammingLoss(WholeMatrix, tag="hamming_loss"):
-    """Hamming loss: the share of labels that are decided wrongly; of classes the error rate.
-
-    Formula: wrong decisions / (rows x labels).
-
-    Parameters
-    ----------
-    threshold, num_classes, labels, num_labels, average, max_labels, on_invalid
-        As for Accuracy; all labels weigh alike, so "macro" and "micro" are the same.
-
-    Notes
-    -----
-    What scikit-learn's `hamming_loss` returns. Exact counts, rounded once a label. 32 bytes and about 4 ns a label.
-
-    Examples
-    --------
-    >>> import streammetrics as sm
-    >>> sm.HammingLoss(num_labels=2).update([[1, 0], [1, 1]], [[0.9, 0.1], [0.9, 0.1]]).compute()
-    0.25
-    """
-
-    best = "low"
-    formula = "wrong decisions / (rows x labels)"
-    methods: ClassVar[tuple[str, ...]] = ("wilson", "delta")
-
-    def chance(self, state: Any, value: Any, method: str) -> Estimate:
-        return share(self._margins(state).total, value, method)
-
-    def limits_of_margins(self, margins: Margins) -> Limits | None:
-        return Limits.exactly(margins.total - sum(margins.right), margins.total)

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import ClassVar
 
 from ...numerics.settings import setting
 from .counted import DecisionRatio
+from .samples import SampledRatio
 
 __all__ = ["F1", "FBeta", "FalsePositiveRate", "Jaccard", "Precision", "Recall", "Specificity"]
 
 
-class Precision(DecisionRatio, tag="precision"):
+class Precision(SampledRatio, tag="precision"):
     """Precision: the share of positive decisions that are right, TP / (TP + FP).
 
     Parameters
     ----------
-    threshold, num_classes, labels, num_labels, max_labels, on_invalid
+    threshold, num_classes, labels, num_labels, ignore_class, max_labels, on_invalid
         As for ConfusionMatrix.
-    average : {"macro", "micro", "weighted", None}
+    top_k : int
+        Of labels, and of classes, those of the k highest scores of a row are decided, of equal ones the first: in place of
+        a threshold, or of the highest score.
+    average : {"macro", "micro", "weighted", "samples", None}
         Of classes or labels: the mean of their values (each class against the rest), the value of all their rows together,
         the mean weighted by positives, or an array of each. Undefined values are left out, and counted in `explain()`.
+        "samples", of labels: the mean over rows of the value of a row.
     zero_division : {nan, 0.0, 1.0}
-        The value of 0/0, of each class.
+        The value of 0/0, of each class; of each row, where NaN leaves it out.
 
     Notes
     -----
-    Exact integers, one division. 64 bytes, 8 a pair of classes; under 1 ns a row.
+    Exact integers, one division; with "samples" rows are rounded once each and summed exactly. 64 bytes, 8 a pair of
+    classes; under 1 ns a row. "samples" takes 2 kB, and some 3 ns a label; top_k some 50 ns a score, to sort them.
 
     Examples
     --------
@@ -38,17 +45,18 @@ class Precision(DecisionRatio, tag="precision"):
     """
 
     formula = "TP / (TP + FP)"
+    row_beta = 0.0
 
     def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int, int]:
         return tp, tp + fp
 
 
-class Recall(DecisionRatio, tag="recall"):
+class Recall(SampledRatio, tag="recall"):
     """Recall, true positive rate or sensitivity: the share of positives found, TP / (TP + FN).
 
     Parameters
     ----------
-    threshold, num_classes, labels, num_labels, average, max_labels, zero_division, on_invalid
+    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
         As for Precision.
 
     Notes
@@ -63,12 +71,13 @@ class Recall(DecisionRatio, tag="recall"):
     """
 
     formula = "TP / (TP + FN)"
+    row_beta = math.inf
 
     def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int, int]:
         return tp, tp + fn
 
 
-class FBeta(DecisionRatio, tag="fbeta"):
+class FBeta(SampledRatio, tag="fbeta"):
     """F-beta: the harmonic mean of precision and recall, recall counting beta times as much.
 
     Formula: (1 + beta^2) TP / ((1 + beta^2) TP + beta^2 FN + FP). Definition as scikit-learn's `fbeta_score`.
@@ -76,8 +85,8 @@ class FBeta(DecisionRatio, tag="fbeta"):
     Parameters
     ----------
     beta : float
-        The weight of recall.
-    threshold, num_classes, labels, num_labels, average, max_labels, zero_division, on_invalid
+        The weight of recall; 0 makes it precision.
+    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
         As for Precision.
 
     Notes
@@ -91,7 +100,7 @@ class FBeta(DecisionRatio, tag="fbeta"):
     0.5
     """
 
-    beta: float = setting(default=1.0, above=0.0, high=1e100)
+    beta: float = setting(default=1.0, low=0.0, high=1e100)
 
     methods: ClassVar[tuple[str, ...]] = ("delta",)
     formula = "(1 + b^2) TP / ((1 + b^2) TP + b^2 FN + FP)"
@@ -105,12 +114,12 @@ class FBeta(DecisionRatio, tag="fbeta"):
         return (1 + square) * tp, (1 + square) * tp + square * fn + fp
 
 
-class F1(DecisionRatio, tag="f1"):
+class F1(SampledRatio, tag="f1"):
     """F1: the harmonic mean of precision and recall, 2 TP / (2 TP + FP + FN).
 
     Parameters
     ----------
-    threshold, num_classes, labels, num_labels, average, max_labels, zero_division, on_invalid
+    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
         As for Precision.
 
     Notes
@@ -137,8 +146,8 @@ class FalsePositiveRate(DecisionRatio, tag="false_positive_rate"):
 
     Parameters
     ----------
-    threshold, num_classes, labels, num_labels, average, max_labels, zero_division, on_invalid
-        As for Precision.
+    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
+        As for Precision, without "samples".
 
     Notes
     -----
@@ -163,7 +172,7 @@ class Specificity(DecisionRatio, tag="specificity"):
 
     Parameters
     ----------
-    threshold, num_classes, labels, num_labels, average, max_labels, zero_division, on_invalid
+    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
         As for Precision.
 
     Notes
@@ -183,12 +192,12 @@ class Specificity(DecisionRatio, tag="specificity"):
         return tn, tn + fp
 
 
-class Jaccard(DecisionRatio, tag="jaccard"):
+class Jaccard(SampledRatio, tag="jaccard"):
     """Jaccard index, or intersection over union, of positives and positive decisions: TP / (TP + FP + FN).
 
     Parameters
     ----------
-    threshold, num_classes, labels, num_labels, average, max_labels, zero_division, on_invalid
+    threshold, num_classes, labels, num_labels, top_k, ignore_class, average, max_labels, zero_division, on_invalid
         As for Precision.
 
     Notes
@@ -204,6 +213,7 @@ class Jaccard(DecisionRatio, tag="jaccard"):
     """
 
     formula = "TP / (TP + FP + FN)"
+    row_term = "row_jaccard"
 
     def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int, int]:
         return tp, tp + fp + fn

@@ -23,6 +23,8 @@ class TopKAccuracy(OfClasses[ClassRows, float], tag="top_k_accuracy"):
         How many classes may be named.
     num_classes, labels : int, or tuple
         Classes 0, 1, ...; or these, integers or strings. `y_score` has a score of each, rows x classes.
+    ignore_class : int or str
+        A row of this true class, which need not be among the classes, is left out and counted.
     on_invalid : {"raise", "drop"}
         Whether a bad row raises, or is left out and counted.
 
@@ -40,6 +42,7 @@ class TopKAccuracy(OfClasses[ClassRows, float], tag="top_k_accuracy"):
     """
 
     k: int = setting(default=5, low=1)
+    ignore_class: int | str | bytes | None = setting(default=None)
 
     best = "high"
     methods, interval_scale = ("wilson", "delta"), "logit"
@@ -57,7 +60,7 @@ class TopKAccuracy(OfClasses[ClassRows, float], tag="top_k_accuracy"):
         return f"top_{self.k}_accuracy"
 
     def make_state(self) -> ClassRows:
-        return ClassRows(terms=(f"top@{self.k}",), scale="real", **self.which)
+        return ClassRows(terms=(f"top@{self.k}",), scale="real", ignore_class=self.ignore_class, **self.which)
 
     def of(self, state: ClassRows) -> float:
         return to_float(state.total(f"top@{self.k}"), state.weight())

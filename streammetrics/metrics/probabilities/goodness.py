@@ -46,6 +46,7 @@ class SpiegelhalterZ(ScoredLabels[RowTerms, float], tag="spiegelhalter_z"):
 
     scale: str = setting(default="probability", choices=("probability", "logit"))
 
+    grows = True
     formula = "sum w (y - p)(1 - 2 p) / sqrt(sum w (1 - 2 p)^2 p (1 - p))"
     cost = "2.2 kB; 20 ns a row"
     bound = "exact: rows computed in float64, summed exactly, rounded once"
@@ -105,6 +106,7 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
     n_bins: int = setting(default=10, low=2, high=10_000)
     strategy: str = setting(default="quantile", choices=("uniform", "quantile", "log"))
 
+    grows = True
     formula = "sum over bins of (O - E)^2 / (E (1 - E / W_b))"
     instead = "it is a test statistic: explain() has its p-value; Calibration, over all rows or slices, has an interval"
 

@@ -1,0 +1,90 @@
+"""The mean over rows of a ratio that each row of labels has: `average="samples"`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+from ...collect.interval import Estimate
+from ...collect.metric import Metric
+from ...numerics.exact import to_float
+from ...numerics.settings import setting
+from ...statistics.row_means import LabelRows
+from ...statistics.spread import spread
+from ..averages import AVERAGES
+from ..chance import delta
+from .counted import DecisionRatio
+
+__all__ = ["SampledRatio"]
+
+
+class SampledRatio(DecisionRatio):
+    """A ratio that each row of labels has, too: of the labels decided and the true ones."""
+
+    average: str | None = setting(default="macro", choices=(*AVERAGES, "samples"))
+
+    row_term: ClassVar[str] = "row_f"
+    """The term of `LabelRows`."""
+    row_beta: ClassVar[float] = 1.0
+    """The beta of F that the ratio is, or by which a row is without a value; a setting of that name goes before."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.average == "samples" and self.num_labels is None:
+            raise ValueError(f'{type(self).__name__}: average="samples" is of rows of labels: give num_labels=')
+
+    def make_state(self) -> Any:
+        if self.average != "samples":
+            return super().make_state()
+        assert self.num_labels is not None
+        terms = tuple(term for one in self.at_each or [self] for term in one.row_terms)
+        return LabelRows(terms=terms, num_labels=self.num_labels, column=self._column)
+
+    @property
+    def row_terms(self) -> tuple[str, str]:
+        """The term of a row, and whether it has none."""
+        cut = f"{self._cut!r}" if self.top_k is None else f"top{self.top_k}"
+        beta = float(getattr(self, "beta", self.row_beta))
+        first = f"row_f@{beta!r}" if self.row_term == "row_f" else self.row_term
+        return f"{first}@{cut}", f"lack_f@{beta!r}@{cut}"
+
+    def _sums(self, state: LabelRows) -> tuple[Any, Any]:
+        """The sum over rows, and the weight that it is over; rows without a value count `zero_division`, or nothing."""
+        total, lacking = (state.total(term) for term in self.row_terms)
+        if math.isnan(self.zero_division):
+            return total, state.weight() - lacking
+        return total + int(self.zero_division) * lacking, state.weight()
+
+    def of(self, state: Any) -> Any:
+        by_rows = isinstance(state, LabelRows) and not self.at_each
+        return to_float(*self._sums(state)) if by_rows else super().of(state)
+
+    def bounds_of(self, state: Any) -> tuple[Any, Any]:
+        by_rows = isinstance(state, LabelRows) and not self.at_each
+        return Metric.bounds_of(self, state) if by_rows else super().bounds_of(state)
+
+    def reason_of(self, state: Any) -> str | None:
+        if not isinstance(state, LabelRows) or self.at_each:
+            return super().reason_of(state)
+        return None if self._sums(state)[1] else "no rows" if not state.rows else "0/0 in every row"
+
+    def details(self, state: Any) -> dict[str, Any]:
+        if not isinstance(state, LabelRows) or self.at_each:
+            return super().details(state)
+        return {"undefined": to_float(state.total(self.row_terms[1]))}
+
+    def estimate_of(self, state: Any, method: str) -> Estimate:
+        if not isinstance(state, LabelRows) or self.at_each:
+            return super().estimate_of(state, method)
+        terms = self.row_terms
+        products = {(-1, -1): state.weight_squared(), (0, 1): 0}  # a row without a value counts 0 for it
+        for i, term in enumerate(terms):
+            products |= {(-1, i): state.weight_squared(term), (i, i): state.square(term)}
+        found = spread(state.weight(), [state.total(term) for term in terms], products)
+        return delta(self.of(state), found, self._slopes, self.interval_scale, "delta")
+
+    def _slopes(self, ratio: Any, lacking: Any) -> tuple[Any, Any]:
+        """How the value changes with the mean of the term, and the share of rows that lack one."""
+        if math.isnan(self.zero_division):
+            return 1 / (1 - lacking), ratio / (1 - lacking) / (1 - lacking)
+        return 1.0, self.zero_division

@@ -1,0 +1,272 @@
+"""Metrics of decisions against scikit-learn and naive code: at many thresholds, of classes, labels, rows and groups."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import oracles_decisions as of
+import pytest
+from sklearn import metrics as sk
+
+import streammetrics as sm
+from streammetrics.laws.case import quiet
+from streammetrics.metrics.decisions.geometric import _root
+
+RNG = np.random.default_rng(3)
+# -- several thresholds ------------------------------------------------------------------------------------------------
+
+CUTS = (0.7, 0.2, 0.5)
+
+
+@pytest.mark.parametrize("which", [{}, {"num_labels": 3}, {"num_labels": 3, "average": None}], ids=str)
+@pytest.mark.parametrize(
+    "cls", [sm.Precision, sm.Accuracy, sm.MatthewsCorrcoef, sm.TruePositives, sm.FowlkesMallows], ids=lambda c: c.tag
+)
+def test_thresholds_in_one_pass_are_each_alone(cls: Any, which: dict[str, Any]) -> None:
+    y, s = RNG.integers(0, 2, (90, 3)), RNG.random((90, 3))
+    columns = {"y_true": y, "y_score": s} if which else {"y_true": y[:, 0], "y_score": s[:, 0]}
+    many = cls(threshold=CUTS, **which).update(columns)
+    alone = [cls(threshold=t, **which).update(columns) for t in CUTS]
+    np.testing.assert_array_equal(many.compute(), np.array([m.compute() for m in alone]))
+    np.testing.assert_array_equal(many.bounds(), np.array([m.bounds() for m in alone]).swapaxes(0, 1))
+    if which.get("average", "macro") is None or cls is sm.TruePositives or which:
+        assert many.interval().reason
+    else:
+        np.testing.assert_array_equal(many.interval().low, [m.interval().low for m in alone])
+    sliced = sm.Sliced(cls(threshold=CUTS, **which), by="k").update(**columns, k=np.arange(90) % 2)
+    even = {name: column[::2] for name, column in columns.items()}
+    np.testing.assert_array_equal(sliced[0].compute(), cls(threshold=CUTS, **which).update(even).compute())
+
+
+def test_matrices_at_thresholds() -> None:
+    y, s = RNG.integers(0, 2, 60), RNG.random(60)
+    found = sm.ConfusionMatrix(threshold=CUTS).update(y, s).compute()
+    np.testing.assert_array_equal(found, [sk.confusion_matrix(y, s >= t) for t in CUTS])
+
+
+def test_one_state_serves_thresholds_of_several_metrics() -> None:
+    both = sm.MetricCollection({"a": sm.Precision(threshold=(0.1, 0.6)), "b": sm.Recall(threshold=0.3)})
+    assert len(both.update([0, 1, 1], [0.2, 0.4, 0.9]).states) == 1
+    assert both.compute()["b"] == 1.0
+
+
+# -- what is left out, what is 0/0 -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["number", "name", "found", "top"])
+def test_a_class_that_is_ignored(kind: str) -> None:
+    y, p = RNG.integers(0, 4, 200), RNG.random((200, 4))
+    keep, names = y != 1, np.array(list("abcd"))
+    made = {
+        "number": lambda: sm.F1(num_classes=4, ignore_class=1).update(y, p),
+        "name": lambda: sm.F1(labels=tuple(names), ignore_class="b").update(names[y], p),
+        "found": lambda: sm.F1(labels="discover", ignore_class=1).update(y, p.argmax(axis=1)),
+        "top": lambda: sm.F1(num_classes=4, top_k=2, ignore_class=1).update(y, p),
+    }[kind]()
+    alone = {
+        "number": lambda: sm.F1(num_classes=4).update(y[keep], p[keep]),
+        "name": lambda: sm.F1(labels=tuple(names)).update(names[y[keep]], p[keep]),
+        "found": lambda: sm.F1(labels="discover").update(y[keep], p[keep].argmax(axis=1)),
+        "top": lambda: sm.F1(num_classes=4, top_k=2).update(y[keep], p[keep]),
+    }[kind]()
+    assert made.compute() == alone.compute()
+    assert made.explain()["dropped"] == {"y_true": int((~keep).sum())}
+
+
+def test_a_class_beside_the_others_is_ignored_and_no_other() -> None:
+    far = sm.Accuracy(num_classes=3, threshold=None, ignore_class=-2)
+    assert far.update([0, -2, 2], [0, 1, 1]).compute() == 0.5
+    with pytest.raises(sm.InvalidInputError, match="found -1 in row 1"):
+        far.update([0, -1], [0, 0])
+    found = sm.Accuracy(labels="discover", ignore_class=None).update([0, -2], [0, 1])
+    assert found.compute() == 0.5
+    with pytest.raises(ValueError, match="where= of a Task"):
+        sm.Accuracy(ignore_class=0)
+    top = sm.TopKAccuracy(k=1, num_classes=2, ignore_class=255).update([0, 255], [[0.9, 0.1], [0.1, 0.9]])
+    assert top.compute() == 1.0
+
+
+def test_settings_that_contradict_each_other() -> None:
+    for match, make in (
+        ("not both", lambda: sm.Recall(num_labels=3, top_k=1, threshold=0.2)),
+        ("needs the scores of a row", lambda: sm.Recall(top_k=1)),
+        ("TopKAccuracy", lambda: sm.MatthewsCorrcoef(num_classes=3, top_k=1)),
+        ("needs the scores of a row", lambda: sm.Recall(labels="discover", top_k=1)),
+        ("has no threshold", lambda: sm.Recall(threshold=())),
+        ("give num_labels=", lambda: sm.Recall(num_classes=3, average="samples")),
+        ("average must be one of", lambda: sm.Specificity(num_labels=3, average="samples")),
+        ("of several classes", lambda: sm.Recall(num_classes=3, threshold=(0.1, 0.2))),
+        ("num_outputs= and num_classes=", lambda: sm.SubsetAccuracy(num_outputs=3)),
+        ("are of labels", lambda: sm.SubsetAccuracy(num_outputs=3, num_classes=2, top_k=1)),
+        ("needs num_classes=", lambda: sm.HammingLoss(num_outputs=2)),
+    ):
+        with pytest.raises(ValueError, match=match):
+            make()
+
+
+@pytest.mark.parametrize("zero", [0.0, 1.0])
+@pytest.mark.parametrize(
+    "cls", [c for c in sm.METRICS.values() if c.tag in of.RATIOS and hasattr(c, "zero_division")], ids=lambda c: c.tag
+)
+def test_zero_division(cls: Any, zero: float) -> None:
+    metric = cls(zero_division=zero)
+    assert metric.compute() == zero
+    assert np.isnan(quiet(cls().compute))
+
+
+def test_scikit_learns_likelihood_ratios() -> None:
+    y, s = RNG.integers(0, 2, 80), RNG.random(80)
+    found = [cls().update(y, s).compute() for cls in (sm.PositiveLikelihoodRatio, sm.NegativeLikelihoodRatio)]
+    np.testing.assert_allclose(found, sk.class_likelihood_ratios(y, s >= 0.5), rtol=1e-14)
+
+
+# -- roots -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [2, 3, 17, 1000])
+def test_geometric_means_are_rounded_once(k: int) -> None:
+    rng = np.random.default_rng(k)
+    for most in (3, 10**6, 2**61):
+        pairs = [(a, a + b) for a, b in zip(*rng.integers(1, most, (2, k)).tolist(), strict=True)]
+        found = _root(pairs)
+        product = np.prod([Fraction(*pair) for pair in pairs])
+        assert found.low**k <= product <= found.high**k
+        assert found.outward() == (found.rounded(),) * 2
+    same = _root([(3, 4)] * k)
+    assert same.rounded() == 0.75
+    assert same.outward() == (0.75, 0.75)
+
+
+# -- rows of several decisions -----------------------------------------------------------------------------------------
+
+
+def test_criteria_of_rows_of_labels() -> None:
+    y, s = RNG.integers(0, 2, (300, 3)), RNG.random((300, 3))
+    d = s >= 0.5
+    expected = {
+        "exact_match": (y == d).all(axis=1),
+        "overlap": ((y == 1) & d).any(axis=1) | ((y == 0) & ~d).all(axis=1),
+        "contain": (d >= y).all(axis=1),
+        "belong": (d <= y).all(axis=1),
+    }
+    for criteria, right in expected.items():
+        assert sm.SubsetAccuracy(num_labels=3, criteria=criteria).update(y, s).compute() == right.mean()
+    chosen = np.argsort(np.argsort(-s, axis=1, kind="stable"), axis=1) < 2
+    found = sm.SubsetAccuracy(num_labels=3, top_k=2).update(y, s)
+    assert found.compute() == (chosen == y).all(axis=1).mean()
+
+
+def test_outputs_of_several_classes() -> None:
+    y = RNG.integers(0, 3, (200, 4))
+    p, w = np.where(RNG.random(y.shape) < 0.8, y, 0), RNG.integers(0, 5, 200) / 2
+    exact = sm.SubsetAccuracy(num_classes=3, num_outputs=4).update(y, p, sample_weight=w)
+    wrong = sm.HammingLoss(num_classes=3, num_outputs=4).update(y, p, sample_weight=w)
+    assert exact.compute() == pytest.approx(np.average((y == p).all(axis=1), weights=w), rel=1e-15)
+    assert wrong.compute() == pytest.approx(np.average((y != p).mean(axis=1), weights=w), rel=1e-15)
+    assert exact.interval().low < exact.compute() < exact.interval().high
+    with pytest.raises(sm.InvalidInputError, match="found 3 in row 1, column 0"):
+        exact.update([[0, 0, 0, 0], [3, 0, 0, 0]], p[:2])
+
+
+# -- groups ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("tag", "i"), [(tag, i) for tag in of.FAIRNESS for i in range(len(of.FAIRNESS[tag]))])
+def test_between_groups(tag: str, i: int) -> None:
+    settings, expected = of.FAIRNESS[tag][i]
+    for seed, weighted in itertools.product(range(4), (False, True)):
+        rng = np.random.default_rng(seed)
+        y, s, group = rng.integers(0, 2, 150), rng.random(150), rng.choice(["a", "b", "unsaid"], 150)
+        w = rng.integers(1, 9, 150) / 4 if weighted else np.ones(150)
+        metric = sm.METRICS[tag](**settings).update(y, s, group=group, sample_weight=w)
+        assert metric.compute() == pytest.approx(expected(y, s >= 0.5, group, w), rel=1e-14)
+        assert metric.bounds() == (metric.compute(),) * 2
+        assert set(metric.explain()[next(iter(metric.rates))]) == {"a", "b", "unsaid"}
+
+
+def test_groups_without_a_rate_are_left_out_and_counted() -> None:
+    metric = sm.EqualOpportunityRatio(threshold=None)
+    metric.update([1, 1, 1, 0], [1, 1, 1, 1], group=[1, 1, 2, 3])
+    assert metric.compute() == 1.0
+    assert metric.explain()["undefined"] == 1
+    none = sm.DemographicParityRatio(threshold=None).update([1, 0], [0, 0], group=[1, 2])
+    assert np.isnan(quiet(none.compute))
+    assert "0 in every group" in none.explain()["reason"]
+    assert sm.DemographicParityRatio(threshold=None, zero_division=1.0).of(none.state) == 1.0
+    with pytest.raises(sm.MemoryLimitError, match="3 different groups, max_groups is 2"):
+        sm.DemographicParityRatio(max_groups=2).update([1, 1, 1], [0.1, 0.2, 0.3], group=[1, 2, 3])
+
+
+# -- labelings ---------------------------------------------------------------------------------------------------------
+
+
+def labelings() -> dict[str, tuple[Any, Any]]:
+    rng = np.random.default_rng(5)
+    a = rng.integers(0, 20, 2000)
+    return {
+        "independent": (rng.integers(0, 5, 300), rng.integers(0, 9, 300)),
+        "alike": (a, np.where(rng.random(2000) < 0.3, a % 7, rng.integers(0, 30, 2000))),
+        "renamed": (a, (a * 7) % 20 + 100),
+        "one class": (np.zeros(6, int), np.arange(6) // 2),
+        "one each": (np.zeros(6, int), np.ones(6, int)),
+        "crossed": (np.arange(12) % 3, np.arange(12) // 3),
+        "few": (np.array([0, 0, 1, 1]), np.array([0, 0, 1, 2])),
+    }
+
+
+@pytest.mark.parametrize("log", labelings())
+@pytest.mark.parametrize(("tag", "i"), [(tag, i) for tag in of.LABELINGS for i in range(len(of.LABELINGS[tag]))])
+def test_two_labelings(tag: str, i: int, log: str) -> None:
+    settings, expected = of.LABELINGS[tag][i]
+    a, b = labelings()[log]
+    metric = sm.METRICS[tag](**settings).update(a, b)
+    value, (low, high) = quiet(metric.compute), metric.bounds()
+    np.testing.assert_allclose(value, expected(a, b), rtol=1e-10, atol=1e-12)
+    assert np.all((low <= value) & (value <= high)) or np.isnan(value).all()
+    np.testing.assert_allclose(low, high, rtol=1e-10, atol=1e-10)
+    swapped = sm.METRICS[tag](**settings).update(
+        np.array(list("abcdefghijklmnopqrstuvwxyzäöüß"))[b % 30], np.char.mod("%d", a)
+    )
+    if log != "renamed" and tag not in ("homogeneity", "completeness", "v_measure", "pair_confusion_matrix"):
+        assert np.array_equal(quiet(swapped.compute), value, equal_nan=True)  # names and sides do not matter
+
+
+def test_labelings_where_peers_differ() -> None:
+    each = sm.FowlkesMallowsIndex().update([1, 2, 3], [4, 5, 6])
+    assert each.compute() == 1.0  # scikit-learn's 0: no two rows are together
+    half = sm.AdjustedMutualInformation(average_method="min").update([0, 0, 1, 1], [0, 1, 2, 3])
+    assert np.isnan(quiet(half.compute))
+    assert half.explain()["reason"] == "0/0"
+    assert sm.AdjustedMutualInformation().of(half.state) == 0.0
+
+
+def test_weights_of_labelings() -> None:
+    whole = sm.AdjustedRandScore().update([0, 0, 1, 1], [0, 0, 1, 2], sample_weight=[2, 1, 1, 3])
+    assert whole.compute() == sk.adjusted_rand_score([0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 2, 2, 2])
+    part = sm.AdjustedRandScore().update([0, 0, 1], [0, 0, 1], sample_weight=[0.5, 1, 1])
+    assert np.isnan(quiet(part.compute))
+    assert part.explain()["reason"] == "weights are not whole numbers of rows"
+    shares = sm.MutualInformation().update([0, 1], [0, 1], sample_weight=[0.25, 0.75])
+    assert shares.compute() == pytest.approx(-(0.25 * np.log(0.25) + 0.75 * np.log(0.75)), rel=1e-15)
+
+
+def test_expected_information_is_within_its_limits() -> None:
+    """Against sums of fractions, whose logarithms are of 60 digits."""
+    import decimal
+    import math
+
+    decimal.getcontext().prec = 60
+    a, b = np.repeat([0, 1, 2], [9, 4, 1]), np.repeat([0, 1], [8, 6])
+    n, total = 14, decimal.Decimal(0)
+    for x, z in itertools.product((9, 4, 1), (8, 6)):
+        for k in range(max(1, x + z - n), min(x, z) + 1):
+            p = Fraction(math.comb(z, k) * math.comb(n - z, x - k), math.comb(n, x)) * k / n
+            share = decimal.Decimal(p.numerator) / p.denominator
+            total += share * (decimal.Decimal(n * k) / (x * z)).ln()
+    metric = sm.ExpectedMutualInformation().update(a, b)
+    low, high = metric.bounds()
+    assert decimal.Decimal(low) <= total <= decimal.Decimal(high)
+    assert high - low < 1e-13
