@@ -264,6 +264,8 @@ TERMS = {
     "deviance": Term("amounts", deviance),
     "kl": Term("distributions", kl, signed=True),
     "js": Term("distributions", js, 1),
+    "log": Term("values", lambda rows: np.asarray(elementary.log(rows["value"])), 278.0, signed=True),
+    "inverse": Term("values", lambda rows: 1.0 / rows["value"], 2.0**400),
     "cosine": Term("vectors", cosine, 1, signed=True),
     "prediction": Term("lags", forecast_terms.prediction),
     "naive": Term("lags", forecast_terms.naive),

@@ -25,7 +25,7 @@ WIDER = {"baselines": ("labels", "baselines"), "logs": ("logs", "rates"), "posit
 """Whose terms these columns have, too."""
 
 
-OVER = ("labels", "baselines", "models", "rates", "logs", "amounts", "positive", "lags", "intervals")
+OVER = ("labels", "baselines", "models", "rates", "logs", "amounts", "positive", "values", "lags", "intervals")
 WIDE = ("distributions", "vectors", "forecasts")
 
 
@@ -39,7 +39,7 @@ class RowTerms(RowMeans, tag="row_terms"):
     over : str
         What a row has: "labels", a 0/1 label and a score; "baselines", and a second score, `baseline`; "models", two
         scores; "rates", a target of at least 0 and a prediction that is, or "logs", its logarithm; "amounts", a target of
-        at least 0 and a prediction above, "positive", both above; "distributions", two rows of probabilities; "vectors",
+        at least 0 and a prediction above, "positive", both above; "values", one number above 0; "distributions", two rows of probabilities; "vectors",
         two rows of numbers; "lags", a target, a prediction and an earlier value, `lag`; "intervals", a target, `lower` and
         `upper`; "forecasts", a target and a row of predictions.
     scale : {"probability", "logit", "real"}
@@ -85,6 +85,7 @@ class RowTerms(RowMeans, tag="row_terms"):
             "logs": lambda: (number("y_true", low=0.0, octaves=OCTAVES), Need("y_pred", Exponent())),
             "amounts": lambda: (number("y_true", low=0.0, octaves=POWERS), number("y_pred", above=0.0, octaves=POWERS)),
             "positive": lambda: pair(lambda role: number(role, above=0.0, octaves=POWERS)),
+            "values": lambda: (number("value", above=0.0),),
             "lags": lambda: tuple(number(role) for role in ("y_true", "y_pred", "lag")),
             "intervals": lambda: tuple(number(role) for role in ("y_true", "lower", "upper")),
             "forecasts": lambda: (number("y_true"), matrix(number("y_pred"), width)),

@@ -8,13 +8,13 @@ from ...collect.interval import Estimate
 from ...collect.metric import Metric
 from ...numerics.elementary import exp
 from ...numerics.exact import to_float
-from ...statistics.value_rows import ValueRows
+from ...statistics.row_terms import RowTerms
 from ..chance import delta
 
 __all__ = ["GeometricMean", "HarmonicMean"]
 
 
-class MeanOfTerms(Metric[ValueRows, float]):
+class MeanOfTerms(Metric[RowTerms, float]):
     """A mean of positive values, by way of the mean of a term of each."""
 
     term: ClassVar[str]
@@ -22,17 +22,17 @@ class MeanOfTerms(Metric[ValueRows, float]):
     interval_scale = "log"
     cost = "about 1.7 kB; 20 ns a row"
 
-    def make_state(self) -> ValueRows:
-        return ValueRows(terms=(self.term,))
+    def make_state(self) -> RowTerms:
+        return RowTerms(terms=(self.term,), over="values")
 
     def slope(self, mean: Any) -> Any:
         """How the value changes with the mean of the term."""
         raise NotImplementedError
 
-    def estimate_of(self, state: ValueRows, method: str) -> Estimate:
+    def estimate_of(self, state: RowTerms, method: str) -> Estimate:
         return delta(self.of(state), state.spread_of(self.term), lambda m: (self.slope(m),), "log", method)
 
-    def reason_of(self, state: ValueRows) -> str | None:
+    def reason_of(self, state: RowTerms) -> str | None:
         return "no rows" if not int(state.rows) else None if state.weight() else "the weights are all zero"
 
 
@@ -62,7 +62,7 @@ class GeometricMean(MeanOfTerms, tag="geometric_mean"):
     formula = "exp(sum w log(v) / sum w)"
     bound = "logarithms are rounded: relatively within some 2**-52 of the largest |log v|"
 
-    def of(self, state: ValueRows) -> float:
+    def of(self, state: RowTerms) -> float:
         return float(exp(to_float(state.total("log"), state.weight())))
 
     def slope(self, mean: Any) -> Any:
@@ -95,7 +95,7 @@ class HarmonicMean(MeanOfTerms, tag="harmonic_mean"):
     formula = "sum w / sum (w / v)"
     bound = "each 1 / v is rounded: relatively within 2**-52"
 
-    def of(self, state: ValueRows) -> float:
+    def of(self, state: RowTerms) -> float:
         return to_float(state.weight(), state.total("inverse"))
 
     def slope(self, mean: Any) -> Any:
