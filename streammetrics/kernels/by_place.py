@@ -28,7 +28,8 @@ def q_measure(hit: Any, sums: Any, end: Any, n: Any, m: Any, beta: Any, best: An
             if i < n_best:
                 ideal += best[i]
             if r > 0:
-                found = (r / s) * (hits + 1.0 + (i - a) * before + beta * gained) + beta * (G / s) * (1.0 + (i - a) * before)
+                so_far = 1.0 + (i - a) * before
+                found = (r / s) * (hits + so_far + beta * gained) + beta * (G / s) * so_far
                 total += found / (i + 1.0 + beta * ideal)
         hits += r
         gained += G

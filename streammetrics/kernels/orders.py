@@ -85,14 +85,14 @@ def of_counts(
         return f8(irrelevant > 0)
     if code == PLACES:
         return place_sum(sums, end, n)
-    if code == MEAN_PLACE or code == ANY_GAIN:
+    if code in (MEAN_PLACE, ANY_GAIN):
         total = among(sums, end, n, n)
         if code == ANY_GAIN:
             return f8(total > 0)
         return place_sum(sums, end, n) / total if total > 0 else 0.0
     if code == FIRST:
         return first_place(hit, end, n)
-    if code == MEAN_GAIN or code == SURPRISE:
+    if code in (MEAN_GAIN, SURPRISE):
         return among(sums if code == MEAN_GAIN else info, end, n, m) / m if m else 0.0
     if code == JUDGED:
         return quotient(among(seen, end, n, m), f8(m))

@@ -116,7 +116,8 @@ class QuerySums(State):
             raise StateFormatError(f"{type(self).__name__} has more queries than rows")
         for i, (measure, _, _) in enumerate(map(parts, self.terms)):
             unbounded = measure in self.unbounded
-            wrong = (both if self._anywhere(measure) else some).fall_short(held["sums"][..., i, :], 0 if unbounded else 1 + 2.0**-40)
+            enough = both if self._anywhere(measure) else some
+            wrong = enough.fall_short(held["sums"][..., i, :], 0 if unbounded else 1 + 2.0**-40)
             if "large" in held:
                 wrong |= both.fall_short(held["large"][..., i, :], math.inf if unbounded else 0)
             if wrong:

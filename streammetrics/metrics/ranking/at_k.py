@@ -10,7 +10,8 @@ from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...statistics.ranking import RankingSums
 from ..chance import mean
-from .gains import Empty, RankingMetric
+from .gains import RankingMetric
+from .mean import Empty
 from .relevance import RelevanceMetric
 
 __all__ = ["FBetaAtK", "FallOutAtK", "HitsAtK", "RelativePrecision", "SetAveragePrecision"]

@@ -10,34 +10,27 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from ...collect.interval import QUERIES, Estimate
-from ...collect.metric import Metric
 from ...columns.lists import ranked_lists
-from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...statistics.ranking import RankingSums, term
-from ..chance import mean
+from .mean import Empty, QueryMean
 
 __all__ = ["DCG", "NDCG", "CumulativeGain", "ExpectedReciprocalRank"]
 
-Empty = float | str
 ORDERS = ("order", "document", "optimistic", "pessimistic")
 
 
-class RankingMetric(Metric[RankingSums, float]):
+class RankingMetric(QueryMean[RankingSums]):
     """A metric of the order in which the documents of each query are ranked."""
 
     measure: ClassVar[str] = ""
     grades: ClassVar[str] = "y_true"
-    stacks = True
 
     k: int | None = setting(default=None, low=1, high=float(1 << 24), kw_only=False)
     ties: str = setting(default="average", choices=("average", *ORDERS))
     missing: str = setting(default="raise", choices=("raise", "unjudged"))
 
-    best: ClassVar[str | None] = "high"
     cost = "about 100 bytes, 16 a read-out; 7 ns a document"
-    bound = "exact: the value of each query in float64, summed exactly, rounded once"
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
         """Count a batch of whole queries: a row a document, or matrices and columns of lists with a row a query.
@@ -91,49 +84,6 @@ class RankingMetric(Metric[RankingSums, float]):
 
     def _measure(self) -> str:
         return self.measure
-
-    @property
-    def name(self) -> str:
-        return self.tag if self.k is None else f"{self.tag}@{self.k}"
-
-    def of(self, state: RankingSums) -> float:
-        empty = state.weight(empty=True)
-        total, queries = state.total(*self._terms()[0]), state.weight() + empty
-        what = getattr(self, "empty", 0.0)
-        if what == "skip":
-            return to_float(total, queries - empty)
-        return to_float(total + (empty if what == 1.0 else 0), queries)
-
-    interval_within: ClassVar[tuple[float, float]] = (0.0, 1.0)
-
-    def estimate_of(self, state: RankingSums, method: str) -> Estimate:
-        return self._estimated(state, self.of(state), method)
-
-    def estimate_of_stacked(self, state: RankingSums) -> Estimate | None:
-        if not (self.stacks and state.stacks):
-            return None
-        side = state.stacked()
-        return self._estimated(side, self.of_stacked(side), self.methods[0])
-
-    def _estimated(self, state: RankingSums, value: Any, method: str) -> Estimate:
-        what = getattr(self, "empty", 0.0)
-        spread = state.spread_of(None if what == "skip" else float(what), *self._terms()[0])
-        return mean(value, spread, self.interval_scale, method, self.interval_within, QUERIES)
-
-    def bounds_of(self, state: RankingSums) -> tuple[float, float]:
-        low, high = super().bounds_of(state)
-        return max(low, 0.0), high
-
-    @property
-    def certain(self) -> bool:
-        return True
-
-    def reason_of(self, state: RankingSums) -> str | None:
-        if not state.queries.any():
-            return "no queries"
-        if not state.weight() and getattr(self, "empty", 0.0) == "skip":
-            return "no query has a relevant document"
-        return None if state.weight() + state.weight(empty=True) else "the weights are all zero"
 
 
 class GainMetric(RankingMetric):

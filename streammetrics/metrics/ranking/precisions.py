@@ -1,4 +1,4 @@
-"""Metrics of precision on the way down a ranking: at levels of recall, at every k, in geometric mean, blended with gain."""
+"""Metrics of precision on the way down a ranking: at levels of recall, at every k, beside gain; a geometric mean."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...statistics.ranking import RankingSums
 from ..chance import delta
-from .gains import Empty, RankingMetric
+from .gains import RankingMetric
 from .judged import OneOrder
+from .mean import Empty
 from .relevance import RelevanceMetric
 
 __all__ = [

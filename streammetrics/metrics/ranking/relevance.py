@@ -11,7 +11,8 @@ from ...collect.interval import Estimate
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...statistics.ranking import RankingSums
-from .gains import Empty, RankingMetric
+from .gains import RankingMetric
+from .mean import Empty
 
 __all__ = [
     "HitRate",

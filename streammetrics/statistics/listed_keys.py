@@ -1,0 +1,128 @@
+"""How often each item is among the first k of a list: what recommendations expose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..columns.classes import FoundColumn
+from ..columns.columns import FLAG, Column, Need, score, weight
+from ..columns.ids import IdColumn, query
+from ..numerics.exact import UNIT, weights
+from ..numerics.settings import setting
+from ..state.declare import Flat
+from .found_classes import numbered
+from .key_counts import KeyCounts
+from .step import Like, Step
+
+__all__ = ["ListedKeys"]
+
+Ints = NDArray[np.int64]
+
+
+class ListedKeys(KeyCounts, tag="listed_keys"):
+    """Lists by item, those that have it among their first k; and, of these, the ones that have it first.
+
+    Parameters
+    ----------
+    column : str
+        The role of the items.
+    k : int
+        How many of each list count, by falling score; equal scores in the ascending order of the items.
+    limit : int
+        How many different items there may be.
+
+    Notes
+    -----
+    100 bytes an item that was among the first k of a list, and what the item itself takes, once.
+    """
+
+    column: str = setting(default="item")
+    k: int = setting(default=10, low=1, high=1 << 24)
+
+    firsts = Flat()
+    firsts_excess = Flat(form="fixed", beside="firsts")
+
+    together = "query"
+
+    def needs(self) -> tuple[Need, ...]:
+        others = replace(weight(), once=True), Need("retrieved", FLAG, optional=True), Need("mask", FLAG, optional=True)
+        return super().needs()[0], score(scale="real"), query(), *others
+
+    def plausible(self, columns: dict[str, Any]) -> dict[str, Any]:
+        return columns | ({"mask": np.ones_like(columns["mask"])} if "mask" in columns else {})
+
+    def contradiction(self, columns: Mapping[str, Any]) -> tuple[str, int, str] | None:
+        of, items = _lists(columns), columns[self.column].values
+        order = np.lexsort([items, of])
+        there = _returned(columns)[order]
+        again = (items[order[1:]] == items[order[:-1]]) & (of[order[1:]] == of[order[:-1]]) & there[1:] & there[:-1]
+        return (self.column, int(order[1:][again].min()), "the list has this item twice") if again.any() else None
+
+    def _places(self, columns: Mapping[str, Any]) -> tuple[Ints, Ints]:
+        """The place of each row in its list, from 0; the row that is first in its list. Rows not returned come last."""
+        of, scores, codes = _lists(columns), columns["y_score"].values, columns[self.column]
+        there = _returned(columns)
+        order = np.lexsort([_ranks(codes)[codes.values], -scores, ~there, of])
+        starts = np.flatnonzero(np.r_[True, of[order[1:]] != of[order[:-1]]][: len(of)])
+        at, places = np.repeat(starts, np.diff(starts, append=len(of))), np.empty(len(of), np.int64)
+        places[order] = np.where(there[order], np.arange(len(of)) - at, self.k)
+        first = np.empty(len(of), np.int64)
+        first[order] = order[at]
+        return places, first
+
+    def class_codes(self, columns: Mapping[str, Any], numbers: Any) -> tuple[Ints, ...]:
+        # rows that do not count go to the first of their list, so that no item is kept that no list has among its first
+        items = columns[self.column]
+        places, first = self._places(columns)
+        codes = np.where(places < self.k, items.values, items.values[first])
+        return (numbered(self.column, FoundColumn(codes, items.source, items.keys), numbers, "items"),)
+
+    def derive(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
+        places, _ = self._places(columns)
+        given = columns.get("sample_weight")
+        each = np.ones(len(places)) if given is None else given.values[_lists(columns)]
+        made = {n: np.where(places < k, each, 0.0) for n, k in (("sample_weight", self.k), ("firsts", 1))}
+        return {n: Column(np.ascontiguousarray(w), "float64") for n, w in made.items()}
+
+    def steps(self, like: Like) -> Iterable[Step]:
+        own = type(self)
+        yield Step("class_counts:count_cells", "at", "sample_weight", own.counts, own.excess)
+        yield Step("class_counts:count_cells", "at", "firsts", own.firsts, own.firsts_excess)
+
+    @property
+    def lists(self) -> Fraction:
+        """What the lists that have an item weigh; exact."""
+        return Fraction(
+            sum(weights(self.firsts, self.firsts_excess).tolist()), 1 if self.firsts_excess is None else UNIT
+        )
+
+
+def _lists(columns: Mapping[str, Any]) -> Ints:
+    """The list of each row, by number."""
+    keys = columns["query"]
+    assert isinstance(keys, IdColumn)
+    return np.repeat(np.arange(len(keys.starts)), np.diff(keys.starts, append=len(keys.values)))
+
+
+def _returned(columns: Mapping[str, Any]) -> NDArray[np.bool_]:
+    """Which rows are items of their list."""
+    there = np.ones(len(columns["y_score"].values), bool)
+    for name in ("retrieved", "mask"):
+        there &= columns[name].values == 1 if name in columns else True
+    return there
+
+
+def _ranks(items: FoundColumn) -> Ints:
+    """The place of each key of a column in ascending order."""
+    keys = items.keys
+    if not isinstance(keys, list):
+        return np.argsort(np.argsort(keys, kind="stable"), kind="stable")
+    ranks = np.empty(len(keys), np.int64)
+    ranks[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
+    return ranks
