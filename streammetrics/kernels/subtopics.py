@@ -46,14 +46,17 @@ def as_ranked(topic: Any, bounds: Any, m: Any, alpha: Any, discount: Any, left: 
 
 
 @outline
-def at_best(topic: Any, bounds: Any, docs: Any, m: Any, alpha: Any, discount: Any, left: Any, used: Any) -> Any:
-    """That of m documents, each the worthiest that is left; of several the first of the ranking."""
+def at_best(
+    topic: Any, bounds: Any, named: Any, docs: Any, m: Any, alpha: Any, discount: Any, left: Any, used: Any
+) -> Any:
+    """That of m documents, each the worthiest that is left; of several the first of `named`."""
     left[:] = 1.0
     used[:] = 0
     total = 0.0
     for place in range(min(m, docs)):
         best, most = i8(-1), 0.0
-        for d in range(docs):
+        for i in range(docs):
+            d = named[i]
             if not used[d]:
                 worth = worth_now(topic, bounds[d], bounds[d + 1], left)
                 if worth > most:
@@ -105,14 +108,15 @@ def mean_unlike(topic: Any, bounds: Any, m: Any) -> Any:
 
 @kernel(out=("left", "used", "out"))
 def subtopics(
-    topic: Any, bounds: Any, starts: Any, returned: Any, topics: Any, codes: Any, ks: Any, alphas: Any, logs: Any,
-    places: Any, left: Any, used: Any, out: Any,
+    topic: Any, bounds: Any, named: Any, starts: Any, returned: Any, topics: Any, codes: Any, ks: Any, alphas: Any,
+    logs: Any, places: Any, left: Any, used: Any, out: Any,
 ) -> None:  # fmt: skip
     """Write every measure of some queries.
 
     `topic` is what each row is about, by number in its query, -1 for nothing; the rows of document d, in the order of the
     ranking, are bounds[d] to bounds[d + 1], and the documents of query q are starts[q] to starts[q + 1], of which so many
-    were returned, and are about so many `topics`. `logs` and `places` are discounts, `left` and `used` scratch.
+    were returned, and are about so many `topics`; `named` are their numbers in the query, in the order of their names.
+    `logs` and `places` are discounts, `left` and `used` scratch.
     """
     n_terms = codes.shape[0]
     for q in range(returned.shape[0]):
@@ -130,7 +134,7 @@ def subtopics(
                 discount = logs if code <= ALPHA_DCG else places
                 v, most = as_ranked(topic, mine, m, alpha, discount, now), 0.0
                 if code in (ALPHA_NDCG, ERR_IDEAL):
-                    most = at_best(topic, mine, docs, k, alpha, discount, now, used)
+                    most = at_best(topic, mine, named[starts[q] :], docs, k, alpha, discount, now, used)
                 elif code == ERR_PLAIN:
                     v, most = alpha * v, f8(count)
                 else:

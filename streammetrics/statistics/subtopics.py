@@ -116,11 +116,12 @@ class SubtopicSums(QuerySums, tag="subtopic_sums"):
         returned = facts[:, 0] + facts[:, 1]
         facts[:, 4] = topics == 0 if self.column == "subtopic" else returned < 2
         of_documents = np.append(np.searchsorted(owner, np.arange(len(starts))), len(owner))
+        named = np.lexsort([-columns["document"].values[order][first], owner]) - of_documents[owner]
         out = np.empty(len(starts) * len(self.terms))
         read = [parts(t) for t in self.terms]
         deepest = max((k for _, k, _ in read), default=1)
         compiled.kernel("subtopics:subtopics")(
-            topic, bounds, of_documents, returned, topics,
+            topic, bounds, named, of_documents, returned, topics,
             np.array([MEASURES.index(m) for m, _, _ in read], np.int64), np.array([k for _, k, _ in read], np.int64),
             np.array([p for _, _, p in read]), discounts(deepest), 1.0 / np.arange(1.0, deepest + 1),
             np.zeros(int(topics.max(initial=1))), np.zeros(int(np.diff(of_documents).max(initial=1)), np.int64), out,

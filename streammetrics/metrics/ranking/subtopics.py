@@ -40,8 +40,8 @@ class AlphaNDCG(SubtopicMetric, tag="alpha_ndcg"):
     alpha : float
         How much less a subtopic is worth every time.
     ideal : {"greedy", "bound"}
-        The worthiest document next, of those judged (ndeval's alpha-nDCG; the best order of all is hard to find); or k
-        documents about all subtopics (ndeval's alpha-DCG).
+        The worthiest judged document next, of several the greatest (ndeval's alpha-nDCG; the best order of all is hard to
+        find); or k documents about all subtopics (ndeval's alpha-DCG).
     relevance_level, empty, on_invalid
         As for PrecisionAtK.
 
