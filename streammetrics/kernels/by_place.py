@@ -42,7 +42,7 @@ def interpolated_precision(worth: Any, level: Any, n: Any, need: Any) -> Any:
     """The highest precision at any place by which so many relevant documents are found; 0 if they are not."""
     hits, best = 0, 0.0
     for i in range(n):
-        hits += i8(worth[i] >= level)
+        hits += 1 if worth[i] >= level else 0
         if hits >= need:
             best = max(best, hits / (i + 1.0))
     return best

@@ -188,21 +188,21 @@ def order(
             worth[i] = worth_of(row[i], a, small, values)
             info[i] = worth_of(row[i], a, small, infos) if infos.shape[0] else 0.0
             un[i] = i8(unjudged[a + i8((row[i] >> u8(8)) & PLACE)]) if unjudged.shape[0] else i8(0)
-        i = i8(0)
-        while i < n:
-            b = i + 1
+        first = i8(0)
+        while first < n:
+            b = first + 1
             while average and b < n and tied(row, b - 1, score):
                 b += 1
-            if b > i + 1:
-                sort_falling(worth, i, b)
-                sort_falling(info, i, b)
-            end[i], hit[i], seen[i], sums[i], infosum[i] = b, i8(0), i8(0), 0.0, 0.0
-            for at in range(i, b):
-                hit[i] += i8(worth[at] >= level)
-                seen[i] += i8(un[at] == 0)
-                sums[i] += worth[at]
-                infosum[i] += info[at]
-            i = b
+            if b > first + 1:
+                sort_falling(worth, first, b)
+                sort_falling(info, first, b)
+            end[first], hit[first], seen[first], sums[first], infosum[first] = b, i8(0), i8(0), 0.0, 0.0
+            for at in range(first, b):
+                hit[first] += i8(worth[at] >= level)
+                seen[first] += i8(un[at] == 0)
+                sums[first] += worth[at]
+                infosum[first] += info[at]
+            first = b
         pairs, right = 0.0, 0.0
         if wants_pairs:
             wrong = rising_pairs(worth, n, pool, info) + tied_pairs(worth, end, n) / 2.0

@@ -36,8 +36,8 @@ def tied_pairs(worth: Any, end: Any, n: Any) -> Any:
 @outline
 def rising_pairs(worth: Any, n: Any, one: Any, other: Any) -> Any:
     """How many pairs have the worthier document last; of the scratch, `one` ends up sorted, the worthiest first."""
-    for i in range(n):
-        one[i] = worth[i]
+    for at in range(n):
+        one[at] = worth[at]
     total, width = i8(0), i8(1)
     while width < n:
         a = i8(0)
@@ -53,7 +53,7 @@ def rising_pairs(worth: Any, n: Any, one: Any, other: Any) -> Any:
                     j += 1
                     total += m - i  # all that are left of the first half stand before it, and are worth less
             a = b
-        for i in range(n):
-            one[i] = other[i]
+        for at in range(n):
+            one[at] = other[at]
         width *= 2
     return total

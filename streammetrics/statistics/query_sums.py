@@ -228,12 +228,10 @@ class QuerySums(State):
         which, of : tuple
             The two measures, each as `total` takes it.
         """
-        inside, x, xx = self.product(*which), self.product(*of), self.square(*of)
-        every = self.weight_squared(), self.weight_squared(empty=True)
-        gone = None in (inside, x, xx, *every)
-        if gone:
-            inside = x = xx = Fraction(0)
-            every = inside, inside
+        found = self.product(*which), self.product(*of), self.square(*of)
+        squared = self.weight_squared(), self.weight_squared(empty=True)
+        gone = None in (*found, *squared)
+        inside, x, xx, *every = (Fraction(0) if n is None else n for n in (*found, *squared))
         weight, total = self.total(*which), self.total(*of)
         if empty is not None:
             others, others_squared = self.weight() + self.weight(empty=True) - weight, sum(every) - inside

@@ -124,8 +124,8 @@ class RankingSums(QuerySums, tag="ranking_sums"):
             found = np.add.reduceat(grades >= self._level, starts) if len(starts) else NO_INTS
             if (few := columns["relevant"].values[starts] < found).any():
                 return "relevant", int(starts[few.argmax()]), "the query has more relevant rows than that"
-        if "document" in columns and (row := self._twice(columns, "document")) is not None:
-            return "document", row, "the query has this document twice"
+        if "document" in columns and (again := self._twice(columns, "document")) is not None:
+            return "document", again, "the query has this document twice"
         return None
 
     @property
@@ -138,7 +138,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         """Which documents have a grade that is no share, or none; those behind a mask have nothing."""
         grades = columns[self.grades].values
         odd = ~((grades > 0) & (grades <= 1))
-        return odd & (columns["mask"].values == 1) if "mask" in columns else odd
+        return np.asarray(odd & (columns["mask"].values == 1)) if "mask" in columns else odd
 
     def plausible(self, columns: dict[str, Array]) -> dict[str, Array]:
         made, n = dict(columns), len(columns["query"])

@@ -72,6 +72,52 @@ def test_pairs_of_a_long_query() -> None:
     assert got == pytest.approx(right, rel=1e-14)
 
 
+JUDGED = {  # as pytrec_eval has them: b, a, z, c, f were returned in this order, z was judged by nobody, e not returned
+    "document": ["b", "a", "z", "c", "f", "e"],
+    "y_true": [0, 1, None, 2, 0, 1],
+    "y_score": [5, 4, 3, 2, 1, 0],
+    "retrieved": [1, 1, 1, 1, 1, 0],
+    "pooled": [1, 1, 0, 1, 1, 1],
+    "query": [1] * 6,
+}
+
+
+def test_as_trec_eval() -> None:
+    # pytrec_eval 0.5.11 of {a: 1, b: 0, c: 2, e: 1, f: 0}, returned b 5, a 4, z 3, c 2, f 1
+    said: list[tuple[sm.Metric[Any, Any], float]] = [
+        (sm.BPref(ties="document"), 0.3333333333333333),
+        (sm.InferredAP(ties="document"), 0.3333349999666673),
+        (sm.ElevenPointPrecision(ties="document", missing="unjudged"), 0.36363636363636365),
+        (sm.InterpolatedPrecision(0.7, missing="unjudged"), 0.5),
+        (sm.InterpolatedPrecision(0.8, missing="unjudged"), 0.0),
+        (sm.FBetaAtK(missing="unjudged"), 0.5),
+        (sm.SetAveragePrecision(missing="unjudged"), 0.26666666666666666),
+        (sm.RelativePrecision(missing="unjudged"), 0.6666666666666666),
+        (sm.NDCG(missing="unjudged", ties="document"), 0.47662611018851303),
+        (sm.GeometricMAP(missing="unjudged"), math.exp(-1.0986122886681098)),
+        (sm.JudgedAtK(), 0.8),
+    ]
+    for metric, value in said:
+        assert metric.update(JUDGED).compute() == pytest.approx(value, rel=1e-13)
+    # of {a: 1, b: 0, c: 1, e: -1, f: 0, z: -1}, returned b 5, a 4, z 3, y 2.5, c 2, f 1
+    rows = {
+        "y_true": np.array([0, 1, np.nan, np.nan, 1, 0, np.nan]),
+        "y_score": [5, 4, 3, 2.5, 2, 1, 0],
+        "retrieved": [1] * 6 + [0],
+        "pooled": [1, 1, 1, 0, 1, 1, 1],
+        "query": [1] * 7,
+    }
+    assert sm.BPref().update(rows).compute() == 0.5
+    assert sm.InferredAP().update(rows).compute() == pytest.approx(0.500002499950001, rel=1e-14)
+
+
+def test_nobody_is_asked_silently() -> None:
+    with pytest.raises(sm.InvalidInputError, match="y_true"):
+        sm.NDCG().update({n: v for n, v in JUDGED.items() if n != "pooled"})
+    with pytest.raises(sm.InvalidInputError, match="null where nobody judged"):
+        sm.BPref().update(JUDGED | {"y_true": [0, 1, None, -2, 0, 1]})
+
+
 def test_no_mean_over_orders_where_one_decides() -> None:
     with pytest.raises(ValueError, match="pessimistic"):
         sm.BPref(ties="average")

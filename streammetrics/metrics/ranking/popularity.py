@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 from .gains import RankingMetric
 
@@ -13,7 +14,7 @@ class OfPopularity(RankingMetric):
     """A metric of the popularity of the first k items of each list."""
 
     grades = "popularity"
-    best = None
+    best: ClassVar[str | None] = None
     interval_within = (0.0, math.inf)
 
 
