@@ -148,13 +148,13 @@ class RankingSums(QuerySums, tag="ranking_sums"):
             made["mask"] = np.ones_like(made["mask"])
         if "document" in made:
             made["document"] = np.arange(n, dtype=np.int64) * 7 % 11 * n + np.arange(n)
+        if self._has("surprise"):
+            shares = made[self.grades]
+            made[self.grades] = np.where((shares > 0) & (shares <= 1), shares, 1).astype(shares.dtype)
         if "relevant" in made and n:
             found = np.add.reduceat(made[self.grades] >= self._level, starts)
             made["relevant"] = np.maximum(made["relevant"], found[of_row]).astype(made["relevant"].dtype)
         made[self.grades] = np.minimum(made[self.grades], self._steepest).astype(made[self.grades].dtype)
-        if self._has("surprise"):
-            shares = made[self.grades]
-            made[self.grades] = np.where((shares > 0) & (shares <= 1), shares, 1).astype(shares.dtype)
         return made
 
     def derive(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
