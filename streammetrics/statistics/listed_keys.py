@@ -55,7 +55,13 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
         return super().needs()[0], score(scale="real"), query(), *others
 
     def plausible(self, columns: dict[str, Any]) -> dict[str, Any]:
-        return columns | ({"mask": np.ones_like(columns["mask"])} if "mask" in columns else {})
+        made, items = dict(columns), columns[self.column]
+        codes = np.unique(items, return_inverse=True)[1].reshape(-1)
+        pairs = list(zip(columns["query"].tolist(), codes.tolist(), strict=True))
+        again = np.array([pairs[:i].count(pair) for i, pair in enumerate(pairs)], np.int64)
+        if items.dtype.kind == "U":  # no list has an item twice
+            made[self.column] = np.char.add(items, np.where(again > 0, again.astype("U2"), ""))
+        return made | ({"mask": np.ones_like(made["mask"])} if "mask" in made else {})
 
     def contradiction(self, columns: Mapping[str, Any]) -> tuple[str, int, str] | None:
         of, items = _lists(columns), columns[self.column].values
