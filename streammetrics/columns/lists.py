@@ -138,7 +138,7 @@ class ListedRows(Batch):
 def listed(batch: Batch, bound: Callable[[str], Any]) -> Batch:
     """Return a batch by documents, whether it is by queries, has a mask, or is by documents already."""
     roles, query = ("y_true", "popularity", "y_score"), bound("query")
-    y_true = next((n for n in map(bound, roles) if isinstance(n, str) and n in batch), None)
+    y_true = next((n for n in map(bound, roles[:2]) if isinstance(n, str) and n in batch), None)
     by_query = y_true is not None and is_listed(batch.raw(y_true))
     if not by_query and "mask" not in batch:
         return batch
