@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import fields
 from functools import partial
+from itertools import chain
 from multiprocessing import get_context
 from typing import Any
 
@@ -79,28 +80,34 @@ def feed_all() -> None:
 
 def parts() -> list[Callable[[], None]]:
     """The work, in parts."""
-    metrics = [partial(_feed_metric, metric) for metric in METRICS.values()]
-    return [*metrics, *(partial(_feed_scores, dtype) for dtype in (np.float32, np.float64)), _feed_keys]
+    alike: dict[tuple[str, str], list[Metric[Any, Any]]] = {}  # what counts is the state, and many metrics read one
+    for metric in chain.from_iterable(map(_variants, METRICS.values())):
+        state = metric.make_state()
+        alike.setdefault((state.tag, repr(sorted(state.settings.items()))), []).append(metric)
+    fed = [partial(_feed_metrics, *metrics) for metrics in alike.values()]
+    return [*fed, *(partial(_feed_scores, dtype) for dtype in (np.float32, np.float64)), _feed_keys]
 
 
-def _feed_metric(metric: Any) -> None:
-    for made in _variants(metric):
-        state = made.make_state()
-        apart = {state.together: np.array([1, 2])} if state.together else {}
-        for dtype in (np.float32, np.float64):
-            for weighted in (False, True):
-                drawn = sample(state.needs(), np.random.default_rng(0), 2, "plain", weighted=weighted)
-                drawn = fitting(state, drawn | apart)
-                columns = {
-                    n: c.astype(dtype) if c.dtype.kind == "f" and n != "sample_weight" else c for n, c in drawn.items()
-                }
-                made.reset()
-                for _ in range(2 if state.together is None else 1):  # what waits is united, then united with more
-                    made.update(columns).of(made.state)
-                if state.together is None:
-                    made.update(**columns).of(made.state)  # plain arrays go another way than tables
-                Sliced(made, by="key").update(columns | {"key": np.array([1, 2])})
-                Sliced(made, by=("key", "text")).update(columns | {"key": [1, 2], "text": ["a", "b"]})
+def _feed_metrics(made: Metric[Any, Any], *others: Metric[Any, Any]) -> None:
+    """Let a metric absorb rows, and others read its state."""
+    state = made.make_state()
+    apart = {state.together: np.array([1, 2])} if state.together else {}
+    for dtype in (np.float32, np.float64):
+        for weighted in (False, True):
+            drawn = sample(state.needs(), np.random.default_rng(0), 2, "plain", weighted=weighted)
+            drawn = fitting(state, drawn | apart)
+            columns = {
+                n: c.astype(dtype) if c.dtype.kind == "f" and n != "sample_weight" else c for n, c in drawn.items()
+            }
+            made.reset()
+            for _ in range(2 if state.together is None else 1):  # what waits is united, then united with more
+                made.update(columns).of(made.state)
+            if state.together is None:
+                made.update(**columns).of(made.state)  # plain arrays go another way than tables
+            Sliced(made, by="key").update(columns | {"key": np.array([1, 2])})
+            Sliced(made, by=("key", "text")).update(columns | {"key": [1, 2], "text": ["a", "b"]})
+    for other in others:
+        other.of(made.state)
 
 
 def _feed_scores(dtype: Any) -> None:
@@ -161,14 +168,11 @@ def _feed_keys() -> None:
 def _variants(metric: Any) -> Iterator[Metric[Any, Any]]:
     """Yield the metric for every scale it has, with exact scores, and of several classes and labels."""
     declared = {f.name: f.metadata.get("rules", {}) for f in fields(metric)}
-    for scale in declared["scale"]["choices"] if "scale" in declared else ():
-        yield metric(**(metric.example | {"scale": scale}))
-    if "scale" not in declared:
-        yield metric(**metric.example)
-    if "exact" in declared:
-        yield metric(**(metric.example | {"exact": True}))
-    for which in {"num_classes", "num_labels"} & set(declared):
-        with suppress(ValueError):  # some are of labels alone
-            yield metric(**(metric.example | {which: 2}))
-    for more in ({}, {"num_labels": 2}) if "soft_labels" in declared else ():
-        yield metric(**(metric.example | {"soft_labels": True} | more))
+    scales = declared["scale"]["choices"] if "scale" in declared else ()
+    given: list[dict[str, Any]] = [{"scale": scale} for scale in scales] or [{}]
+    given += [{"exact": True}] if "exact" in declared else []
+    given += [{which: 2} for which in sorted({"num_classes", "num_labels"} & set(declared))]
+    given += [{"soft_labels": True} | more for more in ({}, {"num_labels": 2})] if "soft_labels" in declared else []
+    for settings in given:
+        with suppress(ValueError):  # some are of probabilities, of labels, of two classes alone
+            yield metric(**(metric.example | settings))

@@ -29,6 +29,7 @@ class FoundKeys(FoundClasses):
     expected = Ids.expected
 
     def __init__(self, missing: str = "raise", missing_values: tuple[Any, ...] = ()) -> None:
+        super().__init__()
         self.missing, self.missing_values = missing, missing_values
         self.skips = missing == "skip"
 

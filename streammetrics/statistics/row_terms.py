@@ -39,9 +39,9 @@ class RowTerms(RowMeans, tag="row_terms"):
     over : str
         What a row has: "labels", a 0/1 label and a score; "baselines", and a second score, `baseline`; "models", two
         scores; "rates", a target of at least 0 and a prediction that is, or "logs", its logarithm; "amounts", a target of
-        at least 0 and a prediction above, "positive", both above; "values", one number above 0; "distributions", two rows of probabilities; "vectors",
-        two rows of numbers; "lags", a target, a prediction and an earlier value, `lag`; "intervals", a target, `lower` and
-        `upper`; "forecasts", a target and a row of predictions.
+        at least 0 and a prediction above, "positive", both above; "values", one number above 0; "lags", a target, a
+        prediction and an earlier value, `lag`; "intervals", a target, `lower` and `upper`; "distributions", two rows of
+        probabilities; "vectors", two rows of numbers; "forecasts", a target and a row of predictions.
     scale : {"probability", "logit", "real"}
         What the scores are.
     eps : float, optional
