@@ -130,7 +130,7 @@ def _make(spec: str, shared: dict[str, Any]) -> tuple[str, Metric[Any, Any]]:
         name, equals, value = one.partition("=")
         if not equals:
             raise UsageError(f"metric {spec}: a setting is written name=value, not {one!r}")
-        settings[name] = _value(value)
+        settings[name] = value if value in _choices(metric, name) else _value(value)
     for several, what in (("num_classes", "classes"), ("labels", "classes"), ("num_labels", "labels")):
         if several in shared and several not in settings_of(metric):
             raise UsageError(f"metric {spec}: {tag} is not for several {what}")
@@ -139,6 +139,12 @@ def _make(spec: str, shared: dict[str, Any]) -> tuple[str, Metric[Any, Any]]:
     except (ValueError, TypeError) as error:
         raise UsageError(f"metric {spec}: {error}") from None
     return (spec if given else made.name), made
+
+
+def _choices(metric: Any, name: str) -> tuple[Any, ...]:
+    """The words that a setting may be, "true" among them for one that is normalised by the true class."""
+    rules = {f.name: f.metadata.get("rules", {}) for f in fields(metric)}
+    return tuple(rules.get(name, {}).get("choices") or ())
 
 
 def _known(tag: str) -> tuple[str, dict[str, Any]]:

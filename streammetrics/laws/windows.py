@@ -49,7 +49,7 @@ def fades(case: Case) -> None:
     """Where rows fade an epoch counts as often as it says, in whatever order rows come; or the metric refuses to fade."""
     try:
         Decayed(case.make(), half_life=WIDTH)
-    except TypeError as error:
+    except TypeError as error:  # a refusal is right, if it says why
         expect("fade" in str(error), "a refusal that says why no row can fade", error)
         return
     keep = int(case.rng.integers(1, 5))

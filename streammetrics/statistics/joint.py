@@ -81,7 +81,7 @@ class JointHistogram(State, tag="joint_histogram"):
         return LOOKS * self.limit
 
     @property
-    def grows(self) -> bool:
+    def unbounded(self) -> bool:
         return True
 
     @property

@@ -80,7 +80,7 @@ class TestMetricsByTheirNamesElsewhere:
             ("gauc", "did you mean 'group_auc'?"),
             ("COPC", "did you mean 'calibration:inverse=True'?"),
             ("logloss", "did you mean 'log_loss'?"),
-            ("xylophone", "there are accuracy, auc, "),
+            ("xylophone", "there are accuracy, adjusted_"),
         ],
     )
     def test_is_told(self, fails, log, given, said):
@@ -88,7 +88,7 @@ class TestMetricsByTheirNamesElsewhere:
         assert said in fails("eval", log, "--label", "click", "--score", "pctr_a", "--metrics", given)
 
 
-@pytest.mark.parametrize("ours", sorted({line.ours for line in lines()}))
+@pytest.mark.parametrize("ours", sorted({line.ours for line in lines() if line.ours}))
 def test_what_is_said_for_options_is_what_they_take(ours):
     """The line for the command line makes the same metric as the one for Python."""
     import streammetrics as sm
