@@ -200,7 +200,7 @@ class Counter:
             if not self._all_folded and cells > len(self.folded):
                 self.folded = zeros_behind(self.folded, 2 * cells)
         limit = getattr(self.statistic, "memory_limit", None)
-        if limit is not None and self.statistic.unbounded and self.need(rows) > limit:
+        if limit is not None and self.statistic.open_ended and self.need(rows) > limit:
             self._check_limit(rows, limit)
         if weighted or self.left < rows:
             self._room_in_tallies(rows, weighted=weighted)

@@ -106,7 +106,7 @@ class Statistic(Settings):
         return None
 
     @property
-    def unbounded(self) -> bool:
+    def open_ended(self) -> bool:
         """Whether rows make it larger without an end that settings say: then a `memory_limit` holds while rows come."""
         return self.most is None
 

@@ -81,7 +81,7 @@ class JointHistogram(State, tag="joint_histogram"):
         return LOOKS * self.limit
 
     @property
-    def unbounded(self) -> bool:
+    def open_ended(self) -> bool:
         return True
 
     @property
