@@ -71,7 +71,7 @@ class Metric(Settings, Holder, Generic[S, T]):
     """Values for settings that have no default: what catalogue, warm-up and laws try the metric with."""
 
     grows: ClassVar[bool] = False
-    """Whether the value is another one if all rows come twice, as of counts, sums and test statistics."""
+    """Whether the value is another one if all rows come twice, as of counts, sums and unbiased estimates."""
 
     ranks: ClassVar[bool | None] = False
     """Whether only the order of the scores matters: then it reads them as they were given, whatever a task corrects."""

@@ -115,7 +115,7 @@ def drift(scores: Holder | State, reference: Holder | State, bins: int = BINS, f
     >>> before, after = (sm.AUC().update(np.arange(10_000) % 2, scores) for scores in (p, p**1.5))
     >>> found = sm.drift(after, before)
     >>> round(found.psi, 3), round(found.kl, 3), round(found.js, 3), found.word
-    (0.138, 0.072, 0.016, 'shifted')
+    (0.138, 0.074, 0.017, 'shifted')
     """
     if bins < 2 or not 0 < floor < 1:
         raise InvalidInputError(f"two bins or more are needed, and a floor between 0 and 1, not {bins} and {floor}")

@@ -144,6 +144,10 @@ def enclose(low: Fraction, high: Fraction) -> tuple[float, float]:
     )
 
 
+BEYOND = Fraction(1 << 1100)
+"""More than any float: nothing is known of a number that is off by that."""
+
+
 class Limits(NamedTuple):
     """A number, and limits between which it certainly is: as they are read from integers, before anything is rounded.
 

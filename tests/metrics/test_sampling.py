@@ -16,7 +16,9 @@ RATE = 0.1
 RANKS = [
     m
     for m in draws.VARIANTS
-    if m.ranks and not getattr(m, "which", None) and m.scale != "real" and not getattr(m, "sealed", None)
+    if m.ranks
+    and getattr(m, "scale", "real") != "real"
+    and not (getattr(m, "which", None) or getattr(m, "sealed", None))
 ]
 
 
@@ -29,7 +31,9 @@ def log(scale: str, n: int = 400) -> dict[str, np.ndarray]:
     near = np.nextafter(base, 2.0)
     s = np.concatenate([base, near])
     y = np.concatenate([np.zeros(n // 2, np.uint8), np.ones(n // 2, np.uint8)])
-    return {"y_true": y, "y_score": s, "group": rng.integers(0, 200, n // 2)[np.r_[0 : n // 2, 0 : n // 2]]}
+    twice = np.r_[0 : n // 2, 0 : n // 2]
+    columns = {"group": rng.integers(0, 200, n // 2)[twice], "treatment": rng.integers(0, 2, n // 2)[twice]}
+    return {"y_true": y, "y_score": s} | columns
 
 
 @pytest.mark.parametrize("metric", RANKS, ids=repr)

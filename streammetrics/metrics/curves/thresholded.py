@@ -62,6 +62,7 @@ class ThresholdedAUC(RankingValue, tag="thresholded_auc"):
     0.75
     """
 
+    scale: str = setting(default="probability", choices=("probability",))
     num_thresholds: int = setting(default=200, low=2, high=1 << 20)
     curve: str = setting(default="ROC", choices=("ROC", "PR"))
     summation_method: str = setting(default="interpolation", choices=("interpolation", "minoring", "majoring"))
@@ -70,11 +71,6 @@ class ThresholdedAUC(RankingValue, tag="thresholded_auc"):
     bound = "rows of buckets that a threshold cuts above it, or not"
     cost = "that of AUC; some us a threshold to compute"
     within = (0, 1)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.scale != "probability":
-            raise ValueError('ThresholdedAUC: thresholds are probabilities; scale="probability" alone')
 
     @property
     def name(self) -> str:

@@ -145,6 +145,7 @@ class PrecisionAtKRows(TopRows, tag="precision_at_k_rows"):
 
     k: int = setting(default=100, low=1, high=1 << 60)
 
+    grows = True
     formula = "TP / k of the k rows with the highest scores"
     within = (0, 1)
 

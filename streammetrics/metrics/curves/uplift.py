@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...collect.metric import Metric
-from ...numerics.exact import Limits
+from ...numerics.exact import BEYOND, Limits
 from ...numerics.settings import setting
 from ...statistics.scores import BITS
 from ...statistics.uplift_scores import UpliftScores
@@ -169,7 +169,13 @@ class UpliftArea(UpliftMetric):
         return chance, unit if abs(unit) > 2.0**-46 else 0.0
 
     def slack(self, state: Any, found: Limits, slip: Fraction) -> Fraction:
+        if self.decided_by(state.arms(), slip):
+            return BEYOND
         return 64 * slip / Fraction(self._unit(state)[1])
+
+    def decided_by(self, arms: Any, slip: Fraction) -> bool:
+        """Whether weights that are off by so much may have another best order."""
+        return False
 
     def reason_of(self, state: Any) -> str | None:
         reason = super().reason_of(state)
@@ -262,6 +268,10 @@ class AUUC(UpliftArea, tag="auuc"):
     def best_order(self, nt: int, nc: int, yt: int, yc: int) -> list[tuple[int, int, int, int]]:
         last = [(nt - yt, 0, 0, 0), (0, yc, 0, yc)]
         return [(yt, 0, yt, 0), (0, nc - yc, 0, 0), *(last[::-1] if yc > nt - yt else last)]
+
+    def decided_by(self, arms: Any, slip: Fraction) -> bool:
+        nt, nc, yt, yc = (mass.total() for mass in arms)
+        return self.norm == "perfect" and abs(yc - (nt - yt)) <= 4 * slip * (nt + nc)
 
 
 class UpliftCurve(UpliftMetric, tag="uplift_curve"):

@@ -220,6 +220,11 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
 
     adjusted: bool = setting(default=False)
 
+    @property
+    def within(self) -> tuple[int | None, int | None]:  # type: ignore[override]
+        """Adjusted it is below 0 where chance does better."""
+        return (-1 if self.adjusted else 0, 1)
+
     formula = "(TP / (TP + FN) + TN / (TN + FP)) / 2"
 
     @property

@@ -73,6 +73,11 @@ class CramersV(Association, tag="cramers_v"):
 
     bias_correction: bool = setting(default=False)
 
+    @property
+    def grows(self) -> bool:  # type: ignore[override]
+        """What chance makes asks how many rows there are."""
+        return self.bias_correction
+
     formula = "sqrt(phi^2 / min(r - 1, c - 1)), phi^2 = sum of n_jk^2 / (n_j n_k) - 1"
 
     def square(self, phi: Fraction, rows: int, columns: int, total: Fraction) -> Fraction | None:

@@ -17,6 +17,7 @@ class CellCount(AveragedDecision):
     cell: ClassVar[int] = 0
     """Its place in TN, FP, FN, TP."""
 
+    grows = True
     stacks = True
     _by_class = True
     instead = "a count grows with the rows: Recall, Precision and their kin are shares, which have intervals"

@@ -164,6 +164,7 @@ class SessionPrecisionAtK(OpenGroups, tag="session_precision_at_k"):
 
     k: int = setting(default=10, low=1, high=1 << 40, kw_only=False)
 
+    grows = True
     formula = "sum of positives among the first k / sum of rows among the first k"
 
     @property

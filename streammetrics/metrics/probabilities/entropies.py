@@ -14,12 +14,12 @@ import numpy as np
 from ...collect.interval import Estimate
 from ...collect.metric import ScoredLabels
 from ...numerics import elementary
-from ...numerics.exact import Limits, to_float
+from ...numerics.exact import BEYOND, Limits, to_float
 from ...numerics.settings import setting
 from ...statistics.row_terms import RowTerms
 from ...statistics.sums import ScoreSums
 from ..chance import WEIGHTED
-from .losses import BEYOND, SummedMetric, entropy
+from .losses import SummedMetric, entropy
 
 __all__ = ["CalibrationFreeNE", "NEPositive", "TjurDiscrimination"]
 

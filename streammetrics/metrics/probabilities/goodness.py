@@ -8,12 +8,11 @@ from typing import Any
 
 from ...collect.metric import ScoredLabels
 from ...numerics.chi_square import chi2_tail
-from ...numerics.exact import Limits
+from ...numerics.exact import BEYOND, Limits
 from ...numerics.settings import setting
 from ...numerics.student import normal_tail
 from ...statistics.row_terms import RowTerms
 from .calibration import Bin, Binned, CalibrationError
-from .losses import BEYOND
 
 __all__ = ["HosmerLemeshow", "SpiegelhalterZ"]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...collect.interval import Estimate
 from ...numerics import elementary
-from ...numerics.exact import UNIT, Limits, to_float
+from ...numerics.exact import BEYOND, UNIT, Limits, to_float
 from ...numerics.settings import setting
 from ...statistics.row_means import ClassRows
 from ...statistics.soft_sums import SoftSums
@@ -22,10 +22,6 @@ from ..averages import Several
 from ..chance import delta
 
 __all__ = ["CTR", "BrierScore", "Calibration", "LogLoss", "NormalizedEntropy", "PredictedCTR"]
-
-
-BEYOND = Fraction(1 << 1100)
-"""More than any float: nothing is known of a number that is off by that."""
 
 
 class SummedMetric(Several[ScoreSums]):

@@ -215,6 +215,7 @@ class Personalisation(ExposureMetric, tag="personalisation"):
     0.5
     """
 
+    grows = True
     formula = "1 - sum x_i (x_i - 1) / (k L (L - 1))"
 
     def of(self, state: ListedKeys) -> float:

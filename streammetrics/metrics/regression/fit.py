@@ -235,6 +235,11 @@ class ConcordanceCorrelation(MomentMetric, tag="concordance_correlation"):
     formula = "2 Cov(y, p) / (Var(y) + Var(p) + (mean y - mean p)^2)"
 
     @property
+    def grows(self) -> bool:  # type: ignore[override]
+        """An unbiased variance asks how many rows there are."""
+        return self.ddof > 0
+
+    @property
     def name(self) -> str:
         return "concordance_correlation" + (f"@{self.ddof:g}" if self.ddof else "")
 

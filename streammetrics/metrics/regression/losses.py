@@ -75,6 +75,7 @@ class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
     p: float = setting(default=2.0, low=1.0, high=16.0)
     squares: bool = setting(default=False, choices=(False,))
 
+    grows = True
     formula = "(sum w |y_pred - y_true|^p)^(1/p)"
     cost = "550 bytes an output; about 20 ns a row"
     bound = "exact sum of rounded terms; its root within a few ulp"

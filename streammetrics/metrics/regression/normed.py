@@ -154,12 +154,17 @@ class NRMSE(NormedSquares, tag="nrmse"):
     --------
     >>> import streammetrics as sm
     >>> round(sm.NRMSE(normalization="range").update([2.5, 5, 4, 8], [3, 5, 2.5, 7]).compute(), 6)
-    0.170084
+    0.170075
     """
 
     normalization: str = setting(default="mean", choices=("mean", "range", "std", "l2"))
 
     formula = "sqrt(sum w (p - y)^2 / sum w) / mean, range, deviation or norm of y"
+
+    @property
+    def grows(self) -> bool:  # type: ignore[override]
+        """The norm does, and what is divided by it does not."""
+        return self.normalization == "l2"
 
     @property
     def name(self) -> str:

@@ -69,7 +69,7 @@ class RankMetric(Metric[JointHistogram, float]):
         found = self.of_pairs(state.pairs) if state.pairs.total else None
         if found is None:
             return None
-        low, high = max(found.low, Fraction(self.least)), min(found.high, Fraction(1))
+        low, high = min(max(found.low, Fraction(self.least)), Fraction(1)), min(found.high, Fraction(1))
         kept = Limits(low, min(max(found.value, low), high), high)
         return kept.widened(SLIPS * state.slip, self.least, 1)
 
@@ -227,6 +227,7 @@ class XAUC(RankMetric, tag="xauc"):
     """
 
     least = 0
+    grows = True
     formula = "(C + B) / P"
 
     def of_pairs(self, pairs: Pairs) -> Limits | None:
