@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from oracles import Oracle, best, counted
+from oracles import Oracle, best, counted, near
 from oracles_classes import averages, each
 from scipy import special
 from sklearn import metrics as sk
@@ -200,7 +200,7 @@ def per_row(kind: str) -> Callable[[Array, Array, Array, Array], tuple[Array, Ar
 
 def at_sensitivity(least: float) -> Callable[[Array, Array, Array], float]:
     """The best specificity."""
-    return best(lambda tp, fp, P, N: np.where(tp / P >= least, 1 - fp / N, np.nan))
+    return best(lambda tp, fp, P, N: np.where(near(tp / P) >= least, 1 - fp / N, np.nan))
 
 
 SUMS = ("interpolation", "minoring", "majoring")

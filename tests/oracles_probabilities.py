@@ -5,10 +5,13 @@ References take the columns by name, as `LOGS` of test_probabilities.py has them
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from oracles_classes import Oracle as Several
+from oracles_classes import averages
 from scipy import optimize, special, stats
 from scipy.spatial import distance
 from sklearn import metrics as sk
@@ -90,6 +93,16 @@ def ne_positive(y: Array, p: Array, w: Array) -> float:
     return -(w * y * np.log2(clip(p))).sum() / norm
 
 
+def free_ne(y: Array, p: Array, w: Array) -> float:
+    """The log-loss over that of the mean prediction."""
+    return loss(y, p, w) / loss(y, constant(mean(p, w), y), w)
+
+
+def tjur(y: Array, p: Array, w: Array) -> float:
+    """The mean prediction of positives less that of negatives."""
+    return mean(p, w * y) - mean(p, w * (1 - y))
+
+
 def spiegelhalter(y: Array, p: Array, w: Array) -> float:
     return (w * (y - p) * (1 - 2 * p)).sum() / np.sqrt((w * (1 - 2 * p) ** 2 * p * (1 - p)).sum())
 
@@ -105,8 +118,9 @@ def hosmer_lemeshow(y: Array, p: Array, w: Array, n: int, quantile: bool) -> flo
     total = 0.0
     for k in np.unique(bins[w > 0]):
         rows = bins == k
-        observed, expected, size = ((w * x)[rows].sum() for x in (y, p, np.ones(len(p))))
-        total += (observed - expected) ** 2 / (expected * (1 - expected / size))
+        gap, expected, rest = ((w * x)[rows].sum() for x in (y - p, p, 1 - p))  # what is near 0 is not a difference
+        variance = expected * rest / (expected + rest)
+        total += gap**2 / variance if variance else np.inf if gap else 0.0
     return total
 
 
@@ -218,10 +232,10 @@ ORACLES: dict[str, list[Oracle]] = {
     ],
     "ne_positive": [Oracle({}, "binary", binary(ne_positive))],
     "calibration_free_ne": [
-        Oracle({}, "binary", binary(lambda y, p, w: loss(y, p, w) / loss(y, constant(mean(p, w), y), w))),
+        Oracle({}, "binary", binary(free_ne)),
     ],
     "tjur_discrimination": [
-        Oracle({}, "binary", binary(lambda y, p, w: mean(p, w * y) - mean(p, w * (1 - y)))),
+        Oracle({}, "binary", binary(tjur)),
         Oracle({"relative": True}, "binary", binary(lambda y, p, w: mean(p, w * y) / mean(p, w * (1 - y)))),
     ],
     "prediction_difference": [
@@ -261,3 +275,49 @@ ORACLES: dict[str, list[Oracle]] = {
     ],
     "cosine_similarity": [Oracle({"width": 4}, "vectors", rows_of(lambda a, b: 1 - distance.cosine(a, b)))],
 }
+
+
+def of_top(y: Array, p: Array, w: Array) -> float:
+    """Hosmer and Lemeshow's statistic of the class with the highest probability."""
+    return hosmer_lemeshow((p.argmax(axis=1) == y).astype(int), p.max(axis=1), w, 10, True)
+
+
+def skill(of: Callable[..., float]) -> Callable[[Array, Array, Array], float]:
+    """The share that is saved of the loss of the average, of two classes."""
+    return lambda y, p, w: saved(of(y, p, w), of(y, constant(mean(y, w), y), w))
+
+
+def together(of: Callable[..., float]) -> list[Several]:
+    """A scikit-learn metric of the probabilities of all classes."""
+
+    def value(y: Array, p: Array, w: Array) -> float:
+        with warnings.catch_warnings():  # it says that narrow floats do not sum to one, and takes them as they are
+            warnings.filterwarnings("ignore", "The y_prob values do not sum to one")
+            return of(y, p, sample_weight=w, labels=range(p.shape[1]))
+
+    return [Several({}, value)]
+
+
+D2_LOSS, D2_BRIER = together(sk.d2_log_loss_score), together(sk.d2_brier_score)
+SEVERAL: dict[str, tuple[list[Several], list[Several]]] = {
+    "calibration_free_ne": ([], averages(free_ne)),
+    "tjur_discrimination": (averages(tjur), averages(tjur)),
+    "hosmer_lemeshow": ([Several({}, of_top)], averages(lambda y, p, w: hosmer_lemeshow(y, p, w, 10, True))),
+    "focal_loss": ([Several({}, lambda y, p, w: mean(focal(np.ones(len(y)), p[np.arange(len(y)), y], 2.0), w))], []),
+    "hinge_loss": (
+        [
+            Several({}, lambda y, s, w: sk.hinge_loss(y, s, labels=range(s.shape[1]), sample_weight=w)),
+            Several({"multiclass": "one-vs-rest", "average": None}, hinge_each),
+        ],
+        [],
+    ),
+    "squared_hinge_loss": (
+        [Several({"multiclass": "one-vs-rest"}, lambda y, s, w: hinge_each(y, s, w, 2).mean())],
+        [],
+    ),
+    "d2_log_loss": (D2_LOSS, averages(skill(loss))),
+    "log_loss_skill_score": (D2_LOSS, averages(skill(loss))),
+    "d2_brier": (D2_BRIER, averages(skill(brier))),
+    "brier_skill_score": (D2_BRIER, averages(skill(brier))),
+}
+"""By tag: for classes, and for labels, as `oracles_classes.SEVERAL`."""

@@ -64,9 +64,9 @@ class KeyCounts(State, tag="key_counts"):
     counted = ("counts",)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.edges:
             check_edges(self.edges)
-        super().__post_init__()
 
     @property
     def behind(self) -> Axis:  # type: ignore[override] # the column is a setting

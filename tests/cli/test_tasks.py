@@ -211,7 +211,7 @@ class TestTypes:
         wrong = (*options, "--label", "animal", "--score", "p_*")
         assert "labels=(...) takes named classes" in fails(*wrong)
         assert "3 columns of scores for 4 classes" in fails(*wrong, "--classes", "4")
-        assert "not for several classes" in fails(*wrong, "--metrics", "roc_curve")
+        assert "not for several classes" in fails(*wrong, "--metrics", "group_auc")
         assert "need a score of each" in fails(*options, "--label", "animal")
         assert "number (2 or more)" in fails(*wrong, "--classes", "1")
         assert "one a row" in fails(*wrong, "--negative-rate", "0.1", "--corrects", "rows")

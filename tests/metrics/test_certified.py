@@ -199,6 +199,24 @@ def calibration(m: Any, rows: Rows) -> Fraction | None:
     return over(y, p) if m.inverse else over(p, y)
 
 
+def tjur(m: Any, rows: Rows) -> Fraction | None:
+    no, yes = ([(w, w * F(s)) for y, s, w in rows if y == label] for label in (0, 1))
+    means = [over(sum((p for _, p in side), F(0)), sum((w for w, _ in side), F(0))) for side in (no, yes)]
+    if None in means:
+        return None
+    return over(means[1], means[0]) if m.relative else means[1] - means[0]
+
+
+def brier_skill(m: Any, rows: Rows) -> Fraction | None:
+    P, N = totals(rows)
+    rate = getattr(m, "base_rate", None)
+    b = over(P, P + N) if rate is None else F(rate)
+    lost, reference = (sum((w * (p - y) ** 2 for y, p, w in r), F(0)) for r in (
+        [(y, F(s), w) for y, s, w in rows], [(y, b or F(0), w) for y, _, w in rows]
+    ))  # fmt: skip
+    return 1 - lost / reference if reference else None
+
+
 def binned(m: Any, rows: Rows) -> Fraction | None:
     bins: dict[int, list[Fraction]] = {}
     for y, s, w in rows:
@@ -280,6 +298,9 @@ TERMS: dict[str, Callable[[Any, Rows], Fraction | None]] = {
     "predicted_ctr": mean(lambda y, s: s),
     "brier_score": mean(lambda y, s: (s - y) ** 2),
     "calibration": calibration,
+    "tjur_discrimination": tjur,
+    "d2_brier": brier_skill,
+    "brier_skill_score": brier_skill,
     "expected_calibration_error": binned,
     "maximum_calibration_error": binned,
 }
@@ -292,6 +313,26 @@ ELSEWHERE = {
     "test_regression": {"mae", "mse", "rmse", "wmae", "pinball_loss", "huber_loss", "mape", "smape", "wmape", "msle",
                         "rmsle", "poisson_deviance", "gamma_deviance", "tweedie_deviance", "max_error", "r2", "mean_error",
                         "explained_variance", "pearson_correlation"},
+    "test_forecasts": {"concordance_correlation", "critical_success_index", "crps_ensemble", "crps_quantiles",
+                       "d2_absolute_error", "d2_pinball", "interval_coverage", "interval_score", "interval_width",
+                       "log_cosh", "mase", "max_relative_error", "mean_relative_error", "minkowski_distance", "nmse",
+                       "nrmse", "quantile_coverage", "relative_squared_error"},
+    "test_orders": {"kendall_correlation", "regression_auc", "spearman_correlation", "xauc"},
+    "test_probabilities": {"calibration_free_ne", "calibration_intercept", "calibration_slope", "cosine_similarity",
+                           "d2_log_loss", "d2_tweedie", "flip_rate", "focal_loss", "hinge_loss", "hosmer_lemeshow",
+                           "jensen_shannon_divergence", "kl_divergence", "log_loss_skill_score", "ne_positive",
+                           "poisson_log_loss", "prediction_difference", "spiegelhalter_z", "squared_hinge_loss"},
+    "test_columns": {"correlation_matrix", "entropy", "geometric_mean", "harmonic_mean", "heavy_hitters", "histogram",
+                     "key_frequency", "kurtosis", "skewness", "standard_deviation", "unique_share"},
+    "test_sessions": {"group_average_precision", "session_precision_at_k", "session_recall_at_k"},
+    "test_ranking_places": {"average_relevance_position", "bpref", "eleven_point_precision", "fall_out_at_k",
+                            "fbeta_at_k", "geometric_map", "hits_at_k", "idcg", "inferred_ap",
+                            "interpolated_precision", "judged_at_k", "mean_rank", "ordered_pair_accuracy",
+                            "precision_recall_at_k", "q_measure", "recall_at_fixed_precision", "relative_precision",
+                            "set_average_precision"},
+    "test_ranking_diversity": {"alpha_ndcg", "average_popularity", "catalogue_coverage", "err_ia", "exposure_entropy",
+                               "exposure_gini", "intra_list_diversity", "novelty", "personalisation",
+                               "subtopic_recall", "tail_share"},
     "test_values": {"mean", "sum", "count", "variance", "ratio", "per_unit", "min", "max", "distinct_count",
                     "distinct_sample", "quantile", "error_quantile", "residual_quantile", "median_absolute_error"},
     "test_groups": {"group_auc", "group_log_loss", "group_calibration_error"},
@@ -381,7 +422,7 @@ CERTIFIED = [
                              and getattr(m, "strategy", "uniform") == "uniform"))
     and isinstance(getattr(m, "threshold", 0.5), float) and getattr(m, "multi_class", "ovr") == "ovr"
     and m.settings.get("labels") is None and getattr(m, "average", None) != "samples"
-    and not any(m.settings.get(n) for n in ("top_k", "num_outputs"))
+    and not any(m.settings.get(n) for n in ("top_k", "num_outputs", "baseline"))
     and not (m.settings.get("num_classes") and (m.tag in {*TERMS, "accuracy", "balanced_accuracy", "cohen_kappa",
                                                           "matthews_corrcoef", "hamming_loss", "error_rate",
                                                           "geometric_mean_score"}))

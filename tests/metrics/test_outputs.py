@@ -44,10 +44,43 @@ def pearson(y: Column, p: Column, w: Column) -> Fraction | None:
     return root(both**2 / found) * (-1 if both < 0 else 1) if found else None
 
 
-def share(y: Column, p: Column, w: Column) -> Fraction | None:
-    """MAPE, of targets that are powers of two, which make terms exact."""
-    some = [(abs(b - a) / abs(a), u) for a, b, u in zip(y, p, w, strict=True) if a]
-    return sum((t * u for t, u in some), F(0)) / sum(u for _, u in some) if some else None
+def share(of: Callable[[Fraction], Fraction]) -> Callable[[Column, Column, Column], Fraction | None]:
+    """Relative errors, of targets that are powers of two, which make terms exact."""
+
+    def value(y: Column, p: Column, w: Column) -> Fraction | None:
+        some = [(of(b - a) / abs(a), u) for a, b, u in zip(y, p, w, strict=True) if a]
+        return sum((t * u for t, u in some), F(0)) / sum(u for _, u in some) if some else None
+
+    return value
+
+
+def squares(y: Column, p: Column, w: Column) -> Fraction:
+    return sum(((b - a) ** 2 * u for a, b, u in zip(y, p, w, strict=True)), F(0))
+
+
+def concordance(y: Column, p: Column, w: Column) -> Fraction | None:
+    below = spread(y, y, w) + spread(p, p, w) + sum(w) * mean(lambda a, b: b - a)(y, p, w) ** 2
+    return 2 * spread(y, p, w) / below if below else None
+
+
+def hits(y: Column, p: Column, w: Column) -> Fraction | None:
+    """Of what reaches 1/2 in targets or predictions, the share that does in both."""
+    some = [(min(a, b) >= F(1, 2), u) for a, b, u in zip(y, p, w, strict=True) if max(a, b) >= F(1, 2)]
+    return sum((u for both, u in some if both), F(0)) / sum(u for _, u in some) if some else None
+
+
+def saved(y: Column, p: Column, w: Column) -> Fraction | None:
+    """What is saved of the absolute error of the best constant; some target is one."""
+    losses = [
+        sum((u * abs(a - b) for a, b, u in zip(y, q, w, strict=True)), F(0)) for q in (p, *([a] * len(y) for a in y))
+    ]
+    return 1 - losses[0] / min(losses[1:]) if min(losses[1:]) else None
+
+
+def over_mean(y: Column, p: Column, w: Column) -> Fraction | None:
+    """The root mean squared error over the mean of the targets."""
+    middle = mean(lambda a, b: a)(y, p, w)
+    return root(squares(y, p, w) / sum(w) / middle**2) * (-1 if middle < 0 else 1) if middle else None
 
 
 TRUTHS: dict[str, Callable[[Column, Column, Column], Fraction | None]] = {
@@ -59,14 +92,24 @@ TRUTHS: dict[str, Callable[[Column, Column, Column], Fraction | None]] = {
     "huber_loss": mean(lambda a, b: (b - a) ** 2 / 2 if abs(b - a) <= 1 else abs(b - a) - F(1, 2)),
     "mean_error": mean(lambda a, b: b - a),
     "max_error": lambda y, p, w: max(abs(b - a) for a, b, u in zip(y, p, w, strict=True) if u),
-    "mape": share,
+    "mape": share(abs),
+    "mean_relative_error": share(lambda e: e),
     "wmape": lambda y, p, w: mean(lambda a, b: abs(b - a))(y, p, w) * sum(w)
     / sum((u * abs(a) for a, u in zip(y, w, strict=True)), F(0)),
     "r2": r2,
     "explained_variance": explained,
     "pearson_correlation": pearson,
+    "concordance_correlation": concordance,
+    "critical_success_index": hits,
+    "quantile_coverage": mean(lambda a, b: F(a <= b)),
+    "minkowski_distance": lambda y, p, w: root(squares(y, p, w)),
+    "relative_squared_error": lambda y, p, w: squares(y, p, w) / spread(y, y, w) if spread(y, y, w) else None,
+    "nmse": lambda y, p, w: squares(y, p, w) / sum((u * a * a for a, u in zip(y, w, strict=True)), F(0)),
+    "nrmse": over_mean,
+    "d2_pinball": saved,
+    "d2_absolute_error": saved,
 }  # fmt: skip
-FLOATS = {"smape", "msle", "rmsle", "poisson_deviance", "gamma_deviance", "tweedie_deviance"}
+FLOATS = {"smape", "msle", "rmsle", "poisson_deviance", "gamma_deviance", "tweedie_deviance", "log_cosh"}
 """Metrics of terms that no float holds, and whose sums are averaged by the same code."""
 BUCKETS = {"error_quantile", "residual_quantile", "median_absolute_error"}
 

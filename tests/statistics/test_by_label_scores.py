@@ -114,8 +114,9 @@ def test_what_is_always_said():
     assert LabelScores(num_labels=2).written == LabelScores(num_labels=2, limit=1 << 16).written == {"num_labels": 2}
     assert LabelScores(num_labels=2, bits=8, limit=0).written == {"bits": 8, "num_labels": 2}
     assert by_label_scores.LONE == tallies.LONE
-    with pytest.raises(ValueError, match="bits"):
-        LabelScores(num_labels=2, bits=None)
+    assert LabelScores(num_labels=2, bits=None).written == {"bits": None, "num_labels": 2}
+    with pytest.raises(ValueError, match="bits=None keeps every row exactly"):
+        LabelScores(num_labels=2, bits=None, limit=7)
 
 
 def test_without_exact_rows_it_is_what_it_was_when_there_were_none():
