@@ -16,7 +16,8 @@ RATE = 0.1
 RANKS = [
     m
     for m in draws.VARIANTS
-    if m.ranks and not getattr(m, "which", None) and m.scale != "real" and not getattr(m, "sealed", None)
+    if m.ranks and not getattr(m, "which", None) and not getattr(m, "sealed", None)
+    if getattr(m, "scale", "real") != "real"  # scores of lists, and those on no scale, are not probabilities
 ]
 
 
@@ -29,7 +30,8 @@ def log(scale: str, n: int = 400) -> dict[str, np.ndarray]:
     near = np.nextafter(base, 2.0)
     s = np.concatenate([base, near])
     y = np.concatenate([np.zeros(n // 2, np.uint8), np.ones(n // 2, np.uint8)])
-    return {"y_true": y, "y_score": s, "group": rng.integers(0, 200, n // 2)[np.r_[0 : n // 2, 0 : n // 2]]}
+    group = rng.integers(0, 200, n // 2)[np.r_[0 : n // 2, 0 : n // 2]]
+    return {"y_true": y, "y_score": s, "group": group, "treatment": rng.integers(0, 2, n)}
 
 
 @pytest.mark.parametrize("metric", RANKS, ids=repr)
