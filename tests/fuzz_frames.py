@@ -67,14 +67,35 @@ SHARE = {
     "recall", "recall_at_k", "specificity", "subset_accuracy", "top_k_accuracy",
     "label_ranking_average_precision", "label_ranking_loss", "precision_at_recall", "recall_at_precision",
     "sensitivity_at_specificity", "max_fbeta", "false_positive_rate", "jaccard",
+    "alpha_ndcg", "bedroc", "bpref", "catalogue_coverage", "completeness", "contingency_coefficient", "cramers_v",
+    "critical_success_index", "demographic_parity_ratio", "eleven_point_precision", "equal_error_rate",
+    "equal_opportunity_ratio", "equalized_odds_ratio", "err_ia", "exposure_gini", "fall_out_at_k",
+    "false_discovery_rate", "false_negative_rate", "false_omission_rate", "fbeta_at_k", "flip_rate", "fowlkes_mallows",
+    "fowlkes_mallows_index", "geometric_map", "geometric_mean_score", "group_average_precision", "h_measure",
+    "homogeneity", "inferred_ap", "interpolated_precision", "interval_coverage", "intra_list_diversity", "judged_at_k",
+    "log_auc", "negative_predictive_value", "normalized_mutual_information", "ordered_pair_accuracy", "personalisation",
+    "precision_at_k_rows", "prevalence", "prevalence_threshold", "q_measure", "rand_score", "recall_at_fixed_precision",
+    "regression_auc", "relative_precision", "selection_rate", "session_precision_at_k", "session_recall_at_k",
+    "set_average_precision", "specificity_at_sensitivity", "subtopic_recall", "tail_share", "thresholded_auc",
+    "tschuprows_t", "unique_share", "v_measure", "xauc",
 }  # fmt: skip
-SIGNED = {"gini", "matthews_corrcoef", "cohen_kappa", "pearson_correlation"}
+SIGNED = {
+    "gini", "matthews_corrcoef", "cohen_kappa", "pearson_correlation", "informedness", "markedness",
+    "adjusted_rand_score", "kendall_correlation", "spearman_correlation", "concordance_correlation",
+}  # fmt: skip
 NOT_NEGATIVE = {
     "log_loss", "normalized_entropy", "calibration", "confusion_matrix", "lift", "bucket_error", "group_log_loss",
     "group_calibration_error", "mae", "mse", "rmse", "mape", "smape", "wmape", "rmsle", "msle", "pinball_loss",
     "huber_loss",
     "tweedie_deviance", "poisson_deviance", "gamma_deviance", "median_absolute_error", "max_error", "variance",
     "distinct_count", "distinct_sample", "coverage_error", "wmae", "count", "cumulative_gain", "dcg",
+    "average_popularity", "average_relevance_position", "calibration_free_ne", "crps_ensemble", "crps_quantiles",
+    "diagnostic_odds_ratio", "enrichment_factor", "entropy", "expected_mutual_information", "exposure_entropy",
+    "false_negatives", "false_positives", "focal_loss", "hinge_loss", "hits_at_k", "hosmer_lemeshow", "idcg",
+    "interval_score", "jensen_shannon_divergence", "log_cosh", "mase", "mean_rank",
+    "minkowski_distance", "mutual_information", "negative_likelihood_ratio", "nmse", "novelty",
+    "pair_confusion_matrix", "positive_likelihood_ratio", "relative_squared_error",
+    "squared_hinge_loss", "standard_deviation", "true_negatives", "true_positives",
 }  # fmt: skip
 
 
@@ -506,7 +527,7 @@ def answers(metric: Any) -> None:
         raise SurpriseError("an interval ends before it begins")
     in_order(low, value, high)
     found = numbers(value)
-    base = metric.tag
+    base = "informedness" if getattr(metric, "adjusted", False) else metric.tag  # which adjusted balanced accuracy is
     for tags, least, most in ((SHARE, 0, 1), ({"brier_score"}, 0, BRIER), (SIGNED, -1, 1), (NOT_NEGATIVE, 0, np.inf)):
         if base in tags and ((found < least - CLOSE) | (found > most + CLOSE)).any():
             raise SurpriseError(f"out of its range: {value}")

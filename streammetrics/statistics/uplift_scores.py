@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..columns.columns import Column, Need, label, score, weight
-from ..numerics.exact import Mass
+from ..errors import StateFormatError
+from ..numerics.exact import FRACTION_BITS, LOW_BITS, Mass
 from ..numerics.settings import setting
+from ..state.tally import Entries
 from .by_label_scores import LabelScores
 
 __all__ = ["Arms", "UpliftScores"]
+
+Ints = NDArray[np.int64]
 
 
 class Arms(NamedTuple):
@@ -46,6 +51,13 @@ class UpliftScores(LabelScores, tag="uplift_scores"):
         made["y_score"] = Column(np.repeat(s.values[:, None], 3, axis=1), s.source)
         return super().derive(made)
 
+    def check(self) -> None:
+        super().check()
+        for name in self.counted:
+            held = self.cells.tallies[name]
+            if len(held) and not _agree(self._label_of(held), held.cells, self._within(held)):
+                raise StateFormatError(f"UpliftScores.{name} holds three histograms that no rows have together")
+
     def arms(self) -> Arms:
         """The rows of each kind; only of scores that have any."""
         each: list[Any] = self.each()
@@ -67,3 +79,48 @@ def _less(whole: Mass, part: Mass) -> Any:
     """Digits of a difference that is not negative."""
     count = max(len(whole.digits), len(part.digits))
     return whole.padded(count) - part.padded(count)
+
+
+def _agree(histogram: Ints, cells: Ints, within: Entries) -> bool:
+    """Whether all three are of the same rows at each score, and no kind of row is fewer than none, or weighs less."""
+    yes = (within.codes & within.codes.dtype.type(1)).astype(np.int64)
+    at = _rungs(cells, within)
+    counts = _counts(within)
+    held = np.zeros((len(counts), 3, 2, int(at.max()) + 1), np.int64)
+    held[:, histogram, yes, at] = counts
+    positive, treated, both = (held[:, i] for i in range(3))
+    control_positives, treated_negatives = positive[:, 1] - both[:, 1], treated[:, 1] - both[:, 1]
+    control_negatives = positive[:, 0] - treated_negatives
+    same = (control_positives + positive[:, 0] - both[:, 0], treated_negatives + treated[:, 0] - both[:, 0])
+    if any(part.any() for found in same for part in _carried(found)):
+        return False
+    kinds = control_positives, treated_negatives, control_negatives
+    return all((part >= 0).all() for found in kinds for part in _carried(found))
+
+
+def _counts(held: Entries) -> Ints:
+    """The rows of each entry; with weights what they weigh, too: a whole number, and a fraction in units of 2**-60."""
+    if held.excess is None:
+        return held.mass[None]
+    high, low = held.excess.T
+    more = FRACTION_BITS - LOW_BITS
+    return np.stack([held.mass, held.mass + (high >> more), ((high & ((1 << more) - 1)) << LOW_BITS) + low])
+
+
+def _carried(counts: Ints) -> Ints:
+    """Differences of counts, with fractions in [0, 1)."""
+    out = counts.copy()
+    if len(out) > 1:
+        out[1] += out[2] >> FRACTION_BITS
+        out[2] &= (1 << FRACTION_BITS) - 1
+    return out
+
+
+def _rungs(cells: Ints, within: Entries) -> Ints:
+    """A number for each entry, the same for those of one cell and score, whatever their histogram and label."""
+    keys = [within.codes >> within.codes.dtype.type(1), cells, *([] if within.high is None else [within.high])]
+    order = np.lexsort(keys)
+    new = np.any([np.diff(key[order], prepend=key[order[0]]) != 0 for key in keys], axis=0)
+    at = np.empty(len(order), np.int64)
+    at[order] = np.cumsum(new)
+    return at

@@ -178,7 +178,8 @@ def test_time_grows_with_bins_not_with_their_square() -> None:
         metric.compute()
         return time.process_time() - begin
 
-    assert spent(10_000) < 50 * max(spent(500), 0.01)
+    few, many = (min(spent(bins) for _ in range(3)) for bins in (500, 10_000))  # the least: others use the machine, too
+    assert many < 50 * max(few, 0.01)
 
 
 def test_one_histogram_serves_auc_and_quantiles() -> None:

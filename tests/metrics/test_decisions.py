@@ -41,6 +41,15 @@ def test_thresholds_in_one_pass_are_each_alone(cls: Any, which: dict[str, Any]) 
     np.testing.assert_array_equal(sliced[0].compute(), cls(threshold=CUTS, **which).update(even).compute())
 
 
+def test_bounds_of_what_is_worse_than_chance() -> None:
+    """Adjusted, it is below 0, and so is its lower bound, with weights so small that they were rounded."""
+    metric = sm.BalancedAccuracy(num_classes=3, threshold=None, adjusted=True)
+    weights = 1.2345e-9 * np.sqrt(np.arange(1, 8))
+    metric.update([0, 0, 1, 1, 2, 2, 1], [1, 2, 1, 2, 0, 1, 2], sample_weight=weights)
+    low, high = metric.bounds()
+    assert low < metric.compute() < high < 0
+
+
 def test_matrices_at_thresholds() -> None:
     y, s = RNG.integers(0, 2, 60), RNG.random(60)
     found = sm.ConfusionMatrix(threshold=CUTS).update(y, s).compute()
