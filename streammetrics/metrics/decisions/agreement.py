@@ -231,10 +231,6 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
     def name(self) -> str:
         return super().name + ("_adjusted" if self.adjusted else "")
 
-    @property
-    def within(self) -> tuple[int | None, int | None]:  # type: ignore[override]
-        return -1 if self.adjusted else 0, 1
-
     def influence(self, right: Any, true: Any, predicted: Any) -> Any:
         held = true > 0
         of_class, count = np.where(held, true, 1.0)[:, None], np.count_nonzero(held)
