@@ -22,7 +22,7 @@ from .interval import Interval
 from .sample import Sample
 from .scalars import Named, settled_names
 
-__all__ = ["Holder", "Reader", "coarsened", "kinds", "made", "made_alike", "same_lengths", "whole_kinds"]
+__all__ = ["Holder", "Reader", "coarsened", "kinds", "made", "made_in_turn", "same_lengths", "whole_kinds"]
 
 kinds: dict[str, Any] = {}
 """How what a frame is about becomes an object again: by kind, a function of it and of its states."""
@@ -489,13 +489,17 @@ def made(about: Any, states: list[State]) -> Any:
         return _filled(thing, states)
 
 
-def made_alike(about: Any, each: Sequence[list[State]]) -> list[Any]:
-    """The objects that frames of one header are: all have the settings of the first."""
-    first = made(about, each[0])
-    if not isinstance(first, Holder):
-        return [first, *(made(about, states) for states in each[1:])]
-    with _said():
-        return [first, *(_filled(first.blank(), states) for states in each[1:])]
+def made_in_turn(about: Any, each: Sequence[list[State]]) -> Iterator[Any]:
+    """Yield what frames of one header are: one object, filled with the states of each."""
+    thing = made(about, each[0])
+    yield thing
+    for states in each[1:]:
+        if isinstance(thing, Holder):
+            with _said():
+                _filled(thing, states)
+        else:
+            thing = made(about, states)
+        yield thing
 
 
 def _filled(thing: Any, states: list[State]) -> Any:

@@ -15,9 +15,9 @@ from ..state.frame import MAX_BYTES, Frame
 from ..state.state import State
 from . import files
 from .collection import MetricCollection
-from .holder import Holder, made, made_alike, whole_kinds
+from .holder import Holder, made, made_in_turn, whole_kinds
 
-__all__ = ["each_made", "from_bytes", "load", "merge", "save"]
+__all__ = ["from_bytes", "in_turn", "load", "merge", "save"]
 
 PATHS = (str, os.PathLike)
 BYTES = (bytes, bytearray, memoryview)
@@ -51,8 +51,8 @@ def from_bytes(data: bytes | bytearray | memoryview, *, max_bytes: int = MAX_BYT
     return made(opened.about, opened.states())
 
 
-def each_made(frames: Sequence[Frame]) -> list[Any]:
-    """Make what each of some frames holds, as `from_bytes` does: those of one kind in one pass.
+def in_turn(frames: Sequence[Frame]) -> Iterator[tuple[int, Any]]:
+    """Yield what each of some frames holds, and which it is: those of one kind are read in one pass, and one object.
 
     Raises
     ------
@@ -62,11 +62,9 @@ def each_made(frames: Sequence[Frame]) -> list[Any]:
     alike: dict[tuple[bytes, int], list[int]] = {}
     for i, opened in enumerate(frames):
         alike.setdefault((opened.head, opened.size), []).append(i)
-    found: dict[int, Any] = {}
     for where in alike.values():
-        about = frames[where[0]].about
-        found |= zip(where, made_alike(about, frame.read_frames([frames[i] for i in where])), strict=True)
-    return [found[i] for i in range(len(frames))]
+        states = frame.read_frames([frames[i] for i in where])
+        yield from zip(where, made_in_turn(frames[where[0]].about, states), strict=True)
 
 
 def save(thing: Any, path: str | os.PathLike[str]) -> Path:

@@ -52,6 +52,23 @@ class Plan(NamedTuple):
     metrics: Any
     kinds: dict[str, str]
 
+    def unlike(self, kinds: dict[str, str]) -> list[str]:
+        """Say which columns have keys of another kind in a part."""
+        old = self.kinds
+        return [f"keys of {n} are {kinds[n]} rather than {old[n]}" for n in kinds if n in old and old[n] != kinds[n]]
+
+
+class _Fits(NamedTuple):
+    """A header that was accepted, and by what."""
+
+    experiment: Experiment
+    metrics: Any
+    header: bytes
+
+    def again(self, experiment: Experiment, metrics: Any, header: bytes) -> bool:
+        """Whether nothing of it has changed."""
+        return experiment is self.experiment and metrics is self.metrics and header == self.header
+
 
 class Checker:
     """What experiments take: the first part fixes the plan of their metrics, and all later ones have the same.
@@ -65,22 +82,38 @@ class Checker:
     def __init__(self, held: Callable[[str], Holder | None]) -> None:
         self._held = held
         self._plans: dict[str, Plan] = {}
+        self._fits: dict[str, _Fits] = {}
         self._lock = threading.Lock()
 
-    def check(self, experiment: Experiment, thing: Any) -> None:
-        """Raise IncompatibleStateError unless a part fits the experiment, and those that came before."""
-        part = narrowed(_by_arm(experiment, thing), metrics_of(experiment))
+    def check(self, experiment: Experiment, thing: Any, header: bytes = b"") -> None:
+        """Raise IncompatibleStateError unless a part fits the experiment, and those that came before.
+
+        Parameters
+        ----------
+        experiment : Experiment
+            What it takes.
+        thing : Holder
+            The part.
+        header : bytes
+            What says its metrics and their settings: those of a header that was accepted are not compared again.
+        """
+        part = _by_arm(experiment, thing)
         with self._lock:
-            plan = self._plans.get(experiment.id)
+            plan, fits = self._plans.get(experiment.id), self._fits.get(experiment.id)
             if plan is None and (held := self._held(experiment.id)) is not None:
                 plan = Plan(held, _kinds(held))
-            self._plans[experiment.id] = _agreed(experiment, plan, part)
+            if plan is not None and fits is not None and fits.again(experiment, plan.metrics, header):
+                made = _added(experiment, plan, _kinds(part), [])
+            else:
+                made = _agreed(experiment, plan, narrowed(part, metrics_of(experiment)))
+            self._plans[experiment.id], self._fits[experiment.id] = made, _Fits(experiment, made.metrics, header)
 
     def forget(self, experiments: Iterable[str]) -> None:
         """Forget what parts that could not be stored may have fixed."""
         with self._lock:
             for experiment in experiments:
                 self._plans.pop(experiment, None)
+                self._fits.pop(experiment, None)
 
 
 def _by_arm(experiment: Experiment, thing: Any) -> Sliced:
@@ -121,13 +154,17 @@ def _agreed(experiment: Experiment, plan: Plan | None, part: Any) -> Plan:
         return Plan(part.blank(), kinds)
     common = [name for name in plan.metrics.names if name in part.names]
     here, there = (thing if thing.names == common else thing.ordered(common) for thing in (plan.metrics, part))
-    found, old = list(here.differences(there)), plan.kinds
-    found += [f"keys of {n} are {kinds[n]} rather than {old[n]}" for n in kinds if n in old and old[n] != kinds[n]]
-    if found:
+    made = _added(experiment, plan, kinds, list(here.differences(there)))
+    return made if set(part.names) <= set(plan.metrics.names) else made._replace(metrics=part.blank())
+
+
+def _added(experiment: Experiment, plan: Plan, kinds: dict[str, str], differences: list[str]) -> Plan:
+    """The plan with the kinds of keys of a part; raise if there are differences, or kinds are others."""
+    if found := [*differences, *plan.unlike(kinds)]:
         raise IncompatibleStateError(
             f"experiment {experiment.id!r} counts otherwise than this part: {'; '.join(dict.fromkeys(found))}"
         )
-    return Plan(plan.metrics if set(part.names) <= set(plan.metrics.names) else part.blank(), old | kinds)
+    return plan._replace(kinds=plan.kinds | kinds)
 
 
 def _kinds(holder: Any) -> dict[str, str]:

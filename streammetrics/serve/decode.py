@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..collect.holder import Holder
-from ..collect.saved import each_made
+from ..collect.saved import in_turn
 from ..errors import StateFormatError, StreamMetricsError
 from ..state.frame import Frame
 from .keys import Seen
@@ -17,15 +18,16 @@ __all__ = ["Decoded", "decoded"]
 
 
 class Decoded(NamedTuple):
-    """What a frame holds, its digest, as `Holder.digest` has it, and its rows; or what is wrong with it."""
+    """The digest of what a frame holds, as `Holder.digest` has it, and its rows; or what is wrong with it."""
 
-    thing: Any = None
     digest: str = ""
     seen: Seen = Seen()
     error: Exception | None = None
 
 
-def decoded(frames: Sequence[bytes], max_content: int) -> list[Decoded]:
+def decoded(
+    frames: Sequence[bytes], max_content: int, check: Callable[[int, Any], None] = lambda i, thing: None
+) -> list[Decoded]:
     """Decode frames, of which everything is read and checked.
 
     Parameters
@@ -34,30 +36,45 @@ def decoded(frames: Sequence[bytes], max_content: int) -> list[Decoded]:
         They need not be trusted: one that is damaged, newer or no metrics keeps the others from nothing.
     max_content : int
         The most bytes that the content of one may take.
+    check : callable
+        Called with the number of each frame and what it holds, which is that until the next one; what it raises is what
+        is wrong with the frame.
 
     Examples
     --------
     >>> import streammetrics as sm
     >>> good, bad = decoded([sm.CTR().update([0, 1]).to_bytes(), b"SMET"], 1 << 20)
-    >>> good.thing.compute(), bad.error
-    (0.5, StateFormatError('4 bytes are too few for a state; it is truncated, or something else'))
+    >>> good.seen.rows, bad.error
+    (2, StateFormatError('4 bytes are too few for a state; it is truncated, or something else'))
     """
+    found = [Decoded() for _ in frames]
     try:
         opened = [Frame(data, max_content) for data in frames]
-        return [_checked(thing, frame) for thing, frame in zip(each_made(opened), opened, strict=True)]
+        for i, thing in in_turn(opened):
+            found[i] = _checked(i, thing, opened[i], check)
     except (StreamMetricsError, MemoryError) as error:  # whoever sent it is told
         if len(frames) == 1:
             return [Decoded(error=error)]
-        return [one for frame in frames for one in decoded([frame], max_content)]  # so it shows which it is
+        # one by one, so that it shows which it is
+        return [decoded([frame], max_content, partial(_at, check, i))[0] for i, frame in enumerate(frames)]
+    return found
 
 
-def _checked(thing: Any, frame: Frame) -> Decoded:
+def _at(check: Callable[[int, Any], None], place: int, _: int, thing: Any) -> None:
+    check(place, thing)
+
+
+def _checked(i: int, thing: Any, frame: Frame, check: Callable[[int, Any], None]) -> Decoded:
     if not isinstance(thing, Holder):
         raise StateFormatError("this is one state; post the metrics that it is of: to_bytes() of a Sliced")
+    try:
+        check(i, thing)
+    except StreamMetricsError as error:  # whoever sent it is told
+        return Decoded(error=error)
     sha = hashlib.sha256(frame.kind.about.encode())
-    for i in range(len(frame)):
-        sha.update(bytes.fromhex(frame.digest(i)))
-    return Decoded(thing, sha.hexdigest(), _seen(thing))
+    for section in range(len(frame)):
+        sha.update(bytes.fromhex(frame.digest(section)))
+    return Decoded(sha.hexdigest(), _seen(thing))
 
 
 def _seen(thing: Holder) -> Seen:

@@ -179,21 +179,15 @@ class Ingest:
         """Decode and check in a thread."""
         progress.begun = True
         for run in runs:
-            found = decoded([one.data for one in run], self.settings.max_content)
+            found = decoded([one.data for one in run], self.settings.max_content, partial(self._check, run, progress))
             if progress.stopped:
                 return
-            progress.found += [self._checked(one, what) for one, what in zip(run, found, strict=True)]
+            progress.found += [_busy(one) if isinstance(one.error, MemoryError) else one for one in found]
             progress.done += 1
 
-    def _checked(self, one: Waiting, found: Decoded) -> Decoded:
-        if isinstance(found.error, MemoryError):
-            return Decoded(error=BusyError("there is no memory to decode it now; send it again later"))
-        try:
-            if found.error is None:
-                self.checker.check(one.experiment, found.thing)
-        except StreamMetricsError as error:  # who waits is told
-            return Decoded(error=error)
-        return found._replace(thing=None)  # what it holds takes far more room than the frame
+    def _check(self, run: Sequence[Waiting], progress: Progress, i: int, thing: Any) -> None:
+        if not progress.stopped:  # or somebody else has decoded it meanwhile
+            self.checker.check(run[i].experiment, thing, head_of(run[i].data))
 
     def _give_up(self, runs: Sequence[Sequence[Waiting]], done: int, begun: bool) -> None:
         """Refuse the frame that takes too long, or look for it, one by one; those behind it wait again, in front."""
@@ -235,6 +229,10 @@ class Ingest:
                 changed.add(part.key.experiment)
         for experiment in sorted(changed):
             self.changed(experiment)
+
+
+def _busy(found: Decoded) -> Decoded:
+    return found._replace(error=BusyError("there is no memory to decode it now; send it again later"))
 
 
 def counted_before(store: Any, experiment: str) -> Holder | None:

@@ -136,9 +136,27 @@ def test_one_bad_frame_keeps_the_others_from_nothing() -> None:
     frames = [part.to_bytes() for part in parts]
     other = sm.Sliced(sm.CTR(), by="arm").update([0, 1], arm=["a", "b"])
     bad = frames[1][:-9] + bytes(9)
-    found = decoded([*frames, bad, other.to_bytes(), b""], 1 << 24)
+    held: dict[int, Any] = {}
+    found = decoded(
+        [*frames, bad, other.to_bytes(), b""],
+        1 << 24,
+        lambda i, thing: held.update({i: sm.from_bytes(thing.to_bytes())}),
+    )
     assert [one.digest for one in found[:4]] == [part.digest() for part in parts]
-    assert [one.thing for one in found[:4]] == parts
-    assert (found[5].thing, found[5].digest) == (other, other.digest())
+    assert [held[i] for i in range(4)] == parts
+    assert (held[5], found[5].digest, found[5].seen) == (other, other.digest(), Seen(2, "{}"))
     assert [type(one.error) for one in found[4:]] == [sm.StateFormatError, type(None), sm.StateFormatError]
     assert [one.error is None for one in decoded(frames[:2], 100)] == [False] * 2
+
+
+def test_one_frame_that_does_not_fit_is_refused_alone() -> None:
+    frames = [SMALL.part("web", hour).to_bytes() for hour in HOURS[:4]]
+
+    def check(i: int, thing: Any) -> None:
+        if thing.digest() == sm.from_bytes(frames[2]).digest():
+            raise sm.IncompatibleStateError(f"number {i}")
+
+    found = decoded(frames, 1 << 24, check)
+    assert [one.error is None for one in found] == [True, True, False, True]
+    assert str(found[2].error) == "number 2"
+    assert [one.digest != "" for one in found] == [True, True, False, True]
