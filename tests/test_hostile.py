@@ -207,7 +207,8 @@ WRONG: dict[str, Callable[[], bytes]] = {
         sm.MAE().update([1, 2], [2, 1], sample_weight=[0.5, 1]), "excess", (0, 34), (1 << 32) - 16
     ),
     "more treated positives than positives": lambda: with_entry(
-        sm.AUUC(bits=8, limit=0).update([1, 0], [2.0, 2.0], treatment=[1, 0]), "rows", counts=np.array([2, 1, 2, 1, 1, 2], np.uint32)
+        sm.AUUC(bits=8, limit=0).update([1, 0], [2.0, 2.0], treatment=[1, 0]),
+        "rows", counts=np.array([2, 1, 2, 1, 1, 2], np.uint32),
     ),
     "a negative weight of a bucket": lambda: with_entry(
         sm.AUC(bits=8).update(ROWS), "rows", excess=np.array([[-(9 << 20), 0]] + 3 * [[0, 1]])
