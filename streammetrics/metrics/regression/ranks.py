@@ -70,6 +70,8 @@ class RankMetric(Metric[JointHistogram, float]):
         if found is None:
             return None
         low, high = max(found.low, Fraction(self.least)), min(found.high, Fraction(1))
+        if low > high:  # read from bytes that no rows made, whose parts contradict one another
+            low, high = Fraction(self.least), Fraction(1)
         kept = Limits(low, min(max(found.value, low), high), high)
         return kept.widened(SLIPS * state.slip, self.least, 1)
 
