@@ -93,7 +93,7 @@ NOT_NEGATIVE = {
     "diagnostic_odds_ratio", "enrichment_factor", "entropy", "expected_mutual_information", "exposure_entropy",
     "false_negatives", "false_positives", "focal_loss", "hinge_loss", "hits_at_k", "hosmer_lemeshow", "idcg",
     "interval_score", "jensen_shannon_divergence", "log_cosh", "mase", "mean_rank",
-    "minkowski_distance", "mutual_information", "negative_likelihood_ratio", "nmse", "novelty",
+    "minkowski_distance", "mutual_information", "negative_likelihood_ratio", "novelty",
     "pair_confusion_matrix", "positive_likelihood_ratio", "relative_squared_error",
     "squared_hinge_loss", "standard_deviation", "true_negatives", "true_positives",
 }  # fmt: skip

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..columns.classes import FoundColumn
 from ..columns.columns import FLAG, Column, Need, score, weight
 from ..columns.ids import IdColumn, query
+from ..errors import StateFormatError
 from ..numerics.exact import UNIT, weights
 from ..numerics.settings import setting
 from ..state.declare import Flat
@@ -100,6 +101,23 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
         own = type(self)
         yield Step("class_counts:count_cells", "at", "sample_weight", own.counts, own.excess)
         yield Step("class_counts:count_cells", "at", "firsts", own.firsts, own.firsts_excess)
+
+    def check(self) -> None:
+        first, shown = (self.cells.flats[n] for n in ("firsts", "counts"))
+        if (first != shown).any():
+            raise StateFormatError("ListedKeys.firsts and ListedKeys.counts are not of the same rows")
+        front = self.cells.inner[:, 0] if self.cells.inner is not None else np.zeros(len(shown), np.int64)
+        each, of_first = self._units("counts", "excess"), self._units("firsts", "firsts_excess")
+        lists, total = np.zeros((2, len(self)), object)
+        np.add.at(lists, front, of_first)
+        np.add.at(total, front, each)
+        if (of_first > each).any() or (each > lists[front]).any() or (total > self.k * lists).any():
+            raise StateFormatError(f"ListedKeys.counts holds more than lists of {self.k} different items have")
+
+    def _units(self, rows: str, excess: str) -> NDArray[Any]:
+        """What the rows of a part weigh, cell by cell, in units of 2**-60."""
+        held = self.cells.flats
+        return weights(held[rows], held[excess]) if excess in held else weights(held[rows], None) * UNIT
 
     @property
     def lists(self) -> Fraction:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import IncompatibleStateError
 from ..numerics.dominance import below_both
 from ..numerics.exact import UNIT, Mass
 from ..state import tally
@@ -191,7 +192,10 @@ def _told(looks: list[Entries]) -> tuple[Ints, Ints, Entries] | None:
     if good.all():
         return x, y, sure
     lead = (keys[X][x] & ~HALF) | (keys[Y][y] >> U8(32))
-    rest = tally.add(looks[LEAD], reduce(Entries(64, lead, sure.counts, sure.excess)), -1)
+    try:
+        rest = tally.add(looks[LEAD], reduce(Entries(64, lead, sure.counts, sure.excess)), -1)
+    except IncompatibleStateError:  # read from bytes that no rows made: the looks are not of the same rows
+        return None
     more = []
     for side, at, name in zip((X, Y), (x, y), _halves(rest.codes), strict=True):
         left = looks[side].mass - np.bincount(at, sure.mass, len(keys[side])).astype(np.int64)

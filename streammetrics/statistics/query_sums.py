@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..columns.ids import IdColumn
 from ..errors import StateFormatError
-from ..numerics.exact import FRACTION_BITS, UNIT, exact_to_fraction, fixed_to_int, of_units, whole
+from ..numerics.exact import FRACTION_BITS, UNIT, carry_fixed, exact_to_fraction, fixed_to_int, of_units, whole
 from ..numerics.settings import union
 from ..state.declare import Flat, lost
 from ..state.state import State
@@ -52,6 +52,8 @@ class QuerySums(State):
     measures: ClassVar[tuple[str, ...]] = ()
     unbounded: ClassVar[tuple[str, ...]] = ()
     """Summed exactly, in superaccumulators."""
+    never_beyond: ClassVar[dict[str, str]] = {}
+    """Measures that are never more, in any query, than another one without a cut-off."""
 
     terms: tuple[str, ...] = union(default=())
 
@@ -124,16 +126,23 @@ class QuerySums(State):
                 raise StateFormatError(f"{type(self).__name__} holds a sum of {measure} that these queries cannot have")
         if "large_squares" in held and (held["large_squares"][..., -1] < 0).any():
             raise StateFormatError(f"{type(self).__name__}.large_squares holds a negative sum of squares")
-        self._check_hits()
+        self._check_pairs()
 
-    def _check_hits(self) -> None:
-        """Raise if more relevant documents were found than there are."""
-        large, relevant = self.cells.flats.get("large"), term("relevant")
-        if large is None or relevant not in self.terms:
-            return
+    def _check_pairs(self) -> None:
+        """Raise if a sum is beyond that of what it is never beyond, as hits beyond relevant documents."""
         for i, (measure, _, _) in enumerate(map(parts, self.terms)):
-            if measure == "hits" and not all_within(large[:, i], large[:, self.terms.index(relevant)]):
-                raise StateFormatError(f"{type(self).__name__} found more relevant documents than there are")
+            most = term(self.never_beyond.get(measure, ""))
+            if most in self.terms and not self._within(measure, i, self.terms.index(most)):
+                raise StateFormatError(f"{type(self).__name__} holds more of {measure} than of {most}")
+
+    def _within(self, measure: str, less: int, more: int) -> bool:
+        """Whether no sum of one term is beyond that of another."""
+        if measure in self.unbounded:
+            large = self.cells.flats.get("large")
+            return large is None or all_within(large[:, less], large[:, more])
+        left = self.cells.flats["sums"][:, more] - self.cells.flats["sums"][:, less]
+        carry_fixed(left)
+        return not (left[..., 0] < 0).any()
 
     @property
     def positives_seen(self) -> NDArray[np.int64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +74,9 @@ class RankingSums(QuerySums, tag="ranking_sums"):
 
     measures = (*MEASURES, *ORDERS, *DERIVED)
     unbounded = (*UNBOUNDED, *MORE_UNBOUNDED)
+    never_beyond: ClassVar[dict[str, str]] = {
+        "hits": "relevant", "right_pairs": "pairs", "opa": "any_pair", "fall_out": "irrelevant",
+    }  # fmt: skip
 
     ties: str = setting(default="average", choices=("average", "order", "document", "optimistic", "pessimistic"))
     relevance_level: float | None = setting(default=None, above=0.0)

@@ -14,10 +14,10 @@ from ..columns.classes import class_of, class_scores
 from ..columns.columns import Column, Need, flag, label, matrix, score, weight
 from ..errors import StateFormatError
 from ..numerics.compiled import kernel
-from ..numerics.exact import exact_to_fraction
+from ..numerics.exact import carry_exact, exact_to_fraction
 from ..numerics.settings import setting, union
 from ..state.declare import Flat
-from ..state.totals import weight_of
+from ..state.totals import all_within, weight_of
 from .class_terms import TERMS as COLUMN_TERMS
 from .class_terms import ClassScores
 from .known_classes import KnownClasses
@@ -32,6 +32,8 @@ CLASS_TERMS = ("log_loss", "brier", "top")
 OUTPUT_TERMS = ("exact", "wrong")
 LABEL_TERMS = ("coverage", "precision", "ranking_loss", "average_precision", "relevant", "auc", "both")
 SET_TERMS = ("subset", "overlap", "contain", "belong", "row_f", "row_jaccard", "lack_f")
+KNOWN = {"auc": "both", "average_precision": "relevant"}
+"""Terms that are 0 in rows of which another one says that they have none."""
 
 
 class RowMeans(WeighedRows):
@@ -224,6 +226,22 @@ class LabelRows(RowMeans, tag="label_rows"):
     def most_of(self, term: str) -> float:
         return self.num_labels if term == "coverage" else 1
 
+    def check(self) -> None:
+        super().check()
+        sums, weight = (
+            dict(zip(self.terms, np.moveaxis(self.flat("sums"), -2, 0), strict=True)),
+            weight_of(self, "rows"),
+        )
+        for term, held in sums.items():
+            known, lacking = sums.get(KNOWN.get(term, "")), sums.get(_lack_of(term))
+            wrong = known is not None and not all_within(held, known)
+            if lacking is not None:  # no row has a value and lacks it
+                both = held + lacking
+                carry_exact(both)
+                wrong |= weight.fall_short(both, 1)
+            if wrong:
+                raise StateFormatError(f"LabelRows.sums holds more of {term} than rows that have one")
+
     def values_of(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
         y, given = columns["y_true"].values, columns[self.column]
         s = given.values if given.values.dtype.kind == "f" else given.values.astype(np.float32)
@@ -246,6 +264,12 @@ class LabelRows(RowMeans, tag="label_rows"):
                     sets[cut] = Sets.of(y == 1, _decided(s, cut, given.source))
                 values[:, i] = sets[cut].term(name, *map(float, beta))
         return values
+
+
+def _lack_of(term: str) -> str:
+    """The term that says which rows have none of this one; empty if all rows have it."""
+    name, _, rest = term.partition("@")
+    return {"row_f": f"lack_f@{rest}", "row_jaccard": f"lack_f@1.0@{rest}"}.get(name, "")
 
 
 def _decided(scores: Any, cut: str, source: str) -> NDArray[np.bool_]:

@@ -14,10 +14,13 @@ from ...numerics.elementary import log, log1p
 from ...numerics.exact import Limits
 from ...statistics.found_classes import Contingency
 
-__all__ = ["Entropies", "averaged", "expected", "less", "over"]
+__all__ = ["MOST_ROWS", "Entropies", "averaged", "expected", "less", "over"]
 
 Floats = NDArray[np.float64]
 ROUNDED = Fraction(1, 1 << 50)  # how far, relatively, terms are off by roundings: of a share, a quotient, a logarithm
+
+MOST_ROWS = 1 << 32
+"""Of more of them `expected` takes long: a few of their roots for each pair of classes."""
 
 
 class Entropies(NamedTuple):
@@ -61,13 +64,15 @@ def _log_quotients(tops: Any, bottoms: Any) -> Floats:
     return np.asarray(np.where(near, log1p(np.where(near, above, 0.0)), log(far)))
 
 
-def expected(found: Contingency) -> Limits:
-    """The mean of the mutual information over all permutations of one of the labelings.
+def expected(found: Contingency) -> Limits | None:
+    """The mean of the mutual information over all permutations of one of the labelings; None of more than MOST_ROWS.
 
     Source: Vinh, Epps and Bailey (2010). Each pair of classes adds the mean of a function of a hypergeometric number.
     """
     true, predicted = (Counter((part // found.unit).tolist()) for part in (found.true, found.predicted))
     total = found.total // found.unit
+    if total > MOST_ROWS:
+        return None
     terms, errors = [], []
     for a, many in true.items():
         for b, times in predicted.items():

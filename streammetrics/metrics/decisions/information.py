@@ -7,7 +7,7 @@ from fractions import Fraction
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
 from ...statistics.found_classes import Contingency
-from .entropies import Entropies, averaged, expected, less, over
+from .entropies import MOST_ROWS, Entropies, averaged, expected, less, over
 from .pairs import Labeling
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
 ]
 
 METHODS = ("arithmetic", "geometric", "min", "max")
+TOO_MANY = "more than 2**32 rows: what chance makes takes too long"
 
 
 class InformationMetric(Labeling):
@@ -83,9 +84,9 @@ class ExpectedMutualInformation(InformationMetric, tag="expected_mutual_informat
     Notes
     -----
     Definition as scikit-learn's `expected_mutual_information`; what AdjustedMutualInformation takes away. A row of weight
-    k counts as k rows; undefined for other weights than whole numbers. `bounds()` says what rounding can do. Memory as for
-    RandScore; to compute it takes the classes of one labeling times those of the other (of different sizes) times some
-    standard deviations of what two have in common, at most the root of the rows.
+    k counts as k rows; undefined for other weights than whole numbers, and of more than 2**32 rows. `bounds()` says what
+    rounding can do. Memory as for RandScore; to compute it takes the classes of one labeling times those of the other (of
+    different sizes) times some standard deviations of what two have in common, at most the root of the rows.
 
     Examples
     --------
@@ -103,6 +104,9 @@ class ExpectedMutualInformation(InformationMetric, tag="expected_mutual_informat
         if len(found.true) == 1 or len(found.predicted) == 1:
             return Limits.exactly(0)
         return expected(found)
+
+    def why(self, found: Contingency) -> str:
+        return TOO_MANY if found.total // found.unit > MOST_ROWS else super().why(found)
 
 
 class NormalizedMutualInformation(InformationMetric, tag="normalized_mutual_information"):
@@ -181,8 +185,13 @@ class AdjustedMutualInformation(NormalizedMutualInformation, tag="adjusted_mutua
         if any((side == found.unit).all() for side in sides):
             return None if self.average_method == "min" else Limits.exactly(0)
         known, chance = Entropies.of(found), expected(found)
+        if chance is None:
+            return None
         most = averaged(known.true, known.predicted, self.average_method)
         return self._within(over(less(known.mutual, chance), less(most, chance)))
+
+    def why(self, found: Contingency) -> str:
+        return TOO_MANY if found.total // found.unit > MOST_ROWS else super().why(found)
 
 
 class Homogeneity(InformationMetric, tag="homogeneity"):

@@ -69,7 +69,9 @@ class RankMetric(Metric[JointHistogram, float]):
         found = self.of_pairs(state.pairs) if state.pairs.total else None
         if found is None:
             return None
-        low, high = min(max(found.low, Fraction(self.least)), Fraction(1)), min(found.high, Fraction(1))
+        low, high = max(found.low, Fraction(self.least)), min(found.high, Fraction(1))
+        if low > high:  # of weights below 1, which are no rows; or of bytes that no rows made
+            low, high = Fraction(self.least), Fraction(1)
         kept = Limits(low, min(max(found.value, low), high), high)
         return kept.widened(SLIPS * state.slip, self.least, 1)
 
