@@ -62,7 +62,7 @@ class ThresholdedAUC(RankingValue, tag="thresholded_auc"):
     0.75
     """
 
-    num_thresholds: int = setting(default=200, low=2, high=1 << 20)
+    num_thresholds: int = setting(default=200, low=2, high=1 << 16)
     curve: str = setting(default="ROC", choices=("ROC", "PR"))
     summation_method: str = setting(default="interpolation", choices=("interpolation", "minoring", "majoring"))
 
