@@ -15,7 +15,7 @@ from ..numerics.exact import exact_to_fraction
 from ..numerics.settings import setting, union
 from ..state.declare import Flat
 from ..state.state import State
-from ..state.totals import Weight, weight_of
+from ..state.totals import Weight, all_within, weight_of
 from .labels import rounded
 from .spread import Spread, spread
 from .step import Like, Step
@@ -116,6 +116,10 @@ class RegressionSums(WeighedRows, tag="regression_sums"):
 
     def check(self) -> None:
         check_losses(self, self.terms, weight_of(self, "rows")[..., None])
+        sums = dict(zip(self.terms, np.moveaxis(self.flat("sums"), 1, 0), strict=True))
+        for term, either in ((t, t.replace("hit", "either")) for t in sums if parsed(t)[0] == "hit"):
+            if either in sums and not all_within(sums[term], sums[either]):
+                raise StateFormatError(f"RegressionSums.sums holds more of {term} than of {either}")
         if (self.flat("skipped") > self.flat("rows")[..., None, None]).any():
             raise StateFormatError("RegressionSums.skipped counts more rows than there are")
 

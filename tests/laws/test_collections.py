@@ -21,13 +21,18 @@ from streammetrics.laws.case import same
 from streammetrics.laws.objects import splits
 from streammetrics.laws.specimens import fitting
 
+
+def _is_logged(metric):
+    """Whether it reads 0/1 labels, which have names and are sampled as soft ones are not, and no column beside a score."""
+    kinds = {n.role: n.kind for n in metric.make_state().needs()}
+    return isinstance(kinds["y_true"], Label) and set(kinds) <= {"y_true", "y_score", "sample_weight"}
+
+
 PROBABILITY = [
     m for m in draws.VARIANTS if m.tag in draws.BINARY and getattr(m, "scale", "probability") == "probability"
 ]
 PROBABILITY = [m for m in PROBABILITY if getattr(m, "threshold", 0.5) is not None and not getattr(m, "which", None)]
-PROBABILITY = [  # soft labels, which smoothing makes, too, have no names, and are not sampled
-    m for m in PROBABILITY if all(isinstance(n.kind, Label) for n in m.make_state().needs() if n.role == "y_true")
-]
+PROBABILITY = [m for m in PROBABILITY if _is_logged(m)]
 BINDINGS = {
     "plain": {},
     "clicks": {"y_true": "click", "y_score": "pctr"},

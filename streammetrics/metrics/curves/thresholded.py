@@ -63,7 +63,7 @@ class ThresholdedAUC(RankingValue, tag="thresholded_auc"):
     """
 
     scale: str = setting(default="probability", choices=("probability",))
-    num_thresholds: int = setting(default=200, low=2, high=1 << 20)
+    num_thresholds: int = setting(default=200, low=2, high=1 << 16)
     curve: str = setting(default="ROC", choices=("ROC", "PR"))
     summation_method: str = setting(default="interpolation", choices=("interpolation", "minoring", "majoring"))
 
