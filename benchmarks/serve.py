@@ -1,9 +1,10 @@
 """The dashboard under load: `python -m benchmarks.serve [SECONDS]` (60 by default; an hour is 3600).
 
 200 posts a second of frames of five metrics (2,000 rows, 64 shards of users, two arms, four countries), encoded
-beforehand, by a process of its own, while 50 pages are open. Latency is from when a post was due, so a server that stops
-is not forgiven what was sent late. Time of the server runs a day in `24 / HOURS` seconds, so that old parts are folded to
-days as they would be. Then the first page of 30 days x 24 hours x 4 arms x 20 slices, cold and warm.
+beforehand, by a process of its own, once the server says that it is ready, while 50 pages are open. Latency is from when
+a post was due, so a server that stops is not forgiven what was sent late. Time of the server runs a day in `24 / HOURS`
+seconds, so that old parts are folded to days as they would be. Then the first
+page of 30 days x 24 hours x 4 arms x 20 slices, cold and warm.
 """
 
 from __future__ import annotations
@@ -140,8 +141,10 @@ async def watched(port: int, looks: list[int], page: int) -> None:
 async def loaded(port: int, process: int, posts: int, rate: float, tokens: list[str], frames: list[bytes]) -> Loaded:
     """Post so many, at a steady rate, while pages are open."""
     found = Loaded(rate, [], 0, [-1] * PAGES, [])
+    idle = [Client(port)]
+    while await idle[0].ask(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n") != 200:
+        await asyncio.sleep(0.05)
     pages = [asyncio.ensure_future(watched(port, found.looks, page)) for page in range(PAGES)]
-    idle: list[Client] = []
 
     async def one(number: int, due: float) -> None:
         rest, experiment = divmod(number, EXPERIMENTS)

@@ -35,6 +35,10 @@ class Apart:
         self._pool: ProcessPoolExecutor | None = None
         self._lock = threading.Lock()
 
+    def start(self) -> None:
+        """Return once the process is there, which takes as long as importing this package does."""
+        self._ask(_there)
+
     def read(self, experiment: str, now: float) -> Reading:
         """Read an experiment."""
         found: Reading = self._ask(_read, experiment, now)
@@ -100,6 +104,10 @@ def _watch(parent: int) -> None:
 def _ours() -> Reader:
     assert _reader is not None
     return _reader
+
+
+def _there() -> None:
+    """Nothing: it is asked once the reader is there."""
 
 
 def _read(experiment: str, now: float) -> Reading:

@@ -60,9 +60,10 @@ class Board:
 
     Notes
     -----
-    Use it as ``async with board:``, or `start` and `stop` it. One thread evaluates, off the event loop: what waits for it
-    are pages that are open, which show the last evaluation until then. An evaluation that takes long is followed by a rest
-    as long. A fault of one experiment is what it withholds its verdict for, and nobody else's.
+    Use it as ``async with board:``, or `start` and `stop` it; it is `ready` once the reader has started. One thread
+    evaluates, off the event loop: what waits for it are pages that are open, which show the last evaluation until then.
+    An evaluation that takes long is followed by a rest as long. A fault of one experiment is what it withholds its
+    verdict for, and nobody else's.
     """
 
     def __init__(
@@ -81,7 +82,8 @@ class Board:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._worker: ThreadPoolExecutor | None = None
         self._newcomers: asyncio.Task[None] | None = None
-        self._open = False
+        self._starting: asyncio.Task[None] | None = None
+        self._open, self.ready = False, False
 
     async def start(self) -> None:
         """Begin: every experiment is read, and again when it changes."""
@@ -92,12 +94,13 @@ class Board:
         for experiment in known:
             self._mark(experiment)
         self._newcomers = self._loop.create_task(self._look_for_others())
+        self._starting = self._loop.create_task(self._start_reader())
 
     async def stop(self) -> None:
         """End: what is shown is kept, and who subscribed is let go."""
         if self._loop is None or self._worker is None:
             return
-        tasks = [t for t in (self._newcomers, *(s.task for s in self._shown.values())) if t is not None]
+        tasks = [t for t in (self._newcomers, self._starting, *(s.task for s in self._shown.values())) if t is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -178,6 +181,14 @@ class Board:
         shown.changed.set()
         if shown.task is None:
             shown.task = self._loop.create_task(self._follow(experiment, shown))
+
+    async def _start_reader(self) -> None:
+        """Start it before it is asked; where that fails, whoever asks tries again and says why."""
+        try:
+            await self._run(self._reader.start)
+        except Exception:  # the first reading says it where it is seen
+            log.exception("what reads experiments could not be started")
+        self.ready = True
 
     async def _look_for_others(self) -> None:
         """Find what another process has defined."""

@@ -34,6 +34,9 @@ class Reading(NamedTuple):
 class Read(Protocol):
     """Who reads experiments, here or in another process."""
 
+    def start(self) -> None:
+        """Be there before the first is to be read."""
+
     def read(self, experiment: str, now: float) -> Reading:
         """Read one."""
 
@@ -81,6 +84,9 @@ class Reader:
     def __init__(self, store: Store) -> None:
         self.store, self.totals = store, Totals(store)
         self._known: dict[str, _Known] = {}
+
+    def start(self) -> None:
+        """Nothing: it is where it is asked."""
 
     def read(self, experiment: str, now: float) -> Reading:
         """Read an experiment."""

@@ -7,18 +7,23 @@ import socket
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-__all__ = ["HEADER_SECONDS", "Patient", "server_of"]
+__all__ = ["HEADER_BYTES", "HEADER_SECONDS", "Patient", "server_of"]
 
-HEADER_SECONDS = 15.0
-"""How long a client may take for the head of a request, from when it connects or was answered last."""
+HEADER_SECONDS, HEADER_BYTES = 15.0, 1 << 15
+"""How long a client may take for the head of a request, from when it connects or was answered last; its size."""
+LARGE = f"The head of a request has at most {HEADER_BYTES:,} bytes."
 
 
-class Patient(H11Protocol):
-    """HTTP, and the end of a connection whose next request does not come: else a slow client holds it for ever."""
+class Patient(HttpToolsProtocol):
+    """HTTP, and the end of a connection whose next request does not come, or does not end.
+
+    Else a client that is slow, or never done, holds it or its memory for ever.
+    """
 
     seconds = HEADER_SECONDS
+    _partial = 0  # bytes since a head, or a piece of a body, was whole
     _ends: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -30,9 +35,22 @@ class Patient(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self._partial += len(data)
         super().data_received(data)
+        if self._partial > HEADER_BYTES and not self.transport.is_closing():
+            self.send_400_response(LARGE)
         if self._busy:
             self._stop()
+
+    def on_headers_complete(self) -> None:
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEADER_BYTES:
+            raise ValueError(LARGE)  # the parser answers 400
+        self._partial = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._partial = 0
+        super().on_body(body)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -78,7 +96,6 @@ def server_of(app: Any, host: str, port: int, **options: Any) -> uvicorn.Server:
         "ws": "none",
         "proxy_headers": False,
         "server_header": False,
-        "h11_max_incomplete_event_size": 1 << 15,
         "timeout_graceful_shutdown": 10,
         "access_log": False,
         "log_level": "warning",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 import sys
@@ -48,6 +49,8 @@ class Model(lightning.LightningModule):
         self.many.reset()
 
     def on_validation_end(self) -> None:
+        # Lightning leaves gloo's threads running, and a process that ends with them aborts now and then
+        atexit.register(dist.destroy_process_group)
         metric = TorchMetric(sm.AUC())
         rows = ROWS["empty"][self.global_rank]
         if len(Y[rows]):

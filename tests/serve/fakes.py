@@ -112,6 +112,7 @@ class Board:
     def __init__(self) -> None:
         self.changes: list[str] = []
         self.told = threading.Event()
+        self.ready = True
 
     def changed(self, experiment: str) -> None:
         self.changes.append(experiment)

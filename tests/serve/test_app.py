@@ -118,6 +118,9 @@ def test_definitions_of_a_folder(here: World, tmp_path: Path) -> None:
 
 def test_health(here: World, client: Client) -> None:
     assert (client.get("/healthz").status_code, client.get("/readyz").status_code) == (200, 200)
+    here.board.ready = False
+    assert (client.get("/readyz").status_code, client.get("/readyz").text) == (503, "starting\n")
+    here.board.ready = True
     here.store.fails = StoreDownError("host db.internal is away")
     assert (client.get("/healthz").status_code, client.get("/readyz").status_code) == (200, 503)
     assert "internal" not in client.get("/readyz").text

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import random
 import socket
 import tracemalloc
 import zlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, suppress
 
 import httpx
@@ -16,6 +17,10 @@ import pytest
 from serve.client import Client
 from serve.fakes import DEFINITION, HOUR, NOW, World, arms, world
 from serve.running import running
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.routing import Route
 
 from streammetrics.serve.app import create_app
 from streammetrics.serve.server import Patient
@@ -327,6 +332,26 @@ def test_requests_that_two_servers_would_read_differently(here: World, url: str,
     assert b"HTTP/1.1 5" not in found
     assert b"200 OK" not in found  # what is behind it is not taken for another request
     assert served(here, url)
+
+
+@pytest.mark.parametrize("piece", [b"a" * 10_000, b"x: y\r\n" * 1000])
+def test_heads_without_end_behind_an_answer_without_end(piece: bytes) -> None:
+    """What comes while a page listens, and is no whole request, is not kept for when it has heard enough."""
+
+    async def live(request: Request) -> StreamingResponse:
+        async def said() -> AsyncIterator[bytes]:
+            while not await request.is_disconnected():
+                yield b": nothing yet\n\n"
+                await asyncio.sleep(0.05)
+
+        return StreamingResponse(said())
+
+    with running(Starlette(routes=[Route("/", live)])) as url, dialled(url) as one:
+        one.sendall(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert b"200 OK" in one.recv(65536)
+        one.sendall(b"GET /healthz HTTP/1.1\r\nx: ")
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            one.sendall(piece * 1000)
 
 
 def test_chunks_without_end(here: World, url: str) -> None:

@@ -35,6 +35,9 @@ class Readings:
         self.tidied: list[str] = []
         self.closed = 0
 
+    def start(self) -> None:
+        self.hold.wait(10)
+
     def read(self, experiment: str, now: float) -> Reading:
         self.threads.add(threading.get_ident())
         self.hold.wait(10)
