@@ -78,8 +78,9 @@ def served(database: str, hour: float, hours_a_second: float) -> Iterator[tuple[
 
 
 def held(process: int) -> int:
-    """Bytes of memory of a process."""
-    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    """Bytes of memory of a process and of those that it has started."""
+    found = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return found + sum(map(held, map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split())))
 
 
 # -- the load -------------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from .windows import MovedError, Window, Windows
 
 __all__ = ["Totals"]
 
-ROOM = 1 << 29
+ROOM = 1 << 28
 KEEP, OFTEN = 60.0, 100
 """A total is kept, so that a start adds up only what came after it: at most once in so many seconds, and so many times as
 long apart as it takes."""
