@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...collect.metric import nothing_counted
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
 from ...statistics.values import ValueHistogram
@@ -98,8 +99,8 @@ class D2Pinball(OutputMetric[ValueHistogram], tag="d2_pinball"):
         return (NAN, NAN) if mean is None else mean.outward()
 
     def reason_of(self, state: ValueHistogram) -> str | None:
-        if not state.facts()["weight"]:
-            return "the weights are all zero" if state.facts()["rows"] else "no rows"
+        if (nothing := nothing_counted(state)) is not None:
+            return nothing
         missing = all(self.of_output(state, i) is None for i in range(state.outputs))
         return "the best constant is without error" if missing else None
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from ...collect.metric import Metric
+from ...collect.metric import Metric, nothing_counted
 from ...numerics.elementary import log
 from ...numerics.elementary import power as raised
 from ...numerics.exact import to_float
@@ -78,6 +78,6 @@ class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
         return 1.0 - to_float(total, state.weight()) / null if null > 0 else math.nan
 
     def reason_of(self, state: RowTerms) -> str | None:
-        if not state.weight():
-            return "the weights are all zero" if state.rows else "no rows"
+        if (nothing := nothing_counted(state)) is not None:
+            return nothing
         return None if self.of_mean(state) > 0 else "all targets are the same"
