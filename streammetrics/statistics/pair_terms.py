@@ -13,7 +13,7 @@ from ..columns.columns import Column
 from ..numerics import elementary
 from ..numerics.rows import across
 from . import forecast_terms
-from .labels import rounded
+from .labels import eps_of, rounded
 
 __all__ = ["TERMS", "TINY", "Rows", "Term", "parsed"]
 
@@ -45,9 +45,7 @@ class Rows:
 
     def eps(self, role: str) -> float:
         """What probabilities of a column are kept away from 0 and 1."""
-        if self.given_eps is not None:
-            return self.given_eps
-        return 2.0**-52 if self.columns[role].source == "float64" else 2.0**-23
+        return eps_of(self.columns[role].source) if self.given_eps is None else self.given_eps
 
     def probability(self, role: str = "y_score") -> Floats:
         """The scores as probabilities."""

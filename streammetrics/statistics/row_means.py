@@ -21,7 +21,7 @@ from ..state.totals import all_within, weight_of
 from .class_terms import TERMS as COLUMN_TERMS
 from .class_terms import ClassScores
 from .known_classes import KnownClasses
-from .labels import highest, rounded
+from .labels import eps_of, highest, rounded
 from .spread import Spread, spread
 from .step import NOTHING, Like, Step
 from .weighed import WeighedRows
@@ -176,7 +176,7 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
             return np.stack([wrong if t == "wrong" else wrong == 0 for t in self.terms], axis=1).astype(np.float64)
         y, s = columns["y_true"], columns["y_score"]
         named = [t.partition("@") for t in self.terms]
-        eps = self.eps if self.eps is not None else 2.0**-52 if s.source == "float64" else 2.0**-23
+        eps = eps_of(s.source) if self.eps is None else self.eps
         values = np.empty((len(y.values), len(named)))
         compiled = [i for i, (name, _, _) in enumerate(named) if name in CLASS_TERMS]
         if compiled:
