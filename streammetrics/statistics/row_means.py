@@ -228,10 +228,8 @@ class LabelRows(RowMeans, tag="label_rows"):
 
     def check(self) -> None:
         super().check()
-        sums, weight = (
-            dict(zip(self.terms, np.moveaxis(self.flat("sums"), -2, 0), strict=True)),
-            weight_of(self, "rows"),
-        )
+        weight = weight_of(self, "rows")
+        sums = dict(zip(self.terms, np.moveaxis(self.flat("sums"), -2, 0), strict=True))
         for term, held in sums.items():
             known, lacking = sums.get(KNOWN.get(term, "")), sums.get(_lack_of(term))
             wrong = known is not None and not all_within(held, known)
@@ -254,15 +252,17 @@ class LabelRows(RowMeans, tag="label_rows"):
             values[:, ranked] = found
         sets: dict[str, Sets] = {}
         for i, term in enumerate(self.terms):
-            name, *beta, cut = term.split("@") if i not in ranked else ("", "")
+            if term in LABEL_TERMS:
+                continue
+            name, *beta, cut = term.split("@")
             if name == "subset" and not cut.startswith("top"):
                 right = np.empty(len(y))
                 kernel("classes:all_right")(y, s, rounded((float(cut),), given.source, s.dtype)[0], right)
                 values[:, i] = right
-            elif name:
-                if cut not in sets:
-                    sets[cut] = Sets.of(y == 1, _decided(s, cut, given.source))
-                values[:, i] = sets[cut].term(name, *map(float, beta))
+                continue
+            if cut not in sets:
+                sets[cut] = Sets.of(y == 1, _decided(s, cut, given.source))
+            values[:, i] = sets[cut].term(name, *map(float, beta))
         return values
 
 
