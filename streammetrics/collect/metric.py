@@ -25,7 +25,7 @@ from .interval import Estimate, Interval, check_confidence
 from .sample import Sample, samples_of
 from .scalars import Named, named_numbers
 
-__all__ = ["METRICS", "Metric", "ScoredLabels"]
+__all__ = ["METRICS", "Metric", "ScoredLabels", "nothing_counted"]
 
 S = TypeVar("S", bound=State)
 T = TypeVar("T")
@@ -466,6 +466,12 @@ def badness(metric: Metric[Any, Any], value: Any) -> float:
         return value if metric.best == "low" else -value
     ratio = value / metric.best
     return max(ratio, 1 / ratio) if ratio > 0 else math.nan if ratio != ratio else math.inf
+
+
+def nothing_counted(state: State) -> str | None:
+    """Say why a state has no weight, of those that know theirs; None if it has."""
+    facts = state.facts()
+    return "no rows" if not facts["rows"] else None if facts["weight"] else "the weights are all zero"
 
 
 class OpaqueMetric(Metric[Any, Any]):

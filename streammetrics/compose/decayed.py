@@ -206,7 +206,7 @@ def metrics_of(thing: Any) -> Iterator[Metric[Any, Any]]:
     if isinstance(thing, Metric):
         yield thing
     elif isinstance(thing, MetricCollection):
-        for entry in thing._plan.entries.values():
-            yield from metrics_of(entry.thing)
+        for content in thing.contents():
+            yield from metrics_of(content.thing)
     else:
         yield from metrics_of(thing.inner)

@@ -1,13 +1,14 @@
-"""Rows of arrays, moved as one item each: an index into an array of several axes takes ten times as long."""
+"""Rows of arrays, moved as one item each (an index into an array of several axes takes ten times as long), and sums."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["put", "row_sums"]
+__all__ = ["across", "put", "row_sums"]
 
 Array = NDArray[Any]
 
@@ -35,3 +36,8 @@ def put(array: Array, at: NDArray[Any], rows: Array) -> None:
 def row_sums(values: Array) -> Array:
     """The sum of each row, over all other axes."""
     return np.asarray(values.sum(axis=tuple(range(1, values.ndim))))
+
+
+def across(columns: Sequence[Array]) -> Array:
+    """The sum of columns, one after the other: in their order on every machine."""
+    return np.asarray(sum(columns[1:], columns[0]))

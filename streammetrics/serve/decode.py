@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from ..collect.holder import Holder
@@ -25,9 +24,7 @@ class Decoded(NamedTuple):
     error: Exception | None = None
 
 
-def decoded(
-    frames: Sequence[bytes], max_content: int, check: Callable[[int, Any], None] = lambda i, thing: None
-) -> list[Decoded]:
+def decoded(frames: Sequence[bytes], max_content: int, checks: Sequence[Callable[[Any], None]] = ()) -> list[Decoded]:
     """Decode frames, of which everything is read and checked.
 
     Parameters
@@ -36,9 +33,9 @@ def decoded(
         They need not be trusted: one that is damaged, newer or no metrics keeps the others from nothing.
     max_content : int
         The most bytes that the content of one may take.
-    check : callable
-        Called with the number of each frame and what it holds, which is that until the next one; what it raises is what
-        is wrong with the frame.
+    checks : sequence of callables
+        One of each frame, or none: called with what it holds, which is that until the next one; what it raises is what is
+        wrong with the frame.
 
     Examples
     --------
@@ -51,24 +48,21 @@ def decoded(
     try:
         opened = [Frame(data, max_content) for data in frames]
         for i, thing in in_turn(opened):
-            found[i] = _checked(i, thing, opened[i], check)
+            found[i] = _checked(thing, opened[i], checks[i : i + 1])
     except (StreamMetricsError, MemoryError) as error:  # whoever sent it is told
         if len(frames) == 1:
             return [Decoded(error=error)]
         # one by one, so that it shows which it is
-        return [decoded([frame], max_content, partial(_at, check, i))[0] for i, frame in enumerate(frames)]
+        return [decoded([frame], max_content, checks[i : i + 1])[0] for i, frame in enumerate(frames)]
     return found
 
 
-def _at(check: Callable[[int, Any], None], place: int, _: int, thing: Any) -> None:
-    check(place, thing)
-
-
-def _checked(i: int, thing: Any, frame: Frame, check: Callable[[int, Any], None]) -> Decoded:
+def _checked(thing: Any, frame: Frame, checks: Sequence[Callable[[Any], None]]) -> Decoded:
     if not isinstance(thing, Holder):
         raise StateFormatError("this is one state; post the metrics that it is of: to_bytes() of a Sliced")
     try:
-        check(i, thing)
+        for check in checks:
+            check(thing)
     except StreamMetricsError as error:  # whoever sent it is told
         return Decoded(error=error)
     sha = hashlib.sha256(frame.kind.about.encode())

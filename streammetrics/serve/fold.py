@@ -8,7 +8,7 @@ from typing import Any
 from ..collect.holder import Holder, made
 from ..collect.parted import Parted
 from ..collect.saved import merge
-from ..state.frame import Frame, merge_frames
+from ..state.frame import Frame, merge_groups
 
 __all__ = ["added_up", "added_up_by"]
 
@@ -54,10 +54,9 @@ def added_up_by(groups: Sequence[int], parts: Sequence[bytes]) -> dict[int, Any]
         alike.setdefault(frame.kind.about, []).append((group, frame))
     found: dict[int, list[Any]] = {}
     for some in alike.values():
-        mine = [group for group, _ in some]
-        about, states = merge_frames((frame for _, frame in some), groups=mine)
-        for group, one in zip(sorted({*mine}), states, strict=True):
-            found.setdefault(group, []).append(made(about, one))
+        about, merged = merge_groups(some)
+        for group, states in merged.items():
+            found.setdefault(group, []).append(made(about, states))
     return {group: found[group][0] if len(found[group]) == 1 else _sum(found[group]) for group in sorted(found)}
 
 

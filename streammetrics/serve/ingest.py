@@ -179,15 +179,16 @@ class Ingest:
         """Decode and check in a thread."""
         progress.begun = True
         for run in runs:
-            found = decoded([one.data for one in run], self.settings.max_content, partial(self._check, run, progress))
+            checks = [partial(self._check, one, progress) for one in run]
+            found = decoded([one.data for one in run], self.settings.max_content, checks)
             if progress.stopped:
                 return
             progress.found += [_busy(one) if isinstance(one.error, MemoryError) else one for one in found]
             progress.done += 1
 
-    def _check(self, run: Sequence[Waiting], progress: Progress, i: int, thing: Any) -> None:
+    def _check(self, one: Waiting, progress: Progress, thing: Any) -> None:
         if not progress.stopped:  # or somebody else has decoded it meanwhile
-            self.checker.check(run[i].experiment, thing, head_of(run[i].data))
+            self.checker.check(one.experiment, thing, head_of(one.data))
 
     def _give_up(self, runs: Sequence[Sequence[Waiting]], done: int, begun: bool) -> None:
         """Refuse the frame that takes too long, or look for it, one by one; those behind it wait again, in front."""

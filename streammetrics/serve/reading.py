@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from .evaluate import evaluate
@@ -17,11 +17,9 @@ from .series import Series
 from .store import Store
 from .store.parts import DAY
 from .totals import Totals
-from .windows import MovedError
+from .windows import asked
 
 __all__ = ["Read", "Reader", "Reading"]
-
-TRIES = 5
 
 
 class Reading(NamedTuple):
@@ -90,10 +88,7 @@ class Reader:
 
     def read(self, experiment: str, now: float) -> Reading:
         """Read an experiment."""
-        for _ in range(TRIES):  # somebody else may fold meanwhile: that once, not always
-            with suppress(MovedError):
-                return self._read(experiment, now)
-        return self._read(experiment, now)
+        return asked(partial(self._read, experiment, now))
 
     def _read(self, experiment: str, now: float) -> Reading:
         versions = self.store.history(experiment)

@@ -7,14 +7,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 from ..collect.saved import from_bytes
 from .fold import added_up, added_up_by
 from .keys import HOUR, Part
 from .store import Store, StoreDownError, StoreFullError
-from .store.parts import Outline
-from .windows import MovedError, Window, Windows
+from .windows import Window, Windows, asked
 
 __all__ = ["Totals"]
 
@@ -22,8 +22,6 @@ ROOM = 1 << 28
 KEEP, OFTEN = 60.0, 100
 """A total is kept, so that a start adds up only what came after it: at most once in so many seconds, and so many times as
 long apart as it takes."""
-TRIES = 5
-T = TypeVar("T")
 
 
 class _Total:
@@ -117,15 +115,15 @@ class Totals:
             How long parts are kept after the end of their day, and after they were received.
         """
 
-        def fold(outline: Outline) -> int:
-            count = 0
+        def fold() -> int:
+            count, outline = 0, self.store.outline(experiment)
             for new in self._windows.settled(experiment, outline, now - correct_within_days * 24 * HOUR):
                 if self.store.compact(experiment, outline.at[1], new):
                     self._windows.was_settled(experiment, new)
                     count += len(new.numbers)
             return count
 
-        return self._outlined(experiment, fold)
+        return asked(fold)
 
     def keep(self, experiment: str) -> None:
         """Keep the total as it is, so that the next start need not add it up."""
@@ -162,7 +160,7 @@ class Totals:
             assert held.at is not None
             (last, epoch), parts, whole = self.store.since(experiment, held.at[0])
             if epoch != held.at[1] or not whole:
-                held.take(*self._outlined(experiment, lambda now: self._anew(experiment, now)))
+                held.take(*asked(partial(self._anew, experiment)))
             elif parts:
                 held.take((parts[-1][0], epoch), self._with(experiment, held.made, parts))
             else:
@@ -181,16 +179,10 @@ class Totals:
         more = self._windows.add(experiment, {hour: (numbers[hour], one) for hour, one in came.items()})
         return more if made is None else added_up([made, more])
 
-    def _anew(self, experiment: str, outline: Outline) -> tuple[tuple[int, int], Any]:
+    def _anew(self, experiment: str) -> tuple[tuple[int, int], Any]:
+        outline = self.store.outline(experiment)
         days = self._windows.days(experiment, outline)
         return outline.at, added_up(day.made() for day in days.values()) if days else None
-
-    def _outlined(self, experiment: str, ask: Callable[[Outline], T]) -> T:
-        """Ask of what there is, and again where somebody else folds meanwhile: it may be that once, not always."""
-        for _ in range(TRIES):
-            with suppress(MovedError):
-                return ask(self.store.outline(experiment))
-        return ask(self.store.outline(experiment))
 
     def _keep(self, experiment: str, held: _Total) -> None:
         if held.at is None or held.made is None or held.at == held.kept:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ..collect.saved import from_bytes
 from ..errors import StateFormatError, StreamMetricsError
@@ -15,9 +16,11 @@ from .fold import added_up
 from .store import Store
 from .store.parts import DAY, Entry, Outline, Settled
 
-__all__ = ["MovedError", "Names", "Window", "Windows"]
+__all__ = ["MovedError", "Names", "Window", "Windows", "asked"]
 
 HOUR = 3600.0
+TRIES = 5
+T = TypeVar("T")
 Place = tuple[str, str, int]
 """Experiment, "hour" or "day", and where it begins."""
 Names = frozenset[Hashable]
@@ -25,6 +28,14 @@ Names = frozenset[Hashable]
 
 class MovedError(StreamMetricsError):
     """A part was folded by somebody else between asking what there is and reading it."""
+
+
+def asked(ask: Callable[[], T]) -> T:
+    """Ask, and again where somebody else folds meanwhile: it may be that once, not always."""
+    for _ in range(TRIES):
+        with suppress(MovedError):
+            return ask()
+    return ask()
 
 
 class Window(NamedTuple):

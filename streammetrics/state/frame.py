@@ -37,6 +37,7 @@ __all__ = [
     "digest",
     "head_of",
     "merge_frames",
+    "merge_groups",
     "read_frames",
     "write",
 ]
@@ -303,9 +304,7 @@ def _each(frames: Sequence[Frame], i: int, room: Sequence[int]) -> list[State]:
     return [made[n] for n in range(len(frames))]
 
 
-def merge_frames(
-    frames: Iterable[bytes | Frame], max_bytes: int = MAX_BYTES, groups: Sequence[int] | None = None
-) -> tuple[Any, Any]:
+def merge_frames(frames: Iterable[bytes | Frame], max_bytes: int = MAX_BYTES) -> tuple[Any, list[State]]:
     """Merge frames without making an object of each: inflate, check, decode together, and fold once a batch.
 
     Parameters
@@ -314,15 +313,13 @@ def merge_frames(
         Frames that say the same about themselves, with the same statistics in the same order.
     max_bytes : int
         The most memory that the content of one may take.
-    groups : sequence of int, optional
-        Of each frame the group that it is merged into, from 0: all of them into one by default.
 
     Returns
     -------
     about : object
         What they say.
     states : list of State
-        One of each section; with `groups` a list of such lists, of every group.
+        One of each section.
 
     Raises
     ------
@@ -331,22 +328,36 @@ def merge_frames(
     IncompatibleStateError
         They are of different things.
     """
+    about, merged = merge_groups(((0, frame) for frame in frames), max_bytes)
+    return about, merged.get(0, [])
+
+
+def merge_groups(
+    frames: Iterable[tuple[int, bytes | Frame]], max_bytes: int = MAX_BYTES
+) -> tuple[Any, dict[int, list[State]]]:
+    """Merge frames by group, each given behind its own; otherwise as `merge_frames`, all of them read together.
+
+    Returns
+    -------
+    about : object
+        What they say.
+    states : dict of lists of State
+        By group, in ascending order: one of each section.
+    """
     about: str | None = None
     total: dict[int, list[State]] = {}
-    for first, batch in _batches((f if isinstance(f, Frame) else Frame(f, max_bytes)) for f in frames):
+    for into, batch in _batches((g, f if isinstance(f, Frame) else Frame(f, max_bytes)) for g, f in frames):
         for one in batch:
             about = one.kind.about if about is None else about
             if one.kind.about != about or len(one) != len(batch[0]):
                 raise IncompatibleStateError("frames of different objects cannot be merged as they are")
-        into = [0] * len(batch) if groups is None else groups[first : first + len(batch)]
         new = [_merged(batch, i, into, max_bytes) for i in range(len(batch[0]))]
         for group in dict.fromkeys(into):
             states, held = [section[group] for section in new], total.get(group)
             if held is not None and len(held) != len(states):
                 raise IncompatibleStateError("frames of different objects cannot be merged as they are")
             total[group] = states if held is None else [a.merge(b) for a, b in zip(held, states, strict=True)]
-    said = None if about is None else json.loads(about)
-    return said, total.get(0, []) if groups is None else [total[group] for group in sorted(total)]
+    return None if about is None else json.loads(about), {group: total[group] for group in sorted(total)}
 
 
 def _merged(batch: Sequence[Frame], i: int, into: Sequence[int], max_bytes: int) -> dict[int, State]:
@@ -380,15 +391,17 @@ def _portions(frames: Sequence[Frame], i: int, room: Sequence[int]) -> Iterator[
         yield some, unpack(schema, plains, max(room[some[0]], 8 * BATCH) if len(some) > 1 else room[some[0]])
 
 
-def _batches(frames: Iterable[Frame]) -> Iterator[tuple[int, list[Frame]]]:
-    """Frames that are read together, and the place of the first of them."""
+def _batches(frames: Iterable[tuple[int, Frame]]) -> Iterator[tuple[list[int], list[Frame]]]:
+    """Frames that are read together, and the group of each."""
+    into: list[int] = []
     batch: list[Frame] = []
-    first = size = 0
-    for frame in frames:
+    size = 0
+    for group, frame in frames:
+        into.append(group)
         batch.append(frame)
         size += sum(plain for plain, _, _ in frame.table)
         if size > BATCH:
-            yield first, batch
-            first, batch, size = first + len(batch), [], 0
+            yield into, batch
+            into, batch, size = [], [], 0
     if batch:
-        yield first, batch
+        yield into, batch

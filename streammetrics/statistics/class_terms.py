@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..numerics import elementary
+from ..numerics.rows import across
+from .pair_terms import TINY
 
 __all__ = ["TERMS", "ClassScores"]
 
 Floats = NDArray[np.float64]
-
-TINY = 2.0**-1000
 
 
 class ClassScores:
@@ -46,7 +46,7 @@ class ClassScores:
         if not self.logit:
             return np.asarray(-elementary.log(np.clip(self.scores, self.eps, 1.0 - self.eps)))
         below = self.scores - self.scores.max(axis=1, keepdims=True)
-        total = _across([np.asarray(elementary.exp(column)) for column in below.T])
+        total = across([np.asarray(elementary.exp(column)) for column in below.T])
         return np.asarray(elementary.log(total)[:, None] - below)
 
     def margins(self) -> Floats:
@@ -60,15 +60,10 @@ class ClassScores:
         return np.asarray(np.maximum(1.0 + (others.max(axis=1) - self.at_true(self.scores)), 0.0))
 
 
-def _across(columns: list[Floats]) -> Floats:
-    """The sum of columns, in their order on every machine."""
-    return np.asarray(sum(columns[1:], columns[0]))
-
-
 def smoothed(rows: ClassScores, smoothing: float) -> Floats:
     """Log-loss of a label that is 1 - smoothing the true class, and the rest spread over all classes alike."""
     losses = rows.losses()
-    return np.asarray((1.0 - smoothing) * rows.at_true(losses) + smoothing * (_across(list(losses.T)) / rows.width))
+    return np.asarray((1.0 - smoothing) * rows.at_true(losses) + smoothing * (across(list(losses.T)) / rows.width))
 
 
 def focal(rows: ClassScores, gamma: float) -> Floats:
@@ -78,7 +73,7 @@ def focal(rows: ClassScores, gamma: float) -> Floats:
     if rows.logit:  # of all others together: 1 - q loses its digits where q is near 1
         shares = np.asarray(elementary.exp(-losses))
         shares[np.arange(len(shares)), rows.true] = 0.0
-        wrong = _across(list(shares.T))
+        wrong = across(list(shares.T))
     else:
         wrong = 1.0 - np.clip(rows.at_true(rows.scores), rows.eps, 1.0 - rows.eps)
     return np.asarray(elementary.power(np.clip(wrong, TINY, 1.0), np.float64(gamma)) * loss)

@@ -19,7 +19,7 @@ from ..state.state import State
 from ..state.totals import weight_of
 from .step import NOTHING, Like, Step
 
-__all__ = ["DecisionCounts", "highest", "rounded"]
+__all__ = ["DecisionCounts", "eps_of", "highest", "rounded"]
 
 
 class DecisionCounts(State, tag="decisions"):
@@ -119,6 +119,11 @@ def rounded(thresholds: tuple[float, ...], source: str, dtype: np.dtype[np.float
     own = source if source in ("float16", "float32") else "float64"
     with np.errstate(over="ignore"):  # beyond all scores of that dtype: infinity decides alike
         return np.asarray(exact.astype(own).astype(dtype))
+
+
+def eps_of(source: str) -> float:
+    """What probabilities are kept away from 0 and 1: the machine epsilon of float64 if they came so, or of float32."""
+    return 2.0**-52 if source == "float64" else 2.0**-23
 
 
 def highest(scores: NDArray[np.floating], k: int) -> NDArray[np.float32]:

@@ -19,6 +19,7 @@ from ..numerics.settings import setting
 from ..state.declare import Flat
 from .found_classes import numbered
 from .key_counts import KeyCounts
+from .query_sums import listed, owners, unmasked
 from .step import Like, Step
 
 __all__ = ["ListedKeys"]
@@ -56,25 +57,25 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
         return super().needs()[0], score(scale="real"), query(), *others
 
     def plausible(self, columns: dict[str, Any]) -> dict[str, Any]:
-        made, items = dict(columns), columns[self.column]
+        made, items = unmasked(columns), columns[self.column]
         codes = np.unique(items, return_inverse=True)[1].reshape(-1)
         pairs = list(zip(columns["query"].tolist(), codes.tolist(), strict=True))
         again = np.array([pairs[:i].count(pair) for i, pair in enumerate(pairs)], np.int64)
         if items.dtype.kind == "U":  # no list has an item twice
             made[self.column] = np.char.add(items, np.where(again > 0, again.astype("U2"), ""))
-        return made | ({"mask": np.ones_like(made["mask"])} if "mask" in made else {})
+        return made
 
     def contradiction(self, columns: Mapping[str, Any]) -> tuple[str, int, str] | None:
         of, items = _lists(columns), columns[self.column].values
         order = np.lexsort([items, of])
-        there = _returned(columns)[order]
+        there = listed(columns)[order]
         again = (items[order[1:]] == items[order[:-1]]) & (of[order[1:]] == of[order[:-1]]) & there[1:] & there[:-1]
         return (self.column, int(order[1:][again].min()), "the list has this item twice") if again.any() else None
 
     def _places(self, columns: Mapping[str, Any]) -> tuple[Ints, Ints]:
         """The place of each row in its list, from 0; the row that is first in its list. Rows not returned come last."""
         of, scores, codes = _lists(columns), columns["y_score"].values, columns[self.column]
-        there = _returned(columns)
+        there = listed(columns)
         order = np.lexsort([_ranks(codes)[codes.values], -scores, ~there, of])
         starts = np.flatnonzero(np.r_[True, of[order[1:]] != of[order[:-1]]][: len(of)])
         at, places = np.repeat(starts, np.diff(starts, append=len(of))), np.empty(len(of), np.int64)
@@ -131,15 +132,7 @@ def _lists(columns: Mapping[str, Any]) -> Ints:
     """The list of each row, by number."""
     keys = columns["query"]
     assert isinstance(keys, IdColumn)
-    return np.repeat(np.arange(len(keys.starts)), np.diff(keys.starts, append=len(keys.values)))
-
-
-def _returned(columns: Mapping[str, Any]) -> NDArray[np.bool_]:
-    """Which rows are items of their list."""
-    there = np.ones(len(columns["y_score"].values), bool)
-    for name in ("retrieved", "mask"):
-        there &= columns[name].values == 1 if name in columns else True
-    return there
+    return owners(keys.starts, len(keys.values))
 
 
 def _ranks(items: FoundColumn) -> Ints:

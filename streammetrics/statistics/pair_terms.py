@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from ..columns.columns import Column
 from ..numerics import elementary
+from ..numerics.rows import across
 from . import forecast_terms
-from .labels import rounded
+from .labels import eps_of, rounded
 
-__all__ = ["TERMS", "Rows", "Term", "parsed"]
+__all__ = ["TERMS", "TINY", "Rows", "Term", "parsed"]
 
 Floats = NDArray[np.float64]
 
@@ -44,9 +45,7 @@ class Rows:
 
     def eps(self, role: str) -> float:
         """What probabilities of a column are kept away from 0 and 1."""
-        if self.given_eps is not None:
-            return self.given_eps
-        return 2.0**-52 if self.columns[role].source == "float64" else 2.0**-23
+        return eps_of(self.columns[role].source) if self.given_eps is None else self.given_eps
 
     def probability(self, role: str = "y_score") -> Floats:
         """The scores as probabilities."""
@@ -179,7 +178,7 @@ def unit(rows: Rows, power: float) -> Floats:
 def shares(rows: Rows, role: str) -> list[Floats]:
     """The columns of rows that are brought to a sum of 1."""
     columns = list(rows[role].T)
-    total = sum(columns[1:], columns[0])
+    total = across(columns)
     return [c / total for c in columns]
 
 
@@ -194,7 +193,7 @@ def kl(rows: Rows) -> Floats:
     eps = rows.eps("y_pred")
     pairs = zip(shares(rows, "y_true"), shares(rows, "y_pred"), strict=True)
     parts = [divergence(p, np.maximum(q, eps)) for p, q in pairs]
-    return sum(parts[1:], parts[0])
+    return across(parts)
 
 
 def js(rows: Rows) -> Floats:
@@ -203,7 +202,7 @@ def js(rows: Rows) -> Floats:
     for p, q in zip(shares(rows, "y_true"), shares(rows, "y_pred"), strict=True):
         m = np.maximum(0.5 * (p + q), TINY)
         parts.append(0.5 * (divergence(p, m) + divergence(q, m)))
-    return np.maximum(sum(parts[1:], parts[0]), 0.0)
+    return np.maximum(across(parts), 0.0)
 
 
 def cosine(rows: Rows) -> Floats:
@@ -212,7 +211,7 @@ def cosine(rows: Rows) -> Floats:
 
     def product(a: list[Floats], b: list[Floats]) -> Floats:
         parts = [x * y for x, y in zip(a, b, strict=True)]
-        return sum(parts[1:], parts[0])
+        return across(parts)
 
     length = np.sqrt(product(a, a)) * np.sqrt(product(b, b))
     return np.clip(np.where(length > 0, product(a, b) / np.where(length > 0, length, 1.0), 0.0), -1.0, 1.0)

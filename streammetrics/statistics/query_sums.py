@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -21,7 +21,7 @@ from ..state.totals import all_within, weight_of
 from .spread import Spread, spread
 from .step import NOTHING, Like, Step
 
-__all__ = ["ALL", "QuerySums", "parts", "term"]
+__all__ = ["ALL", "QuerySums", "listed", "owners", "parts", "term", "unmasked"]
 
 Ints = NDArray[np.int64]
 
@@ -39,6 +39,24 @@ def parts(spelled: str) -> tuple[str, int, float]:
     head, _, parameter = spelled.partition(":")
     measure, _, k = head.partition("@")
     return measure, int(k) if k else ALL, float(parameter) if parameter else 0.0
+
+
+def owners(starts: Ints, n: int) -> Ints:
+    """The query of each row."""
+    return np.repeat(np.arange(len(starts)), np.diff(starts, append=n))
+
+
+def listed(columns: Mapping[str, Any]) -> NDArray[np.bool_]:
+    """Which rows are of documents, or items, that were returned."""
+    there = np.ones(len(columns["y_score"].values), bool)
+    for name in ("retrieved", "mask"):
+        there &= columns[name].values == 1 if name in columns else True
+    return there
+
+
+def unmasked(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Made-up columns without a masked row: in one values do not matter, bad ones included."""
+    return columns | ({"mask": np.ones_like(columns["mask"])} if "mask" in columns else {})
 
 
 class QuerySums(State):
@@ -86,17 +104,12 @@ class QuerySums(State):
         return False
 
     @staticmethod
-    def _owners(starts: Ints, n: int) -> Ints:
-        """The query of each row."""
-        return np.repeat(np.arange(len(starts)), np.diff(starts, append=n))
-
-    @staticmethod
     def _twice(columns: Any, name: str) -> int | None:
         """The first row whose name a row of the same query before it has, in a column of names; None without."""
         query, names = columns["query"], columns[name].values
         assert isinstance(query, IdColumn)
         starts = query.starts
-        order = np.lexsort([names, QuerySums._owners(starts, len(names))])
+        order = np.lexsort([names, owners(starts, len(names))])
         same = names[order[1:]] == names[order[:-1]]
         same[starts[1:] - 1] = False
         return int(order[1:][same].min()) if same.any() else None

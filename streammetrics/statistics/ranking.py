@@ -14,7 +14,7 @@ from ..columns.columns import COUNT, FLAG, SCORES, UNJUDGED, Column, Need, grade
 from ..columns.ids import IdColumn, name, query
 from ..numerics import compiled, elementary
 from ..numerics.settings import setting
-from .query_sums import ALL, QuerySums, parts, term
+from .query_sums import ALL, QuerySums, owners, parts, term, unmasked
 
 __all__ = ["RankingSums", "term"]
 
@@ -144,11 +144,9 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         return np.asarray(odd & (columns["mask"].values == 1)) if "mask" in columns else odd
 
     def plausible(self, columns: dict[str, Array]) -> dict[str, Array]:
-        made, n = dict(columns), len(columns["query"])
+        made, n = unmasked(columns), len(columns["query"])
         starts = IdColumn(columns["query"], "integer").starts
-        of_row = self._owners(starts, n)
-        if "mask" in made:  # elsewhere values do not matter, bad ones included
-            made["mask"] = np.ones_like(made["mask"])
+        of_row = owners(starts, n)
         if "document" in made:
             made["document"] = np.arange(n, dtype=np.int64) * 7 % 11 * n + np.arange(n)
         if self._has("surprise"):
@@ -166,7 +164,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         starts = query.starts
         rows = self._rows(columns)
         if by := self._by(columns, rows):
-            to = np.lexsort([*by, self._owners(starts, len(rows[0]))])
+            to = np.lexsort([*by, owners(starts, len(rows[0]))])
             rows = [column[to] if len(column) else column for column in rows]
         values, facts = self._rank(starts, rows, NO_INTS if relevant is None else relevant.values.astype(np.int64))
         made = {"values": Column(values, ""), "facts": Column(facts, ""), "starts": Column(starts, "")}

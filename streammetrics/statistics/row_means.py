@@ -21,7 +21,7 @@ from ..state.totals import all_within, weight_of
 from .class_terms import TERMS as COLUMN_TERMS
 from .class_terms import ClassScores
 from .known_classes import KnownClasses
-from .labels import highest, rounded
+from .labels import eps_of, highest, rounded
 from .spread import Spread, spread
 from .step import NOTHING, Like, Step
 from .weighed import WeighedRows
@@ -176,7 +176,7 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
             return np.stack([wrong if t == "wrong" else wrong == 0 for t in self.terms], axis=1).astype(np.float64)
         y, s = columns["y_true"], columns["y_score"]
         named = [t.partition("@") for t in self.terms]
-        eps = self.eps if self.eps is not None else 2.0**-52 if s.source == "float64" else 2.0**-23
+        eps = eps_of(s.source) if self.eps is None else self.eps
         values = np.empty((len(y.values), len(named)))
         compiled = [i for i, (name, _, _) in enumerate(named) if name in CLASS_TERMS]
         if compiled:
@@ -228,10 +228,8 @@ class LabelRows(RowMeans, tag="label_rows"):
 
     def check(self) -> None:
         super().check()
-        sums, weight = (
-            dict(zip(self.terms, np.moveaxis(self.flat("sums"), -2, 0), strict=True)),
-            weight_of(self, "rows"),
-        )
+        weight = weight_of(self, "rows")
+        sums = dict(zip(self.terms, np.moveaxis(self.flat("sums"), -2, 0), strict=True))
         for term, held in sums.items():
             known, lacking = sums.get(KNOWN.get(term, "")), sums.get(_lack_of(term))
             wrong = known is not None and not all_within(held, known)
@@ -254,15 +252,17 @@ class LabelRows(RowMeans, tag="label_rows"):
             values[:, ranked] = found
         sets: dict[str, Sets] = {}
         for i, term in enumerate(self.terms):
-            name, *beta, cut = term.split("@") if i not in ranked else ("", "")
+            if term in LABEL_TERMS:
+                continue
+            name, *beta, cut = term.split("@")
             if name == "subset" and not cut.startswith("top"):
                 right = np.empty(len(y))
                 kernel("classes:all_right")(y, s, rounded((float(cut),), given.source, s.dtype)[0], right)
                 values[:, i] = right
-            elif name:
-                if cut not in sets:
-                    sets[cut] = Sets.of(y == 1, _decided(s, cut, given.source))
-                values[:, i] = sets[cut].term(name, *map(float, beta))
+                continue
+            if cut not in sets:
+                sets[cut] = Sets.of(y == 1, _decided(s, cut, given.source))
+            values[:, i] = sets[cut].term(name, *map(float, beta))
         return values
 
 

@@ -13,7 +13,7 @@ from ..columns.columns import FLAG, Column, Need, grade, score, weight
 from ..columns.ids import IdColumn, group, name, query
 from ..numerics import compiled
 from ..numerics.settings import setting
-from .query_sums import QuerySums, parts
+from .query_sums import QuerySums, listed, owners, parts, unmasked
 from .ranking import ANY, discounts
 
 __all__ = ["SubtopicSums"]
@@ -59,9 +59,8 @@ class SubtopicSums(QuerySums, tag="subtopic_sums"):
         )
 
     def plausible(self, columns: dict[str, Any]) -> dict[str, Any]:
-        made, n = dict(columns), len(columns["query"])
-        made["document"] = np.arange(n, dtype=np.int64) * 7 % 11 * n + np.arange(n)
-        return made | ({"mask": np.ones_like(made["mask"])} if "mask" in made else {})
+        n = len(columns["query"])
+        return unmasked(columns) | {"document": np.arange(n, dtype=np.int64) * 7 % 11 * n + np.arange(n)}
 
     def contradiction(self, columns: Mapping[str, Any]) -> tuple[str, int, str] | None:
         order, new, about = self._order(columns)
@@ -69,39 +68,31 @@ class SubtopicSums(QuerySums, tag="subtopic_sums"):
         if again.any():
             return self.column, int(order[1:][again].min()), f"the document has this {self.column} twice"
         scores, documents = columns["y_score"].values, columns["document"].values
-        of = self._owners(columns["query"].starts, len(order))
+        of = owners(columns["query"].starts, len(order))
         by = np.lexsort([documents, of])
         same = (documents[by[1:]] == documents[by[:-1]]) & (of[by[1:]] == of[by[:-1]])
-        for role, values in (("y_score", scores), ("retrieved", self._there(columns))):
+        for role, values in (("y_score", scores), ("retrieved", listed(columns))):
             if (odd := same & (values[by[1:]] != values[by[:-1]])).any():
                 return role, int(by[1:][odd].min()), "another row of this document says otherwise"
         return None
-
-    @staticmethod
-    def _there(columns: Mapping[str, Any]) -> NDArray[np.bool_]:
-        """Which rows are of documents that were returned."""
-        there = np.ones(len(columns["y_score"].values), bool)
-        for flag in ("retrieved", "mask"):
-            there &= columns[flag].values == 1 if flag in columns else True
-        return there
 
     def _order(self, columns: Mapping[str, Any]) -> tuple[Ints, NDArray[np.bool_], Ints]:
         """The order of rows, by place; which of them begin a document; what each row is about, by number in the batch."""
         keys, documents = columns["query"], columns["document"].values
         assert isinstance(keys, IdColumn)
         n = len(documents)
-        of, ids = self._owners(keys.starts, n), columns[self.column].values
+        of, ids = owners(keys.starts, n), columns[self.column].values
         about = (
             np.unique(ids.reshape(n, -1), axis=0, return_inverse=True)[1].reshape(-1) if n else np.zeros(0, np.int64)
         )
-        order = np.lexsort([about, documents, -columns["y_score"].values, ~self._there(columns), of])
+        order = np.lexsort([about, documents, -columns["y_score"].values, ~listed(columns), of])
         changed = (documents[order[1:]] != documents[order[:-1]]) | (of[order[1:]] != of[order[:-1]])
         return order, np.r_[True, changed][:n], about
 
     def derive(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
         starts, n = columns["query"].starts, len(columns["y_score"].values)
         order, new, about = self._order(columns)
-        of, there = self._owners(starts, n)[order], self._there(columns)[order]
+        of, there = owners(starts, n)[order], listed(columns)[order]
         good = np.ones(n, bool)
         if self.column == "subtopic":
             good = columns["y_true"].values[order] >= (ANY if self.relevance_level is None else self.relevance_level)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.metrics.curves.scored import RankingMetric
+from streammetrics.metrics.curves.scored import ScoredMetric
 
 SETS = 10_000
 GROUPS = 20
@@ -140,7 +140,7 @@ def every_half(kind: str, scale: str) -> Any:
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
 @pytest.mark.parametrize(
     "metric",
-    [m for t, m in sm.METRICS.items() if issubclass(m, RankingMetric) and t in draws.BINARY],
+    [m for t, m in sm.METRICS.items() if issubclass(m, ScoredMetric) and t in draws.BINARY],
     ids=lambda m: m.tag,
 )
 @pytest.mark.parametrize("scale", ["probability", "real", "logit"])

@@ -267,10 +267,10 @@ def test_a_frame_that_takes_too_long_is_refused_alone(here: World, monkeypatch: 
     free, real = threading.Event(), ingest.decoded
     slow = arms(7).to_bytes()
 
-    def decoded(frames: list[bytes], most: int, check: Any) -> Any:
+    def decoded(frames: list[bytes], most: int, checks: Any) -> Any:
         if slow in frames:
             free.wait(10)
-        return real(frames, most, check)
+        return real(frames, most, checks)
 
     monkeypatch.setattr(ingest, "decoded", decoded)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -137,11 +138,11 @@ def test_one_bad_frame_keeps_the_others_from_nothing() -> None:
     other = sm.Sliced(sm.CTR(), by="arm").update([0, 1], arm=["a", "b"])
     bad = frames[1][:-9] + bytes(9)
     held: dict[int, Any] = {}
-    found = decoded(
-        [*frames, bad, other.to_bytes(), b""],
-        1 << 24,
-        lambda i, thing: held.update({i: sm.from_bytes(thing.to_bytes())}),
-    )
+
+    def hold(i: int, thing: Any) -> None:
+        held[i] = sm.from_bytes(thing.to_bytes())
+
+    found = decoded([*frames, bad, other.to_bytes(), b""], 1 << 24, [partial(hold, i) for i in range(7)])
     assert [one.digest for one in found[:4]] == [part.digest() for part in parts]
     assert [held[i] for i in range(4)] == parts
     assert (held[5], found[5].digest, found[5].seen) == (other, other.digest(), Seen(2, "{}"))
@@ -156,7 +157,7 @@ def test_one_frame_that_does_not_fit_is_refused_alone() -> None:
         if thing.digest() == sm.from_bytes(frames[2]).digest():
             raise sm.IncompatibleStateError(f"number {i}")
 
-    found = decoded(frames, 1 << 24, check)
+    found = decoded(frames, 1 << 24, [partial(check, i) for i in range(4)])
     assert [one.error is None for one in found] == [True, True, False, True]
     assert str(found[2].error) == "number 2"
     assert [one.digest != "" for one in found] == [True, True, False, True]

@@ -20,7 +20,18 @@ from streammetrics.numerics.canonical import canonical_json
 from streammetrics.state import frame as module
 from streammetrics.state.axes import Axis
 from streammetrics.state.fold import fold
-from streammetrics.state.frame import CHECK, PREFIX, ROW, WORDS, Frame, digest, merge_frames, read_frames, write
+from streammetrics.state.frame import (
+    CHECK,
+    PREFIX,
+    ROW,
+    WORDS,
+    Frame,
+    digest,
+    merge_frames,
+    merge_groups,
+    read_frames,
+    write,
+)
 from streammetrics.state.opaque import OpaqueState
 from streammetrics.state.schema import schema_of
 from streammetrics.state.section import pack
@@ -62,9 +73,9 @@ def test_many_at_once_are_as_one_by_one(parts):
     assert unpack(schema, [pack(p) for p in alike]).grouped([0] * len(alike))[0] == fold(alike)
     frames = [write([p], "x") for p in parts]
     assert read_frames([Frame(f) for f in frames]) == [[p] for p in parts]
-    about, grouped = merge_frames(frames, groups=[3, 0, 3, 0])
+    about, grouped = merge_groups(zip([3, 0, 3, 0], frames, strict=True))
     assert about == "x"
-    for (state,), some in zip(grouped, (parts[1::2], parts[::2]), strict=True):
+    for (state,), some in zip(grouped.values(), (parts[1::2], parts[::2]), strict=True):
         assert state == some[0].merge(*some[1:])
         assert digest(state) == digest(some[0].merge(*some[1:]))
     _, (whole,) = merge_frames(frames)

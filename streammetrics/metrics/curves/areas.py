@@ -29,7 +29,7 @@ from ...statistics.scores import BITS, ScoreHistogram, ScoresByLabel
 from ..averages import AVERAGES
 from .by_rows import BY_ROWS, ByRows
 from .parts import area_between
-from .scored import RankingValue
+from .scored import ScoredValue
 
 __all__ = ["AUC", "KS", "AveragePrecision", "Gini"]
 
@@ -169,7 +169,7 @@ def _each_without(shards: Any, at: Any, cells: int, form: Callable[..., Any]) ->
     return None if found is None else (quotients(*form(*found[0].T)), quotients(*form(*found[1].T)))
 
 
-class Gini(RankingValue, tag="gini"):
+class Gini(ScoredValue, tag="gini"):
     """Gini coefficient of a classifier: 2 AUC - 1, from -1 to 1.
 
     Parameters
@@ -272,7 +272,7 @@ class AveragePrecision(ByRows, tag="average_precision"):
         return None if self._stands_in or state.positives.total() else "no positives"
 
 
-class KS(RankingValue, tag="ks"):
+class KS(ScoredValue, tag="ks"):
     """Kolmogorov-Smirnov statistic: the largest gap between the score distributions of the two classes.
 
     Formula: max over thresholds of |TPR - FPR|. Equals `scipy.stats.ks_2samp(pos, neg).statistic`.

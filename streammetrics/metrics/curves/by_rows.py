@@ -11,7 +11,7 @@ from ...collect.metric import Metric
 from ...numerics.exact import to_float
 from ...statistics.row_means import LabelRows
 from ..chance import delta
-from .scored import RankingValue
+from .scored import ScoredValue
 
 __all__ = ["BY_ROWS", "ByRows"]
 
@@ -19,7 +19,7 @@ BY_ROWS = "samples"
 NAN = float("nan")
 
 
-class ByRows(RankingValue):
+class ByRows(ScoredValue):
     """A metric of two classes that rows of several labels have, too."""
 
     row_terms: ClassVar[tuple[str, str]]

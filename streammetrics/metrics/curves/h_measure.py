@@ -13,7 +13,7 @@ from ...numerics.elementary import power
 from ...numerics.exact import Limits, Mass
 from ...numerics.settings import setting
 from ...statistics.scores import ScoresByLabel
-from .scored import RankingValue
+from .scored import ScoredValue
 from .thresholds import occupied
 
 __all__ = ["HMeasure"]
@@ -23,7 +23,7 @@ ROUNDING = Fraction(1, 1 << 45)  # more than float64 steps can lose
 TERMS = 80  # of a series whose terms halve, at least nearly
 
 
-class HMeasure(RankingValue, tag="h_measure"):
+class HMeasure(ScoredValue, tag="h_measure"):
     """H-measure: by how much the best thresholds cut the loss, averaged over what errors may cost; 0 as chance, at most 1.
 
     Formula: 1 - sum over segments of the convex hull of the ROC curve, of a positives and c negatives, of G(a, c), over

@@ -14,7 +14,7 @@ from ...numerics.exact import Limits
 from ...numerics.settings import setting
 from ...statistics.scores import ScoresByLabel
 from .points import Steps, from_none
-from .scored import RankingValue
+from .scored import ScoredValue
 
 __all__ = ["LogAUC"]
 
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 ROUNDING = 2.0**-47  # more than the float64 steps of a mean of shares can lose, once for each unit of the logarithm
 
 
-class LogAUC(RankingValue, tag="log_auc"):
+class LogAUC(ScoredValue, tag="log_auc"):
     """Area under the ROC curve over the logarithm of the false positive rate, between two rates: the mean TPR there.
 
     Formula: integral of TPR d log(FPR) from min_fpr to max_fpr, over log(max_fpr / min_fpr), by trapezoids between the

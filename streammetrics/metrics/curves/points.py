@@ -18,7 +18,7 @@ from ...numerics.settings import setting
 from ...statistics.by_label import ByLabel, by_label
 from ...statistics.scores import ScoresByLabel
 from ..averages import OfClasses, of_each
-from .scored import RankingMetric
+from .scored import ScoredMetric
 from .thresholds import occupied
 
 __all__ = [
@@ -143,7 +143,7 @@ def from_none(shares: Floats) -> Floats:
     return np.concatenate([[0.0 if len(shares) and shares[-1] == 1 else NAN], shares])
 
 
-class Curve(OfClasses[Any, Any], RankingMetric[Any]):
+class Curve(OfClasses[Any, Any], ScoredMetric[Any]):
     """A curve over all thresholds; of classes or labels, one for each."""
 
     num_labels: int | None = setting(default=None, low=1, high=1 << 16)
@@ -176,7 +176,7 @@ class Curve(OfClasses[Any, Any], RankingMetric[Any]):
 
     def reason_of_binary(self, state: ScoresByLabel) -> str | None:
         """Say why there are no points for two classes."""
-        return RankingMetric.reason_of(self, state)
+        return ScoredMetric.reason_of(self, state)
 
     def details(self, state: Any) -> dict[str, Any]:
         several = isinstance(state, ByLabel)
@@ -185,7 +185,7 @@ class Curve(OfClasses[Any, Any], RankingMetric[Any]):
 
     def _gap(self, state: ScoresByLabel) -> float:
         """How far the curve can be from the line between two points."""
-        if state.is_exact or RankingMetric.reason_of(self, state) is not None:
+        if state.is_exact or ScoredMetric.reason_of(self, state) is not None:
             return 0.0
         a, c = (np.diff(v, prepend=0.0) for v in Steps.of(state).shares())
         return float(np.minimum(a, c).max(initial=0.0))

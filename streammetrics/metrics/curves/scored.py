@@ -18,7 +18,7 @@ from ...statistics.scores import BITS, ScoreHistogram, ScoresByLabel
 from ..averages import Several
 from ..chance import WEIGHTED
 
-__all__ = ["RankingMetric", "RankingValue"]
+__all__ = ["ScoredMetric", "ScoredValue"]
 
 T = TypeVar("T")
 NAN = float("nan")
@@ -28,7 +28,7 @@ SATURATED = (
 )
 
 
-class RankingMetric(ScoredLabels[ScoresByLabel, T]):
+class ScoredMetric(ScoredLabels[ScoresByLabel, T]):
     """A metric that reads the rows of each label by score: of a histogram, or exact."""
 
     scale: str = setting(default="probability", choices=("probability", "real", "logit"))
@@ -83,7 +83,7 @@ class RankingMetric(ScoredLabels[ScoresByLabel, T]):
         return None if negatives and positives else f"one class: no {'positives' if negatives else 'negatives'}"
 
 
-class RankingValue(Several[ScoresByLabel], RankingMetric[Any]):
+class ScoredValue(Several[ScoresByLabel], ScoredMetric[Any]):
     """A number that is read from the rows of each label by score, of two classes or of several."""
 
     def make_state(self) -> Any:
@@ -97,7 +97,7 @@ class RankingValue(Several[ScoresByLabel], RankingMetric[Any]):
     within: ClassVar[tuple[int | None, int | None]] = (0, 1)
 
     def reason_of_binary(self, state: ScoresByLabel) -> str | None:
-        return RankingMetric.reason_of(self, state)
+        return ScoredMetric.reason_of(self, state)
 
     interval_scale = "logit"
 

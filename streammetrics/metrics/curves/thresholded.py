@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...numerics.elementary import log1p
 from ...numerics.exact import Limits, Mass
 from ...numerics.settings import setting
-from .scored import RankingValue
+from .scored import ScoredValue
 
 __all__ = ["ThresholdedAUC"]
 
@@ -32,7 +32,7 @@ class Above(NamedTuple):
         return np.divide(tp, tp + fp, out=np.zeros(len(tp)), where=tp + fp > 0)
 
 
-class ThresholdedAUC(RankingValue, tag="thresholded_auc"):
+class ThresholdedAUC(ScoredValue, tag="thresholded_auc"):
     """AUC of ROC or precision-recall from a few thresholds, as Keras computes it: to compare with its figures.
 
     Formula: sum over neighbouring thresholds of (x_i - x_(i+1)) h_i; x is FPR (or recall), h_i the mean of both TPR (or

@@ -18,7 +18,7 @@ from ...numerics.settings import setting
 from ...statistics.by_label import ByLabel
 from ...statistics.scores import ScoresByLabel
 from ..averages import of_each
-from .scored import RankingValue
+from .scored import ScoredValue
 
 __all__ = [
     "MaxFBeta",
@@ -42,7 +42,7 @@ class Cut(NamedTuple):
     N: Any
 
 
-class AtThreshold(RankingValue):
+class AtThreshold(ScoredValue):
     """A value that some threshold has, of two classes or of each of several."""
 
     cost = "that of AUC"

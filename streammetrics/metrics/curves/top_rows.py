@@ -17,7 +17,7 @@ from ...numerics.elementary import exp
 from ...numerics.exact import UNIT, Limits, Mass
 from ...numerics.settings import setting
 from ...statistics.scores import ScoresByLabel
-from .scored import RankingValue
+from .scored import ScoredValue
 from .thresholds import occupied
 
 __all__ = ["BEDROC", "EnrichmentFactor", "Lift", "PrecisionAtKRows"]
@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 ROUNDING = Fraction(1, 1 << 47)  # more than the float64 steps of a mean of exponentials can lose
 
 
-class TopRows(RankingValue):
+class TopRows(ScoredValue):
     """Positives among the rows (or weight) with the highest scores, by a number of them."""
 
     cost = "that of AUC"
@@ -205,7 +205,7 @@ class EnrichmentFactor(TopRows, tag="enrichment_factor"):
         return super().slack(state, found, slip) + 4 * one / self.sizes(P, N, one)[1]  # or the cut is one row off
 
 
-class BEDROC(RankingValue, tag="bedroc"):
+class BEDROC(ScoredValue, tag="bedroc"):
     """Boltzmann-enhanced discrimination of ROC: how early positives come, the first rows counting most; from 0 to 1.
 
     Formula: (S - g e^(-alpha (1 - R))) / (g - g e^(-alpha (1 - R))), S the mean over positives of e^(-alpha x), x the

@@ -20,7 +20,7 @@ from ...numerics.settings import setting
 from ...statistics.scores import BITS
 from ...statistics.uplift_scores import UpliftScores
 from .points import corners
-from .scored import RankingMetric
+from .scored import ScoredMetric
 
 __all__ = ["AUUC", "QiniCoefficient", "UpliftCurve", "UpliftPoints"]
 
@@ -98,7 +98,7 @@ def _shares(part: Floats, whole: Floats) -> tuple[Floats, Floats]:
     return least, np.where(part[1:] > 0, np.minimum(most, 1.0), 0.0)
 
 
-class UpliftMetric(RankingMetric[Any]):
+class UpliftMetric(ScoredMetric[Any]):
     """A metric of rows by score, outcome and treatment."""
 
     scale: str = setting(default="real", choices=("probability", "real", "logit"))

@@ -43,6 +43,21 @@ class InformationMetric(Labeling):
         return None if found is None else Limits(*(min(x, Fraction(1)) for x in found))
 
 
+class ChanceMetric(InformationMetric):
+    """What asks for all permutations of a labeling: of whole numbers of rows, and not too many."""
+
+    def limits_of(self, found: Contingency) -> Limits | None:
+        parts = any(n % found.unit for n in (*found.true, *found.predicted))
+        return None if parts else self.of_rows(found)
+
+    def of_rows(self, found: Contingency) -> Limits | None:
+        """Return the value of whole rows; None if it is undefined."""
+        raise NotImplementedError
+
+    def why(self, found: Contingency) -> str:
+        return TOO_MANY if found.total // found.unit > MOST_ROWS else super().why(found)
+
+
 class MutualInformation(InformationMetric, tag="mutual_information"):
     """Mutual information of two labelings: how much one tells of the other, in nats.
 
@@ -71,7 +86,7 @@ class MutualInformation(InformationMetric, tag="mutual_information"):
         return Entropies.of(found).mutual
 
 
-class ExpectedMutualInformation(InformationMetric, tag="expected_mutual_information"):
+class ExpectedMutualInformation(ChanceMetric, tag="expected_mutual_information"):
     """Expected mutual information: what labelings with as many rows in each class have by chance, in nats.
 
     Formula: the mean of MutualInformation over all permutations of one of the labelings.
@@ -98,15 +113,10 @@ class ExpectedMutualInformation(InformationMetric, tag="expected_mutual_informat
     best = None
     formula = "the mean of the mutual information over permutations of one labeling"
 
-    def limits_of(self, found: Contingency) -> Limits | None:
-        if any(n % found.unit for n in (*found.true, *found.predicted)):
-            return None
+    def of_rows(self, found: Contingency) -> Limits | None:
         if len(found.true) == 1 or len(found.predicted) == 1:
             return Limits.exactly(0)
         return expected(found)
-
-    def why(self, found: Contingency) -> str:
-        return TOO_MANY if found.total // found.unit > MOST_ROWS else super().why(found)
 
 
 class NormalizedMutualInformation(InformationMetric, tag="normalized_mutual_information"):
@@ -147,7 +157,7 @@ class NormalizedMutualInformation(InformationMetric, tag="normalized_mutual_info
         return over(found.mutual, averaged(found.true, found.predicted, self.average_method))
 
 
-class AdjustedMutualInformation(NormalizedMutualInformation, tag="adjusted_mutual_information"):
+class AdjustedMutualInformation(ChanceMetric, NormalizedMutualInformation, tag="adjusted_mutual_information"):
     """Adjusted mutual information of two labelings: beyond what chance makes, at most 1; 0 by chance.
 
     Formula: (I - E) / (mean(H_true, H_pred) - E), where E is ExpectedMutualInformation.
@@ -174,9 +184,7 @@ class AdjustedMutualInformation(NormalizedMutualInformation, tag="adjusted_mutua
 
     formula = "(I - E) / (mean(H_true, H_pred) - E)"
 
-    def limits_of(self, found: Contingency) -> Limits | None:
-        if any(n % found.unit for n in (*found.true, *found.predicted)):
-            return None
+    def of_rows(self, found: Contingency) -> Limits | None:
         sides = found.true, found.predicted
         if len(found.both) == len(found.true) == len(found.predicted):
             return Limits.exactly(1)
@@ -189,9 +197,6 @@ class AdjustedMutualInformation(NormalizedMutualInformation, tag="adjusted_mutua
             return None
         most = averaged(known.true, known.predicted, self.average_method)
         return self._within(over(less(known.mutual, chance), less(most, chance)))
-
-    def why(self, found: Contingency) -> str:
-        return TOO_MANY if found.total // found.unit > MOST_ROWS else super().why(found)
 
 
 class Homogeneity(InformationMetric, tag="homogeneity"):

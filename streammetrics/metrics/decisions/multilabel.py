@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ...collect.interval import Estimate
-from ...collect.metric import ScoredLabels
+from ...collect.metric import ScoredLabels, nothing_counted
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...statistics.row_means import LabelRows
@@ -48,7 +48,7 @@ class LabelRowMetric(ScoredLabels[LabelRows, float]):
         return mean(self.of(state), state.spread_of(self.term), self.interval_scale, method)
 
     def reason_of(self, state: Any) -> str | None:
-        return super().reason_of(state) or (None if state.weight() else "the weights are all zero")
+        return nothing_counted(state)
 
 
 class CoverageError(LabelRowMetric, tag="coverage_error"):

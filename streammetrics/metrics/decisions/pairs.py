@@ -82,7 +82,7 @@ def _is_whole(found: Contingency) -> bool:
     return found.unit == 1 or not any(n % found.unit for n in found.both)
 
 
-class Pairs(NamedTuple):
+class RowPairs(NamedTuple):
     """Ordered pairs of two rows: apart in both labelings, together in the second, in the first, in both."""
 
     tn: int
@@ -91,7 +91,7 @@ class Pairs(NamedTuple):
     tp: int
 
     @classmethod
-    def of(cls, found: Contingency) -> Pairs | None:
+    def of(cls, found: Contingency) -> RowPairs | None:
         """Count them; None if weights are not whole numbers of rows, which make no pairs."""
         if not _is_whole(found):
             return None
@@ -110,12 +110,12 @@ class PairMetric(Labeling):
     """A number of pairs of rows."""
 
     def limits_of(self, found: Contingency) -> Limits | None:
-        pairs = Pairs.of(found)
+        pairs = RowPairs.of(found)
         if pairs is None:
             return None
         return Limits.exactly(1) if pairs.agree else self.limits_of_pairs(pairs)
 
-    def limits_of_pairs(self, pairs: Pairs) -> Limits | None:
+    def limits_of_pairs(self, pairs: RowPairs) -> Limits | None:
         """Return the value of labelings that differ."""
         raise NotImplementedError
 
@@ -147,7 +147,7 @@ class RandScore(PairMetric, tag="rand_score"):
 
     formula = "pairs of rows on which both agree / pairs of rows"
 
-    def limits_of_pairs(self, pairs: Pairs) -> Limits | None:
+    def limits_of_pairs(self, pairs: RowPairs) -> Limits | None:
         return Limits.exactly(pairs.tn + pairs.tp, sum(pairs))
 
 
@@ -176,7 +176,7 @@ class AdjustedRandScore(PairMetric, tag="adjusted_rand_score"):
 
     formula = "2 (tp tn - fn fp) / ((tp + fn)(fn + tn) + (tp + fp)(fp + tn)) of pairs of rows"
 
-    def limits_of_pairs(self, pairs: Pairs) -> Limits | None:
+    def limits_of_pairs(self, pairs: RowPairs) -> Limits | None:
         tn, fp, fn, tp = pairs
         return Limits.exactly(2 * (tp * tn - fn * fp), (tp + fn) * (fn + tn) + (tp + fp) * (fp + tn))
 
@@ -206,7 +206,7 @@ class FowlkesMallowsIndex(PairMetric, tag="fowlkes_mallows_index"):
 
     formula = "tp / sqrt((tp + fp)(tp + fn)) of pairs of rows"
 
-    def limits_of_pairs(self, pairs: Pairs) -> Limits | None:
+    def limits_of_pairs(self, pairs: RowPairs) -> Limits | None:
         if not pairs.tp:
             return Limits.exactly(0)
         return Limits.root(Fraction(pairs.tp**2, (pairs.tp + pairs.fp) * (pairs.tp + pairs.fn)))
@@ -240,7 +240,7 @@ class PairConfusionMatrix(Labeling, tag="pair_confusion_matrix"):
     formula = "ordered pairs of rows: [[apart in both, together in the second], [in the first, in both]]"
 
     def of(self, state: FoundPairs) -> NDArray[Any]:
-        pairs = Pairs.of(state.contingency())
+        pairs = RowPairs.of(state.contingency())
         return np.full((2, 2), NAN) if pairs is None else np.array([to_float(n) for n in pairs]).reshape(2, 2)
 
     def bounds_of(self, state: FoundPairs) -> tuple[Any, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ...collect.interval import Estimate
-from ...collect.metric import Metric, ScoredLabels
+from ...collect.metric import Metric, ScoredLabels, nothing_counted
 from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
 from ...statistics.classes import Margins
@@ -127,7 +127,7 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
         return mean(self.of(state), state.spread_of(self._term), self.interval_scale, method)
 
     def reason_of(self, state: Any) -> str | None:
-        return super().reason_of(state) or (None if state.weight() else "the weights are all zero")
+        return nothing_counted(state)
 
 
 class HammingLoss(WholeMatrix, tag="hamming_loss"):
@@ -189,7 +189,7 @@ class HammingLoss(WholeMatrix, tag="hamming_loss"):
     def reason_of(self, state: Any) -> str | None:
         if not isinstance(state, ClassRows):
             return super().reason_of(state)
-        return Metric.reason_of(self, state) or (None if state.weight() else "the weights are all zero")
+        return nothing_counted(state)
 
     def details(self, state: Any) -> dict[str, Any]:
         return {} if isinstance(state, ClassRows) else super().details(state)

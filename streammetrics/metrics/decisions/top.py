@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ...collect.interval import Estimate
+from ...collect.metric import nothing_counted
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...statistics.row_means import ClassRows
@@ -69,4 +70,4 @@ class TopKAccuracy(OfClasses[ClassRows, float], tag="top_k_accuracy"):
         return mean(self.of(state), state.spread_of(f"top@{self.k}"), self.interval_scale, method)
 
     def reason_of(self, state: Any) -> str | None:
-        return super().reason_of(state) or (None if state.weight() else "the weights are all zero")
+        return nothing_counted(state)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.metric import ScoredLabels, T
+from ...collect.metric import ScoredLabels, T, nothing_counted
 from ...numerics import elementary
 from ...numerics.exact import UNIT, Ints, Limits, Mass, enclose, to_float
 from ...numerics.settings import setting
@@ -124,8 +124,7 @@ class BinnedMetric(OfClasses[Binned, T]):
         return self.spread(binary(scale=scale, **shape))
 
     def reason_of(self, state: Binned) -> str | None:
-        facts = state.facts()
-        return None if facts["weight"] else "no rows" if not facts["rows"] else "the weights are all zero"
+        return nothing_counted(state)
 
     def bins(self, state: Binned) -> tuple[list[Bin], Floats]:
         """Return the bins and their edges."""

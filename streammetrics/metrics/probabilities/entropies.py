@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...collect.interval import Estimate
-from ...collect.metric import ScoredLabels
+from ...collect.metric import ScoredLabels, nothing_counted
 from ...numerics import elementary
 from ...numerics.exact import BEYOND, Limits, to_float
 from ...numerics.settings import setting
@@ -71,10 +71,9 @@ class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
         return float(to_float(state.total("positive_log_loss"), total) / uncertainty)
 
     def reason_of(self, state: RowTerms) -> str | None:
-        total = state.weight()
-        if not total:
-            return "the weights are all zero" if state.rows else "no rows"
-        fixed = self.base_rate is not None or 0 < state.total("label") < total
+        if (nothing := nothing_counted(state)) is not None:
+            return nothing
+        fixed = self.base_rate is not None or 0 < state.total("label") < state.weight()
         return None if fixed else "one class: the base rate has no entropy; give base_rate="
 
 

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from ...collect.metric import ScoredLabels
+from ...collect.metric import ScoredLabels, nothing_counted
 from ...numerics.chi_square import chi2_tail
 from ...numerics.exact import BEYOND, Limits
 from ...numerics.settings import setting
@@ -66,8 +66,8 @@ class SpiegelhalterZ(ScoredLabels[RowTerms, float], tag="spiegelhalter_z"):
         return {"p_value": 2 * normal_tail(abs(z)) if math.isfinite(z) else z}
 
     def reason_of(self, state: RowTerms) -> str | None:
-        if not state.weight():
-            return "the weights are all zero" if state.rows else "no rows"
+        if (nothing := nothing_counted(state)) is not None:
+            return nothing
         return None if state.total("surprise_variance") else "all probabilities are 0, 1/2 or 1"
 
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...collect.interval import Estimate
+from ...collect.metric import nothing_counted
 from ...numerics import elementary
 from ...numerics.exact import BEYOND, UNIT, Limits, to_float
 from ...numerics.settings import setting
@@ -84,7 +85,7 @@ class SummedMetric(Several[ScoreSums]):
         return Fraction(quotient[1])
 
     def reason_of_binary(self, state: ScoreSums) -> str | None:
-        return None if state.weight() else "no rows" if not state.rows.any() else "the weights are all zero"
+        return nothing_counted(state)
 
     def slopes(self, *means: Any) -> tuple[Any, ...]:
         """How the value changes with each of `moments`; numbers, or arrays of cells side by side."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...collect.interval import Estimate
-from ...collect.metric import ScoredLabels
+from ...collect.metric import ScoredLabels, nothing_counted
 from ...numerics.elementary import exp, log, sigmoid, softplus
 from ...numerics.settings import setting
 from ...statistics.scores import BITS, ScoreHistogram
@@ -233,9 +233,8 @@ class Recalibrated(ScoredLabels[ScoreHistogram, float]):
         return Estimate(value, error)
 
     def reason_of(self, state: ScoreHistogram) -> str | None:
-        facts = state.facts()
-        if not facts["weight"]:
-            return "the weights are all zero" if facts["rows"] else "no rows"
+        if (nothing := nothing_counted(state)) is not None:
+            return nothing
         return undefined(scored(state), self.free)
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...collect.interval import Estimate, side_by_side
-from ...collect.metric import Metric, T
+from ...collect.metric import Metric, T, nothing_counted
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...statistics.row_means import ClassRows, RowMeans
@@ -47,7 +47,7 @@ class RowMean(Metric[Any, T]):
         return mean(self.of(state), state.spread_of(self.term), self.interval_scale, method, self.interval_within)
 
     def reason_of(self, state: RowMeans) -> str | None:
-        return None if state.weight() else "no rows" if not state.rows else "the weights are all zero"
+        return nothing_counted(state)
 
 
 class FocalLoss(RowMean[float], OfClasses[Any, float], tag="focal_loss"):

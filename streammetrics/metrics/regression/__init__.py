@@ -3,7 +3,6 @@
 from .deviance import *
 from .errors import *
 from .explained import *
-from .explained_deviance import *
 from .fit import *
 from .forecasts import *
 from .losses import *

@@ -6,7 +6,7 @@ import math
 from typing import Any, ClassVar, Self
 
 from ...collect.interval import Estimate
-from ...collect.metric import Metric
+from ...collect.metric import Metric, nothing_counted
 from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
 from ...statistics.regression import RegressionSums
@@ -337,6 +337,6 @@ class MASE(Metric[RowTerms, float], tag="mase"):
         return to_float(state.total("prediction"), state.total("naive"))
 
     def reason_of(self, state: RowTerms) -> str | None:
-        if not state.weight():
-            return "the weights are all zero" if state.rows else "no rows"
+        if (nothing := nothing_counted(state)) is not None:
+            return nothing
         return None if state.total("naive") else "the naive forecast is without error"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...collect.interval import Estimate, side_by_side
-from ...collect.metric import Metric
+from ...collect.metric import Metric, nothing_counted
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
 from ...state.state import State
@@ -78,8 +78,7 @@ class OutputMetric(Metric[S, Any]):
         return Estimate(value, reason=why + "Sharded(..., unit=) one of the average")
 
     def reason_of(self, state: S) -> str | None:
-        facts = state.facts()
-        return "no rows" if not facts["rows"] else None if facts["weight"] else "the weights are all zero"
+        return nothing_counted(state)
 
 
 def root(numerator: Fraction, denominator: Fraction) -> Limits | None:

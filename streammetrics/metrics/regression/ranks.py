@@ -8,7 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
-from ...collect.metric import Metric
+from ...collect.metric import Metric, nothing_counted
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
 from ...statistics.joint import JointHistogram
@@ -84,9 +84,8 @@ class RankMetric(Metric[JointHistogram, float]):
         return (NAN, NAN) if found is None else found.outward()
 
     def reason_of(self, state: JointHistogram) -> str | None:
-        facts = state.facts()
-        if not facts["rows"] or not facts["weight"]:
-            return "the weights are all zero" if facts["rows"] else "no rows"
+        if (nothing := nothing_counted(state)) is not None:
+            return nothing
         return self.undefined(state.pairs) if self.within(state) is None else None
 
     def undefined(self, pairs: Pairs) -> str:

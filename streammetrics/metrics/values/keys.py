@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...collect.interval import Estimate
-from ...collect.metric import Metric
+from ...collect.metric import Metric, nothing_counted
 from ...numerics.elementary import log
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
@@ -32,7 +32,7 @@ class CountedKeys(Metric[KeyCounts, Any]):
         return KeyCounts(limit=self.limit, missing=self.missing, missing_values=self.missing_values)
 
     def reason_of(self, state: KeyCounts) -> str | None:
-        return None if state.masses else "the weights are all zero" if int(state.rows_seen.sum()) else "no rows"
+        return nothing_counted(state)
 
 
 class HeavyHitters(CountedKeys, tag="heavy_hitters"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ...collect.interval import Estimate
-from ...collect.metric import Metric
+from ...collect.metric import Metric, nothing_counted
 from ...numerics.elementary import exp
 from ...numerics.exact import to_float
 from ...statistics.row_terms import RowTerms
@@ -33,7 +33,7 @@ class MeanOfTerms(Metric[RowTerms, float]):
         return delta(self.of(state), state.spread_of(self.term), lambda m: (self.slope(m),), "log", method)
 
     def reason_of(self, state: RowTerms) -> str | None:
-        return "no rows" if not int(state.rows) else None if state.weight() else "the weights are all zero"
+        return nothing_counted(state)
 
 
 class GeometricMean(MeanOfTerms, tag="geometric_mean"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...collect.interval import Estimate
-from ...collect.metric import Metric
+from ...collect.metric import Metric, nothing_counted
 from ...numerics.settings import setting
 from ...statistics.values import ValueHistogram
 from ..order import BOUND, below, quantile, value_below, woodruff
@@ -78,5 +78,4 @@ class Quantile(Metric[ValueHistogram, float], tag="quantile"):
         return value_below(state, share)
 
     def reason_of(self, state: ValueHistogram) -> str | None:
-        facts = state.facts()
-        return "no rows" if not facts["rows"] else None if facts["weight"] else "the weights are all zero"
+        return nothing_counted(state)

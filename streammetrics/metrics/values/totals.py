@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from ...collect.interval import KEYS, Estimate
-from ...collect.metric import Metric
+from ...collect.metric import Metric, nothing_counted
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...statistics.distinct import DistinctKeys
@@ -30,7 +30,7 @@ class MomentOfValues(Metric[Moments, float]):
         return Moments(columns=("value",), terms=self.terms)
 
     def reason_of(self, state: Moments) -> str | None:
-        return "no rows" if not int(state.rows) else None if state.weight() else "the weights are all zero"
+        return nothing_counted(state)
 
 
 class Mean(MomentOfValues, tag="mean"):
