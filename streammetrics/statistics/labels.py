@@ -122,8 +122,8 @@ def rounded(thresholds: tuple[float, ...], source: str, dtype: np.dtype[np.float
 
 
 def eps_of(source: str) -> float:
-    """What probabilities are kept away from 0 and 1: the machine epsilon of float64 if they came so, or of float32."""
-    return 2.0**-52 if source == "float64" else 2.0**-23
+    """What probabilities of a dtype are kept away from 0 and 1, as scikit-learn does: a machine epsilon."""
+    return 2.0**-23 if source in ("float32", "float16", "bfloat16") else 2.0**-52
 
 
 def highest(scores: NDArray[np.floating], k: int) -> NDArray[np.float32]:

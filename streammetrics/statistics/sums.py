@@ -18,6 +18,7 @@ from ..numerics.settings import setting, union
 from ..state.declare import Flat, lost
 from ..state.state import State
 from ..state.totals import Weight, weight_of
+from .labels import eps_of
 from .spread import Spread, spread
 from .step import NO_WEIGHTS, NOTHING, Like, Step
 
@@ -60,9 +61,7 @@ class Terms(State):
 
     def epsilon(self, source: str) -> float:
         """What probabilities of a dtype are kept away from 0 and 1."""
-        if self.eps is not None:
-            return self.eps
-        return 2.0**-23 if source in ("float32", "float16", "bfloat16") else 2.0**-52
+        return eps_of(source) if self.eps is None else self.eps
 
     def all_rows(self) -> Weight:
         """What all rows of each cell weigh."""

@@ -335,3 +335,12 @@ def test_values_that_peers_gave(peer: str) -> None:
     near = 1e-6 if peer.startswith("keras") else 1e-12
     named = dict(zip(metric.by_position(), columns, strict=False))
     assert metric.copy().update(named | weights).compute() == pytest.approx(expected, rel=near)
+
+
+@pytest.mark.parametrize(("scores", "bits"), [
+    ([0, 1], 52), ([False, True], 52), (np.float64([0, 1]), 52), (np.float32([0, 1]), 23), (np.float16([0, 1]), 23),
+])  # fmt: skip
+def test_every_log_loss_keeps_certain_scores_as_far_from_0_and_1(scores: Any, bits: int) -> None:
+    """Whichever state counts them; of integers as far as scikit-learn does, which reads them as float64."""
+    for metric in (sm.LogLoss(), sm.FocalLoss(gamma=0.0), sm.LogLoss(label_smoothing=0.0)):
+        assert metric.update([1, 1], scores).compute() == pytest.approx(bits * math.log(2) / 2, rel=1e-6)
