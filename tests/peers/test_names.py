@@ -68,6 +68,7 @@ def installed(package: str) -> None:
         pytest.skip(f"{package} is not installed: .ci/peers")
 
 
+@pytest.mark.filterwarnings("ignore")  # of packages that import what others deprecate
 class TestListsAreThoseOfThePackages:
     """Where a package is installed: a release with more names shows here."""
 
