@@ -39,7 +39,7 @@ GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "streammetrics_source_silent": ("1 if a source is silent.", OF_SOURCE),
     "streammetrics_source_parts": ("Parts of a source.", OF_SOURCE),
     "streammetrics_source_late_parts": ("Parts that came late.", OF_SOURCE),
-    "streammetrics_source_missing_hours": ("Hours that a source owes, at most 24.", OF_SOURCE),
+    "streammetrics_source_missing_parts": ("Parts that a source owes: one an hour, at most 24.", OF_SOURCE),
     "streammetrics_source_conflicts": ("Parts that were posted again with other content.", OF_SOURCE),
     "streammetrics_queue": ("What waits to be stored, and what was refused.", ("what",)),
 }
@@ -144,5 +144,5 @@ def _of_sources(found: Evaluation) -> Iterator[Sample]:
         yield "source_silent", labels, float(source.state == "silent")
         yield "source_parts", labels, source.parts
         yield "source_late_parts", labels, source.late
-        yield "source_missing_hours", labels, len(source.missing)
+        yield "source_missing_parts", labels, len(source.missing)
         yield "source_conflicts", labels, source.conflicts

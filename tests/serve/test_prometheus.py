@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streammetrics.serve.evaluation import Arm, Evaluation, Ratio, Row, Source, Told
@@ -75,7 +78,7 @@ def test_values_are_those_of_the_evaluation() -> None:
         ("streammetrics_source_silent", e, "source=web"): 1.0,
         ("streammetrics_source_parts", e, "source=web"): 30.0,
         ("streammetrics_source_late_parts", e, "source=web"): 2.0,
-        ("streammetrics_source_missing_hours", e, "source=web"): 1.0,
+        ("streammetrics_source_missing_parts", e, "source=web"): 1.0,
         ("streammetrics_source_conflicts", e, "source=web"): 1.0,
         ("streammetrics_queue", "what=waiting"): 7.0,
         ("streammetrics_queue", "what=refused"): 2.0,
@@ -95,6 +98,13 @@ def test_names_of_arms_cannot_break_the_text() -> None:
     evil = 'a"} 1\nstreammetrics_value{x="\\'
     found = parsed(exposed([replace(FOUND, arms=[FOUND.arms[0]._replace(arm=evil)])]))
     assert found["streammetrics_users", f"arm={evil}", "experiment=ranker"] == 100.0
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="there is no promtool: apt-get install prometheus")
+def test_prometheus_own_tool_finds_nothing_to_mend() -> None:
+    text = exposed([FOUND], {"waiting": 7, "refused": 2})
+    run = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (0, b"", b"")
 
 
 def test_without_experiments_it_is_empty_and_valid() -> None:
