@@ -41,7 +41,7 @@ def test_in_a_process_of_its_own(tmp_path: Path) -> None:
         put(store, HOURS[6:])
         assert apart.read(SMALL.id, now) == here.read(SMALL.id, now)
         assert apart.total(SMALL.id) == here.total(SMALL.id)
-        pid = apart._ask(os.getpid)
+        pid = apart.worker.pid
         assert pid != os.getpid()
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(sm.StreamMetricsError, match="another is started"):
