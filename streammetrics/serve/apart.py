@@ -62,12 +62,12 @@ class DecoderApart:
     ----------
     url : str
         Of the store, as for `open_store`.
-    make : function of the url
+    make : function of the store
         Makes the decoder, in the other process.
     """
 
-    def __init__(self, url: str, make: Callable[[str], Any] | None = None) -> None:
-        self.worker = Worker("decodes", make or _decoder, url)
+    def __init__(self, url: str, make: Callable[[Any], Decoder] = Decoder) -> None:
+        self.worker = Worker("decodes", _with_store, make, url)
 
     def start(self) -> None:
         """Return once the process is there."""
@@ -104,5 +104,5 @@ class _Reader(Reader):
         self.store.close()
 
 
-def _decoder(url: str) -> Decoder:
-    return Decoder(open_store(url))
+def _with_store(make: Callable[[Any], Decoder], url: str) -> Decoder:
+    return make(open_store(url))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, Protocol
@@ -85,10 +85,13 @@ class InThread:
     ----------
     store : Store
         As of `Decoder`.
+    make : function of the store
+        Makes the decoder.
     """
 
-    def __init__(self, store: Any) -> None:
-        self._store, self._decoder = store, Decoder(store)
+    def __init__(self, store: Any, make: Callable[[Any], Decoder] = Decoder) -> None:
+        self._make = partial(make, store)
+        self._decoder = self._make()
         self._threads = ThreadPoolExecutor(STUCK + 1, "decode")
 
     def start(self) -> None:
@@ -100,7 +103,7 @@ class InThread:
         """Decode frames, and check them."""
         work = self._threads.submit(self._decoder.decode, frames, experiments, max_content)
         if not wait([work], seconds).done:
-            self._decoder = Decoder(self._store)  # the other one may go on, and what it finds is nobody's
+            self._decoder = self._make()  # the other one may go on, and what it finds is nobody's
             if work.cancel():
                 raise BusyError("all that decode are busy; send it again later")
             raise LateError(f"it took longer than {seconds:g} s")
