@@ -15,7 +15,7 @@ import httpx
 import pytest
 from serve.client import Client
 from serve.fakes import HOUR, NOW, World, arms, world
-from serve.slow import DEADLY, ENDLESS, FAULTY, Slow
+from serve.slow import DEADLY, ENDLESS, FAULTY, HUGE, ODD, Slow
 
 import streammetrics as sm
 from streammetrics.serve.apart import DecoderApart
@@ -291,8 +291,9 @@ def all_of(here: World, decoder: Decode, *rounds: Sequence[bytes], seconds: floa
         for frames in rounds:
             posts = [queue.take(Key("rank", "a", 494529, next(numbers)), data, one) for data in frames]
             found += await asyncio.gather(*posts, return_exceptions=True)
-        while queue.waiting or queue._bytes:
+        while queue.waiting or queue._bytes > 0:
             await asyncio.sleep(0.001)
+        assert queue._bytes == 0
         task.cancel()
         return found
 
@@ -301,10 +302,24 @@ def all_of(here: World, decoder: Decode, *rounds: Sequence[bytes], seconds: floa
 
 def test_a_frame_that_takes_too_long_is_refused_alone(here: World, slow: Decode) -> None:
     frames = [arms(0).to_bytes(), ENDLESS, arms(1).to_bytes(), arms(2).to_bytes()]
-    first, second, *rest = all_of(here, slow, frames, seconds=0.2)
-    assert (first, rest) == ("stored", ["stored", "stored"])
+    first, second, *rest = all_of(here, slow, frames, [arms(3).to_bytes()], seconds=0.2)
+    assert (first, rest) == ("stored", ["stored"] * 3)
     assert isinstance(second, sm.StateFormatError)
     assert "within 0.2 s" in str(second)
+    assert sum(here.store.groups) == 4
+
+
+def test_what_was_late_fixes_no_plan(here: World, slow: Decode) -> None:
+    late, good = all_of(here, slow, [ODD], [arms(0).to_bytes()], seconds=0.2)
+    assert isinstance(late, sm.StateFormatError)
+    assert good == "stored"
+
+
+def test_a_frame_that_there_is_no_memory_for_may_be_sent_again(here: World, slow: Decode) -> None:
+    first, second, third = all_of(here, slow, [arms(0).to_bytes(), HUGE, arms(1).to_bytes()])
+    assert (first, third) == ("stored", "stored")
+    assert isinstance(second, BusyError)
+    assert "there is no memory" in str(second)
 
 
 def test_a_frame_that_what_decodes_dies_of_is_left_alone(here: World, tmp_path: Path) -> None:
