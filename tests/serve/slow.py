@@ -17,7 +17,7 @@ from streammetrics.serve.experiment import Experiment
 __all__ = ["DEADLY", "ENDLESS", "FAULTY", "HUGE", "ODD", "Slow"]
 
 ENDLESS, DEADLY, FAULTY, HUGE = (arms(seed).to_bytes() for seed in (7, 8, 9, 10))
-ODD = arms(metrics=[sm.CTR(), sm.AUC(bits=12)]).to_bytes()
+ODD = arms(11, metrics=[sm.CTR(), sm.AUC(bits=12)]).to_bytes()
 """As endless, and of another plan."""
 
 
