@@ -26,7 +26,7 @@ from typing import Any
 
 from benchmarks.report import failures, table, verdict
 from benchmarks.timing import MIB, ROOT
-from streammetrics.serve.apart import Apart
+from streammetrics.serve.apart import Apart, DecoderApart
 from streammetrics.serve.auth import issue
 from streammetrics.serve.dashboard import dashboard
 from streammetrics.serve.keys import HOUR, Key, Part, hour_text
@@ -60,7 +60,9 @@ def serve(database: str, hour: float, hours_a_second: float) -> None:
             clock=lambda: HOUR * (hour + (time.monotonic() - began) * hours_a_second),
         )
         print(heard.getsockname()[1], flush=True)
-        server_of(dashboard(store, settings, reader=Apart(database)), "127.0.0.1", 0).run(sockets=[heard])
+        server_of(
+            dashboard(store, settings, reader=Apart(database), decoder=DecoderApart(database)), "127.0.0.1", 0
+        ).run(sockets=[heard])
 
 
 @contextlib.contextmanager

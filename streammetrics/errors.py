@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 __all__ = [
     "CounterOverflowError",
     "IncompatibleStateError",
@@ -73,6 +75,10 @@ class PartitionConflictError(StreamMetricsError, ValueError):
             f"metrics, are not what they were; count it again, or give it another id"
         )
         self.partition, self.held, self.given = partition, held, given
+
+    def __reduce__(self) -> tuple[type[Self], tuple[object, str, str]]:
+        """Processes hand it to each other."""
+        return type(self), (self.partition, self.held, self.given)
 
 
 class PushError(StreamMetricsError, RuntimeError):

@@ -14,7 +14,7 @@ from typing import Any
 
 from streammetrics.cli.messages import UsageError
 from streammetrics.reports.grid import say
-from streammetrics.serve.apart import Apart
+from streammetrics.serve.apart import Apart, DecoderApart
 from streammetrics.serve.auth import OWNER, READER, issue
 from streammetrics.serve.dashboard import dashboard
 from streammetrics.serve.keys import NAME
@@ -48,7 +48,7 @@ def run_server(url: str, host: str, port: int, settings: Settings, names: list[s
     alone = host in (*LOOPBACK, "localhost")
     settings = replace(settings, hosts=(*HERE, *names) if alone or names else ("*",))
     with listening(host, port) as heard, _opened(url) as store:
-        app = dashboard(store, settings, reader=Apart(url))
+        app = dashboard(store, settings, reader=Apart(url), decoder=DecoderApart(url))
         shown = f"[{host}]" if ":" in host else host
         say(f"http://{shown}:{heard.getsockname()[1]}", "bold")
         for hint in _hints(store, settings, alone):

@@ -1,21 +1,20 @@
-"""A reader in a process of its own: while it computes, posts are answered and pages are sent."""
+"""A reader and a decoder in processes of their own: while they compute, posts are answered and pages are sent."""
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ..errors import StreamMetricsError
+from .decode import Decoded
+from .decoder import Decoder
+from .experiment import Experiment
 from .reading import Reader, Reading
 from .store import open_store
+from .worker import Worker
 
-__all__ = ["Apart"]
+__all__ = ["Apart", "DecoderApart"]
 
 NICE = 5
 """Posts and pages go first."""
@@ -31,97 +30,79 @@ class Apart:
     """
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        self._pool: ProcessPoolExecutor | None = None
-        self._lock = threading.Lock()
+        self.worker = Worker("reads experiments", _Reader, url, nice=NICE)
 
     def start(self) -> None:
-        """Return once the process is there, which takes as long as importing this package does."""
-        self._ask(_there)
+        """Return once the process is there."""
+        self.worker.start()
 
     def read(self, experiment: str, now: float) -> Reading:
         """Read an experiment."""
-        found: Reading = self._ask(_read, experiment, now)
+        found: Reading = self.worker.ask("read", experiment, now)
         return found
 
     def tidy(self, experiment: str, now: float) -> None:
         """Fold of one what can no longer be corrected."""
-        self._ask(_tidy, experiment, now)
+        self.worker.ask("tidy", experiment, now)
 
     def total(self, experiment: str) -> bytes | None:
         """All that was counted, as a frame."""
-        found: bytes | None = self._ask(_total, experiment)
+        found: bytes | None = self.worker.ask("total", experiment)
         return found
 
     def close(self) -> None:
-        """Keep what is expensive to make again, and end the process."""
-        with self._lock:
-            pool, self._pool = self._pool, None
-        if pool is not None:
-            try:
-                pool.submit(_close).result()
-            except BrokenProcessPool:  # what it had not kept is added up at the next start
-                pass
-            finally:
-                pool.shutdown()
+        """Keep what is expensive to make again, and end the process; if it died, that is added up at the next start."""
+        self.worker.close("close")
 
-    def _ask(self, call: Callable[..., Any], *given: Any) -> Any:
-        with self._lock:
-            if self._pool is None:
-                self._pool = ProcessPoolExecutor(1, get_context("spawn"), _open, (self._url, os.getpid()))
-            pool = self._pool
-        try:
-            return pool.submit(call, *given).result()
-        except BrokenProcessPool as error:  # another is started at the next call
-            with self._lock:
-                self._pool = None if self._pool is pool else self._pool
-            pool.shutdown(wait=False)
-            raise StreamMetricsError("the process that reads experiments has ended; another is started") from error
+
+class DecoderApart:
+    """A `Decoder` in another process: a frame that takes for ever, or all memory, ends with it.
+
+    Parameters
+    ----------
+    url : str
+        Of the store, as for `open_store`.
+    make : function of the store
+        Makes the decoder, in the other process.
+    """
+
+    def __init__(self, url: str, make: Callable[[Any], Decoder] = Decoder) -> None:
+        self.worker = Worker("decodes", _with_store, make, url)
+
+    def start(self) -> None:
+        """Return once the process is there."""
+        self.worker.start()
+
+    def decode(
+        self, frames: Sequence[bytes], experiments: Sequence[Experiment], max_content: int, seconds: float
+    ) -> list[Decoded]:
+        """Decode frames, and check them."""
+        found: list[Decoded] = self.worker.ask("decode", frames, experiments, max_content, seconds=seconds)
+        return found
+
+    def forget(self, experiments: Iterable[str]) -> None:
+        """Forget what parts that could not be stored may have fixed."""
+        with suppress(StreamMetricsError):  # it ended, and all that it knew with it
+            self.worker.ask("forget", set(experiments))
+
+    def close(self) -> None:
+        """End the process."""
+        self.worker.end()
 
 
 # -- in the other process ------------------------------------------------------------------------------------------------
 
-_reader: Reader | None = None
+
+class _Reader(Reader):
+    """One with a store of its own."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(open_store(url))
+
+    def close(self) -> None:
+        super().close()
+        self.store.close()
 
 
-def _open(url: str, parent: int) -> None:
-    """Make the reader. Who is asked to stop is the server, which asks this to close; if that is gone, so is this."""
-    global _reader
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    os.nice(NICE)
-    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
-    _reader = Reader(open_store(url))
-
-
-def _watch(parent: int) -> None:
-    """End with the server, which may be killed."""
-    while os.getppid() == parent:
-        threading.Event().wait(1.0)
-    os._exit(1)
-
-
-def _ours() -> Reader:
-    assert _reader is not None
-    return _reader
-
-
-def _there() -> None:
-    """Nothing: it is asked once the reader is there."""
-
-
-def _read(experiment: str, now: float) -> Reading:
-    return _ours().read(experiment, now)
-
-
-def _tidy(experiment: str, now: float) -> None:
-    _ours().tidy(experiment, now)
-
-
-def _total(experiment: str) -> bytes | None:
-    return _ours().total(experiment)
-
-
-def _close() -> None:
-    _ours().close()
-    _ours().store.close()
+def _with_store(make: Callable[[Any], Decoder], url: str) -> Decoder:
+    return make(open_store(url))

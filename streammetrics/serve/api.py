@@ -186,7 +186,7 @@ class Api(NamedTuple):
     async def _ready(self, request: Request) -> Response:
         async with asyncio.timeout(WELL):
             await run_in_threadpool(self.store.definitions)
-        if not self.board.ready:
+        if not (self.board.ready and self.ingest.ready):
             return PlainTextResponse("starting\n", 503)
         full = self.ingest.waiting >= self.settings.waiting
         return PlainTextResponse("busy\n" if full else "ready\n", 503 if full else 200)

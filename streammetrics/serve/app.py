@@ -20,6 +20,7 @@ from ..errors import IncompatibleStateError, InvalidInputError, StateFormatError
 from .access import Access, Gate, refused
 from .api import Api
 from .auth import Accounts
+from .decoder import Decode, InThread
 from .definitions import Definitions
 from .headers import FIXED, POLICY, Headers
 from .ingest import BusyError, Ingest
@@ -47,7 +48,13 @@ AGAIN = {429: 1, 503: 5, 507: 60}
 """Seconds after which a sender may try again."""
 
 
-def create_app(store: Any, board: Any, settings: Settings | None = None, routes: Sequence[BaseRoute] = ()) -> Starlette:
+def create_app(
+    store: Any,
+    board: Any,
+    settings: Settings | None = None,
+    routes: Sequence[BaseRoute] = (),
+    decoder: Decode | None = None,
+) -> Starlette:
     """Return the application of a dashboard.
 
     Parameters
@@ -60,12 +67,14 @@ def create_app(store: Any, board: Any, settings: Settings | None = None, routes:
         What is allowed.
     routes : sequence of Starlette routes
         The pages. Each request has `state.reader` (a `Person`, or None where everybody may read) and `state.nonce`.
+    decoder : Decode, optional
+        Who decodes what is posted; by default a thread. It is started and stopped with the application.
     """
     settings = settings or Settings()
     definitions = Definitions(store, settings.clock)
     accounts = Accounts(store, settings.session_hours * 3600, settings.clock)
     access = Access(accounts, definitions, settings)
-    ingest = Ingest(store, board.changed, settings)
+    ingest = Ingest(store, board.changed, settings, decoder or InThread(store))
     api = Api(store, board, ingest, access, definitions, settings)
     watch = None if settings.watch is None else Watch(settings.watch, ingest, definitions, store, settings)
 

@@ -67,7 +67,7 @@ class _Fits(NamedTuple):
 
     def again(self, experiment: Experiment, metrics: Any, header: bytes) -> bool:
         """Whether nothing of it has changed."""
-        return experiment is self.experiment and metrics is self.metrics and header == self.header
+        return experiment == self.experiment and metrics is self.metrics and header == self.header
 
 
 class Checker:

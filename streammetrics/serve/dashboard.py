@@ -11,6 +11,7 @@ from starlette.responses import Response
 from .app import create_app
 from .auth import Person
 from .board import Board
+from .decoder import Decode
 from .experiment import Experiment, changes
 from .page.routes import page_routes
 from .prometheus import metrics_route
@@ -22,7 +23,12 @@ __all__ = ["dashboard"]
 
 
 def dashboard(
-    store: Store, settings: Settings | None = None, *, every: float = 5.0, reader: Read | None = None
+    store: Store,
+    settings: Settings | None = None,
+    *,
+    every: float = 5.0,
+    reader: Read | None = None,
+    decoder: Decode | None = None,
 ) -> Starlette:
     """Return the application of a store: what `streammetrics serve` runs.
 
@@ -36,6 +42,9 @@ def dashboard(
         Seconds from one evaluation of an experiment to the next, at least.
     reader : Read, optional
         Who reads experiments: `Apart`, a process of its own, keeps posts from waiting. By default a thread.
+    decoder : Decode, optional
+        Who decodes what is posted: `DecoderApart`, as well, keeps the server from what frames may do. By default a
+        thread.
     """
     settings = settings or Settings()
     reader = reader or Reader(store)
@@ -46,7 +55,7 @@ def dashboard(
         board.changed(experiment)
 
     pages = page_routes(board, store, _reader, total=reader.total, accept=accept, changes=_changes)
-    app = create_app(store, board, settings, [metrics_route(board), *pages])
+    app = create_app(store, board, settings, [metrics_route(board), *pages], decoder)
     app.state.board, app.state.let_go = board, board.let_go
     return app
 

@@ -1,4 +1,4 @@
-"""From what is posted to what is kept: frames are decoded together off the event loop, checked, and stored."""
+"""From what is posted to what is kept: frames are decoded and checked together, off the event loop, and stored."""
 
 from __future__ import annotations
 
@@ -8,29 +8,23 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from typing import Any
 
-from ..collect.holder import Holder
-from ..collect.saved import from_bytes
 from ..errors import StateFormatError, StreamMetricsError
 from ..state.frame import head_of
-from .check import Checker
-from .decode import Decoded, decoded
+from .decode import Decoded
+from .decoder import BusyError, Decode
 from .experiment import Experiment
 from .keys import Key, Part
 from .settings import Settings
+from .worker import EndedError, LateError
 
 __all__ = ["BusyError", "Ingest"]
 
 log = logging.getLogger(__name__)
 GROUP, GROUP_BYTES = 256, 1 << 26
 """Frames that are decoded and stored at once."""
-
-
-class BusyError(StreamMetricsError):
-    """There is no room for more now; the same may be sent again later."""
 
 
 @dataclass(eq=False)
@@ -56,16 +50,6 @@ class Waiting:
 
 
 @dataclass
-class Progress:
-    """How far a thread is that decodes, and what it has found; whether it is to stop, as nobody waits for it any more."""
-
-    done: int = 0
-    begun: bool = False
-    stopped: bool = False
-    found: list[Decoded] = field(default_factory=list)
-
-
-@dataclass
 class Counts:
     """What came of frames since the start."""
 
@@ -87,16 +71,21 @@ class Ingest:
         Told of experiments of which parts were kept.
     settings : Settings
         How much may wait, and how long decoding may take.
+    decoder : Decode
+        Who decodes and checks: here, or in a process of its own.
+
+    Notes
+    -----
+    It is `ready` once the decoder has started.
     """
 
-    def __init__(self, store: Any, changed: Callable[[str], Any], settings: Settings) -> None:
-        self.store, self.changed, self.settings = store, changed, settings
-        self.checker = Checker(partial(counted_before, store))
-        self.counts = Counts()
+    def __init__(self, store: Any, changed: Callable[[str], Any], settings: Settings, decoder: Decode) -> None:
+        self.store, self.changed, self.settings, self.decoder = store, changed, settings, decoder
+        self.counts, self.ready = Counts(), False
         self._queue: deque[Waiting] = deque()
         self._bytes = 0
         self._more = asyncio.Event()
-        self._threads = ThreadPoolExecutor(3, "decode")  # one may be stuck in a group, and one in the frame
+        self._thread = ThreadPoolExecutor(1, "ingest")  # waits for the decoder
 
     @property
     def waiting(self) -> int:
@@ -124,22 +113,34 @@ class Ingest:
     async def run(self) -> None:
         """Work until it is cancelled."""
         try:
+            await self._start()
             while True:
                 await self._more.wait()
                 await self._take_group(self._next_group())
         finally:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._thread.shutdown(wait=False, cancel_futures=True)
+            self.decoder.close()
             for one in self._queue:
                 one.refuse(BusyError("the server stops"))
+
+    async def _start(self) -> None:
+        """Start the decoder before it is asked; where that fails, the first that is posted tries again and says why."""
+        try:
+            await self._run(self.decoder.start)
+        except Exception:  # who posts is told
+            log.exception("what decodes could not be started")
+        self.ready = True
+
+    async def _run(self, call: Callable[..., Any], *given: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call, *given)
 
     async def _take_group(self, group: list[Waiting]) -> None:
         try:
             await self._store(await self._decode(group))
-        except StreamMetricsError as error:  # who waits is told
-            for one in group:
-                one.refuse(error)
         except Exception as error:  # who waits is told, and the others go on
-            log.exception("a group of %d parts failed", len(group))
+            if not isinstance(error, StreamMetricsError):
+                log.exception("a group of %d parts failed", len(group))
+            await self._run(self.decoder.forget, {one.key.experiment for one in group})
             for one in group:
                 one.refuse(error)
         self._bytes -= sum(len(one.data) for one in group if one.answer.done())
@@ -156,56 +157,40 @@ class Ingest:
 
     async def _decode(self, group: list[Waiting]) -> list[tuple[Waiting, Decoded]]:
         """Those of a group that are sound, with their digests; the others are told, or wait again."""
-        progress, runs = Progress(), _alike(group)
-        work = asyncio.get_running_loop().run_in_executor(self._threads, self._read, runs, progress)
-        count, late = -1, {work}
-        while late and count < progress.done:  # as long as one after the other is done in time
-            count = progress.done
-            _, late = await asyncio.wait([work], timeout=self.settings.decode_seconds)
-        if late:
-            progress.stopped = True
-            self._give_up(runs, count, progress.begun)
-        else:
-            work.result()
-        sound = []
-        for one, found in zip(chain(*runs[: len(runs) if not late else count]), progress.found, strict=False):
-            if found.error is None:
-                sound.append((one, found))
-            else:
-                self._refuse(one, found.error)
+        sound, runs, settings = [], _alike(group), self.settings
+        for i, run in enumerate(runs):
+            frames, experiments = [one.data for one in run], [one.experiment for one in run]
+            try:
+                found = await self._run(
+                    self.decoder.decode, frames, experiments, settings.max_content, settings.decode_seconds
+                )
+            except (LateError, EndedError) as error:  # those before are stored, as what they have fixed is forgotten
+                self._put_off(runs[i:], error)
+                break
+            for one, what in zip(run, found, strict=True):
+                if what.error is None:
+                    sound.append((one, what))
+                else:
+                    self._refuse(one, _busy() if isinstance(what.error, MemoryError) else what.error)
         return sound
 
-    def _read(self, runs: Sequence[Sequence[Waiting]], progress: Progress) -> None:
-        """Decode and check in a thread."""
-        progress.begun = True
-        for run in runs:
-            checks = [partial(self._check, one, progress) for one in run]
-            found = decoded([one.data for one in run], self.settings.max_content, checks)
-            if progress.stopped:
-                return
-            progress.found += [_busy(one) if isinstance(one.error, MemoryError) else one for one in found]
-            progress.done += 1
-
-    def _check(self, one: Waiting, progress: Progress, thing: Any) -> None:
-        if not progress.stopped:  # or somebody else has decoded it meanwhile
-            self.checker.check(one.experiment, thing, head_of(one.data))
-
-    def _give_up(self, runs: Sequence[Sequence[Waiting]], done: int, begun: bool) -> None:
-        """Refuse the frame that takes too long, or look for it, one by one; those behind it wait again, in front."""
-        if not begun:
-            for one in chain(*runs):
-                one.refuse(BusyError("all that decode are busy; send it again later"))
-            return
-        if len(runs[done]) == 1:
-            seconds = self.settings.decode_seconds
-            self._refuse(runs[done][0], StateFormatError(f"the frame could not be decoded within {seconds:g} s"))
-        else:
-            for one in runs[done]:
-                one.alone = True
-        again = [one for one in chain(*runs[done:]) if not one.answer.done()]
+    def _put_off(self, runs: Sequence[Sequence[Waiting]], error: Exception) -> None:
+        """Refuse the frame that cannot be decoded, or look for it, one by one; those behind it wait again, in front."""
+        first = runs[0]
+        for one in first:
+            one.alone = True
+        if len(first) == 1:
+            self._refuse(first[0], self._why(error))
+        again = [one for one in chain(*runs) if not one.answer.done()]
         self._queue.extendleft(reversed(again))
         if self._queue:
             self._more.set()
+
+    def _why(self, error: Exception) -> StreamMetricsError:
+        """What is wrong with a frame that was decoded alone; of one that something ended with, nobody knows."""
+        if isinstance(error, LateError):
+            return StateFormatError(f"the frame could not be decoded within {self.settings.decode_seconds:g} s")
+        return BusyError(f"{error}; send it again later")
 
     def _refuse(self, one: Waiting, error: Exception) -> None:
         name = type(error).__name__
@@ -217,11 +202,7 @@ class Ingest:
         if not sound:
             return
         parts = [Part(one.key, one.data, found.digest, one.received, found.seen) for one, found in sound]
-        try:
-            words = await asyncio.to_thread(self.store.put, parts)
-        except BaseException:
-            self.checker.forget({part.key.experiment for part in parts})
-            raise
+        words = await asyncio.to_thread(self.store.put, parts)
         changed = set()
         for (one, _), part, word in zip(sound, parts, words, strict=True):
             setattr(self.counts, word, getattr(self.counts, word) + 1)
@@ -232,16 +213,8 @@ class Ingest:
             self.changed(experiment)
 
 
-def _busy(found: Decoded) -> Decoded:
-    return found._replace(error=BusyError("there is no memory to decode it now; send it again later"))
-
-
-def counted_before(store: Any, experiment: str) -> Holder | None:
-    """Return something that was counted of an experiment, or None: what has its plan after a restart."""
-    kept = store.total(experiment)
-    frames = [kept[1]] if kept is not None else [part.data for _, part in store.parts(experiment)[:1]]
-    found: Holder | None = from_bytes(frames[0]) if frames else None
-    return found
+def _busy() -> BusyError:
+    return BusyError("there is no memory to decode it now; send it again later")
 
 
 def _alike(group: Sequence[Waiting]) -> list[list[Waiting]]:

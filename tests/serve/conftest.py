@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from streammetrics.serve.apart import DecoderApart
+from streammetrics.serve.decoder import Decode, InThread
 from streammetrics.serve.store import Store, open_store
 
 FOUND = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or [Path(shutil.which("initdb") or "none")]
@@ -97,3 +99,26 @@ def url(fresh_url: Callable[[], str]) -> str:
 def store(url: str) -> Iterator[Store]:
     with open_store(url) as opened:
         yield opened
+
+
+class Lent(DecoderApart):
+    """A process that takes a second to start, and is not ended before all tests are."""
+
+    def close(self) -> None:
+        self.forget(["rank"])
+
+
+@pytest.fixture(scope="session")
+def lent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DecoderApart]:
+    decoder = Lent(str(tmp_path_factory.mktemp("lent") / "a.db"))
+    yield decoder
+    decoder.worker.end()
+
+
+@pytest.fixture(params=["thread", "process"])
+def decoder_of(request: pytest.FixtureRequest) -> Callable[[Any], Decode]:
+    """Return who decodes for a store; the process knows nothing of what stores in memory have."""
+    if request.param == "thread":
+        return InThread
+    decoder: DecoderApart = request.getfixturevalue("lent")
+    return lambda store: decoder

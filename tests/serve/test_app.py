@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from starlette.routing import Route
 import streammetrics as sm
 from streammetrics.serve.app import create_app
 from streammetrics.serve.auth import OWNER, issue
+from streammetrics.serve.decoder import InThread
 from streammetrics.serve.settings import Settings
 from streammetrics.serve.store import StoreDownError, open_store
 from streammetrics.serve.totals import Totals
@@ -125,6 +127,23 @@ def test_health(here: World, client: Client) -> None:
     assert (client.get("/healthz").status_code, client.get("/readyz").status_code) == (200, 503)
     assert "internal" not in client.get("/readyz").text
     assert client.get(RANK).status_code == 503
+
+
+def test_it_is_ready_once_what_decodes_has_started(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, begun = threading.Event(), threading.Event()
+
+    def start(self: InThread) -> None:
+        begin.wait(10)
+        begun.set()
+        raise RuntimeError("it cannot be started: it is tried again when it is asked")
+
+    monkeypatch.setattr(InThread, "start", start)
+    with Client(create_app(*here[:2])) as client:
+        assert (client.get("/readyz").status_code, client.get("/readyz").text) == (503, "starting\n")
+        begin.set()
+        assert begun.wait(10)
+        while client.get("/readyz").status_code != 200:
+            pass
 
 
 def test_a_mistake_of_ours_tells_nothing(client: Client) -> None:

@@ -11,6 +11,7 @@ import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, suppress
+from typing import Any
 
 import httpx
 import pytest
@@ -73,8 +74,18 @@ def mutants(seed: int, count: int) -> Iterator[bytes]:
         yield repaired(bytes(data))
 
 
-def test_mutated_frames(here: World, client: Client) -> None:
+@pytest.fixture
+def decoding(here: World, decoder_of: Any) -> Iterator[Client]:
+    """A client of an application that decodes in a thread, or in a process of its own."""
+    settings = Settings(clock=lambda: NOW, rate=10**6, burst=10**6)
+    app = create_app(*here[:2], settings, decoder=decoder_of(here.store))
+    with Client(app, authorization=f"Bearer {here.writer}") as client:
+        yield client
+
+
+def test_mutated_frames(here: World, decoding: Client) -> None:
     """With their checksums repaired, so that what is behind the checksum has to hold."""
+    client = decoding
     codes = [client.post(f"{STATES}&seq={i}", content=data).status_code for i, data in enumerate(mutants(1, ROUNDS))]
     assert set(codes) <= {400, 422, 201}
     assert codes.count(400) > 0.9 * ROUNDS

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Iterator
+import itertools
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from serve.client import Client
 from serve.fakes import HOUR, NOW, World, arms, world
+from serve.slow import DEADLY, ENDLESS, FAULTY, HUGE, ODD, Slow
 
 import streammetrics as sm
-from streammetrics.serve import ingest
+from streammetrics.serve.apart import DecoderApart
 from streammetrics.serve.app import create_app
+from streammetrics.serve.decoder import Decode, InThread
 from streammetrics.serve.experiment import Experiment
 from streammetrics.serve.fold import added_up
 from streammetrics.serve.ingest import BusyError, Ingest
 from streammetrics.serve.keys import Key, Part, Seen
 from streammetrics.serve.settings import Settings
-from streammetrics.serve.store import StoreDownError, StoreFullError
+from streammetrics.serve.store import StoreDownError, StoreFullError, open_store
 
 STATES = "/v1/experiments/rank/states"
 
@@ -30,10 +36,13 @@ def here() -> World:
     return world()
 
 
+DecoderOf = Callable[[Any], Decode]
+
+
 @pytest.fixture
-def client(here: World) -> Iterator[Client]:
+def client(here: World, decoder_of: DecoderOf) -> Iterator[Client]:
     settings = Settings(clock=lambda: NOW, max_bytes=200_000, failures=1000)
-    with Client(create_app(*here[:2], settings)) as client:
+    with Client(create_app(*here[:2], settings, decoder=decoder_of(here.store))) as client:
         client.headers["authorization"] = f"Bearer {here.writer}"
         yield client
 
@@ -216,14 +225,14 @@ def experiment(here: World) -> Experiment:
     return Experiment.of_dict(json.loads(here.store.defined["rank"][-1]))
 
 
-async def working(here: World, settings: Settings) -> tuple[Ingest, asyncio.Task[None]]:
-    queue = Ingest(here.store, here.board.changed, settings)
+async def working(here: World, settings: Settings, decoder: Decode) -> tuple[Ingest, asyncio.Task[None]]:
+    queue = Ingest(here.store, here.board.changed, settings, decoder)
     return queue, asyncio.create_task(queue.run())
 
 
-def test_waiting_frames_are_stored_together(here: World) -> None:
+def test_waiting_frames_are_stored_together(here: World, decoder_of: DecoderOf) -> None:
     async def many() -> list[str]:
-        queue, task = await working(here, Settings())
+        queue, task = await working(here, Settings(), decoder_of(here.store))
         one = experiment(here)
         here.store.open.clear()
         first = asyncio.create_task(queue.take(Key("rank", "a", 494529), arms(0).to_bytes(), one))
@@ -245,9 +254,9 @@ def test_waiting_frames_are_stored_together(here: World) -> None:
 
 
 @pytest.mark.parametrize("limit", [{"waiting": 3}, {"waiting_bytes": 3 * len(arms().to_bytes())}])
-def test_a_full_queue_says_so_and_recovers(here: World, limit: dict[str, int]) -> None:
+def test_a_full_queue_says_so_and_recovers(here: World, decoder_of: DecoderOf, limit: dict[str, int]) -> None:
     async def full() -> None:
-        queue, task = await working(here, Settings(**limit))  # type: ignore[arg-type]
+        queue, task = await working(here, Settings(**limit), decoder_of(here.store))  # type: ignore[arg-type]
         one, data = experiment(here), arms().to_bytes()
         posts = [asyncio.create_task(queue.take(Key("rank", "a", 494529, i), data, one)) for i in range(3)]
         await asyncio.sleep(0)
@@ -263,27 +272,111 @@ def test_a_full_queue_says_so_and_recovers(here: World, limit: dict[str, int]) -
     asyncio.run(full())
 
 
-def test_a_frame_that_takes_too_long_is_refused_alone(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    free, real = threading.Event(), ingest.decoded
-    slow = arms(7).to_bytes()
+@pytest.fixture(params=["thread", "process"])
+def slow(request: pytest.FixtureRequest, here: World, tmp_path: Path) -> Iterator[Decode]:
+    """A decoder that has its troubles with some frames."""
+    decoder = InThread(here.store, Slow) if request.param == "thread" else DecoderApart(str(tmp_path / "a.db"), Slow)
+    yield decoder
+    Slow.free.set()
+    decoder.close()
+    Slow.free.clear()
 
-    def decoded(frames: list[bytes], most: int, checks: Any) -> Any:
-        if slow in frames:
-            free.wait(10)
-        return real(frames, most, checks)
 
-    monkeypatch.setattr(ingest, "decoded", decoded)
+def all_of(here: World, decoder: Decode, *rounds: Sequence[bytes], seconds: float = 20.0) -> list[Any]:
+    """What becomes of frames of which those of a round are posted at once."""
 
     async def some() -> list[Any]:
-        queue, task = await working(here, Settings(decode_seconds=0.2))
-        frames = [arms(0).to_bytes(), slow, arms(1).to_bytes(), arms(2).to_bytes()]
-        posts = [queue.take(Key("rank", "a", 494529, i), data, experiment(here)) for i, data in enumerate(frames)]
-        found = await asyncio.gather(*posts, return_exceptions=True)
-        free.set()
+        queue, task = await working(here, Settings(decode_seconds=seconds), decoder)
+        found, one, numbers = list[Any](), experiment(here), itertools.count()
+        for frames in rounds:
+            posts = [queue.take(Key("rank", "a", 494529, next(numbers)), data, one) for data in frames]
+            found += await asyncio.gather(*posts, return_exceptions=True)
+        while queue.waiting or queue._bytes > 0:
+            await asyncio.sleep(0.001)
+        assert queue._bytes == 0
         task.cancel()
         return found
 
-    first, second, *rest = asyncio.run(some())
-    assert (first, rest) == ("stored", ["stored", "stored"])
+    return asyncio.run(some())
+
+
+def test_a_frame_that_takes_too_long_is_refused_alone(here: World, slow: Decode) -> None:
+    frames = [arms(0).to_bytes(), ENDLESS, arms(1).to_bytes(), arms(2).to_bytes()]
+    first, second, *rest = all_of(here, slow, frames, [arms(3).to_bytes()], seconds=0.2)
+    assert (first, rest) == ("stored", ["stored"] * 3)
     assert isinstance(second, sm.StateFormatError)
     assert "within 0.2 s" in str(second)
+    assert sum(here.store.groups) == 4
+
+
+def test_what_was_late_fixes_no_plan(here: World, slow: Decode) -> None:
+    late, good = all_of(here, slow, [ODD], [arms(0).to_bytes()], seconds=0.2)
+    assert isinstance(late, sm.StateFormatError)
+    assert good == "stored"
+
+
+def test_a_frame_that_there_is_no_memory_for_may_be_sent_again(here: World, slow: Decode) -> None:
+    first, second, third = all_of(here, slow, [arms(0).to_bytes(), HUGE, arms(1).to_bytes()])
+    assert (first, third) == ("stored", "stored")
+    assert isinstance(second, BusyError)
+    assert "there is no memory" in str(second)
+
+
+def test_a_frame_that_what_decodes_dies_of_is_left_alone(here: World, tmp_path: Path) -> None:
+    """Nobody knows why it died: who posted the others need not, and who posted that may send it again."""
+    frames = [arms(0).to_bytes(), DEADLY, arms(1).to_bytes()]
+    first, second, third = all_of(here, DecoderApart(str(tmp_path / "a.db"), Slow), frames)
+    assert (first, third) == ("stored", "stored")
+    assert isinstance(second, BusyError)
+    assert "another is started; send it again later" in str(second)
+
+
+def test_a_mistake_fails_a_group_and_fixes_no_plan(here: World, slow: Decode) -> None:
+    other = arms(metrics=[sm.CTR(), sm.AUC(bits=12)]).to_bytes()
+    *failed, good = all_of(here, slow, [other, FAULTY], [arms(0).to_bytes()])
+    assert [type(error) for error in failed] == [RuntimeError] * 2
+    assert good == "stored"
+
+
+def test_threads_that_are_all_stuck_are_said(here: World) -> None:
+    decoder = InThread(here.store, Slow)
+    try:
+        found = all_of(here, decoder, [ENDLESS] * 4, seconds=0.1)
+    finally:
+        Slow.free.set()
+    assert [type(error) for error in found] == [sm.StateFormatError] * 2 + [BusyError] * 2
+    Slow.free.clear()
+
+
+# -- in a process of its own -----------------------------------------------------------------------------------------
+
+
+def test_a_process_that_is_killed_while_it_decodes(here: World, tmp_path: Path) -> None:
+    decoder = DecoderApart(str(tmp_path / "a.db"), Slow)
+    app = create_app(*here[:2], Settings(clock=lambda: NOW), decoder=decoder)
+    with Client(app, authorization=f"Bearer {here.writer}") as client, ThreadPoolExecutor() as pool:
+        while client.get("/readyz").status_code != 200:
+            pass
+        waits = pool.submit(post, client, ENDLESS)
+        assert not wait([waits], 1.5).done
+        os.kill(decoder.worker.pid or 0, signal.SIGKILL)
+        answer = waits.result(10)
+        assert (answer.status_code, here.store.kept) == (429, {})
+        assert "another is started; send it again later" in answer.json()["error"]
+        assert "retry-after" in answer.headers
+        assert post(client, arms(0).to_bytes()).status_code == 201
+    assert decoder.worker.pid is None
+
+
+def test_a_process_finds_the_plan_in_the_store(here: World, tmp_path: Path) -> None:
+    url, one = str(tmp_path / "a.db"), experiment(here)
+    first, other = arms(), arms(1, metrics=[sm.CTR(), sm.AUC(bits=9)])
+    decoder = DecoderApart(url)
+    with open_store(url) as store:
+        store.define("rank", here.store.defined["rank"][-1], by="test", at=0.0)
+        store.put([Part(Key("rank", "job", 494529, 7), first.to_bytes(), first.digest(), NOW)])
+        found = decoder.decode([other.to_bytes(), first.to_bytes()], [one, one], 1 << 20, 20.0)
+    decoder.close()
+    assert isinstance(found[0].error, sm.IncompatibleStateError)
+    assert "bits of 'auc' is 10 here and 9 there" in str(found[0].error)
+    assert (found[1].digest, found[1].error) == (first.digest(), None)

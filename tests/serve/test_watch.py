@@ -16,6 +16,7 @@ from serve.fakes import HOUR, NOW, World, arms, world
 
 import streammetrics as sm
 from streammetrics.serve.app import create_app
+from streammetrics.serve.decoder import InThread
 from streammetrics.serve.definitions import Definitions
 from streammetrics.serve.ingest import Ingest
 from streammetrics.serve.keys import Key
@@ -32,7 +33,7 @@ def here() -> World:
 @asynccontextmanager
 async def watching(here: World, url: str, **given: Any) -> Any:
     settings = Settings(clock=lambda: NOW, **given)
-    queue = Ingest(here.store, here.board.changed, settings)
+    queue = Ingest(here.store, here.board.changed, settings, InThread(here.store))
     task = asyncio.create_task(queue.run())
     yield Watch(url, queue, Definitions(here.store, settings.clock), here.store, settings)
     task.cancel()
