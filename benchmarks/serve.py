@@ -39,6 +39,7 @@ POSTS, PAGES, FRAMES = 200, 50, 40
 EXPERIMENTS, SOURCES = 4, 50
 HOURS = POSTS / EXPERIMENTS / SOURCES  # of the server's time in a second
 LATENCY, GROWTH = 0.1, 1.15  # seconds, of 99 in 100; memory at the end, beside that after a third
+LONG = 900.0  # seconds until hours and days have taken the room that they may: before, memory grows
 COLD, WARM = 1.0, 0.1  # seconds
 START = 480_000
 GROWN = 100_000  # hours after which the frames of the load are drawn: by then there are many users
@@ -82,7 +83,10 @@ def served(database: str, hour: float, hours_a_second: float) -> Iterator[tuple[
 def held(process: int) -> int:
     """Bytes of memory of a process and of those that it has started."""
     found = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return found + sum(map(held, map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split())))
+    started = [
+        int(child) for of in Path(f"/proc/{process}/task").glob("*/children") for child in of.read_text().split()
+    ]
+    return found + sum(map(held, started))
 
 
 # -- the load -------------------------------------------------------------------------------------------------------------
@@ -252,7 +256,7 @@ def report(found: Loaded) -> None:
             "memory, to that after a third",
             f"{grown:.2f} of {after / MIB:.0f} MiB",
             f"{GROWTH}",
-            grown < GROWTH,
+            grown < GROWTH or len(ordered) < LONG * found.rate,
         ),
         "pages": (f"news of each of {PAGES} pages, at least", f"{min(found.looks)}", "1", min(found.looks) >= 1),
     }
