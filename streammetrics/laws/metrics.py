@@ -122,13 +122,18 @@ def _repeated(case: Case, columns: Columns, times: NDArray[np.int64]) -> Columns
 
 
 def weight_of_zero(case: Case) -> None:
-    """A row of weight 0 does not change the value."""
+    """A row of weight 0 does not change the value; nor does a label of a row, where each has a weight."""
     if role := case.weight():
         weights = case.columns.get(role, np.ones(case.n)).astype(np.float64)
         weights[(case.rng.random(case.n) < 0.4)[case.blocks]] = 0
-        kept = {k: v[weights > 0] for k, v in (case.columns | {role: weights}).items()}
-        came = value_of(case.fed(case.columns | {role: weights}))
-        same_value(value_of(case.fed(kept)), came, "rows of weight 0 to be worth nothing", CLOSE)
+        columns = case.columns | {role: weights}
+        came, some = value_of(case.fed(columns)), np.atleast_2d(weights.T).any(axis=0)
+        kept = value_of(case.fed({k: v[some] for k, v in columns.items()}))
+        same_value(kept, came, "rows of weight 0 to be worth nothing", CLOSE)
+        if weights.ndim > 1:  # of scores, those of other labels may decide
+            others = np.where(weights == 0, np.roll(columns["y_true"], 1, axis=0), columns["y_true"])
+            changed = value_of(case.fed(columns | {"y_true": others}))
+            same_value(came, changed, "labels of weight 0 to be worth nothing", CLOSE)
 
 
 def weighted_with_unweighted(case: Case) -> None:

@@ -79,6 +79,10 @@ def test_every_law_at_the_usual_resolution(metric):
     sm.check_metric(metric, seed=1, examples=draws.tries(2))
 
 
+def test_rows_that_check_metric_makes_up_weigh_their_labels():
+    sm.check_metric(sm.Accuracy(num_labels=3), examples=2)
+
+
 def test_laws_have_a_line_that_says_what_they_demand():
     assert len({law.__name__ for law in LAWS}) == len(LAWS) > 30
     assert all(law.__doc__ and len(law.__doc__.splitlines()) == 1 for law in LAWS)
