@@ -272,7 +272,11 @@ def coarsened(case: Case) -> None:
     metric = case.make()
     if hasattr(metric.state, "coarsen") and "bits" in metric.settings and (metric.state.bits or 0) > 8:
         bits = int(case.rng.integers(8, metric.state.bits))
-        low = type(metric)(**(metric.settings | {"bits": bits}))
+        low = metric.coarsen(bits)  # with a limit of its own: rows that are kept exactly come down with the bits
+        usual = type(metric)(
+            **(metric.settings | {"bits": bits} | ({"limit": low.limit} if hasattr(low, "limit") else {}))
+        )
+        same(usual, low, f"coarsen({bits}) to change bits and limit alone")
         same(low.update(case.columns), case.fed().coarsen(bits), f"coarsen({bits}) to give what {bits} bits would")
 
 
