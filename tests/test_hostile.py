@@ -195,6 +195,12 @@ def with_entry(metric: Any, name: str, **changed: Any) -> bytes:
     return frame.write([state.holding(replace(state.cells, tallies=tallies))], metric.header())
 
 
+def below_zero(metric: Any) -> bytes:
+    """A metric of which an exact sum is a little less than 0."""
+    limbs = metric.state.sums.shape[-1]
+    return with_flat(metric, "sums", (0, 0, slice(20, None)), np.append(np.full(limbs - 21, (1 << 32) - 1), -1))
+
+
 WRONG: dict[str, Callable[[], bytes]] = {
     "a negative weight of decisions": lambda: with_flat(
         sm.Precision().update(ROWS), "excess", (0, 0, 1, 1, 0), -(9 << 20)
@@ -259,6 +265,10 @@ WRONG: dict[str, Callable[[], bytes]] = {
     "a level that its keys are beyond": lambda: with_flat(sm.DistinctSample().update(value=[1, 2, 3]), "level", (0,), 9),
     "sampled keys of more rows than there are": lambda: with_flat(
         sm.DistinctSample().update(value=[1, 2, 3]), "rows", (0,), 2
+    ),
+    "a score of ensembles below 0": lambda: below_zero(sm.CRPSEnsemble(members=2).update([1.0], [[0.0, 2.0]])),
+    "a fair score of ensembles below 0": lambda: below_zero(
+        sm.CRPSEnsemble(members=3, estimator="fair").update([1.0], [[0.0, 1.0, 2.0]])
     ),
     "more exposures than rows": lambda: with_flat(
         sm.PerUnit().update(unit=[1], exposed=[1]), "sums", (0, 1, ONE), 2
