@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import numpy as np
@@ -335,3 +336,15 @@ def test_values_that_peers_gave(peer: str) -> None:
     near = 1e-6 if peer.startswith("keras") else 1e-12
     named = dict(zip(metric.by_position(), columns, strict=False))
     assert metric.copy().update(named | weights).compute() == pytest.approx(expected, rel=near)
+
+
+def test_a_statistic_of_very_many_bins_is_answered_soon() -> None:
+    """Each bin has a divisor of its own: their exact sum would have the product of thousands."""
+    p = (np.arange(10_000) + 0.5) / 10_000
+    y = (np.arange(10_000) * 7919 % 10_000) / 10_000 < p
+    test = sm.HosmerLemeshow(n_bins=10_000, strategy="uniform").update(y, p)
+    begin = time.process_time()
+    value = test.compute()
+    assert time.process_time() - begin < 5
+    assert value == pytest.approx(np.sum((y - p) ** 2 / (p * (1 - p))), rel=1e-9)
+    assert test.bounds() == (value, value)
