@@ -321,8 +321,8 @@ class LabelWeight(Weight):
         if batch.parent is not None:
             whole = batch.parent.column(name, self)
             return Column(whole.values[batch.index], whole.source)
-        table = self.width > 1 and is_listed(batch.raw(name))
-        values = one_column(batch.array(name, 2)) if table else batch.array(name)
+        listed = is_listed(batch.raw(name))
+        values = one_column(batch.array(name, 2)) if listed else batch.array(name)
         if values.ndim == 2 and values.shape[1] != self.width and len(values):
             raise InvalidInputError(
                 f"{name}: expected a weight for each row, or for each of its {self.width} labels; got rows of "
