@@ -10,6 +10,7 @@ With LAWS=0.5, as CI runs the second time, on old versions, proofs that are made
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import HealthCheck, settings
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 import streammetrics as sm
 from streammetrics.columns.classes import Classes, Distribution, FoundClasses
-from streammetrics.columns.columns import Count, Grade, Label, Matrix, Score, Target, Weight
+from streammetrics.columns.columns import Count, Grade, Label, LabelWeight, Matrix, Score, Target, Weight
 from streammetrics.columns.ids import Ids, Names
 from streammetrics.columns.numbers import Number
 from streammetrics.laws import metric_case
@@ -396,6 +397,8 @@ def rows(draw, needs, most=30):
     """Good rows of the columns that a state needs, with weights or without."""
     weighted = draw(st.booleans())
     wanted = [n for n in needs if weighted or not n.optional or n.either]
+    if any(isinstance(n.kind, LabelWeight) for n in wanted) and draw(st.booleans()):
+        wanted = [_by_label(n) for n in wanted]
     one_class = draw(st.sampled_from([None, None, None, True, False]))
     kinds = [
         st.just(one_class) if isinstance(n.kind, Label) and one_class is not None else values(n.kind) for n in wanted
@@ -405,6 +408,12 @@ def rows(draw, needs, most=30):
         at = [n.role for n in wanted].index("query")
         drawn.sort(key=lambda row: row[at])
     return {n.role: _column(n.kind, [row[i] for row in drawn], draw) for i, n in enumerate(wanted)}
+
+
+def _by_label(need):
+    """A weight for each label of a row, where one is welcome."""
+    wide = isinstance(need.kind, LabelWeight)
+    return replace(need, kind=Matrix(need.kind, need.kind.width)) if wide else need
 
 
 _DTYPES = {

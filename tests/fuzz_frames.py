@@ -89,7 +89,7 @@ NOT_NEGATIVE = {
     "huber_loss",
     "tweedie_deviance", "poisson_deviance", "gamma_deviance", "median_absolute_error", "max_error", "variance",
     "distinct_count", "distinct_sample", "coverage_error", "wmae", "count", "cumulative_gain", "dcg",
-    "average_popularity", "average_relevance_position", "calibration_free_ne", "crps_quantiles",
+    "average_popularity", "average_relevance_position", "calibration_free_ne", "crps_ensemble", "crps_quantiles",
     "diagnostic_odds_ratio", "enrichment_factor", "entropy", "expected_mutual_information", "exposure_entropy",
     "false_negatives", "false_positives", "focal_loss", "hinge_loss", "hits_at_k", "hosmer_lemeshow", "idcg",
     "interval_score", "jensen_shannon_divergence", "log_cosh", "mase", "mean_rank",

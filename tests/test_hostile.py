@@ -17,6 +17,7 @@ from fuzz_frames import holders, opened, sealed, without_kernels, written
 
 import streammetrics as sm
 from streammetrics.state import frame
+from streammetrics.state.axes import Vocabulary
 from streammetrics.state.frame import Frame
 from streammetrics.state.lead import layout_of
 from streammetrics.state.totals import ONE
@@ -194,6 +195,12 @@ def with_entry(metric: Any, name: str, **changed: Any) -> bytes:
     return frame.write([state.holding(replace(state.cells, tallies=tallies))], metric.header())
 
 
+def below_zero(metric: Any) -> bytes:
+    """A metric of which an exact sum is a little less than 0."""
+    limbs = metric.state.sums.shape[-1]
+    return with_flat(metric, "sums", (0, 0, slice(20, None)), np.append(np.full(limbs - 21, (1 << 32) - 1), -1))
+
+
 WRONG: dict[str, Callable[[], bytes]] = {
     "a negative weight of decisions": lambda: with_flat(
         sm.Precision().update(ROWS), "excess", (0, 0, 1, 1, 0), -(9 << 20)
@@ -259,6 +266,10 @@ WRONG: dict[str, Callable[[], bytes]] = {
     "sampled keys of more rows than there are": lambda: with_flat(
         sm.DistinctSample().update(value=[1, 2, 3]), "rows", (0,), 2
     ),
+    "a score of ensembles below 0": lambda: below_zero(sm.CRPSEnsemble(members=2).update([1.0], [[0.0, 2.0]])),
+    "a fair score of ensembles below 0": lambda: below_zero(
+        sm.CRPSEnsemble(members=3, estimator="fair").update([1.0], [[0.0, 1.0, 2.0]])
+    ),
     "more exposures than rows": lambda: with_flat(
         sm.PerUnit().update(unit=[1], exposed=[1]), "sums", (0, 1, ONE), 2
     ),
@@ -270,6 +281,32 @@ def _unlike(state: Any) -> Any:
     counts = state.cells.flats["counts"].copy()
     counts[0, 0, 0] += [3, 0]
     return state.holding(replace(state.cells, flats={**state.cells.flats, "counts": counts}))
+
+
+def sharded(which: int, column: int, words: Vocabulary) -> bytes:
+    """A metric by slice and shard, written with other words in a column of the keys of one of its states."""
+    rows = PLAIN | {"u": [3, 1, 2, 7], "v": ["a", "a", "b", "b"]}
+    thing = sm.Sliced(sm.Sharded(sm.CTR(), unit="u", shards=8), by="v").update(rows)
+    states = list(thing.states)
+    held = states[which].cells
+    changed = tuple(words if i == column else w for i, w in enumerate(held.words))
+    states[which] = states[which].holding(replace(held, words=changed))
+    return frame.write(states, thing.header())
+
+
+@pytest.mark.parametrize(
+    ("which", "column", "words", "said"),
+    [
+        (0, 0, ("string", [b"a", b"c"]), "the shards of units have not the rows"),
+        (1, 0, ("integer", [1, 2]), "the shards of units have not the rows"),
+        (1, 1, ("integer", [0, 1, 2, 8]), "u has a key that is no shard"),
+        (1, 1, ("integer", [-1, 0, 1, 2]), "u has a key that is no shard"),
+        (1, 1, ("timestamp", [0, 1, 2, 3]), "u has a key that is no shard"),
+    ],
+)
+def test_shards_of_other_slices_or_of_no_units(which: int, column: int, words: Any, said: str) -> None:
+    with pytest.raises(sm.StateFormatError, match=said):
+        sm.from_bytes(sharded(which, column, Vocabulary.of(*words)))
 
 
 @pytest.mark.parametrize("what", list(WRONG))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from ..columns.columns import SCORES, Label, Matrix, Need, Score
+from ..columns.columns import SCORES, Kind, Label, Matrix, Need, Score, Target
 from ..columns.ids import Ids
 from ..numerics.settings import decode_setting, encode_setting, plain
 from ..state.state import State
@@ -124,14 +124,17 @@ class Binding:
     def need(self, need: Need) -> Need:
         """Return a need as this binding reads it: its labels, and its scale where scores are corrected."""
         if need.role in ("y_true", "y_pred") and (self.labels or self.pos_label is not None):
-            named = Label(self.labels, self.pos_label)
-            if isinstance(need.kind, Label):
-                return replace(need, kind=named)
-            if isinstance(need.kind, Matrix) and isinstance(need.kind.kind, Label):
-                return replace(need, kind=Matrix(named, need.kind.width, need.kind.hint))
+            wide = need.kind if isinstance(need.kind, Matrix) else None
+            if (named := self._named(need.kind if wide is None else wide.kind)) is not None:
+                return replace(need, kind=named if wide is None else Matrix(named, wide.width, wide.hint))
         if isinstance(need.kind, Score) and self.corrects_scores:
             return replace(need, kind=SCORES[self.scale])
         return need
+
+    def _named(self, kind: Kind) -> Kind | None:
+        """A kind of labels, hard or soft, of the names that they have here; None if it is no such kind."""
+        label = Label(self.labels, self.pos_label)
+        return label if isinstance(kind, Label) else Target(label) if isinstance(kind, Target) else None
 
 
 def _label(value: Any) -> Any:

@@ -304,7 +304,7 @@ class MetricCollection(Parted):
         for name, entry in new._plan.entries.items():
             thing = self._plan.entries[name]
             made = thing.thing.holding(self._plan.of(thing, states))
-            made = made.coarsen(bits) if not isinstance(made, Metric) or "bits" in made.settings else made
+            made = made.coarsen(bits) if not isinstance(made, Metric) or made.coarsens else made
             for unit, state in zip(entry.units, made.states, strict=True):
                 if held[unit].settings == state.settings:
                     held[unit] = state

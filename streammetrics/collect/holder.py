@@ -540,9 +540,9 @@ def unpickled(data: bytes, recipe: Callable[[], Holder] | None = None) -> Any:
 
 def coarsened(state: State, bits: int) -> State:
     """A state of no more bits; itself if it has no histogram."""
-    if "bits" not in state.settings or (state.bits is not None and state.bits <= bits):  # type: ignore[attr-defined]
+    if not hasattr(state, "coarsen") or (state.bits is not None and state.bits <= bits):  # type: ignore[attr-defined]
         return state
-    made: State = state.coarsen(bits)  # type: ignore[attr-defined]
+    made: State = state.coarsen(bits)
     return made
 
 

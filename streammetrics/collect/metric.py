@@ -280,8 +280,14 @@ class Metric(Settings, Holder, Generic[S, T]):
         """Return the value with everything behind it: bounds, formula, rows, weight, rows dropped and why."""
         return explain(self, self.state)
 
+    @property
+    def coarsens(self) -> bool:
+        """Whether its bits are those of a histogram, which come down; those of a sketch do not."""
+        state = self.make_state()
+        return "bits" in self.settings and (hasattr(state, "coarsen") or "bits" not in state.settings)
+
     def coarser(self, bits: int) -> Self:
-        if "bits" not in self.settings:
+        if not self.coarsens:
             raise TypeError(f"{self.name} has no histogram to coarsen")
         state: Any = self.make_state()
         fewer = state.coarsen(bits) if "bits" in state.settings else state  # bins of equal width have none
@@ -289,7 +295,7 @@ class Metric(Settings, Holder, Generic[S, T]):
         return type(self)(**(self.settings | {"bits": bits} | limit))
 
     def coarser_within(self, bits: int) -> Self:
-        return self.coarser(bits) if "bits" in self.settings else self
+        return self.coarser(bits) if self.coarsens else self
 
     def __repr__(self) -> str:
         """The settings; and of a metric that has seen rows what it says of them: AUC(0.784112 +- 0.00003 proof, 90 rows).

@@ -28,7 +28,7 @@ class Task:
     where : str, optional
         A 0/1 column: rows with 0 are left out, and counted. Conversions after clicks: ``where="click"``.
     labels : (negative, positive), optional
-        What the two labels are called, such as (-1, 1) or ("no", "yes"); in `y_pred`, too.
+        What the two labels are called, such as (-1, 1) or ("no", "yes"); in `y_pred`, too. Soft labels are then these two.
     pos_label : optional
         What a positive is called; everything else that is there is a negative.
     negative_rate : float, optional

@@ -24,6 +24,9 @@ __all__ = ["Batch", "Column", "Need", "flag", "grade", "kind_word", "label", "ma
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
 
+NAMED = ", or give labels=(negative, positive) to the task"
+"""What may be done with labels that are strings; with nothing else."""
+
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 2.0**-36, 2.0**31
 
 
@@ -109,7 +112,7 @@ class Label(Kind):
         source = dtype_name(values.dtype)
         if self.labels is not None or self.pos_label is not None:
             return Column(self._named(values, name), source)
-        _numeric(values, name, self.expected)
+        _numeric(values, name, self.expected, NAMED)
         if values.dtype.itemsize == 1:  # bool, int8, uint8: the kernels see -1 as 255
             return Column(np.ascontiguousarray(values).view(np.uint8), source)
         positive = values == 1
@@ -196,20 +199,24 @@ class Score(Kind):
 
 
 class Target(Score):
-    """How far a row is positive: 0, 1, or anything between. Kept as float64."""
+    """How far a row is positive: 0, 1, or anything between; or what a task calls the two. Kept as float64."""
 
-    def __init__(self) -> None:
+    def __init__(self, named: Label | None = None) -> None:
         super().__init__("probability")
-        self.expected = "a soft label in [0, 1]"  # type: ignore[misc]
+        self.named = named
+        self.expected = "a soft label in [0, 1]" if named is None else named.expected  # type: ignore[misc]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Target)
+        return isinstance(other, Target) and self.named == other.named
 
     def __hash__(self) -> int:
-        return hash(Target)
+        return hash((Target, self.named))
 
     def convert(self, values: Array, name: str) -> Column:
-        _numeric(values, name, self.expected)
+        if self.named is not None:  # 2, which is none of both, is no target either
+            hard = self.named.convert(values, name)
+            return Column(hard.values.astype(np.float64), hard.source)
+        _numeric(values, name, self.expected, NAMED)
         return Column(np.ascontiguousarray(values, np.float64), dtype_name(values.dtype))
 
 
@@ -314,8 +321,8 @@ class LabelWeight(Weight):
         if batch.parent is not None:
             whole = batch.parent.column(name, self)
             return Column(whole.values[batch.index], whole.source)
-        table = self.width > 1 and is_listed(batch.raw(name))
-        values = one_column(batch.array(name, 2)) if table else batch.array(name)
+        listed = is_listed(batch.raw(name))
+        values = one_column(batch.array(name, 2)) if listed else batch.array(name)
         if values.ndim == 2 and values.shape[1] != self.width and len(values):
             raise InvalidInputError(
                 f"{name}: expected a weight for each row, or for each of its {self.width} labels; got rows of "
@@ -588,7 +595,8 @@ class Batch:
         return self._index
 
 
-def _numeric(values: Array, name: str, expected: str) -> None:
+def _numeric(values: Array, name: str, expected: str, instead: str = "") -> None:
+    """Raise unless an array is of numbers; `instead` is what may be done with strings but make numbers of them."""
     kind, dtype = values.dtype.kind, dtype_name(values.dtype)
     if kind in "biu" or dtype in ("float16", "float32", "float64"):
         return
@@ -597,9 +605,9 @@ def _numeric(values: Array, name: str, expected: str) -> None:
         "c": "; complex numbers have no order",
         "M": "; dates have no place here",
         "m": "; durations have no place here",
-        "U": "; convert the strings to numbers, or give labels=(negative, positive) to the task",
-        "S": "; convert the strings to numbers, or give labels=(negative, positive) to the task",
-        "T": "; convert the strings to numbers, or give labels=(negative, positive) to the task",
+        "U": f"; convert the strings to numbers{instead}",
+        "S": f"; convert the strings to numbers{instead}",
+        "T": f"; convert the strings to numbers{instead}",
         "f": "; pass float64, float32 or float16",
     }.get(kind, "")
     if kind == "O" and values.size and any(v is None for v in values):

@@ -66,7 +66,7 @@ def flat_of(kind: Kind, like: Array) -> Flat | None:
         return Flat(None if like.dtype == I8 else _as_int64, I8, source)
     if type(kind) is Ids and not kind.missing_values and like.dtype.kind in "iu":
         return Flat(None if like.dtype == I8 else _as_int64, I8, source)
-    if type(kind) in (Target, Weight):
+    if type(kind) is Weight or (type(kind) is Target and kind.named is None):
         return Flat(None if like.dtype == F8 else _as_float64, F8, source)
     return None
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..collect.sample import numbers_of
 from ..errors import StateFormatError
+from ..state.axes import Vocabulary
 from ..state.state import State
 
 __all__ = ["by_shard", "check_cells", "deleted", "shard_of"]
@@ -46,14 +47,19 @@ def by_shard(shards: State, numbers: NDArray[Any], count: int, cells: int) -> Fl
 
 
 def check_cells(whole: State, shards: State) -> None:
-    """Raise unless shards have the rows that the state beside them has, cell by cell."""
-    total = np.zeros(len(whole), np.int64)
-    at = places(shards)
-    fits = len(at) == 0 or int(at.max()) < len(whole)
+    """Raise unless shards have the cells, by key, and the rows that the state beside them has."""
+    at, total = places(shards), np.zeros(len(whole), np.int64)
+    fits = not whole.axes or _same_keys(whole, shards, np.flatnonzero(np.diff(at, prepend=-1)))
     if fits:
         np.add.at(total, at, shards.rows_seen)
     if not fits or not np.array_equal(total, whole.rows_seen):
         raise StateFormatError("the shards of units have not the rows of the state beside them")
+
+
+def _same_keys(whole: State, shards: State, firsts: Ints) -> bool:
+    """Whether the first shards of each cell are of the cells that a state has; ranks of keys are of the same words."""
+    same = np.array_equal(shards.cells.keys[firsts, :-1], whole.cells.keys)
+    return same and all(map(Vocabulary.same, shards.cells.words[:-1], whole.cells.words))
 
 
 def deleted(name: str, metric: Any, binding: Any, shards: State, count: int) -> dict[str, Floats]:

@@ -122,13 +122,18 @@ def _repeated(case: Case, columns: Columns, times: NDArray[np.int64]) -> Columns
 
 
 def weight_of_zero(case: Case) -> None:
-    """A row of weight 0 does not change the value."""
+    """A row of weight 0 does not change the value; nor does a label of a row, where each has a weight."""
     if role := case.weight():
         weights = case.columns.get(role, np.ones(case.n)).astype(np.float64)
         weights[(case.rng.random(case.n) < 0.4)[case.blocks]] = 0
-        kept = {k: v[weights > 0] for k, v in (case.columns | {role: weights}).items()}
-        came = value_of(case.fed(case.columns | {role: weights}))
-        same_value(value_of(case.fed(kept)), came, "rows of weight 0 to be worth nothing", CLOSE)
+        columns = case.columns | {role: weights}
+        came, some = value_of(case.fed(columns)), np.atleast_2d(weights.T).any(axis=0)
+        kept = value_of(case.fed({k: v[some] for k, v in columns.items()}))
+        same_value(kept, came, "rows of weight 0 to be worth nothing", CLOSE)
+        if weights.ndim > 1:  # of scores, those of other labels may decide
+            others = np.where(weights == 0, np.roll(columns["y_true"], 1, axis=0), columns["y_true"])
+            changed = value_of(case.fed(columns | {"y_true": others}))
+            same_value(came, changed, "labels of weight 0 to be worth nothing", CLOSE)
 
 
 def weighted_with_unweighted(case: Case) -> None:
@@ -267,7 +272,11 @@ def coarsened(case: Case) -> None:
     metric = case.make()
     if hasattr(metric.state, "coarsen") and "bits" in metric.settings and (metric.state.bits or 0) > 8:
         bits = int(case.rng.integers(8, metric.state.bits))
-        low = type(metric)(**(metric.settings | {"bits": bits}))
+        low = metric.coarsen(bits)  # with a limit of its own: rows that are kept exactly come down with the bits
+        usual = type(metric)(
+            **(metric.settings | {"bits": bits} | ({"limit": low.limit} if hasattr(low, "limit") else {}))
+        )
+        same(usual, low, f"coarsen({bits}) to change bits and limit alone")
         same(low.update(case.columns), case.fed().coarsen(bits), f"coarsen({bits}) to give what {bits} bits would")
 
 

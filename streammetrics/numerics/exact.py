@@ -187,9 +187,17 @@ class Limits(NamedTuple):
         known = [(n, w) for n, w in zip(numbers, given, strict=True) if n is not None and w]
         if not known:
             return None
-        total = sum((w for _, w in known), Fraction(0))
-        low, value, high = (_quotient_of_sum([n[i] * w for n, w in known], total) for i in range(3))
-        return cls(low[0], sum(value, Fraction(0)) / 2, high[1])
+        return cls._of_sums([[n[i] * w for n, w in known] for i in range(3)], sum((w for _, w in known), Fraction(0)))
+
+    @classmethod
+    def sum(cls, numbers: Sequence[tuple[Fraction, Fraction, Fraction]]) -> Limits:
+        """The sum of numbers, each with its limits."""
+        return cls._of_sums([[n[i] for n in numbers] for i in range(3)], Fraction(1))
+
+    @classmethod
+    def _of_sums(cls, terms: Sequence[Sequence[Fraction]], total: Fraction) -> Limits:
+        low, value, high = (_quotient_of_sum(each, total) for each in terms)
+        return cls(low[0], (value[0] + value[1]) / 2, high[1])
 
     def __neg__(self) -> Limits:
         return Limits(-self.high, -self.value, -self.low)

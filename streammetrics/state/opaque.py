@@ -175,7 +175,10 @@ class OpaqueState(State):
         raise self._unknown()
 
     def bucketed(self, exact: Entries) -> NoReturn:
-        raise IncompatibleStateError(str(self._unknown()))
+        raise IncompatibleStateError(
+            f"{self.tag!r}: a cell has more than the {self.most:,} rows that it keeps exactly, and which buckets they go "
+            f"to is known to its package alone: import that, load both again, and merge"
+        )
 
     def with_settings(self, **settings: Any) -> NoReturn:
         raise self._unknown()

@@ -17,7 +17,7 @@ from .lead import Lead
 from .numbers import ranges, running, unzigzag
 from .section import NAMES, need
 
-__all__ = ["Words", "check_starts", "read_inner", "read_keys", "read_words"]
+__all__ = ["Words", "check_axes", "read_inner", "read_keys", "read_words"]
 
 Ints = NDArray[np.int64]
 Array = NDArray[Any]
@@ -96,8 +96,8 @@ def read_words(lead: Lead, i: int) -> Words:
     return Words(name, whole, counts, whole.ranks(values))
 
 
-def check_starts(axes: Sequence[Axis], words: Sequence[Words]) -> None:
-    """Raise unless the keys of epochs are starts of epochs."""
+def check_axes(axes: Sequence[Axis], words: Sequence[Words], keys: Ints) -> None:
+    """Raise unless the keys of epochs are starts of epochs, and those of shards as many as there are, or fewer."""
     column = 0
     for axis in axes:
         held = words[column].whole
@@ -106,6 +106,11 @@ def check_starts(axes: Sequence[Axis], words: Sequence[Words]) -> None:
             need(
                 good and not (held.values % axis.size).any(), f"{axis.names[0]} has a key that is no start of an epoch"
             )
+        if axis.kind == "shard":
+            good = not len(held) or (
+                held.kind == "integer" and held.values.min() >= 0 and held.values.max() < axis.size
+            )
+            need(good and keys[:, column].min(initial=0) >= 0, f"{axis.names[0]} has a key that is no shard")
         column += len(axis.names)
 
 

@@ -165,6 +165,8 @@ class State(Content):
                 a, b = getattr(self, f.name), getattr(other, f.name)
                 if f.metadata.get("union"):
                     wide[f.name] = tuple(sorted({*a, *b}))
+                elif f.metadata.get("operational"):  # no part of what a state is, so none of what is shared
+                    wide[f.name] = _both_heeded(a, b)
                 elif canonical_json(encode_setting(a)) == canonical_json(encode_setting(b)):
                     wide[f.name] = a
                 else:
@@ -220,3 +222,9 @@ class State(Content):
     def copy(self) -> Self:
         """Return itself: a state never changes."""
         return self
+
+
+def _both_heeded(a: Any, b: Any) -> Any:
+    """What an operational setting is where two are asked for: the lower limit, or the first that is given at all."""
+    given = [x for x in (a, b) if x is not None]
+    return min(given) if all(isinstance(x, (int, float)) for x in given) and given else next(iter(given), None)

@@ -19,7 +19,7 @@ from .cells import Cells
 from .fold import regroup
 from .lead import Lead
 from .read_flat import read_flat, says_nothing
-from .read_keys import check_starts, read_inner, read_keys, read_words
+from .read_keys import check_axes, read_inner, read_keys, read_words
 from .read_tally import read_folds, read_tally
 from .schema import Schema
 from .section import need
@@ -124,7 +124,7 @@ def _unpack(schema: Schema, plains: Sequence[bytes], max_bytes: int) -> Sections
     keys = read_keys(lead)
     words = [read_words(lead, i) for i in range(len(lead.layout.columns))]
     inner, behind = read_inner(lead, words)
-    check_starts(lead.layout.like.axes, words)
+    check_axes(like.axes, words, keys)
     front_words = tuple(w.placed(keys, i, lead.fronts) for i, w in enumerate(words[: keys.shape[1]]))
     flats = {f.name: read_flat(lead, f) for f in lead.layout.flats}
     entries = {t.name: read_tally(lead, t) for t in lead.layout.tallies}

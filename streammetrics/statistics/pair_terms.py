@@ -272,7 +272,7 @@ TERMS = {
     "width": Term("intervals", forecast_terms.width, signed=True),
     "interval": Term("intervals", forecast_terms.interval, signed=True),
     "crps": Term("forecasts", forecast_terms.crps),
-    "energy": Term("forecasts", forecast_terms.energy, signed=True),
+    "energy": Term("forecasts", forecast_terms.energy),
 }
 
 

@@ -148,6 +148,22 @@ def test_coarser_shards_are_those_of_coarser_metrics():
     assert made.coarsen(12).states[1] == made.states[1]
 
 
+def test_bits_of_a_sketch_do_not_come_down():
+    rows = {
+        "value": np.arange(90) % 7,
+        "unit": np.arange(90),
+        "y_true": np.arange(90) % 2,
+        "y_score": np.arange(90) / 90,
+    }
+    alone = sm.KeyFrequency(key=3).update(value=rows["value"])
+    assert sm.Sharded(sm.KeyFrequency(key=3), unit="unit", shards=8).update(rows).compute() == alone.compute()
+    both = sm.MetricCollection({"often": sm.KeyFrequency(key=3), "auc": sm.AUC()}).update(rows).coarsen(10)
+    assert both["often"] == alone
+    assert both["auc"] == sm.AUC(bits=10).update(rows["y_true"], rows["y_score"])
+    with pytest.raises(TypeError, match="key_frequency@3 has no histogram to coarsen"):
+        alone.coarsen(8)
+
+
 def test_tables_say_which_unit():
     made = sm.Sliced(sm.Sharded([sm.AUC(), sm.CTR()], unit="user"), by="arm").update(log())
     table = made.table()

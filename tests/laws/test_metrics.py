@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 
 import streammetrics as sm
-from streammetrics.laws import LAWS, METRIC_LAWS, OBJECT_LAWS, SHARD_LAWS, SLICE_LAWS, WINDOW_LAWS, run
+from streammetrics.laws import LAWS, METRIC_LAWS, OBJECT_LAWS, SHARD_LAWS, SLICE_LAWS, WINDOW_LAWS, example_case, run
+from streammetrics.laws.metrics import coarsened, column_formats, table_formats
+from streammetrics.laws.objects import absent_class, failed_update_changes_nothing
 from streammetrics.laws.shards import without_each_shard
 
 OF_SHARDS = [law for law in SHARD_LAWS if law is not without_each_shard]  # which is about every formula
@@ -77,6 +79,26 @@ def takes_soft_labels(cls):
 @pytest.mark.parametrize("metric", [sm.AUC(), sm.AveragePrecision(scale="real")], ids=repr)
 def test_every_law_at_the_usual_resolution(metric):
     sm.check_metric(metric, seed=1, examples=draws.tries(2))
+
+
+def test_rows_that_check_metric_makes_up_weigh_their_labels():
+    sm.check_metric(sm.Accuracy(num_labels=3), examples=2)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"limit": 3}, {"limit": 20, "bits": 12, "scale": "real"}, {"limit": 5, "num_labels": 2}]
+)
+def test_laws_hold_where_few_rows_are_kept_exactly(settings):
+    for example in (0, 2, 4):
+        for law in (coarsened, absent_class):
+            for seed in (0, 2):
+                run(law, example_case(sm.AUC(**settings), None, seed, example))
+
+
+@pytest.mark.parametrize("settings", [{"on_invalid": "drop"}, {"num_labels": 1}])
+def test_laws_hold_where_bad_rows_are_dropped_and_of_one_label(settings):
+    for law in (failed_update_changes_nothing, table_formats, column_formats):
+        run(law, example_case(sm.F1(**settings), None, 0, 1))
 
 
 def test_laws_have_a_line_that_says_what_they_demand():

@@ -158,3 +158,18 @@ def test_least_and_largest_targets_merge() -> None:
     whole = sm.NRMSE(normalization="range").update(y, p)
     parts = [sm.NRMSE(normalization="range").update(y[i::3], p[i::3]) for i in range(3)]
     assert sm.merge([sm.from_bytes(part.to_bytes()) for part in parts]).to_bytes() == whole.to_bytes()
+
+
+@pytest.mark.parametrize("members", [2, 3, 7, 100])
+def test_scores_of_ensembles_are_never_below_zero(members: int) -> None:
+    draw = np.random.default_rng(members)
+    scale = 10.0 ** draw.integers(-9, 9, (200, 1))
+    x = draw.choice([0.1, 0.3, 0.7, 1 / 3], (200, members)) * scale + draw.integers(0, 2, (200, 1))
+    y = draw.permuted(x, axis=1)[:, 0]
+    for estimator, near in (("energy", 0.0), ("fair", 1e-12)):
+        c = {"y_true": y, "y_pred": x}
+        want = oracles.ensemble(c, estimator == "fair")
+        for i in range(200):
+            came = sm.CRPSEnsemble(members=members, estimator=estimator).update(y[i : i + 1], x[i : i + 1]).compute()
+            assert came >= 0.0
+            assert came == pytest.approx(want[i], rel=1e-10, abs=(near + 1e-13) * float(np.abs(x[i]).max()))

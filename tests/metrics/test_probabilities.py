@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import numpy as np
@@ -344,3 +345,15 @@ def test_every_log_loss_keeps_certain_scores_as_far_from_0_and_1(scores: Any, bi
     """Whichever state counts them; of integers as far as scikit-learn does, which reads them as float64."""
     for metric in (sm.LogLoss(), sm.FocalLoss(gamma=0.0), sm.LogLoss(label_smoothing=0.0)):
         assert metric.update([1, 1], scores).compute() == pytest.approx(bits * math.log(2) / 2, rel=1e-6)
+
+
+def test_a_statistic_of_very_many_bins_is_answered_soon() -> None:
+    """Each bin has a divisor of its own: their exact sum would have the product of thousands."""
+    p = (np.arange(10_000) + 0.5) / 10_000
+    y = (np.arange(10_000) * 7919 % 10_000) / 10_000 < p
+    test = sm.HosmerLemeshow(n_bins=10_000, strategy="uniform").update(y, p)
+    begin = time.process_time()
+    value = test.compute()
+    assert time.process_time() - begin < 5
+    assert value == pytest.approx(np.sum((y - p) ** 2 / (p * (1 - p))), rel=1e-9)
+    assert test.bounds() == (value, value)

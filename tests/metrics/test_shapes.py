@@ -164,3 +164,39 @@ def test_decisions_are_called_what_labels_are(metric: Any, names: str) -> None:
         task = sm.MetricCollection(sm.Task({"m": metric.blank()}, labels=NAMES[names]))
         with pytest.raises(sm.InvalidInputError, match="y_pred"):
             task.update(named | {"y_pred": np.array(["maybe"] * N)})
+
+
+SOFT = [m for m in draws.VARIANTS if m.settings.get("soft_labels") or m.settings.get("label_smoothing")]
+
+
+@pytest.mark.parametrize("names", [*NAMES, "turned round"])
+@pytest.mark.parametrize("metric", [m for m in SOFT if not m.settings.get("num_classes")], ids=repr)
+def test_soft_labels_are_called_what_labels_are(metric: Any, names: str) -> None:
+    made = {**NAMES, "turned round": (1, 0)}[names]
+    columns = rows(metric)
+    hard = np.round(columns["y_true"])
+    expected = metric.blank().update(columns | {"y_true": hard})
+    named = columns | {"y_true": np.array(made)[hard.astype(int)]}
+    for how in ({"labels": made}, {"pos_label": made[1]}):
+        for column in (named["y_true"], named["y_true"].tolist(), np.asfortranarray(named["y_true"])):
+            task = sm.MetricCollection(sm.Task({"m": metric.blank()}, **how)).update(named | {"y_true": column})
+            assert task["m"] == expected
+            assert sm.from_bytes(task.to_bytes()) == task
+
+
+def test_labels_are_named_to_a_task_where_that_helps() -> None:
+    texts, s = np.array(["no", "yes"]), [0.2, 0.7]
+    said = r"expected a soft label in \[0, 1\], got an array of str.*; convert the strings to numbers, or give labels="
+    with pytest.raises(sm.InvalidInputError, match=f"y_true: {said}"):
+        sm.LogLoss(label_smoothing=0.1).update(texts, s)
+    task = sm.MetricCollection(sm.Task(sm.LogLoss(label_smoothing=0.1), labels=("no", "yes")))
+    with pytest.raises(sm.InvalidInputError, match="y_true: expected 'no' or 'yes', found maybe in row 1"):
+        task.update(["no", "maybe"], s)
+    with pytest.raises(sm.InvalidInputError, match="y_true: expected 'no' or 'yes', got a column of numbers"):
+        task.update([0, 1], s)
+    for metric, columns in (
+        (sm.MAE(), {"y_true": texts, "y_pred": s}),
+        (sm.AUC(), {"y_true": [0, 1], "y_score": texts}),
+    ):
+        with pytest.raises(sm.InvalidInputError, match=r"convert the strings to numbers$"):
+            metric.update(columns)

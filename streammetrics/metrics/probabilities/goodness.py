@@ -111,10 +111,7 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
 
     def limits_binary(self, state: Binned) -> Limits | None:
         bins = self._filled(state)
-        if not bins:
-            return None
-        parts = [_limits(b) for b in bins]
-        return Limits(*(sum((p[i] for p in parts), Fraction(0)) for i in range(3)))
+        return Limits.sum([_limits(b) for b in bins]) if bins else None
 
     def slack(self, state: Binned, found: Limits, slip: Fraction) -> Fraction:
         if self.moves(state, slip):
@@ -138,6 +135,8 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
 
 def _limits(b: Bin) -> tuple[Fraction, Fraction, Fraction]:
     """The least, the usual and the largest part of a bin: it falls towards E = O and rises from there on."""
+    if b.low == b.high:
+        return (_part(b, b.predicted),) * 3
     near = min(max(b.positives, b.low), b.high)
     return _part(b, near), _part(b, b.predicted), max(_part(b, b.low), _part(b, b.high))
 
