@@ -333,6 +333,17 @@ def test_a_group_of_very_many_rows() -> None:
         assert value == wins / ((2 << 40) * ((1 << 41) + (1 << 39)))
 
 
+@pytest.mark.parametrize("prior", ["beta22", "hand2014"])
+def test_classes_of_which_one_has_nearly_all_rows(prior: str) -> None:
+    """Their share rounds to 1, and what is left of it to 0: what the other has is divided by, too."""
+    for large in (0, 1):
+        held = sm.HMeasure(bits=8, prior=prior).update([0, 1], [0.2, 0.7])
+        counts = np.where(np.arange(2) == large, 1 << 61, 3).astype(np.int64)
+        low, high = (many := sm.from_bytes(with_entry(held, "rows", counts=counts))).bounds()
+        assert 0 <= low <= many.compute() <= high <= 1
+        assert many.compute() > 0.99
+
+
 def test_a_partition_is_read_without_kernels() -> None:
     ids = np.arange(9)
     mine = sm.group_partition(ids, 2) == 0

@@ -13,7 +13,7 @@ from hypothesis import given
 
 import streammetrics as sm
 from streammetrics.laws import LAWS, METRIC_LAWS, OBJECT_LAWS, SHARD_LAWS, SLICE_LAWS, WINDOW_LAWS, example_case, run
-from streammetrics.laws.metrics import coarsened, column_formats, table_formats
+from streammetrics.laws.metrics import coarsened, column_formats, table_formats, weight_of_zero
 from streammetrics.laws.objects import absent_class, failed_update_changes_nothing
 from streammetrics.laws.shards import without_each_shard
 
@@ -99,6 +99,11 @@ def test_laws_hold_where_few_rows_are_kept_exactly(settings):
 def test_laws_hold_where_bad_rows_are_dropped_and_of_one_label(settings):
     for law in (failed_update_changes_nothing, table_formats, column_formats):
         run(law, example_case(sm.F1(**settings), None, 0, 1))
+
+
+def test_rows_of_weight_0_may_be_too_many_to_be_kept_exactly():
+    for seed in range(12):
+        run(weight_of_zero, example_case(sm.ROCCurve(limit=1), None, seed, 4))
 
 
 def test_laws_have_a_line_that_says_what_they_demand():

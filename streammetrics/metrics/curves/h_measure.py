@@ -70,18 +70,19 @@ class HMeasure(ScoredValue, tag="h_measure"):
         a, c = (Mass(m.digits[:, cells]).floats() for m in (state.positives, state.negatives))
         P, N = math.fsum(a.tolist()), math.fsum(c.tolist())
         a, c = a / (P + N), c / (P + N)
-        low = high = self._gain(a, c, P / (P + N))
+        shares = P / (P + N), N / (P + N)
+        low = high = self._gain(a, c, *shares)
         if not state.is_exact:
             none = np.zeros(len(a))
-            high = self._gain(np.column_stack([a, none]).ravel(), np.column_stack([none, c]).ravel(), P / (P + N))
+            high = self._gain(np.column_stack([a, none]).ravel(), np.column_stack([none, c]).ravel(), *shares)
         found = Limits(Fraction(low), Fraction(low), Fraction(max(low, high)))
         return found.widened(ROUNDING, *self.within)
 
-    def _gain(self, a: Floats, c: Floats, share: float) -> float:
-        """The value of segments in the order of scores, from the highest down."""
+    def _gain(self, a: Floats, c: Floats, share: float, rest: float) -> float:
+        """The value of segments in the order of scores, from the highest down; `rest` is 1 - share, not rounded to 0."""
         a, c = hull(a, c)
         loss = math.fsum(self._losses(a, c, share).tolist())
-        whole = float(self._losses(np.array([share]), np.array([1 - share]), share)[0])
+        whole = float(self._losses(np.array([share]), np.array([rest]), share)[0])
         return min(max(1 - loss / whole, 0.0), 1.0)
 
     def _losses(self, a: Floats, c: Floats, share: float) -> Floats:
