@@ -338,6 +338,14 @@ def test_values_that_peers_gave(peer: str) -> None:
     assert metric.copy().update(named | weights).compute() == pytest.approx(expected, rel=near)
 
 
+@pytest.mark.parametrize("soft", [False, True])
+def test_smoothed_labels_do_not_tell_their_positives(soft: bool) -> None:
+    with pytest.raises(
+        ValueError, match=r'LogLoss.*average="weighted" weighs labels by their positives, which smoothed'
+    ):
+        sm.LogLoss(num_labels=2, average="weighted", label_smoothing=0.1, soft_labels=soft)
+
+
 def test_a_statistic_of_very_many_bins_is_answered_soon() -> None:
     """Each bin has a divisor of its own: their exact sum would have the product of thousands."""
     p = (np.arange(10_000) + 0.5) / 10_000
