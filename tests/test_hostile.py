@@ -270,6 +270,9 @@ WRONG: dict[str, Callable[[], bytes]] = {
     "a fair score of ensembles below 0": lambda: below_zero(
         sm.CRPSEnsemble(members=3, estimator="fair").update([1.0], [[0.0, 1.0, 2.0]])
     ),
+    "targets larger than any": lambda: with_flat(
+        sm.D2Tweedie(power=1.0).update([1.0, 2.0], [1.5, 1.5]), "sums", (0, 1, 40), 9
+    ),
     "more exposures than rows": lambda: with_flat(
         sm.PerUnit().update(unit=[1], exposed=[1]), "sums", (0, 1, ONE), 2
     ),

@@ -15,10 +15,12 @@ from ..numerics.rows import across
 from . import forecast_terms
 from .labels import eps_of, rounded
 
-__all__ = ["TERMS", "TINY", "Rows", "Term", "parsed"]
+__all__ = ["POWERS", "TERMS", "TINY", "Rows", "Term", "parsed"]
 
 Floats = NDArray[np.float64]
 
+POWERS = 50
+"""Octaves of numbers whose tenth power is a float, and the square of that."""
 TINY = 2.0**-1000
 """Below it nothing has a logarithm here."""
 HALF_LOG_TAU = 0.91893853320467274178  # log(2 pi) / 2
@@ -258,7 +260,7 @@ TERMS = {
     "poisson": Term("rates", poisson, signed=True),
     "poisson_of_log": Term("logs", poisson_of_log, signed=True),
     "stirling": Term("rates", stirling),
-    "target": Term("amounts", lambda rows: rows["y_true"]),
+    "target": Term("amounts", lambda rows: rows["y_true"], 2.0**POWERS),
     "unit": Term("amounts", unit, signed=True),
     "deviance": Term("amounts", deviance),
     "kl": Term("distributions", kl, signed=True),

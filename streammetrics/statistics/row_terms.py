@@ -12,15 +12,13 @@ from ..columns.classes import Distribution, Logit
 from ..columns.columns import Need, label, matrix, score, weight
 from ..columns.numbers import Exponent, number
 from ..numerics.settings import setting
-from .pair_terms import TERMS, Rows, parsed
+from .pair_terms import POWERS, TERMS, Rows, parsed
 from .row_means import RowMeans
 
 __all__ = ["RowTerms"]
 
 OCTAVES = 200
 """Of numbers: squares of sums of products of any two are floats."""
-POWERS = 50
-"""Of numbers whose tenth power is a float, and the square of that."""
 WIDER = {"baselines": ("labels", "baselines"), "logs": ("logs", "rates"), "positive": ("amounts",)}
 """Whose terms these columns have, too."""
 

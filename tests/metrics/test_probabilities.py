@@ -347,6 +347,14 @@ def test_every_log_loss_keeps_certain_scores_as_far_from_0_and_1(scores: Any, bi
         assert metric.update([1, 1], scores).compute() == pytest.approx(bits * math.log(2) / 2, rel=1e-6)
 
 
+@pytest.mark.parametrize("soft", [False, True])
+def test_smoothed_labels_do_not_tell_their_positives(soft: bool) -> None:
+    with pytest.raises(
+        ValueError, match=r'LogLoss.*average="weighted" weighs labels by their positives, which smoothed'
+    ):
+        sm.LogLoss(num_labels=2, average="weighted", label_smoothing=0.1, soft_labels=soft)
+
+
 def test_a_statistic_of_very_many_bins_is_answered_soon() -> None:
     """Each bin has a divisor of its own: their exact sum would have the product of thousands."""
     p = (np.arange(10_000) + 0.5) / 10_000

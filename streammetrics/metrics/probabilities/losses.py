@@ -178,6 +178,12 @@ class LogLoss(RowLoss, tag="log_loss"):
     formula = "-(1/W) sum w log(p if y else 1 - p)"
 
     @property
+    def _refused(self) -> str | None:
+        if self.label_smoothing and self.num_labels and self.average == "weighted":
+            return 'average="weighted" weighs labels by their positives, which smoothed ones do not tell'
+        return super()._refused
+
+    @property
     def terms(self) -> tuple[str, ...]:  # type: ignore[override]
         smooth = self.label_smoothing and self._of_classes
         return (f"smoothed@{self.label_smoothing!r}",) if smooth else ("log_loss",)
