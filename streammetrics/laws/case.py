@@ -21,6 +21,7 @@ __all__ = [
     "Rows",
     "by_name",
     "expect",
+    "folded",
     "numbers",
     "quiet",
     "refuses",
@@ -180,6 +181,11 @@ def quiet(action: Callable[[], Any]) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)
         return action()
+
+
+def folded(thing: Any) -> list[list[bool]]:
+    """Which cells of the states had too many rows to keep them exactly."""
+    return [(s.by_cell(s.folds[1]) > 0).tolist() for s in thing.states if s.folds is not None]
 
 
 def value_of(thing: Any) -> Any:

@@ -16,7 +16,7 @@ from ..collect.metric import METRICS, Metric, dropped_of
 from ..collect.saved import from_bytes, merge
 from ..columns.columns import Label, Score
 from ..state.state import State
-from .case import Case, Law, expect, numbers, same, same_value, value_of
+from .case import Case, Law, expect, folded, numbers, same, same_value, value_of
 from .specimens import Columns, formats, on_grid, spoil, tables
 
 CLOSE = 2.0**-44  # relatively: where a weight stands for rows, terms are rounded to 2**-60 once instead of k times
@@ -135,11 +135,6 @@ def weight_of_zero(case: Case) -> None:
             others = np.where(weights == 0, np.roll(columns["y_true"], 1, axis=0), columns["y_true"])
             changed = value_of(case.fed(columns | {"y_true": others}))
             same_value(came, changed, "labels of weight 0 to be worth nothing", CLOSE)
-
-
-def folded(thing: Any) -> list[list[bool]]:
-    """Which cells of the states had too many rows to keep them exactly."""
-    return [(s.by_cell(s.folds[1]) > 0).tolist() for s in thing.states if s.folds is not None]
 
 
 def weighted_with_unweighted(case: Case) -> None:

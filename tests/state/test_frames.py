@@ -115,7 +115,7 @@ def test_only_the_class_makes_buckets():
     with absent(*TAGS):
         read = [Frame(f).state() for f in frames]
         assert [write([r]) for r in read] == frames
-        with pytest.raises(IncompatibleStateError, match="import the package"):
+        with pytest.raises(IncompatibleStateError, match="is known to its package alone: import that"):
             _ = read[0].whole
 
 
@@ -133,7 +133,7 @@ def test_opaque_states_differ_in_words():
         a, b = (Frame(f).state() for f in frames)
         with pytest.raises(IncompatibleStateError, match="factor is its default here and"):
             a.merge(b)
-        with pytest.raises(StreamMetricsError, match="import the package"):
+        with pytest.raises(StreamMetricsError, match="is known to its package alone: import that"):
             a.steps({})
 
 

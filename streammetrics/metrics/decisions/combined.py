@@ -79,7 +79,7 @@ class Informedness(Contrast, tag="informedness"):
         return tp * tn - fp * fn, (tp + fn) * (tn + fp)
 
     def error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
-        return np.sqrt(tp * fn / (tp + fn) ** 3 + tn * fp / (tn + fp) ** 3)
+        return np.sqrt(_variance(tp, fn) + _variance(tn, fp))
 
 
 class Markedness(Contrast, tag="markedness"):
@@ -110,7 +110,13 @@ class Markedness(Contrast, tag="markedness"):
         return tp * tn - fp * fn, (tp + fp) * (tn + fn)
 
     def error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
-        return np.sqrt(tp * fp / (tp + fp) ** 3 + tn * fn / (tn + fn) ** 3)
+        return np.sqrt(_variance(tp, fp) + _variance(tn, fn))
+
+
+def _variance(x: Any, y: Any) -> Any:
+    """Of a share of x in x + y rows; without numpy's power, whose bits differ between processors."""
+    n = x + y
+    return x * y / (n * n * n)
 
 
 class Odds(CombinedRates):
