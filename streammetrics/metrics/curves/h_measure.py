@@ -89,9 +89,8 @@ class HMeasure(ScoredValue, tag="h_measure"):
         """G(a, c), but for a factor."""
         q, r = a / (a + c), c / (a + c)
         if self.prior == "beta22":
-            return c * (q * q * q) * (2 - 1.5 * q) + a * (r * r * r) * (
-                2 - 1.5 * r
-            )  # numpy's power has bits of its CPU
+            q3, r3 = q * q * q, r * r * r  # the bits of numpy's power differ between processors
+            return c * q3 * (2 - 1.5 * q) + a * r3 * (2 - 1.5 * r)
         return c * beta_below(q, r, 2 + share, 2 - share) + a * beta_below(r, q, 3 - share, 1 + share)
 
 
