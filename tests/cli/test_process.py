@@ -63,7 +63,7 @@ def test_an_interrupt_stops_quickly_and_leaves_nothing(log, tmp_path):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
         took = time.monotonic() - began
-    assert process.returncode == 130
+    assert process.returncode == 130, err[-3000:]
     assert took < 15  # a kernel that is being compiled is waited for
     assert out == ""
     assert "Traceback" not in err
