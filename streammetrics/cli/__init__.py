@@ -6,6 +6,7 @@ and `catalog` load no numba, and what a command does not need it does not load.
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
 import sys
@@ -33,7 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ± gets a question mark, not a traceback
-    sys.exit(_run(given))
+    code = _run(given)
+    if code == INTERRUPTED and arguments is None:
+        _leave(code)
+    sys.exit(code)
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -72,6 +76,14 @@ def _print_version() -> int:
 
 def _complain(line: str) -> None:
     print(f"streammetrics: {line}", file=sys.stderr)
+
+
+def _leave(code: int) -> None:
+    """End the process with what Python tidies, and without what C++ does: Arrow aborts if it was reading ahead."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _interrupted() -> int:

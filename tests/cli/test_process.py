@@ -27,7 +27,7 @@ def batches(part):
         yield batch
 Part.batches = batches
 from streammetrics.cli import main
-main(sys.argv[1:])
+main()
 """
 
 LIGHT = """
