@@ -82,7 +82,6 @@ def _leave(code: int) -> None:
     """End the process with what Python tidies, and without what C++ does: Arrow aborts if it was reading ahead."""
     atexit._run_exitfuncs()
     sys.stdout.flush()
-    sys.stderr.flush()
     os._exit(code)
 
 

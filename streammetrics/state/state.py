@@ -226,5 +226,6 @@ class State(Content):
 
 def _both_heeded(a: Any, b: Any) -> Any:
     """What an operational setting is where two are asked for: the lower limit, or the first that is given at all."""
-    given = [x for x in (a, b) if x is not None]
-    return min(given) if all(isinstance(x, (int, float)) for x in given) and given else next(iter(given), None)
+    if a is None or b is None:
+        return b if a is None else a
+    return min(a, b) if isinstance(a, (int, float)) else a
