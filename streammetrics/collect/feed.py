@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,10 +47,18 @@ ARROW_NUMBERS = {*(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64
 
 @cache
 def counting() -> Any:
-    """What counts: loaded at the first row, so that merging and reading need no kernels."""
-    from .. import count
+    """What counts: loaded at the first row, so that merging and reading need no kernels.
 
-    return count
+    In a thread, where no Ctrl-C comes: numba that was left half imported could not be imported again.
+    """
+
+    def load() -> Any:
+        from .. import count
+
+        return count
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(load).result()
 
 
 class Read(NamedTuple):

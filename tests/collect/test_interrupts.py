@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -179,3 +181,33 @@ def test_a_kernel_that_fails(name, call, monkeypatch):
             break
         made()
         assert thing.to_bytes() == after, f"call {stop}: does not go on"
+
+
+INTERRUPTED_IMPORT = """
+import signal, sys
+import streammetrics as sm
+
+class Finder:
+    left = int(sys.argv[1])
+
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        cls.left -= name.startswith(("numba", "streammetrics."))
+        if not cls.left:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Finder)
+auc = sm.AUC()
+try:
+    auc.update([0, 1, 1], [0.1, 0.5, 0.7])
+except KeyboardInterrupt:
+    print("interrupted")
+print(auc.reset().update([0, 1, 1], [0.1, 0.5, 0.7]).compute())
+"""
+
+
+@pytest.mark.parametrize("module", [20, 60, 110])
+def test_ctrl_c_while_numba_is_imported(module: int) -> None:
+    command = [sys.executable, "-c", INTERRUPTED_IMPORT, str(module)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["interrupted", "1.0"]
