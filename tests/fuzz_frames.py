@@ -78,6 +78,7 @@ SHARE = {
     "regression_auc", "relative_precision", "selection_rate", "session_precision_at_k", "session_recall_at_k",
     "set_average_precision", "specificity_at_sensitivity", "subtopic_recall", "tail_share", "thresholded_auc",
     "tschuprows_t", "unique_share", "v_measure", "xauc",
+    "binary_gain", "geometric_bpref", "ndcg_at_levels", "ndcg_at_relevant", "normalized_gain", "original_ndcg",
 }  # fmt: skip
 SIGNED = {
     "gini", "matthews_corrcoef", "cohen_kappa", "pearson_correlation", "informedness", "markedness",

@@ -34,7 +34,7 @@ def seen(query: Query, level: float, ties: str) -> list[Seen]:
     found = sum(g >= level for g in judged)
     R = found if query.relevant is None else query.relevant
     ideal = sorted([*judged, *[max(level, 1)] * (R - found)], reverse=True)
-    return [Seen(order, ideal, R, level) for order in orders(query, ties)]
+    return [Seen(order, ideal, R, level, query.absent) for order in orders(query, ties)]
 
 
 def expected_of(oracle: Within | Pooled, queries: Sequence[Query], ties: str) -> float:
@@ -56,7 +56,7 @@ def expected_of(oracle: Within | Pooled, queries: Sequence[Query], ties: str) ->
 
 
 def geometric(oracle: Oracle, queries: Sequence[Query], ties: str) -> float:
-    """exp of the mean log of the average precision, which is a mean over orders."""
+    """exp of the mean log of a measure, which is a mean over orders."""
     top = bottom = 0.0
     for query in queries:
         orders_seen = seen(query, oracle.settings.get("relevance_level") or 5e-324, ties)
@@ -98,6 +98,14 @@ def pairs(q: Seen) -> tuple[float, float]:
     return float(sum(a > b for a, b in both)), float(len(both))
 
 
+def all_pairs(q: Seen, unreturned: str) -> tuple[float, float]:
+    """Pairs of returned documents; and of these with others, which stand below all; and of others, which are wrong."""
+    right, both = pairs(q)
+    across = [(a, b) for a in q.order for b in q.absent if a != b]
+    wrong = [(a, b) for a, b in itertools.combinations(q.absent, 2) if a != b] if unreturned == "wrong" else []
+    return right + sum(a > b for a, b in across), both + len(across) + len(wrong)
+
+
 def per_query(of: Callable[[Seen], tuple[float, float]]) -> Callable[[Seen], float | None]:
     return lambda q: of(q)[0] / of(q)[1] if of(q)[1] else None
 
@@ -134,6 +142,54 @@ def inferred(q: Seen, e: float = 1e-5) -> float:
     return total / q.R if q.R else 0.0
 
 
+def ndcg_at(q: Seen, i: int) -> float:
+    return dcg(q.order, i, linear) / dcg(q.ideal, i, linear)
+
+
+def ndcg_of_hits(q: Seen) -> float:
+    places = [i for i, g in enumerate(q.order, 1) if g > 0]
+    all_of_them = sum(g > 0 for g in q.ideal)
+    places += [max(len(q.order), len(q.ideal))] * (all_of_them - len(places))
+    return math.fsum(ndcg_at(q, i) for i in places) / len(places) if places else 0.0
+
+
+def ndcg_of_levels(q: Seen) -> float:
+    gains = [g for g in q.ideal if g > 0]
+    places = [i for i in range(1, len(gains) + 1) if i == len(gains) or gains[i] < gains[i - 1]]
+    places += [len(q.order)] * (len(q.order) > len(gains) + 1)
+    return math.fsum(ndcg_at(q, i) for i in places) / len(places) if gains else 0.0
+
+
+def normalized_gain(q: Seen) -> float:
+    total = 0.0
+    for i, g in enumerate(q.order, 1):
+        could = math.fsum(max(b, 1) for b in [*q.ideal, *[0] * i][:i])
+        total += g / math.log2(2 + could - math.fsum(q.order[:i]))
+    return total / math.fsum(q.ideal) if any(q.ideal) else 0.0
+
+
+def binary_gain(q: Seen) -> float:
+    above = [i - q.hits(i) for i, g in enumerate(q.order) if g >= q.level]
+    return math.fsum(1 / math.log2(2 + n) for n in above) / q.R if q.R else 0.0
+
+
+def smoothed(q: Seen) -> float:
+    found = math.fsum(q.hits(i) / i for i, g in enumerate(q.order, 1) if g >= q.level)
+    return math.log((1 + found) / (1 + q.R - found))
+
+
+def original_ndcg(q: Seen, k: int | None) -> float:
+    first, second = (
+        math.fsum(g / max(1, math.log2(i)) for i, g in enumerate(order[:k], 1)) for order in (q.order, q.ideal)
+    )
+    return first / second if second else 0.0
+
+
+def at_multiple(q: Seen, multiple: float) -> float:
+    cut = int(multiple * q.R + 0.9)
+    return q.hits(cut) / cut if cut and q.R else 0.0
+
+
 def average_precision(q: Seen, k: int | None) -> float:
     found = [i for i, g in enumerate(q.order[:k], 1) if g >= q.level]
     return math.fsum(q.hits(i) / i for i in found) / q.R if q.R else 0.0
@@ -146,6 +202,11 @@ def precisions_and_recalls(q: Seen, k: int) -> list[float]:
 def whole(of: Callable[[Seen], float]) -> list[Oracle]:
     """Lines of a metric without a cut-off."""
     return [Oracle(s, of) for s in ({}, LEVEL, {"empty": "skip"}, {"empty": 1.0})]
+
+
+def graded(of: Callable[[Seen], float]) -> list[Oracle]:
+    """Lines of a metric of grades."""
+    return [Oracle(s, of) for s in ({}, {"empty": "skip"}, {"empty": 1.0})]
 
 
 ORACLES: dict[str, list[Any]] = {
@@ -166,7 +227,23 @@ ORACLES: dict[str, list[Any]] = {
         Pooled({}, positions),
         Within({"average": "queries"}, per_query(positions)),
     ],
-    "ordered_pair_accuracy": [Pooled({}, pairs), Within({"average": "queries"}, per_query(pairs))],
+    "ordered_pair_accuracy": [
+        Pooled({}, pairs),
+        Within({"average": "queries"}, per_query(pairs)),
+        *(Pooled({"unreturned": what}, partial(all_pairs, unreturned=what)) for what in ("below", "wrong")),
+        *(
+            Within({"unreturned": what, "average": "queries"}, per_query(partial(all_pairs, unreturned=what)))
+            for what in ("below", "wrong")
+        ),
+    ],
+    "original_ndcg": [Oracle(s, partial(original_ndcg, k=s["k"])) for s in (K, ALL, K | {"empty": "skip"})],
+    "ndcg_at_relevant": graded(ndcg_of_hits),
+    "ndcg_at_levels": graded(ndcg_of_levels),
+    "normalized_gain": graded(normalized_gain),
+    "binary_gain": whole(binary_gain),
+    "smoothed_ap": whole(smoothed)[:3],
+    "r_precision": [Oracle({"multiple": m}, partial(at_multiple, multiple=m)) for m in (0.05, 0.4, 1.0, 2.5)],
+    "geometric_bpref": [Oracle(s, bpref) for s in ({}, LEVEL, {"empty": "skip"}, {"empty": 1.0}, {"floor": 0.01})],
     "judged_at_k": [Oracle(s, lambda q: 1.0 if q.order else 0.0) for s in (K, ALL)],
     "bpref": whole(bpref),
     "inferred_ap": whole(inferred),

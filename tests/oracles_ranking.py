@@ -23,12 +23,16 @@ class Query(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """One order of a query: grades from the first place on, the ideal order, how many are relevant, which is relevant."""
+    """One order of a query: grades from the first place on, the ideal order, how many are relevant, which is relevant.
+
+    `absent` are the grades of documents that were judged and not returned.
+    """
 
     order: Sequence[float]
     ideal: Sequence[float]
     R: int
     level: float
+    absent: Sequence[float] = ()
 
     def hits(self, k: int | None) -> int:
         return sum(g >= self.level for g in self.order[:k])

@@ -12,8 +12,18 @@ import numpy as np
 
 from ._jit import inline, kernel, outline
 from ._memory import scratch
+from .by_ideal import (
+    gain_over_cost,
+    hits_by_misses,
+    late_gain,
+    late_ideal,
+    ndcg_of_hits,
+    ndcg_of_levels,
+    smoothed_precision,
+)
 from .by_place import bpref, eleven_points, inferred_precision, interpolated_precision, q_measure
-from .pairs import rising_pairs, tied_pairs, unequal_pairs
+from .measures import total_of
+from .pairs import count_pairs
 from .ranking import ABSENT, PLACE, best_first, sort_falling, tied, worthy
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
@@ -21,10 +31,12 @@ f8, i8, u8 = np.float64, np.int64, np.uint64
 MEASURES = (
     "fall_out", "irrelevant", "relative_precision", "fbeta", "set_ap", "judged", "places", "mean_place", "any_gain",
     "first", "mean_gain", "surprise", "idcg", "idcg_exp", "pairs", "right_pairs", "opa", "any_pair", "q", "iprec",
-    "eleven_points", "bpref", "inf_ap",
+    "eleven_points", "bpref", "inf_ap", "r_precision_at", "gain_over_cost", "hits_by_misses", "ndcg_of_hits",
+    "ndcg_of_levels", "late_ndcg", "smoothed_ap",
 )  # fmt: skip
 FALL_OUT, IRRELEVANT, RELATIVE, FBETA, SET_AP, JUDGED, PLACES, MEAN_PLACE, ANY_GAIN = range(9)
 FIRST, MEAN_GAIN, SURPRISE, IDCG, IDCG_EXP, PAIRS, RIGHT, OPA, ANY_PAIR, Q, IPREC, ELEVEN, BPREF, INF_AP = range(9, 23)
+R_PRECISION, GAIN_OVER_COST, HITS_BY_MISSES, NDCG_OF_HITS, NDCG_OF_LEVELS, LATE_NDCG, SMOOTHED_AP = range(23, 30)
 
 ALL = 1 << 40  # the cut-off of a measure without one
 
@@ -116,6 +128,14 @@ def ideal_gain(best: Any, n: Any, discount: Any) -> Any:
 
 
 @outline
+def of_pairs(code: Any, pairs: Any, right: Any) -> Any:
+    """Return a measure of pairs, and of those in the right order."""
+    if code in (PAIRS, RIGHT):
+        return pairs if code == PAIRS else right
+    return quotient(right, pairs) if code == OPA else f8(pairs > 0)
+
+
+@outline
 def of_places(
     code: Any, k: Any, p: Any, n: Any, R: Any, N: Any, worth: Any, level: Any, un: Any, hit: Any, sums: Any, end: Any,
     best: Any, n_best: Any,
@@ -131,7 +151,31 @@ def of_places(
         return min(eleven_points(worth, level, n, R), 1.0)
     if code == BPREF:
         return min(bpref(worth, level, un, n, R, N) / R, 1.0)
-    return min(inferred_precision(worth, level, un, n) / R, 1.0)
+    if code == INF_AP:
+        return min(inferred_precision(worth, level, un, n) / R, 1.0)
+    cut = i8(p * R + 0.9)  # as trec_eval rounds
+    return quotient(among(hit, end, n, min(cut, n)), f8(cut))
+
+
+@outline
+def of_ideal(
+    code: Any, k: Any, n: Any, R: Any, worth: Any, level: Any, sums: Any, end: Any, best: Any, n_best: Any,
+    discount: Any,
+) -> Any:  # fmt: skip
+    """Return a measure beside the ideal order."""
+    if R == 0 or n_best == 0:
+        return 0.0
+    if code == GAIN_OVER_COST:
+        return quotient(gain_over_cost(worth, n, best, n_best), total_of(best, n_best))
+    if code == HITS_BY_MISSES:
+        return quotient(hits_by_misses(worth, level, n, discount), f8(R))
+    if code == NDCG_OF_HITS:
+        return min(ndcg_of_hits(worth, n, best, n_best, discount), 1.0)
+    if code == NDCG_OF_LEVELS:
+        return min(ndcg_of_levels(worth, n, best, n_best, discount), 1.0)
+    if code == LATE_NDCG:
+        return quotient(late_gain(sums, end, min(k, n), discount), late_ideal(best, min(k, n_best), discount))
+    return smoothed_precision(worth, level, n, R)
 
 
 @kernel(out=("numbers", "places", "out"))
@@ -150,11 +194,11 @@ def order(
     worth, info, sums, infosum = numbers[0], numbers[1], numbers[2], numbers[3]
     gain, pool, best, most = numbers[4], numbers[5], numbers[6], numbers[7]
     place, end, hit, seen, un = places[0], places[1], places[2], places[3], places[4]
-    count = scratch(256, i8)
+    count, pairs = scratch(256, i8), scratch(6, f8)
     count[:] = 0
     wants_best, wants_most, wants_pairs = False, False, False
     for t in range(n_terms):
-        wants_best |= (codes[t] == IDCG) | (codes[t] == Q)
+        wants_best |= (codes[t] == IDCG) | (codes[t] == Q) | (codes[t] >= GAIN_OVER_COST)
         wants_most |= codes[t] == IDCG_EXP
         wants_pairs |= (codes[t] >= PAIRS) & (codes[t] <= ANY_PAIR)
     for j in range(which.shape[0]):
@@ -203,11 +247,10 @@ def order(
                 sums[first] += worth[at]
                 infosum[first] += info[at]
             first = b
-        pairs, right = 0.0, 0.0
         if wants_pairs:
-            wrong = rising_pairs(worth, n, pool, info) + tied_pairs(worth, end, n) / 2.0
-            pairs = f8(unequal_pairs(pool, i8(0), n))
-            right = pairs - wrong
+            for i in range(n, length):
+                worth[i] = worth_of(row[i], a, small, values)
+            count_pairs(worth, end, n, length, pool, info, pairs)
         irrelevant = length - judged
         for t in range(n_terms):
             code, k, p = codes[t], ks[t], parameters[t]
@@ -217,10 +260,10 @@ def order(
                 v = ideal_gain(best, min(k, n_best), discount)
             elif code == IDCG_EXP:
                 v = ideal_gain(most, min(k, n_most), discount)
-            elif code <= RIGHT:
-                v = pairs if code == PAIRS else right
             elif code <= ANY_PAIR:
-                v = quotient(right, pairs) if code == OPA else f8(pairs > 0)
+                v = of_pairs(code, pairs[2 * i8(p)], pairs[2 * i8(p) + 1])
+            elif code >= GAIN_OVER_COST:
+                v = of_ideal(code, k, n, R, worth, level, sums, end, best, n_best, discount)
             else:
                 N = irrelevant - blank
                 v = of_places(code, k, p, n, R, N, worth, level, un, hit, sums, end, best, n_best)

@@ -70,6 +70,8 @@ class QuerySums(State):
     measures: ClassVar[tuple[str, ...]] = ()
     unbounded: ClassVar[tuple[str, ...]] = ()
     """Summed exactly, in superaccumulators."""
+    signed: ClassVar[tuple[str, ...]] = ()
+    """Of these, those that may be negative."""
     never_beyond: ClassVar[dict[str, str]] = {}
     """Measures that are never more, in any query, than another one without a cut-off."""
 
@@ -134,7 +136,8 @@ class QuerySums(State):
             enough = both if self._anywhere(measure) else some
             wrong = enough.fall_short(held["sums"][..., i, :], 0 if unbounded else 1 + 2.0**-40)
             if "large" in held:
-                wrong |= both.fall_short(held["large"][..., i, :], math.inf if unbounded else 0)
+                most = math.inf if unbounded else 0
+                wrong |= both.fall_short(held["large"][..., i, :], most, signed=measure in self.signed)
             if wrong:
                 raise StateFormatError(f"{type(self).__name__} holds a sum of {measure} that these queries cannot have")
         if "large_squares" in held and (held["large_squares"][..., -1] < 0).any():
@@ -143,8 +146,8 @@ class QuerySums(State):
 
     def _check_pairs(self) -> None:
         """Raise if a sum is beyond that of what it is never beyond, as hits beyond relevant documents."""
-        for i, (measure, _, _) in enumerate(map(parts, self.terms)):
-            most = term(self.never_beyond.get(measure, ""))
+        for i, (measure, _, parameter) in enumerate(map(parts, self.terms)):
+            most = term(self.never_beyond.get(measure, ""), None, parameter or None)
             if most in self.terms and not self._within(measure, i, self.terms.index(most)):
                 raise StateFormatError(f"{type(self).__name__} holds more of {measure} than of {most}")
 

@@ -28,18 +28,25 @@ MEASURES = (
 ORDERS = (
     "fall_out", "irrelevant", "relative_precision", "fbeta", "set_ap", "judged", "places", "mean_place", "any_gain",
     "first", "mean_gain", "surprise", "idcg", "idcg_exp", "pairs", "right_pairs", "opa", "any_pair", "q", "iprec",
-    "eleven_points", "bpref", "inf_ap",
+    "eleven_points", "bpref", "inf_ap", "r_precision_at", "gain_over_cost", "hits_by_misses", "ndcg_of_hits",
+    "ndcg_of_levels", "late_ndcg", "smoothed_ap",
 )  # fmt: skip
-DERIVED = {"log_ap": "ap_relevant"}  # log over the log of a floor, of another measure
+DERIVED = {"log_ap": "ap_relevant", "log_bpref": "bpref"}  # log over the log of a floor, of another measure
 UNBOUNDED = ("cg", "dcg", "cg_exp", "dcg_exp", "hits", "relevant")  # summed exactly, in superaccumulators
 MORE_UNBOUNDED = (
-    "places", "mean_place", "first", "mean_gain", "surprise", "idcg", "idcg_exp", "pairs", "right_pairs",
+    "places", "mean_place", "first", "mean_gain", "surprise", "idcg", "idcg_exp", "pairs", "right_pairs", "smoothed_ap",
 )  # fmt: skip
 POWERS = ("cg_exp", "dcg_exp", "ndcg_exp", "err", "idcg_exp")  # they read 2^grade
 GRADED = ("ndcg", "ndcg_exp", "err", "any_gain", "opa", "any_pair")  # they read grades, not relevance
 UNFOUND = ("fall_out", "irrelevant", "judged")  # they are something without a relevant document, too
-DISCOUNTED = ("dcg", "ndcg", "dcg_exp", "ndcg_exp", "idcg", "idcg_exp")
-ONE_ORDER = ("iprec", "eleven_points", "bpref", "inf_ap")  # nobody knows their mean over all orders of tied documents
+DISCOUNTED = (
+    "dcg", "ndcg", "dcg_exp", "ndcg_exp", "idcg", "idcg_exp", "hits_by_misses", "ndcg_of_hits", "ndcg_of_levels",
+    "late_ndcg",
+)  # fmt: skip
+ONE_ORDER = (  # nobody knows their mean over all orders of tied documents
+    "iprec", "eleven_points", "bpref", "log_bpref", "inf_ap", "gain_over_cost", "hits_by_misses", "ndcg_of_hits",
+    "ndcg_of_levels", "smoothed_ap",
+)  # fmt: skip
 LONGEST = 1 << 24  # documents of a query
 STEEPEST = 1000.0  # the highest grade whose power of two is summed
 LN2 = 0.6931471805599453
@@ -74,6 +81,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
 
     measures = (*MEASURES, *ORDERS, *DERIVED)
     unbounded = (*UNBOUNDED, *MORE_UNBOUNDED)
+    signed = ("smoothed_ap",)
     never_beyond: ClassVar[dict[str, str]] = {
         "hits": "relevant", "right_pairs": "pairs", "opa": "any_pair", "fall_out": "irrelevant",
     }  # fmt: skip
@@ -243,15 +251,17 @@ class RankingSums(QuerySums, tag="ranking_sums"):
 
     @property
     def _ranked(self) -> tuple[str, ...]:
-        """The terms of the first kernel, those among them of which others are derived."""
-        own = tuple(t for t in self.terms if parts(t)[0] in MEASURES)
-        bases = (base_of(t) for t in self.terms if parts(t)[0] in DERIVED)
-        return tuple(dict.fromkeys((*own, *bases)))
+        """The terms of the first kernel, those of which others are derived among them."""
+        return self._asked(MEASURES)
 
     @property
     def _placed(self) -> tuple[str, ...]:
-        """The terms of the other."""
-        return tuple(t for t in self.terms if parts(t)[0] in ORDERS)
+        """Those of the other."""
+        return self._asked(ORDERS)
+
+    def _asked(self, measures: tuple[str, ...]) -> tuple[str, ...]:
+        bases = (base_of(t) if parts(t)[0] in DERIVED else t for t in self.terms)
+        return tuple(dict.fromkeys(t for t in bases if parts(t)[0] in measures))
 
     def _codes(self, terms: tuple[str, ...], names: tuple[str, ...]) -> tuple[Ints, Ints, NDArray[np.float64]]:
         """Terms as a kernel takes them: measures, cut-offs, parameters."""

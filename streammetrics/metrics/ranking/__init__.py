@@ -3,6 +3,7 @@
 from .at_k import *
 from .exposure import *
 from .gains import *
+from .ideals import *
 from .judged import *
 from .places import *
 from .popularity import *

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 from ...collect.interval import Estimate
 from ...numerics.exact import to_float
@@ -80,13 +80,11 @@ class MeanRank(MeanWithin, tag="mean_rank"):
 class PooledOrWithin(MeanWithin):
     """A quotient of sums over a query: a mean over queries, or the quotient of the sums over all of them."""
 
-    parts_of: tuple[str, str] = ("", "")
+    parts_of: ClassVar[tuple[str, str]] = ("", "")
     average: str = setting(default="pooled", choices=("pooled", "queries"))
 
     def _terms(self) -> tuple[tuple[Any, ...], ...]:
-        if self.average == "queries":
-            return super()._terms()
-        return tuple((part,) for part in type(self).parts_of)
+        return tuple((part,) for part in ((self.measure, self.within) if self.average == "queries" else self.parts_of))
 
     @property
     def name(self) -> str:
@@ -151,11 +149,14 @@ class OrderedPairAccuracy(PooledOrWithin, tag="ordered_pair_accuracy"):
         As for CumulativeGain; "pessimistic" counts a tie as wrong (TF-Ranking).
     average : {"pooled", "queries"}
         All pairs of all queries together (TF-Ranking's `OPAMetric`), or a mean over queries with such a pair.
+    unreturned : {"ignored", "below", "wrong"}
+        Pairs with a document that was judged, not returned: they do not count (trec_eval's `prefs_simp_ret`); it stands
+        below all that were returned (`prefs_simp_imp`); and two of them are in the wrong order (`prefs_simp`).
 
     Notes
     -----
     Cost as CumulativeGain, 1,300 bytes; n log n steps a query. Of two grades, the AUC inside queries (`GroupAUC` with
-    `group_weight="pairs"`). Pairs of returned documents. Undefined without a pair.
+    `group_weight="pairs"`). `explain()` says how many pairs there are. Undefined without a pair.
 
     Examples
     --------
@@ -166,6 +167,18 @@ class OrderedPairAccuracy(PooledOrWithin, tag="ordered_pair_accuracy"):
 
     k: int | None = setting(default=None, choices=(None,))
 
+    unreturned: str = setting(default="ignored", choices=("ignored", "below", "wrong"))
+
     measure, within, parts_of = "opa", "any_pair", ("right_pairs", "pairs")
     undefined = "no query has two documents of different grade"
     formula = "pairs in the right order / pairs of different grade"
+
+    def _terms(self) -> tuple[tuple[Any, ...], ...]:
+        which = ("ignored", "below", "wrong").index(self.unreturned)
+        return tuple((*t, None, float(which)) for t in super()._terms()) if which else super()._terms()
+
+    def details(self, state: RankingSums) -> dict[str, Any]:
+        if self.average == "queries":
+            return {}
+        right, pairs = (float(state.total(*t)) for t in self._terms())
+        return {"pairs": pairs, "right_pairs": right}

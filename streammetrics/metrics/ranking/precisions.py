@@ -21,6 +21,7 @@ from .relevance import RelevanceMetric
 
 __all__ = [
     "ElevenPointPrecision",
+    "GeometricBPref",
     "GeometricMAP",
     "InterpolatedPrecision",
     "PrecisionRecallAtK",
@@ -130,7 +131,41 @@ class QMeasure(RankingMetric, tag="q_measure"):
         return ((self.measure, self.k, self.beta),)
 
 
-class GeometricMAP(RelevanceMetric, tag="geometric_map"):
+class GeometricMean(RelevanceMetric):
+    """A geometric mean over queries of a measure, no less than a floor."""
+
+    floor: float = setting(default=1e-5, above=0.0, high=0.5)
+
+    bound = "exact sums of logs; then an exponential, 2 ulp"
+    interval_scale = "log"
+    stacks = False
+
+    def _terms(self) -> tuple[tuple[Any, ...], ...]:
+        return ((self.measure, self.k, self.floor),)
+
+    @property
+    def _empty(self) -> float | None:
+        """What a query without a relevant document adds to the sum of logs over log(floor)."""
+        return {"skip": None, 0.0: 1.0, 1.0: 0.0}[self.empty]
+
+    def of(self, state: RankingSums) -> float:
+        none, other = self._empty, state.weight(empty=True)
+        weight = state.weight() + (0 if none is None else other)
+        share = to_float(state.total(*self._terms()[0]) + int(none or 0) * other, weight)
+        return float(elementary.exp(elementary.log(self.floor) * share)) if weight else math.nan
+
+    def bounds_of(self, state: RankingSums) -> tuple[float, float]:
+        value = self.of(state)
+        off = float(8 * state.slip) * -math.log(self.floor) * 1.01 + (2.0**-50 if state.slip else 0.0)
+        return value * (1 - off), value * (1 + off)
+
+    def _estimated(self, state: RankingSums, value: Any, method: str) -> Estimate:
+        spread = state.spread_of(self._empty, *self._terms()[0])
+        slope = float(elementary.log(self.floor)) * value
+        return delta(value, spread, lambda _: (slope,), self.interval_scale, method, (0.0, 1.0), QUERIES)
+
+
+class GeometricMAP(GeometricMean, tag="geometric_map"):
     """Geometric mean average precision: what queries that fail pull down; each counts no less than a floor.
 
     Formula: exp(mean over queries of log(max(AP, floor))), with AP divided by all relevant documents.
@@ -155,36 +190,38 @@ class GeometricMAP(RelevanceMetric, tag="geometric_map"):
     0.57735026919
     """
 
-    floor: float = setting(default=1e-5, above=0.0, high=0.5)
-
-    bound = "exact sums of logs; then an exponential, 2 ulp"
-    interval_scale = "log"
-    stacks = False
+    measure = "log_ap"
     formula = "exp(mean over queries of log(max(AP, floor)))"
 
-    def _terms(self) -> tuple[tuple[Any, ...], ...]:
-        return (("log_ap", self.k, self.floor),)
 
-    @property
-    def _empty(self) -> float | None:
-        """What a query without a relevant document adds to the sum of logs over log(floor)."""
-        return {"skip": None, 0.0: 1.0, 1.0: 0.0}[self.empty]
+class GeometricBPref(OneOrder, GeometricMean, tag="geometric_bpref"):
+    """Geometric mean of binary preference: queries that fail pull it down; each counts no less than a floor.
 
-    def of(self, state: RankingSums) -> float:
-        none, other = self._empty, state.weight(empty=True)
-        weight = state.weight() + (0 if none is None else other)
-        share = to_float(state.total(*self._terms()[0]) + int(none or 0) * other, weight)
-        return float(elementary.exp(elementary.log(self.floor) * share)) if weight else math.nan
+    Formula: exp(mean over queries of log(max(bpref, floor))).
 
-    def bounds_of(self, state: RankingSums) -> tuple[float, float]:
-        value = self.of(state)
-        off = float(8 * state.slip) * -math.log(self.floor) * 1.01 + (2.0**-50 if state.slip else 0.0)
-        return value * (1 - off), value * (1 + off)
+    Parameters
+    ----------
+    ties, missing, relevance_level, empty, on_invalid
+        As for BPref.
+    floor
+        As for GeometricMAP.
 
-    def _estimated(self, state: RankingSums, value: Any, method: str) -> Estimate:
-        spread = state.spread_of(self._empty, *self._terms()[0])
-        slope = float(elementary.log(self.floor)) * value
-        return delta(value, spread, lambda _: (slope,), self.interval_scale, method, (0.0, 1.0), QUERIES)
+    Notes
+    -----
+    Cost as GeometricMAP. As trec_eval's `gm_bpref` with `ties="document"`. Undefined without queries.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> rows = dict(y_true=[1, 0, 1, 0, 1, 0], y_score=[3, 2, 1] * 2, query=[1, 1, 1, 2, 2, 2])
+    >>> round(sm.GeometricBPref().update(rows).compute(), 5)
+    0.00224
+    """
+
+    missing: str = setting(default="unjudged", choices=("unjudged", "raise"))
+
+    measure = "log_bpref"
+    formula = "exp(mean over queries of log(max(bpref, floor)))"
 
 
 class PrecisionsAndRecalls(NamedTuple):

@@ -89,16 +89,18 @@ class RecallAtK(RelevanceMetric, tag="recall_at_k"):
 class RPrecision(RelevanceMetric, tag="r_precision"):
     """R-precision: the share of relevant documents among the first R, a mean over queries.
 
-    Formula: hits@R / R, with R all relevant documents of the query.
+    Formula: hits@R / R, with R all relevant documents of the query; at a multiple m, of m R, down from m R + 0.9.
 
     Parameters
     ----------
+    multiple : float
+        Of R: less than 1 looks at the top, more at recall.
     ties, missing, relevance_level, empty, on_invalid
         As for PrecisionAtK.
 
     Notes
     -----
-    Cost as CumulativeGain, 120 bytes. As trec_eval's `Rprec`. Undefined without queries.
+    Cost as CumulativeGain, 120 bytes. As trec_eval's `Rprec`, and `Rprec_mult`. Undefined without queries.
 
     Examples
     --------
@@ -109,8 +111,17 @@ class RPrecision(RelevanceMetric, tag="r_precision"):
 
     k: int | None = setting(default=None, choices=(None,))
 
+    multiple: float = setting(default=1.0, above=0.0, high=1000.0)
+
     measure = "r_precision"
     formula = "mean over queries of hits@R / R"
+
+    @property
+    def name(self) -> str:
+        return self.tag if self.multiple == 1 else f"{self.tag}@{self.multiple:g}r"
+
+    def _terms(self) -> tuple[tuple[Any, ...], ...]:
+        return super()._terms() if self.multiple == 1 else (("r_precision_at", None, self.multiple),)
 
 
 class HitRate(RelevanceMetric, tag="hit_rate"):
