@@ -50,6 +50,10 @@ class Apart:
         found: bytes | None = self.worker.ask("total", experiment)
         return found
 
+    def hurry(self, seconds: float) -> None:
+        """End in so many seconds, whatever is being read: what was to be kept is added up at the next start."""
+        self.worker.hurry(seconds)
+
     def close(self) -> None:
         """Keep what is expensive to make again, and end the process; if it died, that is added up at the next start."""
         self.worker.close("close")

@@ -24,6 +24,7 @@ __all__ = ["Board"]
 
 AT_LEAST, ENDED = 60.0, 3600.0  # seconds: without new parts freshness grows old, but not of what has ended
 KEPT = 60.0  # seconds between what is kept of an experiment, if its verdict does not change
+PATIENCE = 10.0  # seconds that what is being read has left when the server stops: a supervisor waits some 30
 TIDIED = 3600.0  # seconds between two foldings of what can no longer be corrected
 log = logging.getLogger(__name__)
 
@@ -97,9 +98,11 @@ class Board:
         self._starting = self._loop.create_task(self._start_reader())
 
     async def stop(self) -> None:
-        """End: what is shown is kept, and who subscribed is let go."""
+        """End: what is shown is kept, and who subscribed is let go; what is being read just now has some seconds left."""
         if self._loop is None or self._worker is None:
             return
+        self._open = False
+        self._reader.hurry(PATIENCE)
         tasks = [t for t in (self._newcomers, self._starting, *(s.task for s in self._shown.values())) if t is not None]
         for task in tasks:
             task.cancel()
@@ -233,6 +236,8 @@ class Board:
         try:
             found, defined = self._reader.read(experiment, now)
         except Exception as error:  # shown as its reason; the others go on
+            if not self._open:  # it is late, and nobody waits for it
+                return None
             log.exception("%s cannot be evaluated", experiment)
             return self._faulted(experiment, error)
         shown.read = found

@@ -44,6 +44,9 @@ class Read(Protocol):
     def total(self, experiment: str) -> bytes | None:
         """All that was counted, as a frame; None where there is nothing yet."""
 
+    def hurry(self, seconds: float) -> None:
+        """Be done in so many seconds, as everything is about to end."""
+
     def close(self) -> None:
         """Keep what is expensive to make again."""
 
@@ -137,6 +140,9 @@ class Reader:
         """All that was counted, as a frame."""
         held = self.totals.total(experiment)
         return None if held is None else bytes(held.to_bytes())
+
+    def hurry(self, seconds: float) -> None:
+        """Nothing: whoever asks waits for it."""
 
     def close(self) -> None:
         """Keep all totals, so that the next start need not add them up."""

@@ -54,6 +54,7 @@ class Worker:
         self._does, self._begin = does, (os.getpid(), nice, make, given)
         self._child: _Child | None = None
         self._lock = threading.Lock()
+        self._ending: threading.Timer | None = None
 
     @property
     def pid(self) -> int | None:
@@ -88,6 +89,12 @@ class Worker:
         with self._lock:
             return self._answer(self._started(), (method, given), seconds)
 
+    def hurry(self, seconds: float) -> None:
+        """End the process in so many seconds, whatever it does then, unless it is closed before."""
+        self._ending = threading.Timer(seconds, self.end)
+        self._ending.daemon = True
+        self._ending.start()
+
     def close(self, method: str) -> None:
         """Call a method of a process that is there, as the last one, and end it."""
         with self._lock:
@@ -97,6 +104,8 @@ class Worker:
                         self._answer(self._child, (method, ()), None)
                 finally:
                     self._drop()
+            if self._ending is not None:
+                self._ending.cancel()
 
     def end(self) -> None:
         """End the process, whatever it does."""

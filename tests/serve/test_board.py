@@ -33,7 +33,7 @@ class Readings:
         self.hold = threading.Event()
         self.hold.set()
         self.tidied: list[str] = []
-        self.closed = 0
+        self.closed = self.hurried = 0
 
     def start(self) -> None:
         self.hold.wait(10)
@@ -56,6 +56,9 @@ class Readings:
 
     def total(self, experiment: str) -> bytes | None:
         return None
+
+    def hurry(self, seconds: float) -> None:
+        self.hurried += 1
 
     def close(self) -> None:
         self.closed += 1
@@ -379,3 +382,25 @@ def test_stopping_lets_everybody_go() -> None:
 
     run(play)
     assert not [t for t in threading.enumerate() if t.name.startswith("streammetrics-board")]
+
+
+def test_what_is_read_when_it_stops_has_some_seconds_and_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene("e")
+
+    async def play() -> None:
+        board = scene.board
+        await board.start()
+        await until(lambda: scene.readings.count.get("e") == 1)
+        scene.readings.hold.clear()
+        scene.readings.broken.add("e")
+        board.changed("e")
+        await until(lambda: len(scene.readings.threads) > 0 and not scene.readings.hold.is_set())
+        await asyncio.sleep(0.1)
+        stopping = asyncio.ensure_future(board.stop())
+        await until(lambda: scene.readings.hurried == 1)
+        scene.readings.hold.set()  # as if the process that reads had been ended
+        await asyncio.wait_for(stopping, 5)
+
+    run(play)
+    assert (scene.readings.hurried, scene.readings.closed) == (1, 1)
+    assert "cannot be evaluated" not in caplog.text

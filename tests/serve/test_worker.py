@@ -208,3 +208,36 @@ def test_it_ends_with_a_parent_that_forgot_it() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr == ""
     assert gone(int(done.stdout))
+
+
+def test_who_is_in_a_hurry_ends_what_is_being_done() -> None:
+    worker, ended = Worker("counts", Clerk), []
+
+    def wait() -> None:
+        try:
+            worker.ask("rest", 600.0)
+        except EndedError as error:
+            ended.append(error)
+
+    worker.start()
+    asking = threading.Thread(target=wait)
+    asking.start()
+    time.sleep(0.1)
+    began = time.monotonic()
+    worker.hurry(0.2)
+    worker.close("close")
+    asking.join()
+    assert len(ended) == 1
+    assert time.monotonic() - began < 30
+    assert worker.pid is None
+
+
+def test_a_hurry_is_over_when_it_is_closed(clerk: Worker) -> None:
+    worker = Worker("counts", Clerk)
+    worker.start()
+    worker.hurry(0.3)
+    worker.close("close")
+    worker.start()
+    time.sleep(0.6)
+    assert worker.ask("count") == 1
+    worker.end()
