@@ -41,7 +41,7 @@ class FleissKappa(Metric[RowTerms, float], tag="fleiss_kappa"):
     0.3191489361702128
     """
 
-    num_classes: int = setting(low=2, high=1 << 16)
+    num_classes: int = setting(low=2, high=1 << 12)
 
     positional = ("ratings",)
     best = "high"
