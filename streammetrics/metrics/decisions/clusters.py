@@ -25,7 +25,8 @@ class ClusterAccuracy(Labeling, tag="cluster_accuracy"):
     Definition as torchmetrics' `ClusterAccuracy`, and unsupervised clustering accuracy (ACC) elsewhere; there may be more
     clusters than classes, or fewer: what is left over is wrong. The best assignment is found exactly, in integers, and
     divided once. Some 100 bytes a pair of classes that occurs; 10 ns a row; the assignment of 1000 clusters takes under a
-    second where they fit their classes, of any at most the cube of their number. Undefined without rows.
+    second where they fit their classes, some seconds where weights have many digits or no cluster fits, and at worst the
+    cube of their number. Undefined without rows.
 
     Examples
     --------
