@@ -1,12 +1,13 @@
 """One line for every metric of decisions beside those of `oracles`: what it must equal, from outside.
 
-`DECISIONS` is of two classes, `LABELINGS` of two labelings of the same rows, `FAIRNESS` of groups. What is of several
-classes and of labels goes to `oracles_classes.SEVERAL`.
+`DECISIONS` is of two classes, `LABELINGS` of two labelings of the same rows, `FAIRNESS` of groups, `RATERS` of many
+raters. What is of several classes and of labels goes to `oracles_classes.SEVERAL`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from oracles import Oracle
 from oracles_classes import SEVERAL, by_cells, decided, one_hot, quiet
 from oracles_classes import Oracle as Several
 from scipy import stats
+from scipy.optimize import linear_sum_assignment
 from sklearn import metrics as sk
 from sklearn.metrics.cluster import contingency_matrix, expected_mutual_information, pair_confusion_matrix
 
@@ -178,8 +180,15 @@ def corrected(a: Array, b: Array) -> float:
     return float(min(np.sqrt(phi / (min(r, c) - 1)), 1.0)) if min(r, c) > 1 else np.nan
 
 
+def assigned(a: Array, b: Array) -> float:
+    """The cluster accuracy, as torchmetrics types it."""
+    table = contingency_matrix(a, b)
+    return float(table[linear_sum_assignment(table, maximize=True)].sum() / len(a))
+
+
 LABELINGS: dict[str, list[tuple[dict[str, Any], Callable[[Array, Array], Any]]]] = {
     "rand_score": [({}, sk.rand_score)],
+    "cluster_accuracy": [({}, assigned)],
     "adjusted_rand_score": [({}, sk.adjusted_rand_score)],
     "fowlkes_mallows_index": [({}, sk.fowlkes_mallows_score)],
     "pair_confusion_matrix": [({}, pair_confusion_matrix)],
@@ -218,4 +227,18 @@ FAIRNESS: dict[str, list[tuple[dict[str, Any], Callable[..., float]]]] = {
     ],
 }
 
-ORACLES: dict[str, Any] = DECISIONS | LABELINGS | FAIRNESS
+
+def fleiss(ratings: Array, w: Array) -> float:
+    """Every pair of raters of an item, one by one, and every pair of all ratings."""
+    chosen = [np.repeat(np.arange(len(row)), row) for row in ratings]
+    pairs = [
+        (one[i] == one[j], v) for one, v in zip(chosen, w, strict=True) for i, j in permutations(range(len(one)), 2)
+    ]
+    agreed = sum(v * same for same, v in pairs) / sum(v for _, v in pairs)
+    share = np.bincount(np.concatenate(chosen), np.repeat(w, ratings.sum(axis=1))) / (w @ ratings.sum(axis=1))
+    return float((agreed - (share**2).sum()) / (1 - (share**2).sum()))
+
+
+RATERS: dict[str, Any] = {"fleiss_kappa": [({"num_classes": 4}, fleiss)]}
+
+ORACLES: dict[str, Any] = DECISIONS | LABELINGS | FAIRNESS | RATERS

@@ -14,7 +14,7 @@ import numpy as np
 
 import streammetrics as sm
 from streammetrics.columns.classes import Classes, Distribution, FoundClasses
-from streammetrics.columns.columns import Grade, Label, Matrix, Weight
+from streammetrics.columns.columns import Count, Grade, Label, Matrix, Weight
 from streammetrics.columns.ids import Ids
 from streammetrics.columns.numbers import Number
 from streammetrics.laws.case import by_name
@@ -65,7 +65,7 @@ def column(need: Any, table: dict[str, np.ndarray]) -> np.ndarray:
         return np.column_stack([np.roll(one, i) for i in range(need.kind.width)])
     if isinstance(need.kind, Ids):
         return np.sort(table["k"]) if need.role == "query" else table["k"]
-    if isinstance(need.kind, Grade):
+    if isinstance(need.kind, (Count, Grade)):
         return table["y_true"]
     if isinstance(need.kind, Number):
         return fitted(need.kind, np.roll(table["y_score"], need.role == "y_pred"))

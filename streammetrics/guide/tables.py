@@ -30,7 +30,7 @@ DATA = (
     *("binary_scores", "binary_logits", "binary_decisions"),
     *("class_scores", "class_decisions", "label_scores", "label_decisions"),
     *("numbers", "positive_numbers", "number_outputs", "ranking_binary", "ranking_graded"),
-    *("labelings", "vectors", "values", "keys", "groups", "own"),
+    *("labelings", "ratings", "vectors", "values", "totals", "keys", "groups", "own"),
 )
 """What a line is tried on; "own" by a test of its family."""
 

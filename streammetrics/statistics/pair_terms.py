@@ -219,6 +219,25 @@ def cosine(rows: Rows) -> Floats:
     return np.clip(np.where(length > 0, product(a, b) / np.where(length > 0, length, 1.0), 0.0), -1.0, 1.0)
 
 
+# -- how many raters chose each class ---------------------------------------------------------------------------------
+
+
+def raters(rows: Rows, k: float) -> Floats:
+    """How many chose a class."""
+    return rows["ratings"][:, int(k)]
+
+
+def rater_pairs(rows: Rows) -> Floats:
+    """Ordered pairs of raters."""
+    total = across(list(rows["ratings"].T))
+    return total * (total - 1.0)
+
+
+def agreeing_pairs(rows: Rows) -> Floats:
+    """Ordered pairs of raters who chose the same class."""
+    return across([n * (n - 1.0) for n in rows["ratings"].T])
+
+
 # -- the table -------------------------------------------------------------------------------------------------------
 
 
@@ -273,6 +292,9 @@ TERMS = {
     "covered": Term("intervals", forecast_terms.covered, 1),
     "width": Term("intervals", forecast_terms.width, signed=True),
     "interval": Term("intervals", forecast_terms.interval, signed=True),
+    "raters": Term("ratings", raters, 2.0**24),
+    "rater_pairs": Term("ratings", rater_pairs, 2.0**80),
+    "agreeing_pairs": Term("ratings", agreeing_pairs, 2.0**64),
     "crps": Term("forecasts", forecast_terms.crps),
     "energy": Term("forecasts", forecast_terms.energy),
 }

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..columns.classes import Distribution, Logit
-from ..columns.columns import Need, label, matrix, score, weight
+from ..columns.columns import COUNT, Need, label, matrix, score, weight
 from ..columns.numbers import Exponent, number
 from ..numerics.settings import setting
 from .pair_terms import POWERS, TERMS, Rows, parsed
@@ -24,7 +24,7 @@ WIDER = {"baselines": ("labels", "baselines"), "logs": ("logs", "rates"), "posit
 
 
 OVER = ("labels", "baselines", "models", "rates", "logs", "amounts", "positive", "values", "lags", "intervals")
-WIDE = ("distributions", "vectors", "forecasts")
+WIDE = ("distributions", "vectors", "forecasts", "ratings")
 
 
 class RowTerms(RowMeans, tag="row_terms"):
@@ -39,7 +39,8 @@ class RowTerms(RowMeans, tag="row_terms"):
         scores; "rates", a target of at least 0 and a prediction that is, or "logs", its logarithm; "amounts", a target of
         at least 0 and a prediction above, "positive", both above; "values", one number above 0; "lags", a target, a
         prediction and an earlier value, `lag`; "intervals", a target, `lower` and `upper`; "distributions", two rows of
-        probabilities; "vectors", two rows of numbers; "forecasts", a target and a row of predictions.
+        probabilities; "vectors", two rows of numbers; "forecasts", a target and a row of predictions; "ratings", how many
+        raters chose each class.
     scale : {"probability", "logit", "real"}
         What the scores are.
     eps : float, optional
@@ -87,6 +88,7 @@ class RowTerms(RowMeans, tag="row_terms"):
             "lags": lambda: tuple(number(role) for role in ("y_true", "y_pred", "lag")),
             "intervals": lambda: tuple(number(role) for role in ("y_true", "lower", "upper")),
             "forecasts": lambda: (number("y_true"), matrix(number("y_pred"), width)),
+            "ratings": lambda: (matrix(Need("ratings", COUNT), width),),
             "distributions": lambda: pair(lambda role: Need(role, Distribution(width))),
             "vectors": lambda: pair(lambda role: matrix(number(role, octaves=OCTAVES), width)),
         }

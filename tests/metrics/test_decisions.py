@@ -260,6 +260,10 @@ def test_weights_of_labelings() -> None:
     assert part.explain()["reason"] == "weights are not whole numbers of rows"
     shares = sm.MutualInformation().update([0, 1], [0, 1], sample_weight=[0.25, 0.75])
     assert shares.compute() == pytest.approx(-(0.25 * np.log(0.25) + 0.75 * np.log(0.75)), rel=1e-15)
+    heavy = sm.ClusterAccuracy().update([0, 0, 1], [5, 6, 6], sample_weight=[0.5, 1.75, 1.5])
+    assert heavy.compute() == 2 / 3.75  # and not the single heaviest pair
+    low, high = sm.ClusterAccuracy().update([0, 1], [5, 5], sample_weight=[1 / 3, 2 / 3]).bounds()
+    assert low <= 2 / 3 <= high < low + 1e-15
 
 
 def test_expected_information_is_within_its_limits() -> None:
@@ -279,3 +283,55 @@ def test_expected_information_is_within_its_limits() -> None:
     low, high = metric.bounds()
     assert decimal.Decimal(low) <= total <= decimal.Decimal(high)
     assert high - low < 1e-13
+
+
+# -- many raters -------------------------------------------------------------------------------------------------------
+
+FLEISS = [
+    [0, 0, 0, 0, 14], [0, 2, 6, 4, 2], [0, 0, 3, 5, 6], [0, 3, 9, 2, 0], [2, 2, 8, 1, 1],
+    [7, 7, 0, 0, 0], [3, 2, 6, 3, 0], [2, 5, 3, 2, 2], [6, 5, 2, 1, 0], [0, 2, 2, 3, 7],
+]  # fmt: skip
+"""14 raters of 10 items, whose kappa is 0.21."""
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("raters", [5, None], ids=["as many each", "different"])
+def test_every_pair_of_raters(raters: int | None, weighted: bool) -> None:
+    (settings, expected), rng = of.RATERS["fleiss_kappa"][0], np.random.default_rng(4)
+    each = np.full(60, raters) if raters else rng.integers(0, 7, 60)
+    ratings = np.array([rng.multinomial(n, rng.dirichlet(np.ones(4))) for n in each])
+    w = rng.integers(0, 9, 60) / 4 if weighted else np.ones(60)
+    metric = sm.FleissKappa(**settings)
+    for rows in (slice(0, 20), slice(20, 60)):
+        metric.update(ratings[rows], **({"sample_weight": w[rows]} if weighted else {}))
+    assert metric.compute() == pytest.approx(expected(ratings, w), rel=1e-12)
+    assert metric.bounds() == (metric.compute(), metric.compute())
+
+
+def test_the_kappa_of_the_textbook() -> None:
+    found = sm.FleissKappa(num_classes=5).update(FLEISS).compute()
+    table = np.array(FLEISS)
+    agreed = Fraction(int((table * (table - 1)).sum()), 10 * 14 * 13)
+    chance = sum(Fraction(int(n), 140) ** 2 for n in table.sum(axis=0))
+    assert found == float((agreed - chance) / (1 - chance)) == pytest.approx(0.20993, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("ratings", "weights", "reason"),
+    [
+        (np.zeros((0, 2), int), np.zeros(0), "no rows"),
+        ([[1, 1]], [0.0], "the weights are all zero"),
+        ([[1, 0], [0, 1]], [1.0, 1.0], "no item has two raters"),
+        ([[3, 0], [1, 0]], [1.0, 1.0], "all raters chose one class"),
+    ],
+)
+def test_raters_who_say_nothing(ratings: Any, weights: Any, reason: str) -> None:
+    metric = sm.FleissKappa(num_classes=2).update(ratings, sample_weight=weights)
+    assert np.isnan(quiet(metric.compute))
+    assert metric.explain()["reason"] == reason
+
+
+def test_a_rating_is_a_count() -> None:
+    for bad in (0.5, -1, 2**24 + 1):
+        with pytest.raises(sm.InvalidInputError, match="a count"):
+            sm.FleissKappa(num_classes=2).update([[1, bad]])

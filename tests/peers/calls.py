@@ -55,12 +55,27 @@ def torchmetrics(name: str, given: Given, data: Data) -> Any:
     metric = next(getattr(place, name) for place in places if hasattr(place, name))(**given)
     known = {"query": "indexes", "group": "groups"}
     named = {known[role]: import_module("torch").tensor(x) for role, x in data.named.items()}
-    metric.update(*tensors(data, name), **named)
+    metric.update(*(_encoded(x, given) for x in tensors(data, name)), **named)
     return metric.compute()
+
+
+def _encoded(column: Any, given: Given) -> Any:
+    """A column as these arguments ask for it: probabilities as logarithms, counts of raters as the choice of each."""
+    if given.get("log_prob"):
+        return column.log()
+    if given.get("mode") == "probs":  # items x classes x raters
+        rank = import_module("torch").arange(int(column.sum(1).max()))
+        above = column.cumsum(1)[..., None]
+        return ((rank < above) & (rank >= above - column[..., None])).float()
+    return column
 
 
 def torcheval(name: str, given: Given, data: Data) -> Any:
     metric = getattr(import_module("torcheval.metrics"), name)(**given)
+    if name == "Throughput":
+        for done in zip(*(column.tolist() for column in data.named.values()), strict=True):
+            metric.update(*done)
+        return metric.compute()
     columns = tensors(data, name)
     if "Entropy" in name:  # which multiplies labels
         columns = [column.float() for column in columns]

@@ -105,12 +105,22 @@ def labelings(rng: np.random.Generator) -> tuple[Any, Any]:
     return a, np.where(rng.random(ROWS) < 0.6, (a + 1) % 4, rng.integers(0, 4, ROWS))
 
 
+def ratings(rng: np.random.Generator) -> tuple[Any]:
+    """How many of 5 raters chose each class."""
+    return (rng.multinomial(5, shares(rng, C)),)
+
+
 def vectors(rng: np.random.Generator) -> tuple[Any, Any]:
     return shares(rng, DIMENSIONS), shares(rng, DIMENSIONS)
 
 
 def values(rng: np.random.Generator) -> tuple[Any]:
     return (rounded(rng.gamma(2, 3, ROWS)) + 1 / 64,)
+
+
+def totals(rng: np.random.Generator) -> tuple[dict[str, Any]]:
+    """What was done, and the seconds that it took."""
+    return ({"numerator": rng.integers(0, 100, ROWS), "denominator": rounded(rng.gamma(2, 3, ROWS)) + 1 / 64},)
 
 
 def keys(rng: np.random.Generator) -> tuple[Any]:
@@ -139,8 +149,10 @@ MAKERS: dict[str, Callable[[np.random.Generator], tuple[Any, ...]]] = {
     "ranking_binary": ranking(1),
     "ranking_graded": ranking(3),
     "labelings": labelings,
+    "ratings": ratings,
     "vectors": vectors,
     "values": values,
+    "totals": totals,
     "keys": keys,
     "groups": groups,
 }

@@ -1,8 +1,9 @@
-"""Decisions: of two classes at a threshold, of several classes, of several labels; and of two labelings."""
+"""Decisions: of two classes at a threshold, of several classes, of labels; of two labelings; of many raters."""
 
 from .agreement import *
 from .association import *
 from .cells import *
+from .clusters import *
 from .combined import *
 from .fairness import *
 from .geometric import *
@@ -10,6 +11,7 @@ from .information import *
 from .kappa import *
 from .multilabel import *
 from .pairs import *
+from .raters import *
 from .rates import *
 from .ratios import *
 from .rooted import *
