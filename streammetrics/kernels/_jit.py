@@ -28,6 +28,8 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
+from ._wide import WideCompiler
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS: dict[str, Any] = {
@@ -36,6 +38,7 @@ _OPTIONS: dict[str, Any] = {
     "boundscheck": None,
     "fastmath": False,
     "_nrt": False,
+    "pipeline_class": WideCompiler,
 }
 
 _CHOSEN: set[Callable[..., Any]] = set()
