@@ -73,6 +73,9 @@ class Metric(Settings, Holder, Generic[S, T]):
     grows: ClassVar[bool] = False
     """Whether the value is another one if all rows come twice, as of counts, sums and unbiased estimates."""
 
+    repeats: ClassVar[bool] = True
+    """Whether a row of weight k is worth k rows, and one of weight 0 none; a mean over rows as they come says no."""
+
     ranks: ClassVar[bool | None] = False
     """Whether only the order of the scores matters: then it reads them as they were given, whatever a task corrects."""
 

@@ -100,13 +100,18 @@ def weight_of_one(case: Case) -> None:
 
 
 def integer_weights(case: Case) -> None:
-    """A row, or block, of weight k has the value of k of them."""
-    if role := case.weight():
+    """A row, or block, of weight k has the value of k of them; unless a metric says that it counts rows as they come."""
+    if role := _repeating(case):
         plain = {k: v for k, v in case.columns.items() if k != role}
         times = case.rng.integers(1, 4, case.n)[case.blocks]
         weighted = value_of(case.fed(plain | {role: times.astype(np.float64)}))
         repeated = value_of(case.fed(_repeated(case, plain, times)))
         same_value(repeated, weighted, "weight k to be worth k rows", CLOSE)
+
+
+def _repeating(case: Case) -> str | None:
+    """The role of the weights, if they stand for so many rows."""
+    return case.weight() if case.metric is None or case.metric.repeats else None
 
 
 def _repeated(case: Case, columns: Columns, times: NDArray[np.int64]) -> Columns:
@@ -122,8 +127,8 @@ def _repeated(case: Case, columns: Columns, times: NDArray[np.int64]) -> Columns
 
 
 def weight_of_zero(case: Case) -> None:
-    """A row of weight 0 does not change the value; nor does a label of a row, where each has a weight."""
-    if role := case.weight():
+    """A row of weight 0, or a label of it, changes no value; unless a metric says that it counts rows as they come."""
+    if role := _repeating(case):
         weights = case.columns.get(role, np.ones(case.n)).astype(np.float64)
         weights[(case.rng.random(case.n) < 0.4)[case.blocks]] = 0
         columns = case.columns | {role: weights}

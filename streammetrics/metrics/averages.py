@@ -16,7 +16,7 @@ import numpy as np
 from ..collect.interval import Estimate, side_by_side
 from ..collect.metric import ScoredLabels
 from ..columns.classes import check_labels
-from ..numerics.exact import Limits, to_float
+from ..numerics.exact import BEYOND, Limits, to_float
 from ..numerics.settings import setting
 from ..state.state import State
 from ..statistics.by_label import ByLabel, by_label, counted
@@ -86,7 +86,7 @@ class Several(OfClasses[S, Any]):
         if quotient is not None:
             return Limits.exactly(*quotient)
         value = self.of_binary(state)
-        return Limits.exactly(Fraction(value)) if math.isfinite(value) else None
+        return None if math.isnan(value) else Limits.exactly(Fraction(min(max(value, -BEYOND), BEYOND)))
 
     def of_binary(self, state: Any) -> float:
         """Compute the value for two classes."""

@@ -82,8 +82,9 @@ class KeyCounts(State, tag="key_counts"):
         return (numbered(self.column, self._binned(column.values) if self.edges else column, numbers, "keys"),)
 
     def _binned(self, values: NDArray[Any]) -> FoundColumn:
-        """Numbers as the bins that they lie in."""
-        bins = np.searchsorted(self.edges, values.astype(np.float64), side="right")
+        """Numbers as the bins that they lie in: as float64, beside which an edge is not rounded to their dtype."""
+        values = values.astype(np.float64)
+        bins = np.searchsorted(self.edges, values, side="right")
         bins[values == self.edges[-1]] -= 1
         return FoundColumn(bins, "integer", np.arange(len(self.edges) + 1))
 

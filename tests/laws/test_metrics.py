@@ -106,6 +106,13 @@ def test_rows_of_weight_0_may_be_too_many_to_be_kept_exactly():
         run(weight_of_zero, example_case(sm.ROCCurve(limit=1), None, seed, 4))
 
 
+def test_laws_hold_where_rows_count_as_they_come():
+    for law in METRIC_LAWS:
+        run(law, example_case(sm.WMAE(divisor="rows"), None, 0, 1))
+    heavy = sm.WMAE(divisor="rows").update([0, 0], [1, 1], sample_weight=[4, 0])
+    assert heavy.compute() == 2.0  # in four rows of one, 1
+
+
 def test_laws_have_a_line_that_says_what_they_demand():
     assert len({law.__name__ for law in LAWS}) == len(LAWS) > 30
     assert all(law.__doc__ and len(law.__doc__.splitlines()) == 1 for law in LAWS)

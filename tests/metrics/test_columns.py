@@ -188,6 +188,20 @@ def test_what_lies_outside_of_a_histogram() -> None:
     assert empty.explain()["reason"] == "no rows between the edges"
 
 
+@pytest.mark.parametrize("last", [0.1, 0.7, 1e39])
+def test_edges_are_not_rounded_to_the_dtype_of_the_values(last: float) -> None:
+    values = np.array([0.05, 0.1, 0.7], np.float32)
+    with np.errstate(all="raise"):
+        found = sm.Histogram((0.0, 0.04, last)).update(values).compute()
+    assert found.tolist() == np.histogram(values.astype(np.float64), (0.0, 0.04, last))[0].tolist()
+
+
+def test_a_density_that_is_no_float_is_infinite() -> None:
+    with np.errstate(all="raise"):
+        found = sm.Histogram((0.0, 5e-324, 1.0), density=True).update([0.0, 0.5]).compute()
+    assert found.tolist() == [np.inf, 0.5]
+
+
 def test_columns_of_a_correlation_matrix() -> None:
     with pytest.raises(ValueError, match="two or more different ones"):
         sm.CorrelationMatrix(("a", "a"))

@@ -256,3 +256,9 @@ def test_a_sorted_log_takes_constant_memory(dtype: Any, weighted: bool) -> None:
         merged.merge(fed(table, slice(0, 4000), **settings))
     with pytest.raises(sm.InvalidInputError, match="takes integers"):
         sm.GroupAUC(grouped="sorted").update([0], [0.5], group=["a"])
+
+
+def test_rows_of_a_sample_are_asked_for_with_a_sample() -> None:
+    with pytest.raises(ValueError, match="sample=True"):
+        sm.GroupAUC(sample_rows=100)  # which would be an estimate, and not say so
+    assert sm.GroupAUC(sample=True, sample_rows=100).state.sample_rows == 100

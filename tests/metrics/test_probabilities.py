@@ -216,6 +216,7 @@ def test_undefined_has_a_reason(metric: Any, y: list[int], p: list[float], reaso
         (lambda: sm.D2Brier(soft_labels=True), "R2"),
         (lambda: sm.BrierSkillScore(baseline=True, base_rate=0.1), "instead of base_rate="),
         (lambda: sm.LogLossSkillScore(base_rate=0.1, num_classes=3), "two classes"),
+        (lambda: sm.LogLossSkillScore(baseline=True, eps=0.0), "eps= above 0"),
         (lambda: sm.RowTerms(terms=("focal@2.0",), over="models"), "no term over models"),
         (lambda: sm.RowTerms(terms=("kl",), over="distributions"), "width="),
         (lambda: sm.RowTerms(terms=("nonsense",)), "has no term"),
@@ -224,6 +225,15 @@ def test_undefined_has_a_reason(metric: Any, y: list[int], p: list[float], reaso
 def test_settings_that_make_no_sense(make: Any, match: str) -> None:
     with pytest.raises(ValueError, match=match):
         make()
+
+
+def test_losses_of_logits_beside_the_rarest_base_rate() -> None:
+    for made in (sm.NormalizedEntropy, sm.NEPositive):
+        metric = made(scale="logit", base_rate=2.0**-1022).update([1, 0], [-1e30, -1e30])
+        assert (metric.compute(), *metric.bounds()) == (math.inf,) * 3
+    both = sm.NormalizedEntropy(num_labels=2, scale="logit", base_rate=2.0**-1022).update([[1, 0]], [[-1e30, 1.0]])
+    assert (both.compute(), *both.bounds()) == (math.inf,) * 3  # not the mean of the other label
+    assert sm.KLDivergence(width=2, eps=2.0**-1022).update([[1, 0]], [[0, 1]]).compute() == 1022 * math.log(2)
 
 
 def test_columns_that_make_no_sense() -> None:

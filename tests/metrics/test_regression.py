@@ -319,3 +319,8 @@ def test_sums_beyond_float64_are_infinite(metric: Any) -> None:
     assert not np.isfinite(np.asarray(metric.of(huge))) or isinstance(metric, (sm.R2, sm.MeanError, sm.RMSE))
     metric.bounds_of(huge)
     metric.holding([huge]).explain()
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0, 16.0])
+def test_predictions_without_error_are_at_no_distance(p: float) -> None:
+    assert sm.MinkowskiDistance(p=p).update([1, 2], [1, 2]).compute() == 0.0

@@ -97,6 +97,8 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.sample_rows is not None and not self.sample:
+            raise ValueError("GroupAUC: sample_rows= is how many rows sample=True keeps, which is an estimate")
         if self.sample and self.sample_rows is None:
             object.__setattr__(self, "sample_rows", max(1, self.memory_limit // 33))
         if self.partition is not None and not (len(self.partition) == 2 and 0 <= self.partition[0] < self.partition[1]):

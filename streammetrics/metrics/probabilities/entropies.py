@@ -19,7 +19,7 @@ from ...numerics.settings import setting
 from ...statistics.row_terms import RowTerms
 from ...statistics.sums import ScoreSums
 from ..chance import WEIGHTED
-from .losses import SummedMetric, entropy
+from .losses import LEAST, SummedMetric, entropy
 
 __all__ = ["CalibrationFreeNE", "NEPositive", "TjurDiscrimination"]
 
@@ -50,7 +50,7 @@ class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
     0.459125
     """
 
-    base_rate: float | None = setting(default=None, above=0.0, high=0.9999999999999999)
+    base_rate: float | None = setting(default=None, low=LEAST, high=0.9999999999999999)
     scale: str = setting(default="probability", choices=("probability", "logit"))
     eps: float | None = setting(default=None, above=0.0, high=0.25)
 
@@ -68,7 +68,8 @@ class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
             return math.nan
         b = positive / total if self.base_rate is None else Fraction(self.base_rate)
         uncertainty = entropy(np.asarray(to_float(b)), np.asarray(to_float(1 - b)))
-        return float(to_float(state.total("positive_log_loss"), total) / uncertainty)
+        with np.errstate(over="ignore"):  # as for NormalizedEntropy
+            return float(to_float(state.total("positive_log_loss"), total) / uncertainty)
 
     def reason_of(self, state: RowTerms) -> str | None:
         if (nothing := nothing_counted(state)) is not None:

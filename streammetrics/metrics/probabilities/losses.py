@@ -24,6 +24,9 @@ from ..chance import delta
 
 __all__ = ["CTR", "BrierScore", "Calibration", "LogLoss", "NormalizedEntropy", "PredictedCTR"]
 
+LEAST = 2.0**-1022
+"""The rarest base rate: logarithms are of normal numbers."""
+
 
 class SummedMetric(Several[ScoreSums]):
     """A metric that reads exact sums over scored rows; `soft_labels` are targets in [0, 1]."""
@@ -223,7 +226,7 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
     """
 
     eps: float | None = setting(default=None, low=0.0, high=0.25)
-    base_rate: float | None = setting(default=None, above=0.0, high=0.9999999999999999)
+    base_rate: float | None = setting(default=None, low=LEAST, high=0.9999999999999999)
 
     best = "low"
     terms = ("log_loss",)
@@ -257,7 +260,8 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
         return entropy(np.asarray(b), np.asarray(rest))
 
     def of_binary(self, state: ScoreSums) -> float:
-        value = to_float(state.total("log_loss"), state.weight()) / self._uncertainty(state)
+        with np.errstate(over="ignore"):  # a loss of logits may be many times what the rarest positives would say
+            value = to_float(state.total("log_loss"), state.weight()) / self._uncertainty(state)
         return value if value.ndim else float(value)
 
     def divisor(self, state: ScoreSums) -> Fraction:

@@ -14,7 +14,7 @@ from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
 from ...statistics.row_means import ClassRows
 from ...statistics.row_terms import RowTerms
-from .losses import SummedMetric
+from .losses import LEAST, SummedMetric
 
 __all__ = ["BrierSkillScore", "D2Brier", "D2LogLoss", "LogLossSkillScore"]
 
@@ -110,13 +110,15 @@ class ShareSaved(SummedMetric):
 class Referred(ShareSaved):
     """The same against a reference of the user's."""
 
-    base_rate: float | None = setting(default=None, above=0.0, high=0.9999999999999999)
+    base_rate: float | None = setting(default=None, low=LEAST, high=0.9999999999999999)
     baseline: bool = setting(default=False)
 
     @property
     def _refused(self) -> str | None:
         if self.baseline and (self.base_rate is not None or self.which or self.soft_labels):
             return "baseline=True is of 0/1 labels, and instead of base_rate="
+        if self.baseline and getattr(self, "eps", None) == 0.0:
+            return "with baseline=True probabilities are kept from 0 and 1: give eps= above 0, or none"
         if self.base_rate is not None and self._of_classes:
             return "base_rate= is of two classes, or of each label"
         return super()._refused

@@ -57,7 +57,7 @@ class KLDivergence(VectorMetric, tag="kl_divergence"):
     0.0853
     """
 
-    eps: float | None = setting(default=None, above=0.0, high=0.25)
+    eps: float | None = setting(default=None, low=2.0**-1022, high=0.25)
 
     best, term = "low", "kl"
     formula = "mean over rows of sum_c p_c log(p_c / q_c)"

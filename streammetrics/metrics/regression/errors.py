@@ -174,6 +174,11 @@ class WMAE(SummedLoss, tag="wmae"):
 
     formula = "sum w |p - y| / sum w, or / rows"
 
+    @property
+    def repeats(self) -> bool:  # type: ignore[override]
+        """A row of weight k is one row, if rows are what is divided by."""
+        return self.divisor == "weights"
+
     def of_output(self, state: RegressionSums, output: int) -> Limits | None:
         divisor = state.weight() if self.divisor == "weights" else int(state.rows)
         return Limits.exactly(state.total("absolute", output), divisor)

@@ -93,8 +93,8 @@ class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
         total = state.total(self.terms[0], output)
         if not state.weight():
             return None
-        if self.p in (1.0, 2.0):
-            return Limits.exactly(total) if self.p == 1.0 else root(total, Fraction(1))
+        if not total or self.p in (1.0, 2.0):  # 0 has no logarithm, of which other powers are made
+            return root(total, Fraction(1)) if self.p == 2.0 else Limits.exactly(total)
         return Limits.exactly(Fraction(float(elementary.power(np.float64(to_float(total)), np.float64(1.0 / self.p)))))
 
 

@@ -67,7 +67,8 @@ class Histogram(Metric[KeyCounts, NDArray[Any]], tag="histogram"):
         bins = [state.mass_of(i) for i in range(1, len(self.edges))]
         if not self.density:
             return np.array([to_float(mass, state.unit) for mass in bins])
-        return np.array([to_float(mass, sum(bins)) for mass in bins]) / np.diff(self.edges)
+        with np.errstate(over="ignore"):  # of a bin so narrow, or so wide, that its density or width is no float
+            return np.array([to_float(mass, sum(bins)) for mass in bins]) / np.diff(self.edges)
 
     def details(self, state: KeyCounts) -> dict[str, Any]:
         ends = {"below": state.mass_of(0), "above": state.mass_of(len(self.edges))}

@@ -14,6 +14,7 @@ from ...statistics.distinct import DistinctKeys
 from ...statistics.extremes import Extremes
 from ...statistics.moments import Moments
 from ...statistics.unit_sums import UnitSums
+from ...statistics.weighed import TAKEN
 from ..chance import of_moments
 
 __all__ = ["Count", "DistinctCount", "Max", "Mean", "Min", "PerUnit", "Ratio", "Sum", "Variance"]
@@ -307,6 +308,12 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
 
     formula = "sum of outcomes / number of exposures"
     cost = "about 1.1 kB; 5 ns a row"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        columns = self.outcome, self.unit, self.exposed
+        if len({*columns, *TAKEN}) < 3 + len(TAKEN):
+            raise ValueError(f"PerUnit takes three different columns, none of {', '.join(TAKEN)}, not {columns}")
 
     @property
     def name(self) -> str:
