@@ -117,7 +117,9 @@ def _repeating(case: Case) -> str | None:
 def _without_next_to_nothing(case: Case) -> Columns:
     """The rows, with 0 for small probabilities: of a bin of such alone the sum in fixed point has few digits."""
     nothing = {"probability": (2.0**-10, 0.0), "logit": (-7.0, -1000.0)}
-    scored = {n.role: getattr(n.kind, "kind", n.kind).scale for n in case.of(Score) if n.role in case.columns}
+    scored = {
+        n.role: getattr(getattr(n.kind, "kind", n.kind), "scale", "") for n in case.of(Score) if n.role in case.columns
+    }
     small = {role: nothing[scale] for role, scale in scored.items() if scale in nothing}
     return case.columns | {r: np.where(case.columns[r] < a, b, case.columns[r]) for r, (a, b) in small.items()}
 
