@@ -102,7 +102,7 @@ def weight_of_one(case: Case) -> None:
 def integer_weights(case: Case) -> None:
     """A row, or block, of weight k has the value of k of them; unless a metric says that it counts rows as they come."""
     if role := _repeating(case):
-        plain = {k: v for k, v in case.columns.items() if k != role}
+        plain = {k: v for k, v in _without_next_to_nothing(case).items() if k != role}
         times = case.rng.integers(1, 4, case.n)[case.blocks]
         weighted = value_of(case.fed(plain | {role: times.astype(np.float64)}))
         repeated = value_of(case.fed(_repeated(case, plain, times)))
@@ -112,6 +112,16 @@ def integer_weights(case: Case) -> None:
 def _repeating(case: Case) -> str | None:
     """The role of the weights, if they stand for so many rows."""
     return case.weight() if case.metric is None or case.metric.repeats else None
+
+
+def _without_next_to_nothing(case: Case) -> Columns:
+    """The rows, with 0 for small probabilities: of a bin of such alone the sum in fixed point has few digits."""
+    nothing = {"probability": (2.0**-10, 0.0), "logit": (-7.0, -1000.0)}
+    scored = {
+        n.role: getattr(getattr(n.kind, "kind", n.kind), "scale", "") for n in case.of(Score) if n.role in case.columns
+    }
+    small = {role: nothing[scale] for role, scale in scored.items() if scale in nothing}
+    return case.columns | {r: np.where(case.columns[r] < a, b, case.columns[r]) for r, (a, b) in small.items()}
 
 
 def _repeated(case: Case, columns: Columns, times: NDArray[np.int64]) -> Columns:

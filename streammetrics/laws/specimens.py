@@ -76,6 +76,9 @@ def _values(need: Need, rng: np.random.Generator, n: int, style: str) -> Array:
         return np.column_stack(cells).astype(cells[0].dtype)
     if isinstance(kind, Ids):
         made = rng.integers(-3, 4, n)
+        made[np.isin(made, [v for v in kind.missing_values if isinstance(v, int)])] = (
+            4  # not a key that stands for none
+        )
         return np.sort(made) if need.role == "query" else made
     if isinstance(kind, Label):
         rate = float(rng.integers(2)) if style == "one class" else 0.4
@@ -148,7 +151,8 @@ def bad_value(kind: Kind) -> Any:
     if isinstance(kind, Matrix):
         return bad_value(kind.kind)
     if isinstance(kind, Classes):
-        return -1 if isinstance(kind.names, int) or isinstance(kind.names[0], int) else "?"
+        known: Any = (0,) if isinstance(kind.names, int) else kind.names
+        return min(known) - 1 if isinstance(known[0], int) else "?"
     if isinstance(kind, Label):
         return 2
     if isinstance(kind, Score):

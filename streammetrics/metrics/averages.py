@@ -86,7 +86,9 @@ class Several(OfClasses[S, Any]):
         if quotient is not None:
             return Limits.exactly(*quotient)
         value = self.of_binary(state)
-        return None if math.isnan(value) else Limits.exactly(Fraction(min(max(value, -BEYOND), BEYOND)))
+        if math.isinf(value):
+            return Limits.exactly(BEYOND if value > 0 else -BEYOND)
+        return None if math.isnan(value) else Limits.exactly(Fraction(value))
 
     def of_binary(self, state: Any) -> float:
         """Compute the value for two classes."""

@@ -13,7 +13,14 @@ from hypothesis import given
 
 import streammetrics as sm
 from streammetrics.laws import LAWS, METRIC_LAWS, OBJECT_LAWS, SHARD_LAWS, SLICE_LAWS, WINDOW_LAWS, example_case, run
-from streammetrics.laws.metrics import coarsened, column_formats, table_formats, weight_of_zero
+from streammetrics.laws.metrics import (
+    coarsened,
+    column_formats,
+    dropped_rows,
+    integer_weights,
+    table_formats,
+    weight_of_zero,
+)
 from streammetrics.laws.objects import absent_class, failed_update_changes_nothing
 from streammetrics.laws.shards import without_each_shard
 
@@ -104,6 +111,17 @@ def test_laws_hold_where_bad_rows_are_dropped_and_of_one_label(settings):
 def test_rows_of_weight_0_may_be_too_many_to_be_kept_exactly():
     for seed in range(12):
         run(weight_of_zero, example_case(sm.ROCCurve(limit=1), None, seed, 4))
+
+
+def test_laws_hold_of_means_of_small_probabilities_and_without_keys_that_stand_for_none():
+    for seed in range(3):
+        run(integer_weights, example_case(sm.CalibrationCurve(), None, seed, 2))
+        run(integer_weights, example_case(sm.HosmerLemeshow(strategy="uniform", scale="logit"), None, seed, 2))
+        run(integer_weights, example_case(sm.SessionRecallAtK(missing_values=(0,)), None, seed, 2))
+
+
+def test_laws_hold_where_a_class_is_below_0():
+    run(dropped_rows, example_case(sm.F1(labels=(7, -1, 3)), None, 7, 1))
 
 
 def test_laws_hold_where_rows_count_as_they_come():

@@ -248,6 +248,14 @@ def test_uplift_is_scikit_uplifts() -> None:
         assert metric.update(y, s, treatment=t).compute() == pytest.approx(expected, rel=1e-12)
 
 
+def test_limits_are_in_order_where_the_best_order_is_below_chance() -> None:
+    y, t, s = [0, 0, 1, 1, 0, 1], [1, 1, 1, 0, 0, 0], [0.9, 0.4, 0.7, 0.6, 0.2, 0.1]
+    for bits in (8, 16):
+        metric = sm.QiniCoefficient(negative_effect=False, bits=bits).update(y, s, treatment=t)
+        low, high = metric.bounds()
+        assert low <= metric.compute() <= high
+
+
 @pytest.mark.parametrize("kind", ["qini", "uplift"])
 def test_no_order_inside_buckets_leaves_the_bounds(kind: str) -> None:
     rng = np.random.default_rng(10)

@@ -153,8 +153,11 @@ class UpliftArea(UpliftMetric):
         value = path.area(self.kind)
         low, high = (value, value) if state.is_exact else path.limits(self.kind)
         chance, unit = self._unit(state)
-        found = Limits(*(Fraction(x - chance) / Fraction(unit) for x in (min(low, value), value, max(high, value))))
-        return found.widened(ROUNDING / Fraction(unit))
+        parts = (Fraction(x - chance) / Fraction(unit) for x in (min(low, value), value, max(high, value)))
+        found = Limits(
+            *sorted(parts)
+        )  # the best order that does no harm can be below chance, where treatment does harm
+        return found.widened(ROUNDING / abs(Fraction(unit)))
 
     def _unit(self, state: Any) -> tuple[float, float]:
         """What is taken away from the area, and what it is divided by; 0 if that is lost in rounding."""
@@ -171,7 +174,7 @@ class UpliftArea(UpliftMetric):
     def slack(self, state: Any, found: Limits, slip: Fraction) -> Fraction:
         if self.decided_by(state.arms(), slip):
             return BEYOND
-        return 64 * slip / Fraction(self._unit(state)[1])
+        return 64 * slip / abs(Fraction(self._unit(state)[1]))
 
     def decided_by(self, arms: Any, slip: Fraction) -> bool:
         """Whether weights that are off by so much may have another best order."""
