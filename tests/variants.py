@@ -28,7 +28,6 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "grouped": (None,),  # rows by group in order: tests/metrics/test_groups.py
     "partition": (None, (0, 1)),  # all groups: others are refused
     "sealed": (None,),  # counts no rows: `seal` makes it
-    "parts_of": (("", ""), ("a", "b")),
     "spill_dir": (None,),  # names a folder: tests/metrics/test_groups.py
     "memory_limit": (0, 1 << 20),
     **dict.fromkeys(("numerator", "denominator", "outcome", "exposed", "unit"), ("a",)),

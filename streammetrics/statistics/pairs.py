@@ -54,7 +54,7 @@ class Pairs:
         self.x, self.y = x[order], y[order]
         held = held.where(order)
         self.weighted = held.excess is not None
-        self.mass, self.fine = Mass.of(held.mass, held.excess), fine
+        self.rows, self.mass, self.fine = held.mass, Mass.of(held.mass, held.excess), fine
         self.unit = UNIT if self.weighted else 1
         self.sure, self.sharp = sure, sure if sharp is None else sharp
 
@@ -101,6 +101,13 @@ class Pairs:
         return 0 if self.weighted else self.twins
 
     @property
+    def alike(self) -> int:
+        """Each row with itself: at least, as n rows that weigh w together have squares of w^2 / n."""
+        if not self.weighted:
+            return self.twins
+        return sum(w * w // max(n, 1) for w, n in zip(_ints(self.mass).tolist(), self.rows.tolist(), strict=True))
+
+    @property
     def beside(self) -> int:
         """Pairs of one x and different y, or of one y and different x, which may be in either order."""
         x, y, both = self.same
@@ -115,7 +122,7 @@ class Pairs:
         """Pairs of different x (0), or different y (1): at least, by the table, and at most."""
         least = self.total * self.total - _squares(_ints(self.fine[side]))
         table = self.total * self.total - self.same[side]
-        return least, table, least if self.sharp[side] else self.total * self.total - self.alone
+        return least, table, least if self.sharp[side] else self.total * self.total - self.alike
 
     def values(self) -> tuple[int, int]:
         """How many different x and y there are: at least."""

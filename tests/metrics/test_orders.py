@@ -189,3 +189,10 @@ def test_the_limit_of_memory_holds() -> None:
     with pytest.raises(sm.MemoryLimitError, match="JointHistogram would need"):
         parts[0].update(y, p)
     assert parts[0].explain()["rows"] == 1000
+
+
+@pytest.mark.filterwarnings("ignore:regression_auc is undefined")
+@pytest.mark.parametrize("limit", [0, 10])
+def test_a_row_without_weight_makes_no_pair(limit: int) -> None:
+    auc = sm.RegressionAUC(limit=limit).update([0.9, -2.5], [4.9, -6.3], sample_weight=[1, 0])
+    assert math.isnan(auc.compute())
