@@ -20,7 +20,7 @@ import pyarrow
 import streammetrics as sm
 from benchmarks.data import clicks
 from benchmarks.report import table, verdict
-from benchmarks.timing import MIB, Timing, forget_peak, interleave, peak, resident
+from benchmarks.timing import MIB, Timing, fastest, forget_peak, increment, interleave, peak, resident
 from streammetrics.collect.binding import PLAIN
 from streammetrics.collect.feed import Feed, Read
 from streammetrics.state.axes import Axis
@@ -70,16 +70,6 @@ def main() -> None:
 # -- tools -------------------------------------------------------------------------------------------------------------
 
 
-def fastest(call: Call, rounds: int = 3) -> float:
-    """CPU seconds of a call: the least of some rounds."""
-    best = float("inf")
-    for _ in range(rounds):
-        start = time.process_time()
-        call()
-        best = min(best, time.process_time() - start)
-    return best
-
-
 def rows_of(n: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
     return clicks(n, 0.05, seed)
 
@@ -111,18 +101,6 @@ def timings(calls: Mapping[str, Call], rows: int, rounds: int = 9) -> dict[str, 
 def ratios(calls: Mapping[str, Call], rows: int, base: str) -> dict[str, float]:
     timed = timings(calls, rows)
     return {name: t.ratio(timed[base]) for name, t in timed.items() if name != base}
-
-
-def increment() -> float:
-    """CPU seconds of `counts[key] += 1`."""
-    counts, n = {"rows": 0}, 200_000
-
-    def call() -> None:
-        key = "rows"
-        for _ in range(n):
-            counts[key] += 1
-
-    return fastest(call, 9) / n
 
 
 # -- many cells --------------------------------------------------------------------------------------------------------
