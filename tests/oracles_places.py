@@ -185,11 +185,6 @@ def original_ndcg(q: Seen, k: int | None) -> float:
     return first / second if second else 0.0
 
 
-def at_multiple(q: Seen, multiple: float) -> float:
-    cut = int(multiple * q.R + 0.9)
-    return q.hits(cut) / cut if cut and q.R else 0.0
-
-
 def average_precision(q: Seen, k: int | None) -> float:
     found = [i for i, g in enumerate(q.order[:k], 1) if g >= q.level]
     return math.fsum(q.hits(i) / i for i in found) / q.R if q.R else 0.0
@@ -242,7 +237,6 @@ ORACLES: dict[str, list[Any]] = {
     "normalized_gain": graded(normalized_gain),
     "binary_gain": whole(binary_gain),
     "smoothed_ap": whole(smoothed)[:3],
-    "r_precision": [Oracle({"multiple": m}, partial(at_multiple, multiple=m)) for m in (0.05, 0.4, 1.0, 2.5)],
     "geometric_bpref": [Oracle(s, bpref) for s in ({}, LEVEL, {"empty": "skip"}, {"empty": 1.0}, {"floor": 0.01})],
     "judged_at_k": [Oracle(s, lambda q: 1.0 if q.order else 0.0) for s in (K, ALL)],
     "bpref": whole(bpref),

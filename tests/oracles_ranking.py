@@ -135,6 +135,11 @@ def lines(of: Callable[..., float], **fixed: Any) -> list[Oracle]:
     return [Oracle(s, partial(of, k=s["k"], **fixed)) for s in settings]
 
 
+def at_multiple(q: Seen, multiple: float) -> float:
+    cut = int(multiple * q.R + 0.9)
+    return q.hits(cut) / cut if cut and q.R else 0.0
+
+
 ORACLES: dict[str, list[Oracle]] = {
     "cumulative_gain": [Oracle(s, lambda q, k=k, gain=gain: math.fsum(map(gain, q.order[:k]))) for s, k, gain in GAINS],
     "dcg": [Oracle(s, lambda q, k=k, gain=gain: dcg(q.order, k, gain)) for s, k, gain in GAINS],
@@ -145,7 +150,10 @@ ORACLES: dict[str, list[Oracle]] = {
     ],
     "precision_at_k": lines(precision),
     "recall_at_k": lines(recall),
-    "r_precision": [Oracle(s, lambda q: recall(q, q.R) if q.R else 0.0) for s in ({}, LEVEL, {"empty": 1.0})],
+    "r_precision": [
+        *(Oracle(s, lambda q: recall(q, q.R) if q.R else 0.0) for s in ({}, LEVEL, {"empty": 1.0})),
+        *(Oracle({"multiple": m}, partial(at_multiple, multiple=m)) for m in (0.05, 0.4, 1.0, 2.5)),
+    ],
     "hit_rate": [
         *lines(lambda q, k: float(q.hits(k) > 0)),
     ],

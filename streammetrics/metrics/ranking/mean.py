@@ -60,7 +60,7 @@ class QueryMean(Metric[S, float]):
 
     def bounds_of(self, state: S) -> tuple[float, float]:
         low, high = super().bounds_of(state)
-        return max(low, self.interval_within[0]), high
+        return max(low, min(self.interval_within[0], 0.0)), high
 
     @property
     def certain(self) -> bool:
