@@ -99,7 +99,7 @@ def names(kind: Classes | FoundClasses) -> Array:
     """The classes that a column may hold, or some of them."""
     known: Any = ("b", "a", "é") if isinstance(kind, FoundClasses) else kind.names
     there = np.arange(known) if isinstance(known, int) else np.array(known)
-    return there if kind.ignore is None else there[there != kind.ignore]  # which would not be counted
+    return there[[name != kind.ignore for name in there.tolist()]]  # which would not be counted
 
 
 def _distributions(width: int, rng: np.random.Generator, n: int, style: str) -> Array:
