@@ -38,11 +38,8 @@ from streammetrics.serve.store import open_store
 POSTS, PAGES, FRAMES = 200, 50, 40
 EXPERIMENTS, SOURCES = 4, 50
 HOURS = POSTS / EXPERIMENTS / SOURCES  # of the server's time in a second
-LATENCY, GROWTH, PEAK = (
-    0.1,
-    1.15,
-    1.5,
-)  # seconds, of 99 in 100; memory at the end, and the most, beside that after a third
+LATENCY = 0.1  # seconds, of 99 in 100
+GROWTH, PEAK = 1.15, 1.5  # memory at the end, and the most, beside that after a third
 LONG = 900.0  # seconds until hours and days have taken the room that they may: before, memory grows
 COLD, WARM = 1.0, 0.1  # seconds
 START = 480_000

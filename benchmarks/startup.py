@@ -79,11 +79,8 @@ def warm_up(folder: str) -> None:
     cpu, wall = call(["warmup"], folder)
     most = WARM_UP * pace()
     row = ["warmup", f"{wall:.0f}", f"{cpu:.0f}", f"{most:.0f}", "60", verdict("warm-up", wall <= most)]
-    table(
-        f"From an empty cache, {os.cpu_count()} processors",
-        ["", "wall s", "CPU s", "wall, at most", "asked for", ""],
-        [row],
-    )
+    head = ["", "wall s", "CPU s", "wall, at most", "asked for", ""]
+    table(f"From an empty cache, {os.cpu_count()} processors", head, [row])
 
 
 def call(arguments: Sequence[str], folder: str) -> tuple[float, float]:

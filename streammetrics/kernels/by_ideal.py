@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ..numerics.elementary import LN2
 from ._jit import outline
 from .elementary import log
 
 f8, i8 = np.float64, np.int64
-
-LN2 = 0.6931471805599453
 
 
 @outline

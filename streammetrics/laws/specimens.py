@@ -76,9 +76,8 @@ def _values(need: Need, rng: np.random.Generator, n: int, style: str) -> Array:
         return np.column_stack(cells).astype(cells[0].dtype)
     if isinstance(kind, Ids):
         made = rng.integers(-3, 4, n)
-        made[np.isin(made, [v for v in kind.missing_values if isinstance(v, int)])] = (
-            4  # not a key that stands for none
-        )
+        none = [v for v in kind.missing_values if isinstance(v, int)]
+        made[np.isin(made, none)] = 4  # not a key that stands for none
         return np.sort(made) if need.role == "query" else made
     if isinstance(kind, Label):
         rate = float(rng.integers(2)) if style == "one class" else 0.4

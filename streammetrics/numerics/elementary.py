@@ -15,6 +15,7 @@ import numpy as np
 Real = Any
 """A float64, or an array of them; the result has the same form."""
 
+LN2 = 0.6931471805599453
 LN2_HIGH = 6.93147180369123816490e-01  # the last 20 bits are zero: k * LN2_HIGH is exact for the exponents of a float64
 LN2_LOW = 1.90821492927058770002e-10
 LOG2_E = 1.44269504088896338700e00

@@ -49,7 +49,6 @@ ONE_ORDER = (  # nobody knows their mean over all orders of tied documents
 )  # fmt: skip
 LONGEST = 1 << 24  # documents of a query
 STEEPEST = 1000.0  # the highest grade whose power of two is summed
-LN2 = 0.6931471805599453
 ANY = 5e-324  # the lowest grade that is more than 0
 BLOCK = 15_000  # keys sorted and read at a time: 120 kB, which stay in the cache, and malloc takes from no new pages
 NO_INTS, NO_FLOATS, NO_FLAGS = np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.uint8)
@@ -307,7 +306,7 @@ def gains(grades: NDArray[np.float64]) -> NDArray[np.float64]:
     rest = grades - whole
     made = np.ldexp(1.0, whole.astype(np.int64))
     if rest.any():
-        made = np.where(rest > 0, made * elementary.exp(rest * LN2), made)
+        made = np.where(rest > 0, made * elementary.exp(rest * elementary.LN2), made)
     return made - 1.0
 
 
@@ -315,11 +314,11 @@ def surprises(shares: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return -log2 of shares; 0 of what is none."""
     good = (shares > 0) & (shares <= 1)
     mantissa, exponent = np.frexp(np.where(good, shares, 1.0))
-    return np.asarray(1.0 - exponent - elementary.log(2.0 * mantissa) / LN2)  # exact for powers of two
+    return np.asarray(1.0 - exponent - elementary.log(2.0 * mantissa) / elementary.LN2)  # exact for powers of two
 
 
 @lru_cache(maxsize=32)
 def discounts(n: int) -> NDArray[np.float64]:
     """Return 1 / log2(1 + place) of places from 1; exact where that is 1 over an integer."""
     mantissa, exponent = np.frexp(np.arange(2.0, n + 2.0))
-    return np.asarray(1.0 / ((exponent - 1) + elementary.log(2.0 * mantissa) / LN2))
+    return np.asarray(1.0 / ((exponent - 1) + elementary.log(2.0 * mantissa) / elementary.LN2))

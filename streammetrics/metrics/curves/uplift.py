@@ -154,10 +154,8 @@ class UpliftArea(UpliftMetric):
         low, high = (value, value) if state.is_exact else path.limits(self.kind)
         chance, unit = self._unit(state)
         parts = (Fraction(x - chance) / Fraction(unit) for x in (min(low, value), value, max(high, value)))
-        found = Limits(
-            *sorted(parts)
-        )  # the best order that does no harm can be below chance, where treatment does harm
-        return found.widened(ROUNDING / abs(Fraction(unit)))
+        # sorted, as the best order that does no harm can be below chance, where treatment does harm
+        return Limits(*sorted(parts)).widened(ROUNDING / abs(Fraction(unit)))
 
     def _unit(self, state: Any) -> tuple[float, float]:
         """What is taken away from the area, and what it is divided by; 0 if that is lost in rounding."""

@@ -25,7 +25,7 @@ from ..chance import delta
 __all__ = ["CTR", "BrierScore", "Calibration", "LogLoss", "NormalizedEntropy", "PredictedCTR"]
 
 LEAST = 2.0**-1022
-"""The rarest base rate: logarithms are of normal numbers."""
+"""The least base rate, or `eps`: logarithms are of normal numbers."""
 
 
 class SummedMetric(Several[ScoreSums]):

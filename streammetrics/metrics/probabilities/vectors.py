@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from ...numerics.settings import setting
 from ...statistics.row_terms import RowTerms
+from .losses import LEAST
 from .row_losses import RowMean
 
 __all__ = ["CosineSimilarity", "JensenShannonDivergence", "KLDivergence"]
@@ -57,7 +58,7 @@ class KLDivergence(VectorMetric, tag="kl_divergence"):
     0.0853
     """
 
-    eps: float | None = setting(default=None, low=2.0**-1022, high=0.25)
+    eps: float | None = setting(default=None, low=LEAST, high=0.25)
 
     best, term = "low", "kl"
     formula = "mean over rows of sum_c p_c log(p_c / q_c)"
