@@ -22,7 +22,7 @@ from .interval import Interval
 from .sample import Sample
 from .scalars import Named, settled_names
 
-__all__ = ["Holder", "Reader", "coarsened", "kinds", "made", "made_in_turn", "same_lengths", "whole_kinds"]
+__all__ = ["Holder", "Reader", "coarsened", "described", "inconsistent", "kinds", "made", "same_lengths", "whole_kinds"]
 
 kinds: dict[str, Any] = {}
 """How what a frame is about becomes an object again: by kind, a function of it and of its states."""
@@ -481,35 +481,31 @@ def made(about: Any, states: list[State]) -> Any:
     StateFormatError
         It does not fit its states.
     """
-    with _said():
-        if about == {"kind": "state"} and len(states) == 1:
-            return states[0]
-        thing = kinds[about["kind"]](about, states)
-        fits(thing, about, states)
-        return _filled(thing, states)
+    if about == {"kind": "state"} and len(states) == 1:
+        return states[0]
+    thing = described(about, states)
+    with inconsistent():
+        thing.check_states(states)
+        thing.take_states(states)
+    return thing
 
 
-def made_in_turn(about: Any, each: Sequence[list[State]]) -> Iterator[Any]:
-    """Yield what frames of one header are: one object, filled with the states of each."""
-    thing = made(about, each[0])
-    yield thing
-    for states in each[1:]:
-        if isinstance(thing, Holder):
-            with _said():
-                _filled(thing, states)
-        else:
-            thing = made(about, states)
-        yield thing
+def described(about: Any, like: Sequence[State]) -> Any:
+    """The object that a frame is about, which has seen nothing; `like` are states of the kinds that it reads.
 
-
-def _filled(thing: Any, states: list[State]) -> Any:
-    thing.check_states(states)
-    thing.take_states(states)
+    Raises
+    ------
+    StateFormatError
+        It does not fit such states.
+    """
+    with inconsistent():
+        thing = kinds[about["kind"]](about, like)
+        fits(thing, about, like)
     return thing
 
 
 @contextmanager
-def _said() -> Iterator[None]:
+def inconsistent() -> Iterator[None]:
     """Of bytes that nobody vouches for: whatever they break is said as that."""
     try:
         yield
@@ -519,7 +515,7 @@ def _said() -> Iterator[None]:
         raise StateFormatError(f"the bytes are inconsistent: {type(error).__name__}: {str(error)[:200]}") from error
 
 
-def fits(thing: Any, about: Any, states: list[State]) -> None:
+def fits(thing: Any, about: Any, states: Sequence[State]) -> None:
     """Raise ValueError unless these are the states that an object reads, and it is described as it would be."""
     wanted = [r.state for r in thing.reads()]
     if len(wanted) != len(states) or any(w.differences(s) for w, s in zip(wanted, states, strict=True)):

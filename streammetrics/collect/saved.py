@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +15,9 @@ from ..state.frame import MAX_BYTES, Frame
 from ..state.state import State
 from . import files
 from .collection import MetricCollection
-from .holder import Holder, made, made_in_turn, whole_kinds
+from .holder import Holder, made, whole_kinds
 
-__all__ = ["from_bytes", "in_turn", "load", "merge", "save"]
+__all__ = ["from_bytes", "load", "merge", "save"]
 
 PATHS = (str, os.PathLike)
 BYTES = (bytes, bytearray, memoryview)
@@ -49,22 +49,6 @@ def from_bytes(data: bytes | bytearray | memoryview, *, max_bytes: int = MAX_BYT
         raise TypeError(f"from_bytes() takes bytes, not a {type(data).__name__}")
     opened = Frame(data, max_bytes)
     return made(opened.about, opened.states())
-
-
-def in_turn(frames: Sequence[Frame]) -> Iterator[tuple[int, Any]]:
-    """Yield what each of some frames holds, and which it is: those of one kind are read in one pass, and one object.
-
-    Raises
-    ------
-    StateFormatError, IncompatibleStateError
-        One of them is no state; which, shows when each is read alone.
-    """
-    alike: dict[tuple[bytes, int], list[int]] = {}
-    for i, opened in enumerate(frames):
-        alike.setdefault((opened.head, opened.size), []).append(i)
-    for where in alike.values():
-        states = frame.read_frames([frames[i] for i in where])
-        yield from zip(where, made_in_turn(frames[where[0]].about, states), strict=True)
 
 
 def save(thing: Any, path: str | os.PathLike[str]) -> Path:

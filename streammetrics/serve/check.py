@@ -10,8 +10,9 @@ from ..collect.holder import Holder
 from ..compose.sliced import Sliced
 from ..errors import IncompatibleStateError
 from .experiment import Experiment
+from .summary import Summary
 
-__all__ = ["Checker", "metrics_of", "narrowed"]
+__all__ = ["Checker", "kinds_of", "metrics_of", "narrowed"]
 
 MOST_ROWS = 1 << 40
 """Of a part: four million such parts are within the range of counters, so that none can make a total overflow."""
@@ -85,27 +86,27 @@ class Checker:
         self._fits: dict[str, _Fits] = {}
         self._lock = threading.Lock()
 
-    def check(self, experiment: Experiment, thing: Any, header: bytes = b"") -> None:
+    def check(self, experiment: Experiment, part: Summary, header: bytes = b"") -> None:
         """Raise IncompatibleStateError unless a part fits the experiment, and those that came before.
 
         Parameters
         ----------
         experiment : Experiment
             What it takes.
-        thing : Holder
-            The part.
+        part : Summary
+            What the part holds.
         header : bytes
             What says its metrics and their settings: those of a header that was accepted are not compared again.
         """
-        part = _by_arm(experiment, thing)
+        _by_arm(experiment, part)
         with self._lock:
             plan, fits = self._plans.get(experiment.id), self._fits.get(experiment.id)
             if plan is None and (held := self._held(experiment.id)) is not None:
-                plan = Plan(held, _kinds(held))
+                plan = Plan(held, kinds_of(held))
             if plan is not None and fits is not None and fits.again(experiment, plan.metrics, header):
-                made = _added(experiment, plan, _kinds(part), [])
+                made = _added(experiment, plan, part.kinds, [])
             else:
-                made = _agreed(experiment, plan, narrowed(part, metrics_of(experiment)))
+                made = _agreed(experiment, plan, narrowed(part.thing, metrics_of(experiment)), part.kinds)
             self._plans[experiment.id], self._fits[experiment.id] = made, _Fits(experiment, made.metrics, header)
 
     def forget(self, experiments: Iterable[str]) -> None:
@@ -116,9 +117,9 @@ class Checker:
                 self._fits.pop(experiment, None)
 
 
-def _by_arm(experiment: Experiment, thing: Any) -> Sliced:
-    """The part, if it is told apart by arms that there are and by the slices."""
-    what = f"experiment {experiment.id!r}"
+def _by_arm(experiment: Experiment, part: Summary) -> None:
+    """Raise unless a part is told apart by arms that there are and by the slices."""
+    what, thing = f"experiment {experiment.id!r}", part.thing
     if not isinstance(thing, Sliced) or thing.by[0] != experiment.arm:
         raise IncompatibleStateError(
             f"{what} takes metrics by arm, sm.Sliced(..., by=[{experiment.arm!r}, ...]), not {_told(thing)}"
@@ -126,30 +127,26 @@ def _by_arm(experiment: Experiment, thing: Any) -> Sliced:
     slices = [*experiment.slices, *([] if experiment.phase is None else [experiment.phase])]
     if lacking := [name for name in slices if name not in thing.levels]:
         raise IncompatibleStateError(f"{what} has slices by {', '.join(lacking)}; this is by {', '.join(thing.levels)}")
-    arms = {key[0] if isinstance(key, tuple) else key for key in thing.keys}
-    if unknown := sorted(repr(arm) for arm in arms if arm not in experiment.arms):
+    if part.left > 0:
+        raise IncompatibleStateError(
+            f"{what}: a limit of slices left {part.left:.1%} of the rows without an arm; put it on slices within arms, "
+            f"sm.Sliced(sm.Sliced(..., by=slices, limit=...), by={experiment.arm!r})"
+        )
+    if unknown := sorted(repr(arm) for arm in part.keys if arm not in experiment.arms):
         raise IncompatibleStateError(
             f"{what} has the arms {', '.join(experiment.arms)}, and this has {', '.join(unknown[:5])}; leave the rows of "
             f"others out"
         )
-    if thing.axis.limit is not None and thing.left > 0:
-        raise IncompatibleStateError(
-            f"{what}: a limit of slices left {thing.left:.1%} of the rows without an arm; put it on slices within arms, "
-            f"sm.Sliced(sm.Sliced(..., by=slices, limit=...), by={experiment.arm!r})"
-        )
-    for state in thing.states:
-        if int(state.rows_seen.sum()) >= MOST_ROWS:
-            raise IncompatibleStateError(f"{what}: a part of one hour has more than {MOST_ROWS:,} rows")
-    return thing
+    if part.rows >= MOST_ROWS:
+        raise IncompatibleStateError(f"{what}: a part of one hour has more than {MOST_ROWS:,} rows")
 
 
 def _told(thing: Any) -> str:
     return f"a {type(thing).__name__}" + (f" by {', '.join(thing.by)}" if isinstance(thing, Sliced) else "")
 
 
-def _agreed(experiment: Experiment, plan: Plan | None, part: Any) -> Plan:
+def _agreed(experiment: Experiment, plan: Plan | None, part: Any, kinds: dict[str, str]) -> Plan:
     """The plan of all before and this part, which may be the first of a metric; raise where they differ."""
-    kinds = _kinds(part)
     if plan is None:
         return Plan(part.blank(), kinds)
     common = [name for name in plan.metrics.names if name in part.names]
@@ -167,8 +164,8 @@ def _added(experiment: Experiment, plan: Plan, kinds: dict[str, str], difference
     return plan._replace(kinds=plan.kinds | kinds)
 
 
-def _kinds(holder: Any) -> dict[str, str]:
-    """What the keys of each column are, as far as a row has shown it."""
+def kinds_of(holder: Any) -> dict[str, str]:
+    """Return what the keys of each column are, as far as a row has shown it."""
     return {
         name: words.kind
         for state in holder.states

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from ..collect.holder import Holder
-from ..collect.saved import in_turn
-from ..errors import StateFormatError, StreamMetricsError
+from ..errors import StreamMetricsError
 from ..state.frame import Frame
 from .keys import Seen
+from .summary import Summary, summaries
 
 __all__ = ["Decoded", "decoded"]
 
@@ -24,7 +23,9 @@ class Decoded(NamedTuple):
     error: Exception | None = None
 
 
-def decoded(frames: Sequence[bytes], max_content: int, checks: Sequence[Callable[[Any], None]] = ()) -> list[Decoded]:
+def decoded(
+    frames: Sequence[bytes], max_content: int, checks: Sequence[Callable[[Summary], None]] = ()
+) -> list[Decoded]:
     """Decode frames, of which everything is read and checked.
 
     Parameters
@@ -34,8 +35,7 @@ def decoded(frames: Sequence[bytes], max_content: int, checks: Sequence[Callable
     max_content : int
         The most bytes that the content of one may take.
     checks : sequence of callables
-        One of each frame, or none: called with what it holds, which is that until the next one; what it raises is what is
-        wrong with the frame.
+        One of each frame, or none: called with what it holds; what it raises is what is wrong with the frame.
 
     Examples
     --------
@@ -44,40 +44,44 @@ def decoded(frames: Sequence[bytes], max_content: int, checks: Sequence[Callable
     >>> good.seen.rows, bad.error
     (2, StateFormatError('4 bytes are too few for a state; it is truncated, or something else'))
     """
-    found = [Decoded() for _ in frames]
+    found: dict[int, Decoded] = {}
+    opened: dict[int, Frame] = {}
+    for i, data in enumerate(frames):
+        try:
+            opened[i] = Frame(data, max_content)
+        except (StreamMetricsError, MemoryError) as error:  # whoever sent it is told
+            found[i] = Decoded(error=error)
+    for alike in _alike(opened):
+        for i, summary in zip(alike, _read([opened[i] for i in alike]), strict=True):
+            found[i] = _checked(summary, opened[i], checks[i : i + 1])
+    return [found[i] for i in range(len(frames))]
+
+
+def _alike(opened: Mapping[int, Frame]) -> Iterator[list[int]]:
+    """Yield which frames have one header."""
+    alike: dict[tuple[bytes, int], list[int]] = {}
+    for i, frame in opened.items():
+        alike.setdefault((frame.head, frame.size), []).append(i)
+    yield from alike.values()
+
+
+def _read(frames: Sequence[Frame]) -> list[Summary | Exception]:
+    """What frames of one header hold; where one is bad, each is read alone, so that it shows which it is."""
     try:
-        opened = [Frame(data, max_content) for data in frames]
-        for i, thing in in_turn(opened):
-            found[i] = _checked(thing, opened[i], checks[i : i + 1])
+        return list(summaries(frames))
     except (StreamMetricsError, MemoryError) as error:  # whoever sent it is told
-        if len(frames) == 1:
-            return [Decoded(error=error)]
-        # one by one, so that it shows which it is
-        return [decoded([frame], max_content, checks[i : i + 1])[0] for i, frame in enumerate(frames)]
-    return found
+        return [error] if len(frames) == 1 else [one for frame in frames for one in _read([frame])]
 
 
-def _checked(thing: Any, frame: Frame, checks: Sequence[Callable[[Any], None]]) -> Decoded:
-    if not isinstance(thing, Holder):
-        raise StateFormatError("this is one state; post the metrics that it is of: to_bytes() of a Sliced")
+def _checked(found: Summary | Exception, frame: Frame, checks: Sequence[Callable[[Summary], None]]) -> Decoded:
+    if isinstance(found, Exception):
+        return Decoded(error=found)
     try:
         for check in checks:
-            check(thing)
+            check(found)
     except StreamMetricsError as error:  # whoever sent it is told
         return Decoded(error=error)
     sha = hashlib.sha256(frame.kind.about.encode())
     for section in range(len(frame)):
         sha.update(bytes.fromhex(frame.digest(section)))
-    return Decoded(sha.hexdigest(), _seen(thing))
-
-
-def _seen(thing: Holder) -> Seen:
-    """The rows of the state that counted most, and those left out, by reason, of the state that left out most."""
-    rows, dropped = 0, dict[str, int]()
-    for state in thing.states:
-        rows = max(rows, int(state.rows_seen.sum()))
-        gone = state.cells.flats.get("dropped")
-        counts = [] if gone is None else gone.sum(axis=0).tolist()
-        for reason, count in zip(state.reasons, counts, strict=False):
-            dropped[reason] = max(dropped.get(reason, 0), count)
-    return Seen(rows, json.dumps({reason: count for reason, count in sorted(dropped.items()) if count}))
+    return Decoded(sha.hexdigest(), Seen(found.rows, json.dumps(found.dropped, sort_keys=True)))

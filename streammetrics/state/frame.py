@@ -38,7 +38,7 @@ __all__ = [
     "head_of",
     "merge_frames",
     "merge_groups",
-    "read_frames",
+    "read_together",
     "write",
 ]
 
@@ -240,9 +240,7 @@ class Frame:
         begin, end = self.bodies[i]
         if size > SMALL:
             lead = _inflated(zlib.decompressobj(-15), self.data[begin:end], SMALL)
-            need = size + weight(self.kind.sections[i], lead)
-            if need > (self.limit if limit is None else limit):
-                raise StateFormatError(f"reading the content takes {need:,} bytes, more than max_bytes allows")
+            _bound(size + weight(self.kind.sections[i], lead), self.limit if limit is None else limit)
         unpacker = zlib.decompressobj(-15)
         plain = _inflated(unpacker, self.data[begin:end], size + 1)
         if unpacker.unused_data:
@@ -258,6 +256,18 @@ class Frame:
         limit = self.limit if limit is None else limit
         return unpack(self.kind.sections[i], [self.plain(i, limit)], limit)[0]
 
+    def plains(self) -> tuple[list[bytes], int]:
+        """All sections, inflated, and what reading them takes with them; what stays is no more than the limit."""
+        plains: list[bytes] = []
+        need = 0
+        for i, schema in enumerate(self.kind.sections):
+            room = self.limit - need // 2  # reading takes twice what stays
+            plains.append(self.plain(i, room))
+            more = len(plains[-1]) + weight(schema, plains[-1])
+            _bound(more, room)
+            need += more
+        return plains, need
+
     def states(self) -> list[State]:
         """All states, which take no more than the limit together."""
         made, room = [], self.limit
@@ -265,6 +275,11 @@ class Frame:
             made.append(self.state(i, room))
             room -= made[-1].nbytes
         return made
+
+
+def _bound(need: int, limit: int) -> None:
+    if need > limit:
+        raise StateFormatError(f"reading the content takes {need:,} bytes, more than max_bytes allows")
 
 
 def registered() -> int:
@@ -279,29 +294,38 @@ def _said(error: Exception) -> str:
 # -- many ------------------------------------------------------------------------------------------------------------
 
 
-def read_frames(frames: Sequence[Frame]) -> list[list[State]]:
-    """Read the states of each frame, as `Frame.states` does: section by section those of all frames in one pass.
+def read_together(frames: Iterable[Frame]) -> Iterator[list[Sections]]:
+    """Read frames of one header in their order, as many in one pass as take a bounded room.
+
+    Yields
+    ------
+    list of Sections
+        Of each state those of some frames.
 
     Raises
     ------
     StateFormatError, IncompatibleStateError
         One of them is damaged, or they are of different things; which, shows when each is read alone.
     """
-    made: list[list[State]] = [[] for _ in frames]
-    room = [frame.limit for frame in frames]
-    for i in range(len(frames[0]) if frames else 0):
-        for states, found in zip(made, _each(frames, i, room), strict=True):
-            states.append(found)
-        room = [left - states[-1].nbytes for left, states in zip(room, made, strict=True)]
-    return made
+    some: list[Frame] = []
+    plains: list[list[bytes]] = []
+    size = 0
+    for frame in frames:
+        found, need = frame.plains()
+        if some and size + need > 8 * BATCH:
+            yield _sections(some, plains, size)
+            some, plains, size = [], [], 0
+        some.append(frame)
+        plains.append(found)
+        size += need
+    if some:
+        yield _sections(some, plains, size)
 
 
-def _each(frames: Sequence[Frame], i: int, room: Sequence[int]) -> list[State]:
-    """Section i of every frame."""
-    made: dict[int, State] = {}
-    for where, sections in _portions(frames, i, room):
-        made |= zip(where, sections, strict=True)
-    return [made[n] for n in range(len(frames))]
+def _sections(frames: Sequence[Frame], plains: Sequence[Sequence[bytes]], size: int) -> list[Sections]:
+    room = 2 * size  # where one of them has weights, there is room for those of all
+    columns = zip(frames[0].kind.sections, zip(*plains, strict=True), strict=True)
+    return [unpack(schema, column, room) for schema, column in columns]
 
 
 def merge_frames(frames: Iterable[bytes | Frame], max_bytes: int = MAX_BYTES) -> tuple[Any, list[State]]:

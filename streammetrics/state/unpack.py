@@ -31,7 +31,7 @@ __all__ = ["MAX_BYTES", "Sections", "unpack"]
 Ints = NDArray[np.int64]
 
 MAX_BYTES = 1 << 30
-GROUP = Axis(("group",))  # of sections that are merged with each other
+GROUP = Axis(("group",))  # what tells sections apart, or those that are merged with each other
 
 
 class Sections(Sequence[State]):
@@ -62,6 +62,15 @@ class Sections(Sequence[State]):
     def __iter__(self) -> Iterator[State]:
         return (self[i] for i in range(len(self)))
 
+    def apart(self) -> State:
+        """All cells, told apart by their section: it is an axis more, in front."""
+        return self._fronted(np.arange(len(self)), Vocabulary("integer", np.arange(len(self))))
+
+    def each(self, numbers: NDArray[np.int64]) -> Ints:
+        """Add up numbers of all front cells by section."""
+        run = np.concatenate([np.zeros_like(numbers[:1], shape=(1, *numbers.shape[1:])), np.cumsum(numbers, axis=0)])
+        return np.diff(run[self.fronts], axis=0)
+
     def grouped(self, groups: Sequence[int]) -> dict[int, State]:
         """Merge those of each group, given by section, all in one fold; what merging them would make, and raise."""
         if len(self) == 1:
@@ -76,8 +85,8 @@ class Sections(Sequence[State]):
         if (groups == groups[0]).all():
             return {int(groups[0]): regroup(joined, cells.keys, cells.axes, cells.words)}
         names = Vocabulary("integer", np.unique(groups))
-        front = np.repeat(names.ranks(groups), np.diff(self.fronts))
-        made = regroup(joined, np.column_stack([front, cells.keys]), (GROUP, *cells.axes), (names, *cells.words)).cells
+        to = self._fronted(names.ranks(groups), names).cells
+        made = regroup(joined, to.keys, to.axes, to.words).cells
         found, begins = np.unique(made.keys[:, 0], return_index=True)
         ends = np.append(begins, len(made.keys))[1:]
         whole = joined.holding(replace(made, axes=cells.axes, keys=made.keys[:, 1:], words=made.words[1:]))
@@ -85,7 +94,13 @@ class Sections(Sequence[State]):
             made.words[0].key(rank): whole.take_fronts(np.arange(a, b)).present()
             for rank, a, b in zip(found.tolist(), begins, ends, strict=True)
         }
-        return {group: of.get(group, joined.empty()) for group in groups.tolist()}
+        return {group: of[group] if group in of else joined.empty() for group in dict.fromkeys(groups.tolist())}
+
+    def _fronted(self, ranks: Ints, names: Vocabulary) -> State:
+        """All cells, with an axis more in front: the rank of each section."""
+        cells = self.joined.cells
+        keys = np.column_stack([np.repeat(ranks, np.diff(self.fronts)), cells.keys])
+        return self.joined.holding(replace(cells, axes=(GROUP, *cells.axes), keys=keys, words=(names, *cells.words)))
 
 
 def unpack(schema: Schema, plains: Sequence[bytes], max_bytes: int = MAX_BYTES) -> Sections:

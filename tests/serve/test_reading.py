@@ -6,7 +6,6 @@ import json
 import os
 import signal
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,9 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import streammetrics as sm
 from streammetrics.serve.apart import Apart
-from streammetrics.serve.decode import decoded
 from streammetrics.serve.keys import HOUR, Key, Part, Seen
 from streammetrics.serve.posted import Posted
 from streammetrics.serve.reading import Reader
@@ -129,37 +126,3 @@ def test_posted_is_what_a_list_says(entries: list[Entry], first: int, end: int, 
         assert source.dropped == ({"y_true": 2 * len(mine)} if mine else {})
         assert source.conflicts == sum(e.state == "conflict" for e in entries if e.key.source == name)
         assert source.later_than(0.25) == sum(e.received / HOUR > e.key.hour + 1.25 for e in mine)
-
-
-# -- frames together ---------------------------------------------------------------------------------------------------
-
-
-def test_one_bad_frame_keeps_the_others_from_nothing() -> None:
-    parts = [SMALL.part("web", hour) for hour in HOURS[:4]]
-    frames = [part.to_bytes() for part in parts]
-    other = sm.Sliced(sm.CTR(), by="arm").update([0, 1], arm=["a", "b"])
-    bad = frames[1][:-9] + bytes(9)
-    held: dict[int, Any] = {}
-
-    def hold(i: int, thing: Any) -> None:
-        held[i] = sm.from_bytes(thing.to_bytes())
-
-    found = decoded([*frames, bad, other.to_bytes(), b""], 1 << 24, [partial(hold, i) for i in range(7)])
-    assert [one.digest for one in found[:4]] == [part.digest() for part in parts]
-    assert [held[i] for i in range(4)] == parts
-    assert (held[5], found[5].digest, found[5].seen) == (other, other.digest(), Seen(2, "{}"))
-    assert [type(one.error) for one in found[4:]] == [sm.StateFormatError, type(None), sm.StateFormatError]
-    assert [one.error is None for one in decoded(frames[:2], 100)] == [False] * 2
-
-
-def test_one_frame_that_does_not_fit_is_refused_alone() -> None:
-    frames = [SMALL.part("web", hour).to_bytes() for hour in HOURS[:4]]
-
-    def check(i: int, thing: Any) -> None:
-        if thing.digest() == sm.from_bytes(frames[2]).digest():
-            raise sm.IncompatibleStateError(f"number {i}")
-
-    found = decoded(frames, 1 << 24, [partial(check, i) for i in range(4)])
-    assert [one.error is None for one in found] == [True, True, False, True]
-    assert str(found[2].error) == "number 2"
-    assert [one.digest != "" for one in found] == [True, True, False, True]

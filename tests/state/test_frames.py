@@ -29,7 +29,7 @@ from streammetrics.state.frame import (
     digest,
     merge_frames,
     merge_groups,
-    read_frames,
+    read_together,
     write,
 )
 from streammetrics.state.opaque import OpaqueState
@@ -71,8 +71,11 @@ def test_many_at_once_are_as_one_by_one(parts):
     assert list(read) == alike
     assert [digest(r) for r in read] == [digest(a) for a in alike]
     assert unpack(schema, [pack(p) for p in alike]).grouped([0] * len(alike))[0] == fold(alike)
+    assert read.each(read.joined.rows_seen).tolist() == [int(a.rows_seen.sum()) for a in alike]
+    assert read.apart().rollup(*alike[0].axes) == fold(alike)
+    ((again,),) = read_together([Frame(write([a], "x")) for a in alike])
+    assert list(again) == alike
     frames = [write([p], "x") for p in parts]
-    assert read_frames([Frame(f) for f in frames]) == [[p] for p in parts]
     about, grouped = merge_groups(zip([3, 0, 3, 0], frames, strict=True))
     assert about == "x"
     for (state,), some in zip(grouped.values(), (parts[1::2], parts[::2]), strict=True):
