@@ -16,7 +16,7 @@ from .worker import Worker
 
 __all__ = ["Apart", "DecoderApart"]
 
-NICE = 5
+NICE = 10
 """Posts and pages go first."""
 
 

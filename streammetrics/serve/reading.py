@@ -101,7 +101,7 @@ class Reader:
         known = self._known.setdefault(experiment, _Known())
         self._list(experiment, known)  # first: what it lists is in the total, or in a later one
         total = self.totals.total(experiment)
-        hours, days = self.totals.windows(experiment)
+        hours, days = self.totals.windows(experiment, self.totals.reached(experiment))
         found = evaluate(
             one,
             total,

@@ -36,6 +36,11 @@ class _Total:
         self.kept: tuple[int, int] | None = None
         self.next_kept = float("-inf")
 
+    @property
+    def number(self) -> int:
+        """Of the last part in it."""
+        return 0 if self.at is None else self.at[0]
+
     def take(self, at: tuple[int, int], made: Any) -> None:
         self.at, self.made, self.digest = at, made, None
         self.size = 0 if made is None else made.nbytes
@@ -93,9 +98,17 @@ class Totals:
                 held.digest = held.made.digest()
             return held.digest or ""
 
-    def windows(self, experiment: str) -> tuple[dict[int, Window], dict[int, Window]]:
-        """What counts of each hour, of days whose parts are kept, and of each day (UTC), by its first hour."""
-        outline = self.store.outline(experiment)
+    def reached(self, experiment: str) -> int:
+        """The number of the last part that is in the total."""
+        return self._held(experiment).number
+
+    def windows(self, experiment: str, until: int | None = None) -> tuple[dict[int, Window], dict[int, Window]]:
+        """What counts of each hour, of days whose parts are kept, and of each day (UTC), by its first hour.
+
+        With `until`, such as the number that the total has `reached`, without parts that came behind it: in it and in
+        its windows are the same.
+        """
+        outline = self.store.outline(experiment).until(until)
         return self._windows.hours(experiment, outline), self._windows.days(experiment, outline)
 
     # -- upkeep -------------------------------------------------------------------------------------------------------
@@ -156,19 +169,23 @@ class Totals:
             kept = self.store.total(experiment)
             held.take(*((0, 0), None) if kept is None else (kept[0], from_bytes(kept[1])))
             held.kept = None if kept is None else kept[0]
-        while True:
-            assert held.at is not None
-            (last, epoch), parts, whole = self.store.since(experiment, held.at[0])
-            if epoch != held.at[1] or not whole:
-                held.take(*asked(partial(self._anew, experiment)))
-            elif parts:
-                held.take((parts[-1][0], epoch), self._with(experiment, held.made, parts))
-            else:
-                held.at = last, epoch
-                break
+        until = self._read_on(experiment, held)
+        while held.number < until:  # what comes meanwhile is for the next time: else it may go on for ever
+            self._read_on(experiment, held)
         if self._clock() >= held.next_kept:
             with suppress(StoreFullError, StoreDownError):  # it is a help, no more: it is tried again
                 self._keep(experiment, held)
+
+    def _read_on(self, experiment: str, held: _Total) -> int:
+        """Add some of what has come; return up to where there is something."""
+        (last, epoch), parts, whole = self.store.since(experiment, held.number)
+        if held.at is None or epoch != held.at[1] or not whole:
+            held.take(*asked(partial(self._anew, experiment)))
+        elif parts:
+            held.take((parts[-1][0], epoch), self._with(experiment, held.made, parts))
+        else:
+            held.at = last, epoch
+        return last
 
     def _with(self, experiment: str, made: Any, parts: Sequence[tuple[int, Part]]) -> Any:
         """The total with some parts; their hours and days have them, too."""

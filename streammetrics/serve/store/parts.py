@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ COUNTED = ("current", "folded", "forgotten")
 ASIDE = 8
 """Other contents of one key that are kept: who does not count the same twice would fill the disk."""
 PAGE = 256
+SWEPT, PAUSE = 64, 0.01
+"""Frames that are deleted at once, and seconds in between: who posts waits, and SQLite has them ask, not queue."""
 
 
 class Entry(NamedTuple):
@@ -48,6 +51,10 @@ class Outline(NamedTuple):
     at: Position
     days: dict[int, str]
     current: list[Entry]
+
+    def until(self, number: int | None) -> Outline:
+        """The same without parts that came behind a number, if there is one."""
+        return self if number is None else self._replace(current=[e for e in self.current if e.number <= number])
 
 
 class Settled(NamedTuple):
@@ -203,7 +210,7 @@ class Parts:
                 new.digest,
                 new.data,
             )
-            _sweep(run, *days)
+        self._sweep(experiment)
         return True
 
     def forget(self, experiment: str, before: int) -> int:
@@ -221,8 +228,28 @@ class Parts:
                 run("DELETE FROM folds WHERE experiment = ? AND day < ?", experiment, end)
                 run("DELETE FROM totals WHERE experiment = ?", experiment)
                 run("UPDATE streams SET epoch = epoch + 1 WHERE experiment = ?", experiment)
-                _sweep(run, experiment, -(1 << 62), end)
+        self._sweep(experiment)
         return int(count)
+
+    def _sweep(self, experiment: str) -> None:
+        """Delete what was posted of keys that are no longer current: some at a time, as others wait to write."""
+        while gone := self._swept(experiment):
+            with self.database.writing() as run:
+                for number in gone:
+                    run("DELETE FROM frames WHERE experiment = ? AND number = ?", experiment, number)
+            time.sleep(PAUSE)
+
+    def _swept(self, experiment: str) -> list[int]:
+        """What is to be deleted next."""
+        with self.database.reading() as run:
+            found = run(
+                "SELECT f.number FROM frames f JOIN parts p ON p.experiment = f.experiment AND p.number = f.number "
+                "WHERE f.experiment = ? AND NOT EXISTS (SELECT 1 FROM parts c WHERE c.experiment = p.experiment "
+                "AND c.hour = p.hour AND c.source = p.source AND c.seq = p.seq AND c.state = 'current') "
+                f"ORDER BY f.number LIMIT {SWEPT}",
+                experiment,
+            )
+        return [number for (number,) in found]
 
     # -- the total ----------------------------------------------------------------------------------------------------
 
@@ -281,17 +308,3 @@ def _entries(run: Run, experiment: str, where: str, *given: object) -> list[Entr
         Entry(number, Key(experiment, source, hour, seq), digest, received, state, Seen(counted, dropped))
         for number, hour, source, seq, digest, received, state, counted, dropped in rows
     ]
-
-
-def _sweep(run: Run, experiment: str, first: int, end: int) -> None:
-    """Delete what was posted of keys that are no longer current, from an hour to another."""
-    run(
-        "DELETE FROM frames WHERE experiment = ? AND number IN (SELECT p.number FROM parts p "
-        "WHERE p.experiment = ? AND p.hour >= ? AND p.hour < ? AND NOT EXISTS (SELECT 1 FROM parts c "
-        "WHERE c.experiment = p.experiment AND c.hour = p.hour AND c.source = p.source AND c.seq = p.seq "
-        "AND c.state = 'current'))",
-        experiment,
-        experiment,
-        first,
-        end,
-    )
