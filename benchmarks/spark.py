@@ -1,6 +1,7 @@
 """Spark: metrics by slice beside `groupBy(...).applyInArrow`, and of all rows beside `BinaryClassificationEvaluator`.
 
-`python -m benchmarks.spark 5000000` takes so many rows; 20 million by default. Without pyspark there is nothing to run.
+`python -m benchmarks.spark 20000000` takes so many rows; 5 million by default, which take some minutes. Without pyspark
+there is nothing to run.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from benchmarks.data import FOLDER, clicks, complete
 from benchmarks.report import table, verdict
 from benchmarks.timing import MIB
 
-ROWS = 20_000_000
+ROWS = 5_000_000
 PIECE = 1_000_000  # rows of a file
 EVALUATED = 2_000_000  # rows, of which Spark's evaluator takes half a minute
 ROUNDS = 3

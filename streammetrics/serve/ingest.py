@@ -25,9 +25,9 @@ __all__ = ["BusyError", "Ingest"]
 log = logging.getLogger(__name__)
 GROUP, GROUP_BYTES = 256, 1 << 26
 """Frames that are decoded and stored at once."""
-APART, ENOUGH = 0.025, 16
-"""Groups begin so many seconds apart where many post, until so many wait: together they take a third of the time. Who
-posts alone does not wait."""
+APART = 0.025
+"""Seconds from the beginning of a group of several to the next: together they take a third of the time. Who posts alone
+does not wait."""
 
 
 @dataclass(eq=False)
@@ -120,8 +120,7 @@ class Ingest:
             clock, next_at = asyncio.get_running_loop().time, 0.0
             while True:
                 await self._more.wait()
-                if self.waiting < ENOUGH:
-                    await asyncio.sleep(next_at - clock())
+                await asyncio.sleep(next_at - clock())
                 group = self._next_group()
                 next_at = clock() + APART if len(group) > 1 else 0.0
                 await self._take_group(group)

@@ -136,6 +136,7 @@ class Totals:
                     count += len(new.numbers)
             return count
 
+        self.store.sweep(experiment)  # where the last time was interrupted
         return asked(fold)
 
     def keep(self, experiment: str) -> None:

@@ -18,6 +18,7 @@ from serve.fakes import HOUR, NOW, World, arms, world
 from serve.slow import DEADLY, ENDLESS, FAULTY, HUGE, ODD, Slow
 
 import streammetrics as sm
+from streammetrics.serve import ingest
 from streammetrics.serve.apart import DecoderApart
 from streammetrics.serve.app import create_app
 from streammetrics.serve.decoder import Decode, InThread
@@ -251,6 +252,31 @@ def test_waiting_frames_are_stored_together(here: World, decoder_of: DecoderOf) 
 
     assert asyncio.run(many()) == ["stored"] * 21
     assert here.store.groups == [1, 20]
+
+
+def test_where_many_post_groups_gather(here: World, decoder_of: DecoderOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And who posts alone does not wait."""
+    monkeypatch.setattr(ingest, "APART", 3600.0)
+
+    async def many() -> None:
+        queue, task = await working(here, Settings(), decoder_of(here.store))
+        one, numbers = experiment(here), itertools.count()
+
+        def take() -> asyncio.Task[str]:
+            key = Key("rank", "a", 494529, next(numbers))
+            return asyncio.create_task(queue.take(key, arms(key.seq).to_bytes(), one))
+
+        await take()
+        await take()
+        await asyncio.gather(take(), take())
+        waiting = [take() for _ in range(4)]
+        await asyncio.wait(waiting, timeout=0.2)
+        assert queue.waiting == 4
+        assert not any(done.done() for done in waiting)
+        task.cancel()
+
+    asyncio.run(many())
+    assert here.store.groups == [1, 1, 2]
 
 
 @pytest.mark.parametrize("limit", [{"waiting": 3}, {"waiting_bytes": 3 * len(arms().to_bytes())}])

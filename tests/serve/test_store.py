@@ -9,7 +9,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 
 from streammetrics.errors import InvalidInputError, StreamMetricsError
 from streammetrics.serve.keys import Key
-from streammetrics.serve.store import Store, StoreDownError, StoreFullError, open_store
+from streammetrics.serve.store import Store, StoreDownError, StoreFullError, open_store, parts
 from streammetrics.serve.store.parts import ASIDE, DAY, Settled
 
 ONE = Key("checkout", "eu", posted.FIRST)
@@ -171,6 +171,28 @@ def test_folding_keeps_the_ledger(store: Store) -> None:
     for number in (2, 4):
         with pytest.raises(InvalidInputError, match=r"06-01T00/eu-0 cannot be accepted any more: .* correct_within"):
             store.accept("checkout", number, by="ann", at=0.0)
+
+
+def test_what_was_folded_is_deleted_some_at_a_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And at last, where that was interrupted."""
+    monkeypatch.setattr(parts, "SWEPT", 3)
+    store.put([posted.plain(Key("checkout", "eu", posted.FIRST + hour), hour) for hour in range(12)])
+    writing, times = store.database.writing, count()
+
+    def writing_thrice() -> Any:
+        if next(times) == 3:
+            raise StoreFullError("full")
+        return writing()
+
+    monkeypatch.setattr(store.database, "writing", writing_thrice)
+    with pytest.raises(StoreFullError):
+        settle(store, list(range(1, 11)))
+    monkeypatch.undo()
+    everything = list(range(1, 13))
+    assert [e.state for e in store.ledger("checkout")] == ["folded"] * 10 + ["current"] * 2
+    assert store.frames("checkout", everything) == [b"%d" % hour for hour in range(6, 12)]
+    store.sweep("checkout")
+    assert store.frames("checkout", everything) == [b"10", b"11"]
 
 
 def test_forgetting(store: Store) -> None:

@@ -179,6 +179,38 @@ def test_a_start_reads_what_came_after_the_kept_total(store: Store, monkeypatch:
     assert asked == [6]
 
 
+def test_what_comes_while_it_adds_up_is_for_the_next_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    totals, parts, since = Totals(store), month(), store.since
+    store.put(parts[:2])
+
+    def more(name: str, after: int) -> Any:
+        found, given = since(name, after), len(store.ledger("e"))
+        store.put(parts[given : given + 2])
+        return found
+
+    monkeypatch.setattr(store, "since", more)
+    totals.total("e")
+    monkeypatch.undo()
+    assert (totals.reached("e"), len(store.ledger("e"))) == (2, 4)
+    of_hours, of_days = totals.windows("e", totals.reached("e"))
+    want = posted.counted(range(2)).digest()
+    assert (digests(of_hours), digests(of_days)) == ({0: want}, {0: want})  # as the total
+    totals.total("e")
+    assert totals.reached("e") == 4
+    assert hours(totals) == expected({0: [0, 1], 6: [2, 3]})
+    assert totals.digest("e") == posted.counted(range(4)).digest()
+
+
+def test_all_that_was_there_is_added_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many pages it is."""
+    monkeypatch.setattr("streammetrics.serve.store.parts.PAGE", 3)
+    store.put(month())
+    totals = Totals(store)
+    totals.total("e")
+    assert totals.reached("e") == 16
+    assert totals.digest("e") == posted.counted(range(16)).digest()
+
+
 def test_keeping_takes_a_small_share_of_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes 2 seconds is done every 200."""
     now, kept, keep = [0.0], list[float](), store.keep_total

@@ -210,7 +210,7 @@ class Parts:
                 new.digest,
                 new.data,
             )
-        self._sweep(experiment)
+        self.sweep(experiment)
         return True
 
     def forget(self, experiment: str, before: int) -> int:
@@ -228,11 +228,14 @@ class Parts:
                 run("DELETE FROM folds WHERE experiment = ? AND day < ?", experiment, end)
                 run("DELETE FROM totals WHERE experiment = ?", experiment)
                 run("UPDATE streams SET epoch = epoch + 1 WHERE experiment = ?", experiment)
-        self._sweep(experiment)
+        self.sweep(experiment)
         return int(count)
 
-    def _sweep(self, experiment: str) -> None:
-        """Delete what was posted of keys that are no longer current: some at a time, as others wait to write."""
+    def sweep(self, experiment: str) -> None:
+        """Delete what was posted of keys that are no longer current: some at a time, as others wait to write.
+
+        Folding and forgetting do it; it is for what they left where they were interrupted.
+        """
         while gone := self._swept(experiment):
             with self.database.writing() as run:
                 for number in gone:
