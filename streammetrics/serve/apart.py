@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -11,7 +10,6 @@ from ..errors import StreamMetricsError
 from .decode import Decoded
 from .decoder import Decoder
 from .experiment import Experiment
-from .memory import give_back
 from .reading import Reader, Reading
 from .store import open_store
 from .worker import Worker
@@ -20,8 +18,6 @@ __all__ = ["Apart", "DecoderApart"]
 
 NICE = 10
 """Posts and pages go first."""
-TRIMMED = 10.0
-"""Seconds after which freed memory is given back: that takes some hundredths of one."""
 
 
 class Apart:
@@ -106,14 +102,6 @@ class _Reader(Reader):
 
     def __init__(self, url: str) -> None:
         super().__init__(open_store(url))
-        self._trimmed = time.monotonic()
-
-    def read(self, experiment: str, now: float) -> Reading:
-        found = super().read(experiment, now)
-        if time.monotonic() - self._trimmed >= TRIMMED:
-            give_back()
-            self._trimmed = time.monotonic()
-        return found
 
     def close(self) -> None:
         super().close()

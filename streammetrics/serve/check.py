@@ -9,13 +9,15 @@ from typing import Any, NamedTuple
 from ..collect.holder import Holder
 from ..compose.sliced import Sliced
 from ..errors import IncompatibleStateError
+from ..state.declare import Flat
 from .experiment import Experiment
 from .summary import Summary
 
 __all__ = ["Checker", "kinds_of", "metrics_of", "narrowed"]
 
-MOST_ROWS = 1 << 40
-"""Of a part: four million such parts are within the range of counters, so that none can make a total overflow."""
+MOST_ROWS, HEAVIEST = 1 << 40, 1 << 32
+"""Of a part, counted or left out, and what they weigh beyond their number: so many fit into counters four million times,
+such weights a thousand times."""
 
 
 def metrics_of(experiment: Experiment) -> tuple[str, ...]:
@@ -137,8 +139,22 @@ def _by_arm(experiment: Experiment, part: Summary) -> None:
             f"{what} has the arms {', '.join(experiment.arms)}, and this has {', '.join(unknown[:5])}; leave the rows of "
             f"others out"
         )
-    if part.rows >= MOST_ROWS:
+    if max(part.rows, *part.dropped.values(), 0) >= MOST_ROWS:
         raise IncompatibleStateError(f"{what}: a part of one hour has more than {MOST_ROWS:,} rows")
+    if part.weight - part.rows >= HEAVIEST:
+        raise IncompatibleStateError(
+            f"{what}: the rows of one hour weigh more than {HEAVIEST:,}; scale the weights down"
+        )
+    if once := sorted({str(tag) for tag in map(_once, thing.reads()) if tag}):
+        raise IncompatibleStateError(
+            f"{what}: {', '.join(once)} has closed groups, which can be there once, and not each hour; post it open"
+        )
+
+
+def _once(read: Any) -> str:
+    """The state, if a part of it can be added up once only."""
+    parts = read.state.parts().values()
+    return read.state.tag if any(isinstance(p, Flat) and p.form == "once" for p in parts) else ""
 
 
 def _told(thing: Any) -> str:
@@ -150,6 +166,11 @@ def _agreed(experiment: Experiment, plan: Plan | None, part: Any, kinds: dict[st
     if plan is None:
         return Plan(part.blank(), kinds)
     common = [name for name in plan.metrics.names if name in part.names]
+    if not common:
+        raise IncompatibleStateError(
+            f"experiment {experiment.id!r} has counted {', '.join(plan.metrics.names)} so far, and this part has none of "
+            f"them: post new metrics beside these"
+        )
     here, there = (thing if thing.names == common else thing.ordered(common) for thing in (plan.metrics, part))
     made = _added(experiment, plan, kinds, list(here.differences(there)))
     return made if set(part.names) <= set(plan.metrics.names) else made._replace(metrics=part.blank())

@@ -23,11 +23,12 @@ from .worker import EndedError, LateError
 __all__ = ["BusyError", "Ingest"]
 
 log = logging.getLogger(__name__)
+STOPS = "the server stops; send it again later"
 GROUP, GROUP_BYTES = 256, 1 << 26
 """Frames that are decoded and stored at once."""
 APART = 0.025
-"""Seconds from the beginning of a group of several to the next: together they take a third of the time. Who posts alone
-does not wait."""
+"""Seconds from the beginning of a group of several to the next: together they take a third of the time. Where all post
+alone, none waits."""
 
 
 @dataclass(eq=False)
@@ -86,7 +87,8 @@ class Ingest:
         self.store, self.changed, self.settings, self.decoder = store, changed, settings, decoder
         self.counts, self.ready = Counts(), False
         self._queue: deque[Waiting] = deque()
-        self._bytes = 0
+        self._group: list[Waiting] = []
+        self._bytes, self._stopped = 0, False
         self._more = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "ingest")  # waits for the decoder
 
@@ -105,6 +107,8 @@ class Ingest:
         StreamMetricsError
             What is wrong with the frame, or with the store; nothing of it was kept.
         """
+        if self._stopped:
+            raise BusyError(STOPS)
         if self.waiting >= self.settings.waiting or self._bytes + len(data) > self.settings.waiting_bytes:
             raise BusyError(f"{self.waiting:,} parts wait to be stored; send it again later")
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -121,14 +125,15 @@ class Ingest:
             while True:
                 await self._more.wait()
                 await asyncio.sleep(next_at - clock())
-                group = self._next_group()
-                next_at = clock() + APART if len(group) > 1 else 0.0
-                await self._take_group(group)
+                self._group = self._next_group()
+                next_at = clock() + APART if len(self._group) > 1 else 0.0
+                await self._take_group(self._group)
         finally:
             self._thread.shutdown(wait=False, cancel_futures=True)
             self.decoder.close()
-            for one in self._queue:
-                one.refuse(BusyError("the server stops"))
+            self._stopped = True
+            for one in [*self._group, *self._queue]:
+                one.refuse(BusyError(STOPS))
 
     async def _start(self) -> None:
         """Start the decoder before it is asked; where that fails, the first that is posted tries again and says why."""

@@ -100,8 +100,7 @@ class Reader:
         running = [v.at >= one.start * HOUR for v in versions]
         known = self._known.setdefault(experiment, _Known())
         self._list(experiment, known)  # first: what it lists is in the total, or in a later one
-        total = self.totals.total(experiment)
-        hours, days = self.totals.windows(experiment, self.totals.reached(experiment))
+        total, hours, days = self.totals.whole(experiment)
         found = evaluate(
             one,
             total,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,16 +35,19 @@ class Summary(NamedTuple):
         What keys of each column are, as far as a row has shown it.
     rows : int
         Those of the state that counted most.
+    weight : float
+        Of the rows, in the state where it is largest.
     dropped : dict
         Rows that were left out, by reason, of the state that left out most.
     left : float
-        The share of rows in `other`, of slices with a limit.
+        The share of rows in `other`, which slices with a limit have.
     """
 
     thing: Any
     keys: set[Any]
     kinds: dict[str, str]
     rows: int
+    weight: float
     dropped: dict[str, int]
     left: float
 
@@ -72,21 +75,26 @@ def summaries(frames: Sequence[Frame]) -> Iterator[Summary]:
         yield from _each(thing, sections)
 
 
-@lru_cache(64)
+_known: WeakKeyDictionary[Kind, Any] = WeakKeyDictionary()
+
+
 def _described(kind: Kind) -> Any:
-    """What frames of a kind are about: made once, as that takes as long as to read one."""
-    about = json.loads(kind.about)
-    if about == {"kind": "state"}:
-        raise StateFormatError("this is one state; post the metrics that it is of: to_bytes() of a Sliced")
-    return described(about, [schema.like for schema in kind.sections])
+    """What frames of a kind are about: made once as long as there is the kind, as it takes as long as to read a frame."""
+    if kind not in _known:
+        about = json.loads(kind.about)
+        if about == {"kind": "state"}:
+            raise StateFormatError("this is one state; post the metrics that it is of: to_bytes() of a Sliced")
+        _known[kind] = described(about, [schema.like for schema in kind.sections])
+    return _known[kind]
 
 
 def _each(thing: Any, sections: Sequence[Sections]) -> list[Summary]:
     sliced, many = isinstance(thing, Sliced), len(sections[0])
-    found = [Summary(thing, set(), {}, 0, {}, left) for left in _left(thing, sections[0])]
-    rows = np.zeros(many, np.int64)
+    found = [Summary(thing, set(), {}, 0, 0.0, {}, left) for left in _left(thing, sections[0])]
+    rows, weight = np.zeros(many, np.int64), np.zeros(many)
     for one in sections:
         rows = np.maximum(rows, one.each(one.joined.rows_seen))
+        weight = np.maximum(weight, one.each(one.joined.weight_seen))
         for part, reason, count in _dropped(one):
             gone = found[part].dropped
             gone[reason] = max(gone.get(reason, 0), count)
@@ -94,11 +102,14 @@ def _each(thing: Any, sections: Sequence[Sections]) -> list[Summary]:
             found[part].kinds[column] = kind
         for part, key in _first_keys(one) if sliced else ():
             found[part].keys.add(key)
-    return [summary._replace(rows=count) for summary, count in zip(found, rows.tolist(), strict=True)]
+    return [
+        summary._replace(rows=count, weight=heavy)
+        for summary, count, heavy in zip(found, rows.tolist(), weight.tolist(), strict=True)
+    ]
 
 
 def _left(thing: Any, one: Sections) -> list[float]:
-    if not isinstance(thing, Sliced) or thing.axis.limit is None:
+    if not isinstance(thing, Sliced):
         return [0.0] * len(one)
     rows = one.joined.rows_seen
     other = one.each(np.where(one.joined.cells.keys[:, 0] == OTHER, rows, 0))

@@ -14,7 +14,7 @@ from ..collect.saved import from_bytes
 from .fold import added_up, added_up_by
 from .keys import HOUR, Part
 from .store import Store, StoreDownError, StoreFullError
-from .windows import Window, Windows, asked
+from .windows import MovedError, Window, Windows, asked
 
 __all__ = ["Totals"]
 
@@ -98,17 +98,28 @@ class Totals:
                 held.digest = held.made.digest()
             return held.digest or ""
 
-    def reached(self, experiment: str) -> int:
-        """The number of the last part that is in the total."""
-        return self._held(experiment).number
+    def whole(self, experiment: str) -> tuple[Any, dict[int, Window], dict[int, Window]]:
+        """The total, and the windows of the parts that are in it, without those that came meanwhile.
 
-    def windows(self, experiment: str, until: int | None = None) -> tuple[dict[int, Window], dict[int, Window]]:
-        """What counts of each hour, of days whose parts are kept, and of each day (UTC), by its first hour.
-
-        With `until`, such as the number that the total has `reached`, without parts that came behind it: in it and in
-        its windows are the same.
+        Raises
+        ------
+        MovedError
+            What counts was changed meanwhile.
         """
-        outline = self.store.outline(experiment).until(until)
+        held = self._held(experiment)
+        with held.lock:
+            self._refresh(experiment, held)
+            at, made = held.at, held.made
+        self._make_room()
+        outline = self.store.outline(experiment)
+        if at is None or outline.at[1] != at[1]:
+            raise MovedError(f"what counts of {experiment} was changed while it was read")
+        outline = outline.until(at[0])
+        return made, self._windows.hours(experiment, outline), self._windows.days(experiment, outline)
+
+    def windows(self, experiment: str) -> tuple[dict[int, Window], dict[int, Window]]:
+        """What counts of each hour, of days whose parts are kept, and of each day (UTC), by its first hour."""
+        outline = self.store.outline(experiment)
         return self._windows.hours(experiment, outline), self._windows.days(experiment, outline)
 
     # -- upkeep -------------------------------------------------------------------------------------------------------

@@ -20,6 +20,8 @@ __all__ = ["MovedError", "Names", "Window", "Windows", "asked"]
 
 HOUR = 3600.0
 TRIES = 5
+TOGETHER = 256
+"""Parts that are held at once: in bytes they take little, and while they are added up much."""
 T = TypeVar("T")
 Place = tuple[str, str, int]
 """Experiment, "hour" or "day", and where it begins."""
@@ -163,9 +165,11 @@ class Windows:
             if known is not None and known.names == names:
                 made = known.made
             elif known is not None and known.names < names:
-                made = added_up([known.made, *self._read(place, names - known.names)])
+                made = self._with(known.made, place, names - known.names)
+            elif whole:
+                made = added_up([window.made() for window in whole])
             else:
-                made = added_up([window.made() for window in whole] or self._read(place, names))
+                made = self._with(None, place, names)
             self._hold(place, _Fold(names, made, made.nbytes))
         return made
 
@@ -187,14 +191,25 @@ class Windows:
             while self._size > self.room and len(self._folds) > 1:
                 self._size -= self._folds.popitem(last=False)[1].size
 
-    def _read(self, place: Place, names: Names) -> list[bytes]:
+    def _with(self, made: Any, place: Place, names: Names) -> Any:
+        """A fold, or nothing, and what there is under these names, of which some is held at a time."""
+        count = 0
+        for some in self._read(place, names):
+            count += len(some)
+            made = added_up([*([] if made is None else [made]), *some])
+        if count != len(names):
+            raise MovedError(f"parts of {place[0]} are not where the ledger says")
+        return made
+
+    def _read(self, place: Place, names: Names) -> Iterator[list[bytes]]:
         experiment, _, start = place
-        found = self.store.frames(experiment, [n for n in names if isinstance(n, int)])
-        folds = [self.store.fold(experiment, start, n) for n in names if isinstance(n, str)]
-        found += [data for data in folds if data is not None]
-        if len(found) != len(names):
-            raise MovedError(f"parts of {experiment} are not where the ledger says")
-        return found
+        for digest in names:
+            if isinstance(digest, str) and (fold := self.store.fold(experiment, start, digest)) is not None:
+                yield [fold]
+        numbers = sorted(n for n in names if isinstance(n, int))
+        for i in range(0, len(numbers), TOGETHER):
+            if found := self.store.frames(experiment, numbers[i : i + TOGETHER]):
+                yield found
 
 
 def day_of(entry: Entry) -> int:

@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ..errors import IncompatibleStateError, StateFormatError
 from ..numerics.canonical import canonical_json
@@ -45,10 +46,11 @@ __all__ = [
 MAGIC, VERSION = b"SMET", 2
 PREFIX, ROW, CHECK = struct.Struct("<4sHHII"), struct.Struct("<QQ32s"), struct.Struct("<I")
 MAX_HEADER = 1 << 22
-KEPT = 1 << 14  # headers up to here are parsed once for all frames of a kind
+KEPT = 1 << 14  # headers up to here are kept parsed, for frames of the same kind that come later
 HEADER_ROOM = 64  # times as many bytes a header takes when it is read, at most
 SMALL = 1 << 16  # bytes of a section that are inflated without a look at how it begins
-BATCH = 1 << 23  # bytes of sections that are read together
+BATCH, PORTION = 1 << 23, 1 << 24
+"""Bytes of sections that are read together, and of memory that those of one state take in one pass."""
 PAGES = 1 << 16  # from here on there is nothing to look for but frequencies
 WORDS = (
     b'"about":{"axes":"behind":{"kind":"class","names":["y_true","y_pred"]},"kind":"group","names":["group"]'
@@ -136,6 +138,17 @@ def _kept_kind(head: bytes, size: int, known: int) -> Kind:
     return _kind(head, size)
 
 
+def _shared_kind(head: bytes, size: int, known: int) -> Kind:
+    """The kind of a large header: one for all frames that are there, and none when they are gone."""
+    found = _large.get((head, size, known))
+    if found is None:
+        found = _large[head, size, known] = _kind(head, size)
+    return found
+
+
+_large: WeakValueDictionary[tuple[bytes, int, int], Kind] = WeakValueDictionary()
+
+
 def head_of(data: bytes) -> bytes:
     """The beginning of what may be a frame, with its header: frames of one kind begin alike."""
     if len(data) < PREFIX.size:
@@ -211,10 +224,9 @@ class Frame:
         """What the header says."""
         if self._kind is None:
             try:
-                if self.size > KEPT:
-                    self._kind = _kind(self.head, self.size)
-                else:  # anew when another class has been imported, which may be the one that this is of
-                    self._kind = _kept_kind(self.head, self.size, registered())
+                # anew when another class has been imported, which may be the one that this is of
+                kept = _kept_kind if self.size <= KEPT else _shared_kind
+                self._kind = kept(self.head, self.size, registered())
             except (StateFormatError, MemoryError):
                 raise
             except Exception as error:  # of bytes that nobody vouches for: whatever they break is said as that
@@ -406,7 +418,7 @@ def _portions(frames: Sequence[Frame], i: int, room: Sequence[int]) -> Iterator[
         for n in where:
             plain = frames[n].plain(i, room[n])
             need = weight(schema, plain)  # what is mostly zeros is far smaller in a frame
-            if some and size + need > 4 * BATCH:
+            if some and size + need > PORTION:
                 yield some, unpack(schema, plains, max(room[some[0]], 8 * BATCH))
                 some, plains, size = [], [], 0
             some.append(n)

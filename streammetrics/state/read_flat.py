@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import StateFormatError
-from .chunks import unpack_exact
+from .chunks import WORDS, unpack_exact
 from .declare import CEILING, LIMIT, Flat, identity
 from .lead import Lead
 from .numbers import per_section, running, unzigzag
@@ -50,8 +50,10 @@ def _numbers(lead: Lead, flat: Flat, stored: Ints) -> Array:
     """The numbers that are written, of every section, checked one by one."""
     form, name = flat.form, flat.name
     if form == "exact":
-        places, lengths = lead.next(stored), lead.next(stored)
-        return unpack_exact(places, lengths, lead.rest.cut(4 * lead.said[f"chunks {name}"], "<u4"))
+        places, lengths, words = lead.next(stored), lead.next(stored), lead.said[f"chunks {name}"]
+        need(int(lengths.max(initial=0)) <= WORDS, "a sum has words beyond its last")
+        need(lead.fits(lengths.astype(np.int64), stored, words), "the words of a sum do not fit")
+        return unpack_exact(places, lengths, lead.rest.cut(4 * words, "<u4"))
     said = lead.next(stored)
     if form in ("low", "high"):
         return unzigzag(said.astype(np.uint64) - np.uint64(2 if form == "low" else 1))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,10 +67,13 @@ class Sections(Sequence[State]):
         """All cells, told apart by their section: it is an axis more, in front."""
         return self._fronted(np.arange(len(self)), Vocabulary("integer", np.arange(len(self))))
 
-    def each(self, numbers: NDArray[np.int64]) -> Ints:
+    def each(self, numbers: NDArray[Any]) -> NDArray[Any]:
         """Add up numbers of all front cells by section."""
-        run = np.concatenate([np.zeros_like(numbers[:1], shape=(1, *numbers.shape[1:])), np.cumsum(numbers, axis=0)])
-        return np.diff(run[self.fronts], axis=0)
+        out = np.zeros((len(self), *numbers.shape[1:]), numbers.dtype)
+        some = np.diff(self.fronts) > 0
+        if some.any():
+            out[some] = np.add.reduceat(numbers, self.fronts[:-1][some], axis=0)
+        return out
 
     def grouped(self, groups: Sequence[int]) -> dict[int, State]:
         """Merge those of each group, given by section, all in one fold; what merging them would make, and raise."""

@@ -121,8 +121,13 @@ def rounded(thresholds: tuple[float, ...], source: str, dtype: np.dtype[np.float
         return np.asarray(exact.astype(own).astype(dtype))
 
 
-def eps_of(source: str) -> float:
-    """What probabilities of a dtype are kept away from 0 and 1, as scikit-learn does: a machine epsilon."""
+def eps_of(source: str, given: float | None = None) -> float:
+    """What probabilities of a dtype are kept away from 0 and 1: a machine epsilon, as scikit-learn does.
+
+    If it is given, then as far, but at least by the least normal number: of no less there is a logarithm here.
+    """
+    if given is not None:
+        return max(given, 2.0**-1022)
     return 2.0**-23 if source in ("float32", "float16", "bfloat16") else 2.0**-52
 
 

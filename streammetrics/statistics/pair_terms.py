@@ -47,7 +47,7 @@ class Rows:
 
     def eps(self, role: str) -> float:
         """What probabilities of a column are kept away from 0 and 1."""
-        return eps_of(self.columns[role].source) if self.given_eps is None else self.given_eps
+        return eps_of(self.columns[role].source, self.given_eps)
 
     def probability(self, role: str = "y_score") -> Floats:
         """The scores as probabilities."""

@@ -176,7 +176,7 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
             return np.stack([wrong if t == "wrong" else wrong == 0 for t in self.terms], axis=1).astype(np.float64)
         y, s = columns["y_true"], columns["y_score"]
         named = [t.partition("@") for t in self.terms]
-        eps = eps_of(s.source) if self.eps is None else self.eps
+        eps = eps_of(s.source, self.eps)
         values = np.empty((len(y.values), len(named)))
         compiled = [i for i, (name, _, _) in enumerate(named) if name in CLASS_TERMS]
         if compiled:

@@ -61,7 +61,7 @@ class Terms(State):
 
     def epsilon(self, source: str) -> float:
         """What probabilities of a dtype are kept away from 0 and 1."""
-        return eps_of(source) if self.eps is None else self.eps
+        return eps_of(source, self.eps)
 
     def all_rows(self) -> Weight:
         """What all rows of each cell weigh."""

@@ -357,6 +357,21 @@ def test_every_log_loss_keeps_certain_scores_as_far_from_0_and_1(scores: Any, bi
         assert metric.update([1, 1], scores).compute() == pytest.approx(bits * math.log(2) / 2, rel=1e-6)
 
 
+@pytest.mark.parametrize("probability", [0.0, 5e-324, 2.0**-1030, 2.0**-1022])
+def test_without_eps_the_least_probability_is_the_least_normal_number(probability: float) -> None:
+    """Of less there is no logarithm here, and none of 0 anywhere."""
+    rows = [
+        (sm.LogLoss(eps=0.0), [probability]),
+        (sm.LogLoss(eps=0.0, num_labels=1), [[probability]]),
+        (sm.LogLoss(eps=0.0, num_classes=2), [[1.0, probability]]),
+        (sm.LogLoss(eps=0.0, soft_labels=True), [probability]),
+        (sm.LogLoss(eps=0.0, label_smoothing=0.0), [probability]),
+    ]
+    for metric, score in rows:
+        y = [[1]] if metric.num_labels else [1]
+        assert metric.update(y, score).compute() == pytest.approx(1022 * math.log(2), rel=1e-15)
+
+
 @pytest.mark.parametrize("soft", [False, True])
 def test_smoothed_labels_do_not_tell_their_positives(soft: bool) -> None:
     with pytest.raises(

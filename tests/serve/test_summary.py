@@ -58,6 +58,7 @@ def naive(part: Any) -> dict[str, Any]:
         "keys": {key[0] if isinstance(key, tuple) else key for key in getattr(part, "keys", [])},
         "kinds": kinds_of(part),
         "rows": max(int(state.rows_seen.sum()) for state in part.states),
+        "weight": max(float(state.weight_seen.sum()) for state in part.states),
         "dropped": {reason: count for reason, count in dropped.items() if count},
         "left": part.left if isinstance(part, sm.Sliced) else 0.0,
     }

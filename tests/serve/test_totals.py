@@ -189,16 +189,32 @@ def test_what_comes_while_it_adds_up_is_for_the_next_time(store: Store, monkeypa
         return found
 
     monkeypatch.setattr(store, "since", more)
-    totals.total("e")
+    total, of_hours, of_days = totals.whole("e")
     monkeypatch.undo()
-    assert (totals.reached("e"), len(store.ledger("e"))) == (2, 4)
-    of_hours, of_days = totals.windows("e", totals.reached("e"))
     want = posted.counted(range(2)).digest()
-    assert (digests(of_hours), digests(of_days)) == ({0: want}, {0: want})  # as the total
+    assert len(store.ledger("e")) == 4
+    assert (total.digest(), digests(of_hours), digests(of_days)) == (want, {0: want}, {0: want})
+    total, of_hours, _ = totals.whole("e")
+    assert total.digest() == posted.counted(range(4)).digest()
+    assert digests(of_hours) == hours(totals) == expected({0: [0, 1], 6: [2, 3]})
+
+
+def test_what_is_changed_while_it_is_read_is_read_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    totals, parts, outline = Totals(store), month(), store.outline
+    store.put([*parts[:4], posted.part(key(0), 9)])
     totals.total("e")
-    assert totals.reached("e") == 4
-    assert hours(totals) == expected({0: [0, 1], 6: [2, 3]})
-    assert totals.digest("e") == posted.counted(range(4)).digest()
+
+    def accepted_meanwhile(name: str) -> Any:
+        monkeypatch.undo()
+        store.accept("e", 5, by="ann", at=0.0)
+        return outline(name)
+
+    monkeypatch.setattr(store, "outline", accepted_meanwhile)
+    with pytest.raises(MovedError):
+        totals.whole("e")
+    total, _, of_days = totals.whole("e")
+    want = posted.counted([9, 1, 2, 3]).digest()
+    assert (total.digest(), digests(of_days)) == (want, {0: want})
 
 
 def test_all_that_was_there_is_added_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,8 +222,6 @@ def test_all_that_was_there_is_added_up(store: Store, monkeypatch: pytest.Monkey
     monkeypatch.setattr("streammetrics.serve.store.parts.PAGE", 3)
     store.put(month())
     totals = Totals(store)
-    totals.total("e")
-    assert totals.reached("e") == 16
     assert totals.digest("e") == posted.counted(range(16)).digest()
 
 

@@ -149,7 +149,8 @@ class LogLoss(RowLoss, tag="log_loss"):
         As for AUC; classes have one value together, labels a value each.
     eps : float, optional
         By default the machine epsilon of the scores: 2**-23 for float32 and half precision, 2**-52 for float64 (as
-        scikit-learn's `log_loss`). `explain()` counts the rows clipped.
+        scikit-learn's `log_loss`). It is never below 2**-1022, which 0 stands for: a loss of 708.4. `explain()` counts the
+        rows clipped.
     soft_labels : bool
         Targets are any numbers in [0, 1]: a teacher's probability, a share of clicks, a smoothed label. Rows have one, or
         one for each of `num_labels`.

@@ -18,8 +18,9 @@ COUNTED = ("current", "folded", "forgotten")
 ASIDE = 8
 """Other contents of one key that are kept: who does not count the same twice would fill the disk."""
 PAGE = 256
-SWEPT, PAUSE = 64, 0.01
-"""Frames that are deleted at once, and seconds in between: who posts waits, and SQLite has them ask, not queue."""
+SWEPT, PAUSE, SWEEPING = 64, 0.01, 5.0
+"""Frames that are deleted at once, and seconds in between: who posts waits, and SQLite has them ask, not queue. And after
+how many seconds the rest is left for later."""
 
 
 class Entry(NamedTuple):
@@ -52,9 +53,9 @@ class Outline(NamedTuple):
     days: dict[int, str]
     current: list[Entry]
 
-    def until(self, number: int | None) -> Outline:
-        """The same without parts that came behind a number, if there is one."""
-        return self if number is None else self._replace(current=[e for e in self.current if e.number <= number])
+    def until(self, number: int) -> Outline:
+        """The same without parts that came behind a number."""
+        return self._replace(current=[entry for entry in self.current if entry.number <= number])
 
 
 class Settled(NamedTuple):
@@ -189,7 +190,10 @@ class Parts:
         return key
 
     def compact(self, experiment: str, epoch: int, new: Settled) -> bool:
-        """Keep the fold of a day in place of its parts; return False, and change nothing, if these are not there."""
+        """Keep the fold of a day in place of its parts; return False, and change nothing, if these are not there.
+
+        What was posted is deleted behind it; where that raises, the fold is kept, and `sweep` goes on.
+        """
         days = experiment, new.day, new.day + DAY
         with self.database.writing() as run:
             _, now = lock(run, experiment)
@@ -234,9 +238,10 @@ class Parts:
     def sweep(self, experiment: str) -> None:
         """Delete what was posted of keys that are no longer current: some at a time, as others wait to write.
 
-        Folding and forgetting do it; it is for what they left where they were interrupted.
+        Folding and forgetting do it; it is for what they left, as it stops after some seconds: others wait to be read.
         """
-        while gone := self._swept(experiment):
+        end = time.monotonic() + SWEEPING
+        while time.monotonic() < end and (gone := self._swept(experiment)):
             with self.database.writing() as run:
                 for number in gone:
                     run("DELETE FROM frames WHERE experiment = ? AND number = ?", experiment, number)

@@ -119,5 +119,6 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
         open_ = np.cumsum(begins - ends)
         before = np.concatenate([[0], open_[:-1]]) if len(open_) else open_
         wrong = (open_ < 0) | (open_ > 1) | (ends > before + begins) | (begins + ends == 0)
-        if wrong.any() or (len(open_) and open_[-1]) or cells.inner[:, 2].any():
+        last = np.diff(cells.inner[:, 0], append=-1) != 0  # of a front cell
+        if wrong.any() or open_[last].any() or cells.inner[:, 2].any():
             raise StateFormatError("SortedGroups.begins and ends are not those of ranges")
