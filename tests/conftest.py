@@ -20,3 +20,12 @@ def browser() -> Iterator[Any]:
         running = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         yield running
         running.close()
+
+
+LONG = {"test_golden_bits.py", "test_assembly.py", "test_checkpoint.py"}
+"""Files with a test that takes a quarter of a minute, or two."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest begins first: else one worker has it left when the others are done."""
+    items.sort(key=lambda item: item.path.name not in LONG and "test_mutants" not in item.name)

@@ -307,14 +307,16 @@ class Counter:
         old, coarse, cells = self.hot[exact], self.hot[rows], max(self.index.count(self.inner), 1)
         folded, off_grid = zeros_behind(self.folded, len(many)).copy(), self.flats[flag].copy()
         folded[np.flatnonzero(many)] = 1
-        entries = old.everything() if self.lone else old.settle()
-        apart = folded[entries.cells] != 0
-        made, off = statistic.bucketed(entries if self.lone else entries.where(apart))
-        off_grid[off] = 1
         new, fine = HotTally(coarse.shift, coarse.places, lone=self.lone), HotExact(old.shift, lone=self.lone)
-        new.take(tally.add(coarse.settled(), made), cells)
-        if not self.lone:
+        if self.lone:
+            made, off = statistic.bucketed(old.everything())
+        else:
+            entries = old.settle()
+            apart = folded[entries.cells] != 0
+            made, off = statistic.bucketed(entries.where(apart))
             fine.take(tally.canonical(entries.where(~apart)))
+        off_grid[off] = 1
+        new.take(tally.add(coarse.settled(), made), cells)
         update = {"folded": folded, "flats": self.flats | {flag: off_grid}, "hot": self.hot | {rows: new, exact: fine}}
         self.__dict__.update(update)
 

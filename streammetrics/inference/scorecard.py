@@ -70,12 +70,15 @@ class Asked(NamedTuple):
         Whether changes and margins are relative.
     independent : bool
         Whether arms without common shards are taken to have no unit in common.
+    among : int
+        How many guardrails there are, where some cannot be asked about yet.
     """
 
     questions: tuple[Question, ...]
     confidence: float
     relative: bool
     independent: bool
+    among: int = 0
 
     @property
     def guardrails(self) -> int:
@@ -227,7 +230,8 @@ class Scorecard(Drawn):
         compared = compared_of(question, reading.changes, self.asked.relative)
         alpha, margin = checked_confidence(settings.confidence), question.margin or 0.0
         shown = settings.adjust is None or p <= alpha
-        breached = worse(compared, progress, alpha / (self.asked.guardrails if guardrail else 1), margin) & shown
+        among = max(self.asked.guardrails, self.asked.among) if guardrail else 1
+        breached = worse(compared, progress, alpha / among, margin) & shown
         held = not_worse(compared, progress, alpha, margin) & (guardrail or shown)
         out = np.full(p.shape, neither, object)
         out[held], out[breached] = good, bad

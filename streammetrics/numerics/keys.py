@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -56,6 +57,16 @@ def _decimal(key: Decimal) -> str:
     return text if key else "0"
 
 
+DIGITS = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
+
+
+def _decimal_of(text: str) -> Decimal:
+    """A decimal of its digits: with an exponent, ten letters would be gigabytes of them."""
+    if not DIGITS.fullmatch(text):
+        raise ValueError("a decimal is not as it would be written")
+    return Decimal(text)
+
+
 RANGES = {
     "bool": (0, 1),
     "date": (datetime.date.min.toordinal() - EPOCH.toordinal(), datetime.date.max.toordinal() - EPOCH.toordinal()),
@@ -74,8 +85,8 @@ def fits(kind: str, values: Any) -> bool:
         return True
     try:
         texts = [v.decode() for v in values]
-        return kind == "string" or all(raw(Decimal(t)) == ("decimal", t.encode()) for t in texts)
-    except (UnicodeDecodeError, ArithmeticError):  # hostile bytes: no text, or no number
+        return kind == "string" or all(raw(_decimal_of(t)) == ("decimal", t.encode()) for t in texts)
+    except (UnicodeDecodeError, ArithmeticError, ValueError):  # hostile bytes: no text, or no number
         return False
 
 
@@ -126,7 +137,7 @@ DECODERS: dict[str, Callable[[Any], Any]] = {
     "bytes": bytes.fromhex,
     "date": _day,
     "timestamp": lambda v: EPOCH + datetime.timedelta(microseconds=int(v)),
-    "decimal": Decimal,
+    "decimal": _decimal_of,
 }
 
 

@@ -15,16 +15,14 @@ from ..errors import InvalidInputError
 from .access import Access, bearer, refused
 from .auth import OWNER, READER
 from .definitions import LARGEST, Definitions
-from .experiment import Experiment
+from .experiment import HIDDEN, Experiment
 from .ingest import Ingest
-from .keys import HOUR, Key, hour_text, key_of
+from .keys import Key, key_of
 from .limits import linger, read_body
 from .settings import Settings
 
 __all__ = ["Api"]
 
-AHEAD = 1
-"""Hours that a sender's clock may be ahead of this one."""
 WELL = 2.0
 """Seconds in which a store that is well answers."""
 CODES = {"stored": 201, "same": 200, "conflict": 409}
@@ -96,13 +94,7 @@ class Api(NamedTuple):
         if missing := [name for name in ("hour", "source") if name not in query]:
             raise InvalidInputError(f"the address says no {' and no '.join(missing)}: ?hour=2026-06-01T09&source=NAME")
         key = key_of(experiment.id, query["source"], query["hour"], query.get("seq", "0"))
-        now = int(self.settings.clock() // HOUR)
-        if key.hour > now + AHEAD:
-            raise InvalidInputError(f"hour {hour_text(key.hour)} is in the future; here it is {hour_text(now)}, UTC")
-        if key.hour < experiment.start:
-            raise InvalidInputError(
-                f"hour {hour_text(key.hour)} is before the experiment begins, {hour_text(experiment.start)}"
-            )
+        experiment.check_hour(key.hour, self.settings.clock())
         return key
 
     async def _experiment_for(
@@ -149,7 +141,10 @@ class Api(NamedTuple):
 
     async def _definition(self, request: Request) -> Response:
         experiment, answer = await self._experiment_for(request, writers=True, readers=True)
-        return answer if experiment is None else JSONResponse(experiment.to_dict())
+        if experiment is None:
+            return answer
+        owner = await run_in_threadpool(self.access.accounts.name_of, OWNER, bearer(request) or "")
+        return JSONResponse({k: v for k, v in experiment.to_dict().items() if owner is not None or k not in HIDDEN})
 
     # -- conflicts ----------------------------------------------------------------------------------------------------
 

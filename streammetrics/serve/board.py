@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -282,7 +283,8 @@ class Board:
             return None
         reason = f"it could not be read again since {hour_text(int(last.at) // HOUR)}: {error}"
         told = [t._replace(decision="withheld", sentence=f"No verdict: {reason}") for t in last.verdicts]
-        return replace(last, withheld=reason, verdicts=told)
+        at = last.at if last.withheld == reason else math.nextafter(last.at, math.inf)  # so that open pages take it
+        return replace(last, at=at, withheld=reason, verdicts=told)
 
     def _blank(self, experiment: str) -> Evaluation | None:
         """What is shown of an experiment that nothing was read of yet."""

@@ -154,7 +154,7 @@ class Side:
 
     def _card(self, questions: tuple[Question, ...], progress: Progress) -> Scorecard:
         totals = {arm: [s for s in self._samples(arm) if s.keys] for arm in self._both()}
-        asked = Asked(questions, self.share, True, False)
+        asked = Asked(questions, self.share, True, False, len(self.experiment.guardrails))
         return Scorecard({}, self.experiment.control, asked, {self.treatment: progress}, self.ratio, totals)
 
     # -- rows ---------------------------------------------------------------------------------------------------------

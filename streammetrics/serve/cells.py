@@ -27,6 +27,7 @@ __all__ = [
     "left_out",
     "narrowed",
     "only",
+    "phases",
     "positives",
     "split",
 ]
@@ -37,11 +38,15 @@ Samples = dict[str, list[Sample]]
 
 def last_phase(total: Any, experiment: Experiment) -> Any:
     """Return the key of the last phase of the experiment; None if there are no phases."""
+    return max(phases(total, experiment), key=lambda key: sort_key((key,)), default=None)
+
+
+def phases(total: Any, experiment: Experiment) -> set[Any]:
+    """Return the keys of all phases of the experiment."""
     if experiment.phase is None:
-        return None
+        return set()
     at = _place(total, experiment, experiment.phase)
-    keys = [key[at] for key in total.keys if key[at] is not None]
-    return max(keys, key=lambda key: sort_key((key,)), default=None)
+    return {key[at] for key in total.keys if key[at] is not None}
 
 
 def in_phase(holder: Any, experiment: Experiment, phase: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from ..errors import InvalidInputError
 
 __all__ = ["File", "Folder", "open_folder"]
 
+log = logging.getLogger(__name__)
 SUFFIX = ".smet"
 DEPTH = 3
 
@@ -68,7 +70,10 @@ def _within(folder: str, above: str, depth: int) -> Iterator[File]:
             if entry.name.startswith("."):
                 continue
             if depth > 1 and entry.is_dir(follow_symlinks=False):
-                yield from _within(entry.path, f"{name}/", depth - 1)
+                try:
+                    yield from _within(entry.path, f"{name}/", depth - 1)
+                except OSError as error:  # of one folder: the others are looked at
+                    log.warning("%s cannot be looked at: %s", entry.path, error)
             elif depth == 1 and entry.name.endswith(SUFFIX) and entry.is_file(follow_symlinks=False):
                 found = entry.stat(follow_symlinks=False)
                 yield File(name, found.st_size, f"{found.st_mtime_ns} {found.st_ino}")

@@ -12,7 +12,7 @@ from ..collect.holder import Holder
 from ..errors import StreamMetricsError
 from ..inference.sample_ratio import SampleRatio, sample_ratio_mismatch
 from .card import Side, adjusted
-from .cells import Samples, by_arm, by_slice, in_phase, last_phase, left_out, narrowed, only, positives
+from .cells import Samples, by_arm, by_slice, in_phase, last_phase, left_out, narrowed, only, phases, positives
 from .evaluation import Arm, Evaluation, Look, Ratio, Row
 from .experiment import Experiment
 from .keys import HOUR
@@ -40,6 +40,7 @@ def evaluate(
     posted: Posted,
     looks: Sequence[Look] = (),
     changes: Sequence[str] = (),
+    shared_at: Sequence[float] = (),
     series: Series | None = None,
 ) -> Evaluation:
     """Return what is known of an experiment: verdicts, figures, windows, and whether the data can be trusted.
@@ -62,6 +63,8 @@ def evaluate(
         What was shown before, oldest first.
     changes : sequence of str
         How the definition was changed since the start, as `changes` says it.
+    shared_at : sequence of float
+        When planned shares were changed since the start: of each of these times there is to be a phase.
     series : Series, optional
         What to remember of windows until the next evaluation.
 
@@ -75,7 +78,7 @@ def evaluate(
     Verdicts read intervals that hold at all looks, made for the planned users of the two arms compared, at 5 % over all
     treatments. With `mature_after`, verdicts, table and slices are of the hours that ended so long ago, from the folds of
     days and hours; arms, sample ratio and drift are of all rows. Days since the start are counted up to the last hour
-    that counts. With phases all of it is of the last one.
+    that counts. With phases all of it is of the last one, and days begin where shares were changed last.
     """
     series = Series() if series is None else series
     span = posted.span or _span(hours, days)
@@ -96,7 +99,7 @@ def evaluate(
     if total is None or span is None:
         return _without(made, experiment, "nothing was counted yet")
     try:
-        return _read(made, experiment, total, hours, days, changes, series)
+        return _read(made, experiment, total, hours, days, changes, shared_at, series)
     except StreamMetricsError as error:  # the page says it
         return _without(replace(made, digest=total.digest(), state="running"), experiment, str(error))
 
@@ -114,6 +117,7 @@ def _read(
     hours: Mapping[int, Window],
     days: Mapping[int, Window],
     changes: Sequence[str],
+    shared_at: Sequence[float],
     series: Series,
 ) -> Evaluation:
     assert made.hours is not None
@@ -130,13 +134,16 @@ def _read(
     counted = made.hours[1] + 1 if whole else before
     notes = _notes(experiment, arms)
     users, ratio = _users(experiment, of_arms, notes)
+    early = _early(experiment, total, shared_at)
+    ratio = None if early else ratio
     decided = users if whole or final is None else _users(experiment, narrowed(final, experiment), [])[0]
-    over = (experiment.end is not None and made.at >= experiment.end * HOUR) or (
-        experiment.users is not None and math.fsum(users.values()) >= experiment.users
-    )
+    over = _over(experiment, made.at, users)
+    closed = _over(experiment, made.at - experiment.mature_after * HOUR, decided)
     samples = {} if final is None else arms if whole else by_arm(final, experiment)
-    seen = Seen(experiment, made.at, arms, samples, ratio, decided, counted, over)
-    withheld = seen.withheld(changes) or ("" if samples else "no hour is final yet")
+    begins = [math.floor(at / HOUR) for at in shared_at] if experiment.phase is not None else []
+    since = max([experiment.start, *begins])
+    seen = Seen(experiment, made.at, arms, samples, ratio, decided, counted, closed, since)
+    withheld = early or seen.withheld(changes) or ("" if samples else "no hour is final yet")
     sides = seen.sides()
     per_day = seen.per_day(math.fsum(decided.values()))
     return replace(
@@ -160,6 +167,19 @@ def _read(
         power=[found for side in sides if (found := side.power()) is not None],
         dropped=left_out(of_arms),
     )
+
+
+def _over(experiment: Experiment, now: float, users: dict[str, float]) -> bool:
+    """Whether the planned end, or as many users as were planned, is reached."""
+    ended = experiment.end is not None and now >= experiment.end * HOUR
+    return ended or (experiment.users is not None and math.fsum(users.values()) >= experiment.users)
+
+
+def _early(experiment: Experiment, total: Any, shared_at: Sequence[float]) -> str:
+    """Why users are not those of the planned shares yet: these were changed more often than there are phases after one."""
+    if experiment.phase is None or not shared_at or len(phases(total, experiment)) > len(shared_at):
+        return ""
+    return "planned shares were changed, and there are no rows yet of the phase that has them"
 
 
 def _span(hours: Mapping[int, Window], days: Mapping[int, Window]) -> tuple[int, int] | None:

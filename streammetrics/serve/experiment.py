@@ -11,14 +11,18 @@ from typing import Any, Self
 
 from ..errors import InvalidInputError
 from .given import amount, given_hour, listed, named_amounts
-from .keys import NAME, hour_text
+from .keys import HOUR, NAME, hour_text
 
-__all__ = ["Experiment", "changes", "shares_changed"]
+__all__ = ["HIDDEN", "Experiment", "changes", "shares_changed"]
 
 SHARE = "planned share of"
 TEXTS = ("id", "control", "primary", "title", "arm", "unit", "counts")
 HOURS = ("start", "end")
 CLOSE = 1e-12
+HIDDEN = ("webhooks",)
+"""What only owners see: such addresses are as good as passwords."""
+AHEAD = 1
+"""Hours that a sender's clock may be ahead of this one."""
 
 
 @dataclass(frozen=True)
@@ -233,6 +237,14 @@ class Experiment:
         """The arms but the control."""
         return [arm for arm in self.arms if arm != self.control]
 
+    def check_hour(self, hour: int, now: float) -> None:
+        """Raise InvalidInputError unless an hour may have been counted by now, in seconds since 1970."""
+        current = int(now // HOUR)
+        if hour > current + AHEAD:
+            raise InvalidInputError(f"hour {hour_text(hour)} is in the future; here it is {hour_text(current)}, UTC")
+        if hour < self.start:
+            raise InvalidInputError(f"hour {hour_text(hour)} is before the experiment begins, {hour_text(self.start)}")
+
     @property
     def metrics(self) -> dict[str, str]:
         """The role of every metric that is compared, by name."""
@@ -255,7 +267,11 @@ def changes(old: Experiment, new: Experiment) -> list[str]:
         if before != after:
             found.append(f"{SHARE} {arm}: {_percent(before)} is now {_percent(after)}")
     a, b = old.to_dict(), new.to_dict()
-    return found + [f"{key}: {_said(a[key])} is now {_said(b[key])}" for key in a if key != "arms" and a[key] != b[key]]
+    other = [key for key in a if key != "arms" and a[key] != b[key]]
+    return found + [
+        f"{key}: others than before" if key in HIDDEN else f"{key}: {_said(a[key])} is now {_said(b[key])}"
+        for key in other
+    ]
 
 
 def shares_changed(sentences: Sequence[str]) -> bool:

@@ -14,14 +14,14 @@ __all__ = ["added_up", "added_up_by"]
 
 
 def added_up(parts: Iterable[Holder | bytes]) -> Any:
-    """Return the sum of parts, of the metrics that all of them have; they stay as they are.
+    """Return the sum of parts, of the metrics that all of them have with the same settings; they stay as they are.
 
     The order does not matter, nor that of metrics: where it differs, that of their names is taken.
 
     Raises
     ------
     IncompatibleStateError
-        Two parts answer different questions; the message names each difference.
+        Two parts have no metric alike; the message names each difference.
 
     Examples
     --------
@@ -61,11 +61,23 @@ def added_up_by(groups: Sequence[int], parts: Sequence[bytes]) -> dict[int, Any]
 
 
 def _sum(holders: Sequence[Any]) -> Any:
-    first, *others = holders
-    if all(isinstance(one, Parted) for one in holders) and any(one.names != first.names for one in others):
-        shared = sorted(set.intersection(*({*one.names} for one in holders)))
-        first, *others = (one.ordered(shared) for one in holders)
+    first, *others = _alike(holders)
     return first.copy().merge(_together(others)) if others else first.copy()
+
+
+def _alike(holders: Sequence[Any]) -> Sequence[Any]:
+    """Holders of the metrics that all of them have with the same settings, in one order; as they are if there are none."""
+    first, *others = holders
+    if not all(isinstance(one, Parted) for one in holders):
+        return holders
+    if all(one.names == first.names and not first.differences(one) for one in others):
+        return holders
+    shared = sorted(set.intersection(*({*one.names} for one in holders)))
+    if len(shared) > 1:  # an experiment's own are alike: who checks parts sees to it
+        shared = [
+            name for name in shared if not any(first.ordered([name]).differences(one.ordered([name])) for one in others)
+        ] or shared
+    return [one.ordered(shared) for one in holders]
 
 
 def _together(holders: Sequence[Any]) -> Any:

@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -152,7 +153,8 @@ class Ingest:
         except Exception as error:  # who waits is told, and the others go on
             if not isinstance(error, StreamMetricsError):
                 log.exception("a group of %d parts failed", len(group))
-            await self._run(self.decoder.forget, {one.key.experiment for one in group})
+            with suppress(Exception):  # of a process that cannot be started: it remembers nothing either
+                await self._run(self.decoder.forget, {one.key.experiment for one in group})
             for one in group:
                 one.refuse(error)
         self._bytes -= sum(len(one.data) for one in group if one.answer.done())

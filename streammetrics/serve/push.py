@@ -112,9 +112,11 @@ def push(
 
 def token_of(given: str | None) -> str:
     """Return a token that was given, or that of the environment."""
-    token = os.environ.get(TOKEN) if given is None else given
+    token = ((os.environ.get(TOKEN) if given is None else given) or "").strip()  # files end in a newline
     if not token:
         raise InvalidInputError(f"pushing needs the token of a writer: {TOKEN} in the environment, or token=")
+    if not (token.isascii() and token.isprintable()):  # who sends it would print it
+        raise InvalidInputError(f"the token ({TOKEN} in the environment, or token=) has characters that no token has")
     return token
 
 

@@ -97,7 +97,7 @@ class Reader:
         versions = self.store.history(experiment)
         defined = [Experiment.of_dict(json.loads(version.text)) for version in versions]
         one = defined[-1]
-        running = [v.at >= one.start * HOUR for v in versions]
+        later = [i for i in range(1, len(defined)) if versions[i].at >= one.start * HOUR]
         known = self._known.setdefault(experiment, _Known())
         self._list(experiment, known)  # first: what it lists is in the total, or in a later one
         total, hours, days = self.totals.whole(experiment)
@@ -110,7 +110,8 @@ class Reader:
             days=days,
             posted=known.posted,
             looks=known.looks,
-            changes=[said for i in range(1, len(defined)) if running[i] for said in changes(*defined[i - 1 : i + 1])],
+            changes=[said for i in later for said in changes(defined[i - 1], defined[i])],
+            shared_at=[versions[i].at for i in later if defined[i - 1].arms != defined[i].arms],
             series=known.series,
         )
         if found.state == "ended":

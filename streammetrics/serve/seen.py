@@ -37,7 +37,9 @@ class Seen:
     counted_to : int
         The hour after the last that counts for verdicts.
     over : bool
-        Whether it has ended.
+        Whether it has ended, and all rows count for verdicts.
+    since : int
+        The hour since which days are counted.
     """
 
     experiment: Experiment
@@ -48,11 +50,12 @@ class Seen:
     users: dict[str, float]
     counted_to: int
     over: bool
+    since: int
 
     @property
     def days(self) -> float:
         """Days of data that count for verdicts."""
-        return max(0.0, (self.counted_to - self.experiment.start) / DAY)
+        return max(0.0, (self.counted_to - self.since) / DAY)
 
     def withheld(self, changes: Sequence[str]) -> str:
         """Return why there is no verdict on any treatment; empty if there may be one."""

@@ -119,27 +119,31 @@ def runs(hours: Iterable[int]) -> Iterator[list[int]]:
 def points_of(experiment: Experiment, phase: Any, windows: Mapping[int, Holder]) -> dict[int, list[Point]]:
     """Return what windows say, with intervals of one look: all read side by side; nothing where one cannot be read."""
     found: dict[int, list[Point]] = {hour: [] for hour in windows}
-    arms = _arms(experiment, phase, windows)
-    for arm in experiment.arms:
-        changes = {} if arm == experiment.control else changes_in(experiment, arms, arm)
-        for sample in arms.get(arm, ()):
-            if sample.name in experiment.metrics:
-                cells = zip(sample.keys, sample.values.tolist(), sample.rows.tolist(), strict=True)
-                for (hour,), value, rows in cells:
-                    change, low, high = changes.get((sample.name, hour), (None, None, None))
-                    found[hour].append(Point(hour, sample.name, arm, number(value), rows, change, low, high))
+    for arms in _alike(experiment, phase, windows):
+        for arm in experiment.arms:
+            changes = {} if arm == experiment.control else changes_in(experiment, arms, arm)
+            for sample in arms.get(arm, ()):
+                if sample.name in experiment.metrics:
+                    cells = zip(sample.keys, sample.values.tolist(), sample.rows.tolist(), strict=True)
+                    for (hour,), value, rows in cells:
+                        change, low, high = changes.get((sample.name, hour), (None, None, None))
+                        found[hour].append(Point(hour, sample.name, arm, number(value), rows, change, low, high))
     return found
 
 
-def _arms(experiment: Experiment, phase: Any, windows: Mapping[int, Holder]) -> Samples:
-    """The numbers of each arm by window."""
-    readable = {}
+def _alike(experiment: Experiment, phase: Any, windows: Mapping[int, Holder]) -> Iterator[Samples]:
+    """The numbers of each arm by window, for windows of the same metrics together: one may have come later."""
+    alike: dict[tuple[str, ...], dict[int, Any]] = {}
     for hour, holder in windows.items():
         try:
-            readable[hour] = narrowed(in_phase(holder, experiment, phase), experiment)
-        except StreamMetricsError:  # parts of before the metric was asked for
+            one = narrowed(in_phase(holder, experiment, phase), experiment)
+        except StreamMetricsError:  # parts of before the slices were asked for
             continue
-    return split(samples_of(stacked(readable, "window"))) if readable else {}
+        names = sorted(n for n in one.names if any(m == n or m.startswith(f"{n}/") for m in experiment.metrics))
+        if names:
+            alike.setdefault(tuple(names), {})[hour] = one if one.names == names else one.ordered(names)
+    for some in alike.values():
+        yield split(samples_of(stacked(some, "window")))
 
 
 def changes_in(experiment: Experiment, arms: Samples, treatment: str) -> dict[tuple[str, int], Found]:

@@ -111,6 +111,7 @@ class Watch:
             if experiment is None:
                 self._warn(seen, f"there is no experiment {key.experiment!r}")
                 return
+            experiment.check_hour(key.hour, self.settings.clock())
             data = await asyncio.to_thread(self._read, seen.file)
             word = await self.ingest.take(key, data, experiment)
         except LATER as error:  # it passes: the next look takes it

@@ -203,10 +203,9 @@ class Content(Statistic):
             entries = self.cells.tallies.get(name)
             if entries is not None and entries.excess is not None and len(entries):
                 np.add.at(beside, entries.cells, floats_of(entries.excess))
-        excess = self.cells.flats.get("excess")
-        if excess is not None:
-            each = floats_of(excess)
-            beside += row_sums(each)
+        excess, part = self.cells.flats.get("excess"), self.parts().get("excess")
+        if excess is not None and isinstance(part, Flat) and part.limbs and not part.front:
+            beside += row_sums(floats_of(excess))
         return np.asarray(self.rows_seen + self.by_front(beside / self.times))
 
     @cached_property

@@ -56,7 +56,7 @@ def check_room(state: Content, rows: float, beside: float) -> None:
         There would be 2**62 rows; or with weights a total weight of 2**42.
     """
     name = type(state).__name__
-    if rows >= LIMIT:
+    if rows * state.times >= LIMIT:  # so often each of them is counted
         raise CounterOverflowError(f"{name} would pass 2**62 rows; start a new state")
     if beside and rows + beside >= 2.0**42:
         raise CounterOverflowError(f"{name} would pass a total weight of 2**42; scale the weights down")

@@ -75,6 +75,7 @@ class Declared:
         good = type(self.times) is int and self.times > 0 and (self.most is None or type(self.most) is int)
         good &= all(n in tallies or (n in flats and not flats[n].optional) for n in self.counted)
         good &= all(n in flats and not flats[n].optional for n in likes)
+        good &= all(p.front == flats[p.like].front for p in flats.values() if p.like in flats)
         good &= self.behind is None or self.behind.kind in ("group", "class")
         if self.folds is not None:
             good &= len(self.folds) == 3 and set(self.folds[:2]) <= tallies and self.folds[2] in flats

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..errors import IncompatibleStateError, StateFormatError
 from ..numerics.keys import fits
-from .axes import EPOCHS, EXPIRED, Axis, Vocabulary, integers
+from .axes import EPOCHS, EXPIRED, NULL, OTHER, Axis, Vocabulary, integers
 from .lead import Lead
 from .numbers import ranges, running, unzigzag
 from .section import NAMES, need
@@ -111,7 +111,18 @@ def check_axes(axes: Sequence[Axis], words: Sequence[Words], keys: Ints) -> None
                 held.kind == "integer" and held.values.min() >= 0 and held.values.max() < axis.size
             )
             need(good and keys[:, column].min(initial=0) >= 0, f"{axis.names[0]} has a key that is no shard")
+        _check_marks(axis, keys[:, column : column + len(axis.names)])
         column += len(axis.names)
+
+
+def _check_marks(axis: Axis, keys: Ints) -> None:
+    """Raise where keys say that a limit left them over, or that they expired, and the axis knows no such thing."""
+    if keys.min(initial=0) >= NULL:
+        return
+    other, name = keys == OTHER, axis.names[0]
+    need(axis.keep is not None or not (keys == EXPIRED).any(), f"{name} has epochs that expired, and keeps all")
+    whole = np.array_equal(other.all(axis=1), other.any(axis=1))
+    need(whole and (axis.limit is not None or not other.any()), f"{name} has keys that no limit left over")
 
 
 def _texts(lead: Lead, name: str, counts: Ints, letters: Ints, lengths: Array) -> tuple[bytes, ...]:

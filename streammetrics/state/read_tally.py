@@ -63,6 +63,7 @@ def _narrow(lead: Lead, tally: Tally, each: Ints) -> Entries:
 
 
 def _counts(less: Array) -> Array:
+    need(int(less.max(initial=0)) < LIMIT - 1, "a place has too many rows")
     counts: Array = less.astype(count_type(int(less.max(initial=0)) + 1))
     counts += counts.dtype.type(1)
     return counts

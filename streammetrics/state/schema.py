@@ -166,6 +166,8 @@ def _read_axis(said: Any) -> Axis:
     known = axis.kind in (*EPOCHS, "key", "shard", "group", "class")
     if not (known and all(type(n) is int and n >= 0 for n in whole)) or (axis.kind in EPOCHS and not axis.size):
         raise StateFormatError("an axis is declared in an unknown way")
+    if axis.keep is not None and (axis.kind not in EPOCHS or not 0 < axis.keep < 1 << 63):
+        raise StateFormatError("an axis is declared in an unknown way")
     if any(len(key) != len(names) for key in axis.pinned):
         raise StateFormatError("a pinned key has another number of columns")
     return axis

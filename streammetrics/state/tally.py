@@ -149,6 +149,8 @@ class Entries:
     def cells_with(self, some: Array) -> Array:
         """The cells that have one of these entries, each once; entries of a cell stand together."""
         cells = self.cells
+        if len(cells) and cells[0] == cells[-1]:
+            return cells[: int(some.any())]
         first = np.flatnonzero(np.append(True, cells[1:] != cells[:-1])[: len(cells)])
         return cells[first][np.logical_or.reduceat(some, first)] if len(cells) else cells
 
@@ -381,7 +383,10 @@ def reduce(e: Entries) -> Entries:
     if bare and int(counts.min()) >= 0:
         span = int(codes.max()) + 1
         if span <= max(min(SPAN, SPARSE * len(codes)), len(codes)) and rows < 1 << 53:
-            dense = np.bincount(codes.astype(I8, copy=False), counts, span)  # floats, exact below 2**53
+            ones = rows == len(codes) and int(counts.min()) == 1
+            dense = np.bincount(
+                codes.astype(I8, copy=False), None if ones else counts, span
+            )  # floats, exact below 2**53
             found = np.flatnonzero(dense)
             return canonical(Entries(e.shift, found.astype(U8), dense[found].astype(I8)))
         if span <= MANY and rows < MANY:  # code and count in one word: sorting these is vectorised

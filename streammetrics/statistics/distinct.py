@@ -81,7 +81,7 @@ class DistinctKeys(State, tag="distinct"):
         for k in range(longest, 0, -1):
             z = 0.5 * (z + counts[k])
         z += m * _sigma(counts[0] / m)
-        return ALPHA * m * m / z
+        return ALPHA * m * m / z if z else math.inf  # of registers that are all full
 
 
 def _sigma(x: float) -> float:

@@ -24,6 +24,8 @@ __all__ = ["Contingency", "FoundNames", "FoundPairs", "numbered"]
 
 Ints = NDArray[np.int64]
 ROLES = ("y_true", "y_pred")
+MOST = 1 << 15
+"""Classes that `max_labels` may allow."""
 
 
 class Contingency(NamedTuple):
@@ -66,7 +68,7 @@ class FoundNames(State):
         How many different ones there may be: MemoryLimitError beyond, and nothing was counted.
     """
 
-    max_labels: int = setting(default=1000, low=2, high=1 << 15, operational=True)
+    max_labels: int = setting(default=1000, low=2, high=MOST, operational=True)
 
     what: ClassVar[str] = "classes"
     """What they are, and which setting of a metric says how many there may be."""
@@ -166,6 +168,8 @@ class FoundPairs(FoundNames, PairCounts, tag="found_pairs"):
     def square(self) -> tuple[Ints, Ints | None]:
         kept, (classes, pairs) = self._weighs(), self._pairs()
         n, (true, predicted) = len(classes), np.searchsorted(classes, pairs).T
+        if n > MOST:
+            raise MemoryLimitError(f"a matrix of {n:,} classes does not fit; max_labels is {MOST:,} at most")
         counts, excess = np.zeros((n, n), np.int64), None if self.excess is None else np.zeros((n, n, 2), np.int64)
         counts[true, predicted] = self.counts[kept]
         if excess is not None and self.excess is not None:

@@ -232,8 +232,11 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
     def _coded(self, cells: Ints, place: Array, like: Entries) -> Entries:
         """Entries with rows and weights like others, at places of buckets."""
         shift = type(self).rows.shift(self)
-        kind = code_type((int(cells.max(initial=0)) + 1) << shift)
-        codes = (cells.astype(kind) << kind(shift)) | place.astype(kind)
+        last = int(cells.max(initial=0))
+        kind = code_type((last + 1) << shift)
+        codes: Array = place.astype(kind, copy=False)
+        if last:
+            codes = (cells.astype(kind) << kind(shift)) | codes
         return reduce(Entries(shift, codes, like.counts, like.excess))
 
     def check(self) -> None:

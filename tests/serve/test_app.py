@@ -63,6 +63,17 @@ def test_a_definition_is_made_and_changed(here: World, client: Client) -> None:
     assert ("new", "defined version 2", "ann") in here.store.audited
 
 
+def test_addresses_of_webhooks_are_for_owners(here: World, client: Client) -> None:
+    """They are as good as passwords."""
+    hook = "https://hooks.example/secret"
+    made = json.loads(here.store.defined["rank"][-1]) | {"webhooks": [hook]}
+    answer = client.post("/v1/experiments/rank", json=made, headers={"authorization": f"Bearer {here.owner}"})
+    assert answer.json()["changes"] == ["webhooks: others than before"]
+    for token, shown in ((here.owner, True), (here.reader, False), (here.writer, False)):
+        given = client.get("/v1/experiments/rank", headers={"authorization": f"Bearer {token}"})
+        assert (given.status_code, hook in given.text) == (200, shown)
+
+
 def test_a_definition_may_be_toml(client: Client) -> None:
     text = 'arms = {A = 1, B = 1}\ncontrol = "A"\nprimary = "ctr"\nstart = 2026-06-01T00:00:00Z\n'
     answer = client.post("/v1/experiments/toml", content=text, headers={"content-type": "application/toml"})

@@ -252,7 +252,10 @@ def test_a_fault_of_one_is_said_and_stops_no_other() -> None:
         async with scene.board as board:
             await until(lambda: all(one.state == "running" for one in board.evaluations()))
             scene.readings.broken = {"e"}
+            before = board.evaluation("e")
             found = await scene.next("e")
+            assert before is not None
+            assert before.at < found.at < before.at + 1e-6  # open pages take it
             assert found.withheld == "it could not be read again since 1970-02-11T16: the frame of hour 7 is broken"
             assert [(t.decision, t.treatment) for t in found.verdicts] == [("withheld", "new")]
             assert found.table  # the figures of before

@@ -190,6 +190,45 @@ def test_changed_shares_withhold_unless_there_are_phases(table):
     assert "not sliced by 'phase'" in missing.withheld
 
 
+def test_changed_shares_are_judged_by_rows_of_their_phase(table):
+    said = ["planned share of new: 50 % is now 20 %"]
+    phased = table | {"phase": np.where(table["user"] % 2 == 0, 1, 2)}
+    total, one = counted(phased, empty(by=("arm", "phase", "country"))), experiment(phase="phase", guardrails={})
+    changed = {"changes": said, "shared_at": [(START + 2 * DAY) * HOUR]}
+    found = evaluated(table, one, total, **changed)
+    assert found.withheld == ""
+    assert found.ratio is not None
+    assert found.per_day == pytest.approx(evaluated(table, one, total, changes=said).per_day * 8 / 6, rel=0.02)
+    soon = evaluated(table, experiment(phase="phase", guardrails={}, min_days=7), total, **changed)
+    assert "of at least 7 days are counted" in soon.withheld
+    again = {"changes": said, "shared_at": [(START + 2 * DAY) * HOUR, (END - 1) * HOUR]}
+    early = evaluated(table, experiment(phase="phase", guardrails={}, arms={"old": 0.8, "new": 0.2}), total, **again)
+    assert early.withheld == "planned shares were changed, and there are no rows yet of the phase that has them"
+    assert early.ratio is None
+    assert early.verdicts[0].decision == "withheld"
+
+
+def test_the_end_is_when_all_rows_are_final():
+    table = log(np.random.default_rng(6), lift=1.0)
+    hours, days = windows(rows_where(table, table["hour"] >= END - 3 * DAY), 1), windows(table, DAY)
+    one = experiment(mature_after=30, guardrails={}, end=END - 4)
+    found = [evaluated(table, one, now=(END + h) * HOUR, folds=(hours, days)) for h in (0, 27)]
+    assert [look.state for look in found] == ["ended", "ended"]
+    assert [look.verdicts[0].decision for look in found] == ["keep running", "nothing shown"]
+
+
+def test_windows_of_other_metrics_are_read_beside(table):
+    """One metric may have come later, and a source may name them in another order."""
+    one, days = experiment(guardrails={}, secondary=[], better={}), windows(table, DAY)
+    other = {
+        start: (held, held.ordered(held.names[::-1]), held.only({"ctr", "auc"}))[i % 3]
+        for i, (start, held) in enumerate(days.items())
+    }
+    want, found = (evaluated(table, one, folds=({}, some)).days for some in (days, other))
+    assert len(want) > 2 * len(days)
+    assert sorted(found) == sorted(want)
+
+
 def test_slices_hold_for_all_of_them_together():
     table = log(np.random.default_rng(4), users=6_000, lift=1.0)
     odd = table["country"] == "de"

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import streammetrics as sm
 from streammetrics.serve import ingest
 from streammetrics.serve.apart import DecoderApart
 from streammetrics.serve.app import create_app
+from streammetrics.serve.check import Checker
 from streammetrics.serve.decoder import Decode, InThread
 from streammetrics.serve.experiment import Experiment
 from streammetrics.serve.fold import added_up
@@ -28,6 +30,9 @@ from streammetrics.serve.ingest import BusyError, Ingest
 from streammetrics.serve.keys import Key, Part, Seen
 from streammetrics.serve.settings import Settings
 from streammetrics.serve.store import StoreDownError, StoreFullError, open_store
+from streammetrics.serve.summary import summaries
+from streammetrics.state import frame
+from streammetrics.state.frame import Frame
 
 STATES = "/v1/experiments/rank/states"
 
@@ -91,6 +96,38 @@ def test_parts_of_an_hour_are_numbered(here: World, client: Client) -> None:
     assert sorted(key.seq for key in here.store.kept) == [0, 1, 2]
 
 
+def weighed(weight: float) -> sm.Sliced:
+    arms = sm.Sliced([sm.CTR(), sm.AUC(bits=10)], by=["arm", "country"])
+    columns = {"arm": ["A", "B"] * 4, "country": ["br"] * 8, "sample_weight": [weight] * 8}
+    return arms.update([0, 1] * 4, [0.5] * 8, **columns)
+
+
+def closed() -> sm.Sliced:
+    arms = sm.Sliced([sm.CTR(), sm.AUC(bits=10), sm.GroupAUC()], by=["arm", "country"])
+    return arms.update([0, 1], [0.25, 0.5], arm=["A", "A"], country=["br", "br"], group=["u", "u"]).seal()
+
+
+def in_no_arm(limit: int | None) -> bytes:
+    """Rows that a limit leaves over, in slices that have it, or say that they have none."""
+    columns = {"arm": ["A", "B"], "country": ["br", "br"]}
+    said, held = (
+        sm.Sliced([sm.CTR(), sm.AUC(bits=10)], by=["arm", "country"], limit=n).update([0, 1], [0.25, 0.5], **columns)
+        for n in (limit, 0)
+    )
+    states = [
+        other.holding(replace(other.cells, axes=mine.cells.axes))
+        for mine, other in zip(said.states, held.states, strict=True)
+    ]
+    return frame.write(states, said.header())
+
+
+def test_a_part_has_a_metric_that_was_counted_before(here: World) -> None:
+    checker = Checker(lambda _: arms(metrics=[sm.LogLoss()]))
+    (summary,) = summaries([Frame(arms().to_bytes())])
+    with pytest.raises(sm.IncompatibleStateError, match="has counted log_loss so far, and this part has none of them"):
+        checker.check(experiment(here), summary)
+
+
 @pytest.mark.parametrize(
     ("given", "code", "words"),
     [
@@ -104,14 +141,16 @@ def test_parts_of_an_hour_are_numbered(here: World, client: Client) -> None:
         (arms(keys=["A", "B", "C"]).to_bytes(), 422, "this has 'C'"),
         (arms(keys=[0, 1]).to_bytes(), 422, "this has 0, 1"),
         (sm.CTR().update([0, 1]).state, 400, "one state"),
+        (weighed(2.0**30), 422, "weigh more than 4,294,967,296; scale the weights down"),
+        (closed(), 422, "sealed_groups has closed groups, which can be there once"),
+        (in_no_arm(limit=0), 422, "a limit of slices left 100.0% of the rows without an arm"),
+        (in_no_arm(limit=None), 400, "arm has keys that no limit left over"),
     ],
 )
 def test_what_does_not_fit_is_refused(here: World, client: Client, given: Any, code: int, words: str) -> None:
-    if not isinstance(given, bytes):
-        from streammetrics.state import frame
-
+    if not isinstance(given, (bytes, sm.Sliced)):
         given = frame.write([given], {"kind": "state"})
-    answer = post(client, given)
+    answer = post(client, given.to_bytes() if isinstance(given, sm.Sliced) else given)
     assert (answer.status_code, here.store.kept, here.store.groups) == (code, {}, [])
     assert words in answer.json()["error"]
 
@@ -252,6 +291,31 @@ def test_waiting_frames_are_stored_together(here: World, decoder_of: DecoderOf) 
 
     assert asyncio.run(many()) == ["stored"] * 21
     assert here.store.groups == [1, 20]
+
+
+def test_who_waits_is_told_that_the_server_stops(here: World, decoder_of: DecoderOf) -> None:
+    """Those whose parts are just being stored, too: they send them again."""
+
+    async def stopped() -> None:
+        queue, task = await working(here, Settings(), decoder_of(here.store))
+        one = experiment(here)
+
+        def take(seq: int) -> asyncio.Task[str]:
+            return asyncio.create_task(queue.take(Key("rank", "a", 494529, seq), arms(seq).to_bytes(), one))
+
+        here.store.open.clear()
+        first = take(0)
+        await asyncio.sleep(0.3)
+        assert queue.waiting == 0
+        waiting = [first, take(1), take(2)]
+        await asyncio.sleep(0)
+        task.cancel()
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        found.append(*await asyncio.gather(take(3), return_exceptions=True))
+        here.store.open.set()
+        assert [(type(error), str(error)) for error in found] == [(BusyError, ingest.STOPS)] * 4
+
+    asyncio.run(stopped())
 
 
 def test_where_many_post_groups_gather(here: World, decoder_of: DecoderOf, monkeypatch: pytest.MonkeyPatch) -> None:

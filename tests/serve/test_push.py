@@ -105,6 +105,16 @@ def test_a_worker_pushes(here: World, server: str, monkeypatch: pytest.MonkeyPat
     assert [part.digest for part in here.store.kept.values()] == [arms().digest()]
 
 
+def test_a_token_from_a_file_ends_in_a_newline(here: World, server: str) -> None:
+    assert sm.push(server, arms(), **WHERE, token=f"{here.writer}\n") == "stored"
+    for wrong in ("smt_a\nb", "smt_\u00e9", "smt_\u4e00"):
+        with pytest.raises(sm.InvalidInputError, match="has characters that no token has") as error:
+            sm.push(server, arms(), **WHERE, token=wrong)
+        assert "smt_" not in str(error.value)
+    with pytest.raises(sm.InvalidInputError, match="needs the token"):
+        sm.push(server, arms(), **WHERE, token=" \n")
+
+
 def test_what_the_server_says_is_raised(here: World, server: str, pauses: list[float]) -> None:
     sm.push(server, arms(), **WHERE, token=here.writer)
     with pytest.raises(sm.PushError, match=r"rank/2026-06-01T09/job-0 was not stored .* kept aside") as conflict:

@@ -225,6 +225,26 @@ def test_all_that_was_there_is_added_up(store: Store, monkeypatch: pytest.Monkey
     assert totals.digest("e") == posted.counted(range(16)).digest()
 
 
+def test_what_an_interrupted_compaction_left_is_deleted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    totals, parts, sweep, calls = Totals(store), month(), store.sweep, itertools.count()
+    store.put(parts)
+
+    def fails_once(name: str) -> None:
+        if next(calls) == 1:
+            raise StoreFullError("full")
+        sweep(name)
+
+    monkeypatch.setattr(store, "sweep", fails_once)
+    whole, now, everything = totals.digest("e"), (FIRST + 4 * DAY) * HOUR, list(range(1, 17))
+    with pytest.raises(StoreFullError):
+        totals.compact("e", now=now)
+    assert [e.state for e in store.ledger("e")] == ["folded"] * 8 + ["current"] * 8
+    assert len(store.frames("e", everything)) == 16
+    assert totals.compact("e", now=now) == 0
+    assert len(store.frames("e", everything)) == 8
+    assert totals.digest("e") == Totals(store).digest("e") == whole
+
+
 def test_keeping_takes_a_small_share_of_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes 2 seconds is done every 200."""
     now, kept, keep = [0.0], list[float](), store.keep_total
@@ -332,13 +352,22 @@ def test_more_metrics_are_left_out() -> None:
     assert want.total.compute() == added_up([p.total.ordered(["ctr", "log_loss"]) for p in parts]).compute()
     for order in itertools.permutations(parts):
         assert added_up([order[0].to_bytes(), added_up(order[1:])]).digest() == want.digest()
+
+
+def test_metrics_of_other_settings_are_left_out() -> None:
+    """Those that an experiment names are alike: only such parts are taken."""
+
+    def made(*metrics: Any) -> Any:
+        inner = sm.Sharded(sm.MetricCollection(list(metrics)), unit="user", shards=8)
+        return sm.Sliced(inner, by=["arm", "country"]).update(posted.rows(len(metrics)))
+
+    one, other, third = made(sm.CTR(), sm.LogLoss()), made(sm.CTR(), sm.LogLoss(eps=0.1)), made(sm.LogLoss(eps=0.1))
+    for parts in ([one, other], [other.to_bytes(), one.to_bytes()], [one, one.copy(), other]):
+        whole = added_up(parts)
+        assert whole.names == ["ctr"]
+        assert whole.total.compute()["ctr"] == one.total.compute()["ctr"]
     with pytest.raises(IncompatibleStateError, match="eps of 'log_loss'"):
-        added_up(
-            [
-                parts[0],
-                sm.Sliced(sm.Sharded([sm.CTR(), sm.LogLoss(eps=0.1)], unit="user", shards=8), by=["arm", "country"]),
-            ]
-        )
+        added_up([made(sm.LogLoss()), third])
 
 
 # -- against a model -------------------------------------------------------------------------------------------------

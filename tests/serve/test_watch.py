@@ -112,6 +112,31 @@ def test_what_decodes_and_does_not_fit_is_refused_at_once(here: World, tmp_path:
     assert "takes metrics by arm" in here.store.audited[-1][1]
 
 
+@pytest.mark.parametrize(("hour", "words"), [("2062-06-01T09", "in the future"), ("2020-06-01T09", "before the exp")])
+def test_hours_are_those_of_the_experiment(here: World, tmp_path: Path, hour: str, words: str) -> None:
+    drop(tmp_path, f"rank/{hour}/job-0.smet", arms().to_bytes())
+    looks(here, tmp_path)
+    assert here.store.kept == {}
+    assert words in here.store.audited[-1][1]
+
+
+def test_a_folder_that_may_not_be_read_keeps_no_other_from_being_taken(
+    here: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drop(tmp_path, "mine/2026-06-01T09/job-0.smet", b"")
+    drop(tmp_path)
+    scandir = os.scandir
+
+    def refused(path: str) -> Any:
+        if path.endswith("mine"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    looks(here, tmp_path)
+    assert len(here.store.kept) == 1
+
+
 def test_written_again_with_other_content_it_is_a_conflict(here: World, tmp_path: Path) -> None:
     path = drop(tmp_path)
     looks(here, tmp_path, lambda: path.write_bytes(arms(1).to_bytes()))

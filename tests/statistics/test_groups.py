@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -482,6 +483,19 @@ def test_a_part_within_another_does_not_merge() -> None:
     assert touching.ranges == [(1, 5), (5, 5), (5, 7)]
     with pytest.raises(sm.IncompatibleStateError, match="1 to 5 and 3 to 3"):
         touching.merge(part(3, 3))
+
+
+def test_a_range_of_one_part_does_not_end_in_another() -> None:
+    """Each is refused alone, and so are they where they are read together."""
+    state = fed({"group": [1, 1], "y_true": [0, 1], "y_score": [0.5, 0.5]}, state=SortedGroups())
+
+    def without(name: str) -> bytes:
+        flats = {**state.cells.flats, name: np.zeros_like(state.cells.flats[name])}
+        return frame.write([state.holding(replace(state.cells, flats=flats))], {})
+
+    for parts in (["ends"], ["begins"], ["ends", "begins"]):
+        with pytest.raises(sm.StateFormatError, match="not those of ranges"):
+            frame.merge_frames([without(name) for name in parts])
 
 
 # -- bytes -------------------------------------------------------------------------------------------------------------

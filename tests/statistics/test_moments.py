@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+import streammetrics as sm
+from streammetrics.state import frame
 from streammetrics.statistics.moments import Moments
 from tests.statistics.batches import WEIGHTS, bell, counted, one_of, tens
 
@@ -36,6 +40,17 @@ def test_as_frozen(settings, how):
         made = counted(Moments(**settings), make, seed=seed, how=how, bad=bad)
         if "xx" in made.terms:
             assert made.covariance("x", "x") >= 0
+
+
+def test_squares_that_are_too_small_are_found_behind_a_part_that_is_sound():
+    sound = sm.Variance().update(value=[1.0, 2.0, 4.0]).state
+    sums = sound.cells.flats["sums"].copy()
+    sums[:, sound.terms.index("xx")] = 0
+    flats = {**sound.cells.flats, "sums": sums}
+    bad = frame.write([sound.holding(replace(sound.cells, flats=flats))], {})
+    for parts in ([bad], [frame.write([sound], {}), bad]):
+        with pytest.raises(sm.StateFormatError, match="squares that are less"):
+            frame.merge_frames(parts)
 
 
 def test_columns_have_names_of_their_own():

@@ -167,7 +167,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         value = self.of(state)
         v = Fraction(value)
         spread = max(Fraction(0), xx - 2 * v * wx + v * v * ww) * n / (n - 1)
-        return value, math.sqrt(float(spread / (total * total))), n
+        return value, math.sqrt(to_float(spread, total * total)), n
 
     def details(self, state: State) -> dict[str, Any]:
         closed = state.close_groups()

@@ -180,5 +180,5 @@ class OrderedPairAccuracy(PooledOrWithin, tag="ordered_pair_accuracy"):
     def details(self, state: RankingSums) -> dict[str, Any]:
         if self.average == "queries":
             return {}
-        right, pairs = (float(state.total(*t)) for t in self._terms())
+        right, pairs = (to_float(state.total(*t)) for t in self._terms())
         return {"pairs": pairs, "right_pairs": right}

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..evaluation import Look
+from ..experiment import HIDDEN
 from ..keys import HOUR, hour_text
 from .times import day, end_of, moment
 
 __all__ = ["Change", "Conflict", "Known", "known_of"]
 
 UNSAID: tuple[Any, ...] = (None, "", [], {}, False)
-HIDDEN = ("webhooks",)  # their addresses are as good as passwords
 SHORT = 16  # digits of a digest
 
 

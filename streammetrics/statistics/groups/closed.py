@@ -93,7 +93,7 @@ class ClosedSums(State):
         sums, weights, lone, moments = (self.flat(n) for n in ("sums", "weights", "lone", "moments"))
         both, one = (Weight(groups[:, i, None]) for i in (0, 1))
         squares, products, square_weights, square_lone = (moments[:, i] for i in range(4))
-        good = (groups.sum(axis=1) <= rows.sum(axis=1)).all()
+        good = (groups.astype(np.uint64).sum(axis=1) <= rows.astype(np.uint64).sum(axis=1)).all()  # which do not wrap
         good &= not (both.fall_short(weights, HEAVIEST) or one.fall_short(lone, HEAVIEST))
         good &= not (both.fall_short(square_weights, HEAVIEST**2) or one.fall_short(square_lone, HEAVIEST**2))
         ordered = (sums, weights), (squares, products), (products, square_weights)  # by terms: no AUC is beyond 1

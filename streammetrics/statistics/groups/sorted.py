@@ -57,7 +57,7 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
-        """The first and the last group of each part, in order."""
+        """The first and the last group of each part, in order; parts of one group alone count once."""
         out, first = [], None
         assert self.cells.inner is not None
         columns = self.cells.inner[:, 1], self.cells.flats["begins"], self.cells.flats["ends"]
@@ -65,7 +65,7 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
             if first is not None and ends:
                 out.append((first, key))
                 first, ends = None, ends - 1
-            out += [(key, key)] * ends
+            out += [(key, key)] * min(ends, 1)
             first = key if begins > ends else first
         return out
 
@@ -109,7 +109,7 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
 
     def held(self) -> dict[str, Any]:
         """What is held."""
-        return {"memory": self.nbytes, "parts": len(self.ranges)}
+        return {"memory": self.nbytes, "parts": int(self.cells.flats["ends"].sum())}
 
     def check(self) -> None:
         super().check()
@@ -119,6 +119,7 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
         open_ = np.cumsum(begins - ends)
         before = np.concatenate([[0], open_[:-1]]) if len(open_) else open_
         wrong = (open_ < 0) | (open_ > 1) | (ends > before + begins) | (begins + ends == 0)
+        wrong |= np.maximum(begins, ends) > self.rows_behind  # each part has a row there
         last = np.diff(cells.inner[:, 0], append=-1) != 0  # of a front cell
-        if wrong.any() or open_[last].any() or cells.inner[:, 2].any():
+        if wrong.any() or open_[last].any() or cells.inner[:, 2].any() or (self.axes and len(self)):
             raise StateFormatError("SortedGroups.begins and ends are not those of ranges")
