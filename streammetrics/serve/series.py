@@ -24,7 +24,7 @@ from .windows import Names, Window
 __all__ = ["Series"]
 
 DAY = 24
-TOGETHER = 48
+TOGETHER = 8
 """Windows that are read side by side: more are no quicker, and need more memory."""
 Found = tuple[float | None, float | None, float | None]
 
