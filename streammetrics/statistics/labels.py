@@ -19,7 +19,10 @@ from ..state.state import State
 from ..state.totals import weight_of
 from .step import NOTHING, Like, Step
 
-__all__ = ["DecisionCounts", "eps_of", "highest", "rounded"]
+__all__ = ["LEAST", "DecisionCounts", "eps_of", "highest", "rounded"]
+
+LEAST = 2.0**-1022
+"""The least base rate, or `eps`: logarithms are of normal numbers."""
 
 
 class DecisionCounts(State, tag="decisions"):
@@ -127,7 +130,7 @@ def eps_of(source: str, given: float | None = None) -> float:
     If it is given, then as far, but at least by the least normal number: of no less there is a logarithm here.
     """
     if given is not None:
-        return max(given, 2.0**-1022)
+        return max(given, LEAST)
     return 2.0**-23 if source in ("float32", "float16", "bfloat16") else 2.0**-52
 
 

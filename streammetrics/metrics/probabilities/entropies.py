@@ -16,10 +16,11 @@ from ...collect.metric import ScoredLabels, nothing_counted
 from ...numerics import elementary
 from ...numerics.exact import BEYOND, Limits, to_float
 from ...numerics.settings import setting
+from ...statistics.labels import LEAST
 from ...statistics.row_terms import RowTerms
 from ...statistics.sums import ScoreSums
 from ..chance import WEIGHTED
-from .losses import LEAST, SummedMetric, entropy
+from .losses import SummedMetric, entropy
 
 __all__ = ["CalibrationFreeNE", "NEPositive", "TjurDiscrimination"]
 

@@ -16,6 +16,7 @@ from ...collect.metric import nothing_counted
 from ...numerics import elementary
 from ...numerics.exact import BEYOND, UNIT, Limits, to_float
 from ...numerics.settings import setting
+from ...statistics.labels import LEAST
 from ...statistics.row_means import ClassRows
 from ...statistics.soft_sums import SoftSums
 from ...statistics.sums import ScoreSums
@@ -23,9 +24,6 @@ from ..averages import Several
 from ..chance import delta
 
 __all__ = ["CTR", "BrierScore", "Calibration", "LogLoss", "NormalizedEntropy", "PredictedCTR"]
-
-LEAST = 2.0**-1022
-"""The least base rate, or `eps`: logarithms are of normal numbers."""
 
 
 class SummedMetric(Several[ScoreSums]):

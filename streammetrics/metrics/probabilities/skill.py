@@ -12,9 +12,10 @@ from ...collect.interval import Estimate
 from ...numerics import elementary
 from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
+from ...statistics.labels import LEAST
 from ...statistics.row_means import ClassRows
 from ...statistics.row_terms import RowTerms
-from .losses import LEAST, SummedMetric
+from .losses import SummedMetric
 
 __all__ = ["BrierSkillScore", "D2Brier", "D2LogLoss", "LogLossSkillScore"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ...numerics.settings import setting
+from ...statistics.labels import LEAST
 from ...statistics.row_terms import RowTerms
-from .losses import LEAST
 from .row_losses import RowMean
 
 __all__ = ["CosineSimilarity", "JensenShannonDivergence", "KLDivergence"]
