@@ -143,7 +143,7 @@ class Totals:
             count, outline = 0, self.store.outline(experiment)
             for new in self._windows.settled(experiment, outline, now - correct_within_days * 24 * HOUR):
                 if self.store.compact(experiment, outline.at[1], new):
-                    self._windows.was_settled(experiment, new)
+                    self._windows.was_settled(experiment, new.day)
                     count += len(new.numbers)
             return count
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from ..collect.saved import from_bytes
 from ..errors import StateFormatError, StreamMetricsError
 from .fold import added_up
+from .folds import Fold, Folds, Names, Place
 from .store import Store
 from .store.parts import DAY, Entry, Outline, Settled
 
@@ -23,9 +23,6 @@ TRIES = 5
 TOGETHER = 256
 """Parts that are held at once: in bytes they take little, and while they are added up much."""
 T = TypeVar("T")
-Place = tuple[str, str, int]
-"""Experiment, "hour" or "day", and where it begins."""
-Names = frozenset[Hashable]
 
 
 class MovedError(StreamMetricsError):
@@ -60,12 +57,6 @@ class Window(NamedTuple):
         return cls(frozenset([holder.digest()]), lambda: holder)
 
 
-class _Fold(NamedTuple):
-    names: Names
-    made: Any
-    size: int
-
-
 class Windows:
     """Hours and days of experiments.
 
@@ -77,14 +68,12 @@ class Windows:
     store : Store
         Where parts are.
     room : int
-        The most bytes that folds may take; those not asked for longest go first.
+        The most bytes that folds may take. Those of days as the store has them are not kept: it is one row to read.
     """
 
     def __init__(self, store: Store, room: int) -> None:
-        self.store, self.room = store, room
-        self._folds: OrderedDict[Place, _Fold] = OrderedDict()
-        self._size = 0
-        self._lock = threading.Lock()
+        self.store = store
+        self._folds = Folds(room)
         self._busy: dict[str, threading.RLock] = {}
 
     def hours(self, experiment: str, outline: Outline) -> dict[int, Window]:
@@ -121,13 +110,10 @@ class Windows:
         return added_up(days)
 
     def _add(self, place: Place, names: Names, made: Any) -> None:
-        known = self._take(place)
-        if known is not None and known.names & names:  # somebody asked for it meanwhile
-            self._hold(place, known)
-            return
-        if known is not None:
-            names, made = known.names | names, added_up([known.made, made])
-        self._hold(place, _Fold(names, made, made.nbytes))
+        known = self._folds.take(place)
+        if known is not None and not known.names & names:
+            known = Fold(known.names | names, added_up([known.made, made]))
+        self._folds.hold(place, known or Fold(names, made))  # if it has them, somebody asked for it meanwhile
 
     def settled(self, experiment: str, outline: Outline, before: float) -> Iterator[Settled]:
         """Yield the folds of days that were over, of all parts of them that had been received, at a time."""
@@ -143,15 +129,12 @@ class Windows:
                 raise StateFormatError(f"the fold of day {day} of {experiment} does not come back as it was written")
             yield new
 
-    def was_settled(self, experiment: str, new: Settled) -> None:
-        """Note that a fold goes by its digest now, and not by the parts that it is of."""
-        place = experiment, "day", new.day
+    def was_settled(self, experiment: str, day: int) -> None:
+        """Forget the folds of a day that the store has now."""
         with self._alone(experiment):
-            fold = self._take(place)
-            if fold is not None and fold.names >= {*new.numbers}:
-                self._hold(place, fold._replace(names=fold.names - {*new.numbers, new.before} | {new.digest}))
-            for hour in range(new.day, new.day + DAY):
-                self._take((experiment, "hour", hour))
+            self._folds.take((experiment, "day", day))
+            for hour in range(day, day + DAY):
+                self._folds.take((experiment, "hour", hour))
 
     # -- folds --------------------------------------------------------------------------------------------------------
 
@@ -161,7 +144,7 @@ class Windows:
     def _made(self, place: Place, names: Names, whole: Sequence[Window] = ()) -> Any:
         """The fold that is of these; `whole` adds up to it, if it is all of it."""
         with self._alone(place[0]):
-            known = self._take(place)
+            known = self._folds.take(place)
             if known is not None and known.names == names:
                 made = known.made
             elif known is not None and known.names < names:
@@ -170,26 +153,13 @@ class Windows:
                 made = added_up([window.made() for window in whole])
             else:
                 made = self._with(None, place, names)
-            self._hold(place, _Fold(names, made, made.nbytes))
+            if not all(isinstance(name, str) for name in names):
+                self._folds.hold(place, Fold(names, made))
         return made
 
     def _alone(self, experiment: str) -> threading.RLock:
         """Held while folds of an experiment are made, so that no two threads make the same."""
         return self._busy.setdefault(experiment, threading.RLock())
-
-    def _take(self, place: Place) -> _Fold | None:
-        with self._lock:
-            fold = self._folds.pop(place, None)
-            self._size -= fold.size if fold else 0
-        return fold
-
-    def _hold(self, place: Place, fold: _Fold) -> None:
-        """Keep a fold, in place of those not asked for longest."""
-        with self._lock:
-            self._folds[place] = fold
-            self._size += fold.size
-            while self._size > self.room and len(self._folds) > 1:
-                self._size -= self._folds.popitem(last=False)[1].size
 
     def _with(self, made: Any, place: Place, names: Names) -> Any:
         """A fold, or nothing, and what there is under these names, of which some is held at a time."""
