@@ -1,6 +1,7 @@
 """Settings: what a class declares has to be what its checks would make of it."""
 
-from dataclasses import MISSING
+import inspect
+from dataclasses import MISSING, FrozenInstanceError, fields
 
 import pytest
 
@@ -42,3 +43,37 @@ def test_operational_settings_do_not_keep_metrics_from_sharing(low, high, name, 
     assert getattr(sm.MetricCollection({"a": low, "b": high}).states[0], "spill_dir", None) == getattr(
         high, "spill_dir", None
     )
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: sm.AUC(bit=9), "AUC has no setting 'bit'; did you mean 'bits'?"),
+        (lambda: sm.AUC(9), "AUC takes its settings by keyword, none by position; 1 came"),
+        (lambda: sm.NDCG(3, 4), "NDCG takes its settings by keyword, at most 1 by position (k); 2 came"),
+        (lambda: sm.NDCG(3, k=4), "NDCG was given 'k' twice, by position and by keyword"),
+        (lambda: sm.Histogram(), "Histogram needs 'edges'"),
+    ],
+)
+def test_what_a_constructor_says(make, said):
+    with pytest.raises(TypeError) as found:
+        make()
+    assert str(found.value) == said
+
+
+def test_settings_stay_as_they_are():
+    metric = sm.NDCG(3)
+    for change in (lambda: setattr(metric, "k", 4), lambda: delattr(metric, "k"), lambda: setattr(metric, "new", 4)):
+        with pytest.raises(FrozenInstanceError, match="of NDCG"):
+            change()
+    assert metric.k == 3
+
+
+def test_what_help_shows():
+    """Of every class: constructors are made without code of their own."""
+    for cls in [*METRICS.values(), *State.by_tag.values()]:
+        shown = inspect.signature(cls).parameters
+        assert [*shown] == [f.name for f in sorted(fields(cls), key=lambda f: f.kw_only)]
+        assert {n: p.default for n, p in shown.items() if p.default is not p.empty}.keys() == {
+            f.name for f in fields(cls) if f.default is not MISSING
+        }

@@ -234,7 +234,7 @@ def undropped(metric: Any) -> Any:
 def dropping(case: Case) -> Callable[[], Any]:
     """Return what makes the metric of a case, leaving out bad rows."""
     cls, settings = type(case.metric), case.metric.settings if case.metric is not None else {}
-    return lambda: cls(**settings, on_invalid="drop")  # type: ignore[misc, call-arg]
+    return lambda: cls(**settings, on_invalid="drop")  # type: ignore[misc]
 
 
 def spoiled(case: Case) -> tuple[Columns, NDArray[Any]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import functools
+import inspect
 import math
 import types
 import typing
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -52,22 +53,51 @@ def union(default: tuple[Any, ...], *, kw_only: bool = True) -> Any:
     return field(default=default, kw_only=kw_only, metadata={"union": True, "rules": {}})
 
 
+class _Signature:
+    """What `help` and notebooks show of a constructor; made when they ask."""
+
+    def __get__(self, instance: object, cls: Any) -> inspect.Signature:
+        return inspect.Signature(
+            [
+                inspect.Parameter(
+                    f.name,
+                    inspect.Parameter.KEYWORD_ONLY if f.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                    default=inspect.Parameter.empty if f.default is MISSING else f.default,
+                    annotation=f.type,
+                )
+                for f in sorted(fields(cls), key=lambda f: bool(f.kw_only))
+            ]
+        )
+
+
 class Settings:
-    """Base of states and metrics: a frozen dataclass whose fields are its settings."""
+    """Base of states and metrics: a frozen dataclass whose fields are its settings.
+
+    Constructor and attributes are here once for all: a dataclass compiles its own for each class, and of hundreds that
+    would take half of the import.
+    """
+
+    __signature__ = _Signature()
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        dataclass(frozen=True, eq=False, repr=False)(cls)
-        made: Any = cls.__init__
-        known = {f.name for f in fields(cls) if f.init}  # type: ignore[arg-type]
+        dataclass(init=False, repr=False, eq=False)(cls)
 
-        @functools.wraps(made)
-        def init(self: Any, *arguments: Any, **settings: Any) -> None:
-            if not settings.keys() <= known:
-                _reject_unknown(cls, settings)
-            made(self, *arguments, **settings)
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        cls: Any = type(self)
+        first, every, needed = _constructor(cls)
+        if arguments:
+            settings = _by_name(cls, first, arguments, settings)
+        if not (settings.keys() <= every and needed <= settings.keys()):
+            _reject(cls, settings)
+        self.__dict__.update(settings)
+        self.__post_init__()
 
-        cls.__init__ = init  # type: ignore[method-assign]
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise FrozenInstanceError(f"cannot assign to {name!r} of {type(self).__name__}: make another one")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete {name!r} of {type(self).__name__}")
 
     def __post_init__(self) -> None:
         cls: Any = type(self)
@@ -127,13 +157,34 @@ def _same(instance: Any, declared: Any) -> bool:
     return bool(default is value or default == value or (default != default and value != value))
 
 
-def _reject_unknown(cls: type, given: dict[str, Any]) -> None:
-    known = _declared(cls)
+@functools.cache
+def _constructor(cls: Any) -> tuple[tuple[str, ...], frozenset[str], frozenset[str]]:
+    """The settings of a class that may be given by position, all of them, and those that must be given."""
+    declared = fields(cls)
+    first = tuple(f.name for f in declared if not f.kw_only)
+    return first, frozenset(f.name for f in declared), frozenset(f.name for f in declared if f.default is MISSING)
+
+
+def _by_name(cls: type, first: tuple[str, ...], given: tuple[Any, ...], settings: dict[str, Any]) -> dict[str, Any]:
+    """All settings by name, those given by position, too."""
+    if len(given) > len(first):
+        most = f"at most {len(first)} by position ({', '.join(first)})" if first else "none by position"
+        raise TypeError(f"{cls.__name__} takes its settings by keyword, {most}; {len(given)} came")
+    named = dict(zip(first, given, strict=False))
+    for name in named.keys() & settings.keys():
+        raise TypeError(f"{cls.__name__} was given {name!r} twice, by position and by keyword")
+    return named | settings
+
+
+def _reject(cls: type, given: dict[str, Any]) -> None:
+    _, every, needed = _constructor(cls)
     for name in given:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(known)}"
+        if name not in every:
+            close = difflib.get_close_matches(name, every, 1)
+            hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(_declared(cls))}"
             raise TypeError(f"{cls.__name__} has no setting {name!r}{hint}")
+    missing = [name for name in _declared(cls) if name in needed - given.keys()]
+    raise TypeError(f"{cls.__name__} needs {' and '.join(map(repr, missing))}")
 
 
 def _check(owner: str, name: str, value: Any, hint: Any, rules: dict[str, Any]) -> Any:
