@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..columns.columns import Batch, Column
-from ..columns.convert import is_bfloat16, is_tensor, of_tensor, one_column
+from ..columns.convert import TENSORS, is_bfloat16, library_of, of_tensor, one_column
 from ..columns.flat import check_of, flat_of
 from ..columns.ids import IdColumn, Ids
 from ..columns.times import EventTime, Latest, TimeColumn
@@ -163,19 +163,17 @@ def as_plain(given: Any, name: str) -> Any:
 
     A tensor is copied here, if it lies on a device, and not again.
     """
-    if type(given) is np.ndarray:
+    kind = type(given)
+    if kind is np.ndarray:
         return given
-    if is_tensor(given):
+    library = library_of(kind)
+    if library in TENSORS:
         return of_tensor(given, name)
-    library = type(given).__module__.partition(".")[0]
     if library == "pyarrow":
         return _of_arrow(given)
-    made = getattr(type(given), "__array__", None)
-    if made is None or library not in ("numpy", "pandas"):
+    if library not in ("numpy", "pandas") or isinstance(given, np.ndarray) or not hasattr(kind, "__array__"):
         return given
-    if not isinstance(getattr(given, "dtype", None), np.dtype):
-        return given
-    return given if isinstance(given, np.ndarray) else made(given)
+    return given.__array__() if isinstance(getattr(given, "dtype", None), np.dtype) else given
 
 
 def _of_arrow(given: Any) -> Any:
@@ -706,7 +704,8 @@ def _batch(names: tuple[str, ...], given: tuple[Any, ...], widened: frozenset[st
 
 def _widened(names: tuple[str, ...], given: tuple[Any, ...]) -> frozenset[str]:
     """The columns that were bfloat16, and became float32."""
-    return frozenset(n for n, column in zip(names, given, strict=True) if is_tensor(column) and is_bfloat16(column))
+    found = [n for n, c in zip(names, given, strict=True) if library_of(type(c)) in TENSORS and is_bfloat16(c)]
+    return frozenset(found) if found else NONE_WIDENED
 
 
 def _compiled(name: str, *arguments: Any) -> Callable[[], Any]:

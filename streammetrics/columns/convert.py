@@ -168,10 +168,10 @@ def _from_torch(raw: Any) -> Array:
 
 
 def _from_pandas(raw: Any) -> Array:
-    if hasattr(raw, "columns"):  # a data frame, for a matrix
+    if hasattr(type(raw), "columns"):  # a data frame, for a matrix; a series has its rows as attributes
         return np.asarray(raw.to_numpy())
     if isinstance(getattr(raw, "dtype", None), np.dtype):
-        return np.asarray(raw)
+        return np.asarray(raw.to_numpy())
     if not hasattr(raw, "isna") or not raw.isna().any():
         plain = getattr(raw.dtype, "numpy_dtype", None)
         return np.asarray(
@@ -184,7 +184,7 @@ def _from_pandas(raw: Any) -> Array:
 
 
 def _from_polars(raw: Any) -> Array:
-    if hasattr(raw, "columns"):
+    if hasattr(type(raw), "columns"):
         return np.asarray(raw.to_numpy())
     if str(raw.dtype).startswith("List"):
         return _from_arrow(raw.to_arrow())

@@ -62,21 +62,26 @@ def order32(x: Any) -> Any:
     return u4(bits) ^ (u4(0x80000000) if bits >= i4(0) else u4(0xFFFFFFFF))
 
 
-@kernel(out=("where", "out_a", "out_keys", "starts"))
-def scatter_rows(a: Any, s: Any, y: Any, bits: Any, where: Any, out_a: Any, out_keys: Any, starts: Any) -> Any:
-    """Copy rows by partition: the id, and score and label in one integer that orders as they do; `where` is scratch."""
-    shift, n = u8(64) - u8(bits), a.shape[0]
-    for j in range(n):
+@kernel(out=("where", "counts"))
+def find_partitions(a: Any, bits: Any, where: Any, counts: Any) -> Any:
+    """Write the partition of each row, and add to the rows of each."""
+    shift = u8(64) - u8(bits)
+    for j in range(a.shape[0]):
         p = u4(spread(a[j], i8(0)) >> shift)
         where[j] = p
-        starts[p] += 1
-    ends(starts)
-    for j in range(n - 1, -1, -1):
-        starts[where[j]] -= 1
-        k = starts[where[j]]
+        counts[p] += 1
+    return a.shape[0]
+
+
+@kernel(out=("ends", "out_a", "out_keys"))
+def scatter_rows(where: Any, a: Any, s: Any, y: Any, ends: Any, out_a: Any, out_keys: Any) -> Any:
+    """Copy rows before the ends of their partitions, which move: the id; score and label as an integer in their order."""
+    for j in range(a.shape[0] - 1, -1, -1):
+        ends[where[j]] -= 1
+        k = ends[where[j]]
         out_a[k] = a[j]
         out_keys[k] = (u8(order32(s[j])) << u8(1)) | u8(y[j])
-    return n
+    return a.shape[0]
 
 
 @kernel(out=("slots", "known", "numbers"))

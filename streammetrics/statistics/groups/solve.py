@@ -89,7 +89,7 @@ def solve(raws: Sequence[Raw], workers: int) -> Groups:
     if not raws:
         return Groups.none()
     if all(r["ids"].ndim == 1 and r["scores"].dtype == np.float32 and "weights" not in r for r in raws):
-        return _solve_plain(_joined(raws), workers)
+        return _solve_plain(raws, workers)
     return _solve_any(_joined(raws), workers)
 
 
@@ -154,12 +154,18 @@ def _scan_any(numbers: Array, count: int, scores: Array, labels: Array, weights:
     return scanned(Sorted(numbers[by], keys[by], labels[by], ones, limbs), count)  # type: ignore[arg-type]
 
 
-def _solve_plain(raw: Raw, workers: int) -> Groups:
+def _solve_plain(raws: Sequence[Raw], workers: int) -> Groups:
     """Groups of integers, float32 scores and no weights: a row sorts as one integer."""
-    n, bits = len(raw["ids"]), _bits(len(raw["ids"]))
-    where, ids, keys = np.empty(n, np.uint32), np.empty(n, np.int64), np.empty(n, np.uint64)  # numpy's pages are large
-    starts = np.zeros((1 << bits) + 1, np.int64)
-    compiled.kernel("groups:scatter_rows")(raw["ids"], raw["scores"], raw["labels"], bits, where, ids, keys, starts)
+    sizes = [len(raw["ids"]) for raw in raws]
+    n, bits = sum(sizes), _bits(sum(sizes))
+    ids, keys, starts = np.empty(n, np.int64), np.empty(n, np.uint64), np.zeros((1 << bits) + 1, np.int64)
+    where = np.split(np.empty(n, np.uint16), np.cumsum(sizes[:-1]))
+    find, scatter = compiled.kernel("groups:find_partitions"), compiled.kernel("groups:scatter_rows")
+    for raw, mine in zip(raws, where, strict=True):
+        find(raw["ids"], bits, mine, starts)
+    np.cumsum(starts, out=starts)
+    for raw, mine in zip(raws, where, strict=True):
+        scatter(mine, raw["ids"], raw["scores"], raw["labels"], starts, ids, keys)
     pack, scan = compiled.kernel("groups:pack"), compiled.kernel("groups:scan_packed")
 
     def one(p: int) -> Groups:
