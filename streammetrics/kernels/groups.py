@@ -10,12 +10,16 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, kernel, outline
-from ._memory import scratch
+from ._memory import fetch, scratch
 from .exact_sums import BLOCK, add_block
 from .hashes import finish
 
 f4, f8, i4, i8, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint32, np.uint64
 
+NEAR, AHEAD = (
+    256,
+    1024,
+)  # rows that are fetched together, and how far ahead: hashing takes longer than they take to come
 SPREAD = u8(0x9E3779B97F4A7C15)  # tells the hash that spreads rows from those that sample and shard
 
 
@@ -65,23 +69,30 @@ def order32(x: Any) -> Any:
 @kernel(out=("where", "counts"))
 def find_partitions(a: Any, bits: Any, where: Any, counts: Any) -> Any:
     """Write the partition of each row, and add to the rows of each."""
-    shift = u8(64) - u8(bits)
-    for j in range(a.shape[0]):
-        p = u4(spread(a[j], i8(0)) >> shift)
-        where[j] = p
-        counts[p] += 1
-    return a.shape[0]
+    shift, n = u8(64) - u8(bits), a.shape[0]
+    for start in range(0, n, NEAR):
+        fetch(a, start + AHEAD, NEAR)
+        for j in range(start, min(start + NEAR, n)):
+            p = u4(spread(a[j], i8(0)) >> shift)
+            where[j] = p
+            counts[p] += 1
+    return n
 
 
 @kernel(out=("ends", "out_a", "out_keys"))
 def scatter_rows(where: Any, a: Any, s: Any, y: Any, ends: Any, out_a: Any, out_keys: Any) -> Any:
     """Copy rows before the ends of their partitions, which move: the id; score and label as an integer in their order."""
-    for j in range(a.shape[0] - 1, -1, -1):
-        ends[where[j]] -= 1
-        k = ends[where[j]]
-        out_a[k] = a[j]
-        out_keys[k] = (u8(order32(s[j])) << u8(1)) | u8(y[j])
-    return a.shape[0]
+    n = a.shape[0]
+    for start in range(0, n, NEAR):
+        fetch(a, start + AHEAD, NEAR)
+        fetch(s, start + AHEAD, NEAR)
+        fetch(y, start + AHEAD, NEAR)
+        for j in range(start, min(start + NEAR, n)):
+            ends[where[j]] -= 1
+            k = ends[where[j]]
+            out_a[k] = a[j]
+            out_keys[k] = (u8(order32(s[j])) << u8(1)) | u8(y[j])
+    return n
 
 
 @kernel(out=("slots", "known", "numbers"))

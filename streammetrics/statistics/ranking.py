@@ -211,8 +211,9 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         average, half = self.ties == "average", scores.dtype == np.float64
         bounds = np.append(starts, len(grades))
         lengths = np.diff(bounds)
-        out, facts = np.empty(len(starts) * len(self._ranked)), np.empty(5 * len(starts), np.int64)
-        more = np.empty(len(starts) * len(self._placed))
+        ranked, placed = self._codes(self._ranked, MEASURES), self._codes(self._placed, ORDERS)
+        out, facts = np.empty(len(starts) * len(ranked[0])), np.empty(5 * len(starts), np.int64)
+        more = np.empty(len(starts) * len(placed[0]))
         order = compiled.kernel("orders:order") if more.size else None
         for which, width in alike(lengths):
             deepest = int((lengths[which] + relevant[which]).max()) if len(relevant) else width
@@ -228,10 +229,10 @@ class RankingSums(QuerySums, tag="ranking_sums"):
                 pack(grades if small else NO_FLAGS, scores, retrieved, some, bounds, keys)
                 keys.sort(axis=1)
                 at = (keys, some, bounds, scores)
-                rank(*at, half, small, values, powers, *how, *self._codes(self._ranked, MEASURES), *scratch, facts, out)
+                rank(*at, half, small, values, powers, *how, *ranked, *scratch, facts, out)
                 if order is not None:
                     given = (*at, small, values, powers, infos, blank, *how)
-                    order(*given, *self._codes(self._placed, ORDERS), *scratch, more)
+                    order(*given, *placed, *scratch, more)
         return self._told(out, more, facts), facts
 
     def _told(self, out: NDArray[np.float64], more: NDArray[np.float64], facts: Ints) -> NDArray[np.float64]:
