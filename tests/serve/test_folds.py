@@ -1,0 +1,71 @@
+"""Folds in memory: those that were used last as they are, others packed, the oldest forgotten; never another one."""
+
+from __future__ import annotations
+
+import pytest
+
+import streammetrics as sm
+from streammetrics.serve.folds import IDLE, Fold, Folds
+
+COUNT = 40
+
+
+def fold(i):
+    return Fold(frozenset([i]), sm.AUC().update([0, 1] * 50, [j / (100 + i) for j in range(100)]))
+
+
+def place(i):
+    return "e", "hour", i
+
+
+@pytest.fixture
+def made():
+    return [fold(i) for i in range(COUNT)]
+
+
+def test_as_they_are_then_packed_then_forgotten(made):
+    size, packed = made[0].made.nbytes, len(made[0].made.to_bytes())
+    room = IDLE * 4 * size
+    folds = Folds(room)
+    for i, one in enumerate(made):
+        folds.hold(place(i), one)
+    few = min(COUNT - 4, (room - 4 * size) // packed)
+    assert len(folds._ready) == 4
+    assert abs(len(folds._packed) - few) <= 1
+    for i in reversed(range(COUNT)):
+        found = folds.take(place(i))
+        if found is not None:
+            assert found.names == made[i].names
+            assert found.made.digest() == made[i].made.digest()
+            assert (found.made is made[i].made) == (i >= COUNT - 4)
+            assert folds.take(place(i)) is None
+        else:
+            assert i < COUNT - 4 - (few - 1)
+    assert len(folds) == folds._ready._size == folds._packed._size == 0
+
+
+def test_what_is_used_stays(made):
+    folds = Folds(IDLE * 2 * made[0].made.nbytes)
+    folds.hold(place(0), made[0])
+    for i in range(1, COUNT):
+        folds.hold(place(i), made[i])
+        used = folds.take(place(0))
+        assert used is not None
+        assert used.made is made[0].made
+        folds.hold(place(0), used)
+
+
+def test_without_room_nothing_is_kept(made):
+    folds = Folds(1)
+    folds.hold(place(0), made[0])
+    assert len(folds) == 0
+    assert folds.take(place(0)) is None
+
+
+def test_the_newer_one_is_taken(made):
+    """Another thread may make a fold anew while the old one is packed."""
+    folds = Folds(1 << 26)
+    folds._packed.hold(place(0), Fold(made[0].names, made[0].made.to_bytes()), 1)
+    folds.hold(place(0), made[1])
+    assert folds.take(place(0)) is made[1]
+    assert len(folds) == 0
