@@ -315,11 +315,11 @@ class Feed:
         key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
         if key is None:
             widened = _widened(names, given)
-            given = tuple(map(as_plain, given, names))
-            arrays = tuple(
-                [one_column(a) if type(a) is np.ndarray else a for a in given]
-            )  # where a matrix is not meant
+            arrays = given = tuple(map(as_plain, given, names))
             key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
+            if key is None:  # where a matrix is not meant
+                arrays = tuple([one_column(a) if type(a) is np.ndarray else a for a in given])
+                key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
             key = None if key is None else (*key, widened)
         if key is None or not key[0]:
             return self.count_batch(_batch(names, given, widened))
@@ -704,8 +704,9 @@ def _batch(names: tuple[str, ...], given: tuple[Any, ...], widened: frozenset[st
 
 def _widened(names: tuple[str, ...], given: tuple[Any, ...]) -> frozenset[str]:
     """The columns that were bfloat16, and became float32."""
-    found = [n for n, c in zip(names, given, strict=True) if library_of(type(c)) in TENSORS and is_bfloat16(c)]
-    return frozenset(found) if found else NONE_WIDENED
+    if TENSORS.isdisjoint(map(library_of, map(type, given))):
+        return NONE_WIDENED
+    return frozenset(n for n, c in zip(names, given, strict=True) if library_of(type(c)) in TENSORS and is_bfloat16(c))
 
 
 def _compiled(name: str, *arguments: Any) -> Callable[[], Any]:
