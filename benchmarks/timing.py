@@ -38,6 +38,10 @@ class Timing:
         """How many times the CPU of `limit`: the median over the rounds of the ratio within the round."""
         return median(ours / theirs for ours, theirs in zip(self.cpu, limit.cpu, strict=True))
 
+    def least(self, limit: Timing) -> float:
+        """How many times the CPU of `limit`, of the fastest round of each: what others do on the machine only adds."""
+        return min(self.cpu) / min(limit.cpu)
+
 
 def interleave(candidates: Mapping[str, Callable[[], object]], rounds: int = 9) -> dict[str, Timing]:
     """Time every candidate once a round, after one round that does not count (compilation, caches)."""

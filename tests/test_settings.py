@@ -8,6 +8,7 @@ import pytest
 import streammetrics as sm
 from streammetrics import METRICS, State
 from streammetrics.numerics import settings
+from streammetrics.numerics.settings import Settings, setting
 
 
 @pytest.mark.parametrize("cls", [*METRICS.values(), *State.by_tag.values()], ids=lambda c: c.__name__)
@@ -77,3 +78,26 @@ def test_what_help_shows():
         assert {n: p.default for n, p in shown.items() if p.default is not p.empty}.keys() == {
             f.name for f in fields(cls) if f.default is not MISSING
         }
+
+
+def test_defaults_are_those_that_were_declared():
+    """Not what a class happens to have by that name: what is saved leaves them out, and reading finds them again."""
+
+    class Dropping(sm.CTR):
+        on_invalid: str = setting(default="drop", choices=("raise", "drop"), operational=True)
+
+    class Percents(sm.MAPE):
+        percent = True
+
+    assert Dropping().update([0, 7]).explain()["rows"] == 1
+    assert Dropping().copy().update([0, 7]).explain()["rows"] == 1
+    assert Percents().percent is sm.MAPE().percent is False
+
+
+def test_a_constructor_of_its_own_is_shown():
+    class Own(sm.CTR):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+
+    assert [*inspect.signature(Own).parameters] == ["name"]
+    assert [*inspect.signature(Settings).parameters] == ["arguments", "settings"]

@@ -57,6 +57,9 @@ class _Signature:
     """What `help` and notebooks show of a constructor; made when they ask."""
 
     def __get__(self, instance: object, cls: Any) -> inspect.Signature:
+        if cls is Settings or cls.__init__ is not Settings.__init__:  # one of its own
+            own = inspect.signature(cls.__init__)
+            return own.replace(parameters=[*own.parameters.values()][1:])
         return inspect.Signature(
             [
                 inspect.Parameter(
@@ -65,7 +68,7 @@ class _Signature:
                     default=inspect.Parameter.empty if f.default is MISSING else f.default,
                     annotation=f.type,
                 )
-                for f in sorted(fields(cls), key=lambda f: bool(f.kw_only))
+                for f in sorted(_given(cls), key=lambda f: bool(f.kw_only))
             ]
         )
 
@@ -85,12 +88,13 @@ class Settings:
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         cls: Any = type(self)
-        first, every, needed = _constructor(cls)
+        first, defaults, needed = _constructor(cls)
         if arguments:
             settings = _by_name(cls, first, arguments, settings)
-        if not (settings.keys() <= every and needed <= settings.keys()):
+        whole = defaults | settings
+        if len(whole) != len(defaults) or not needed <= settings.keys():
             _reject(cls, settings)
-        self.__dict__.update(settings)
+        self.__dict__.update(whole)
         self.__post_init__()
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -124,7 +128,8 @@ class Settings:
     @classmethod
     @functools.cache
     def _identity(cls) -> list[Any]:
-        return [f for f in fields(cls) if f.init and not f.metadata.get("operational")]  # type: ignore[arg-type]
+        declared: Any = _given(cls)  # type: ignore[arg-type]
+        return [f for f in declared if not f.metadata.get("operational")]
 
     def __repr__(self) -> str:
         given = [f"{f.name}={getattr(self, f.name)!r}" for f in self._identity() if not _same(self, f)]
@@ -135,7 +140,7 @@ class Settings:
 def _declared(cls: Any) -> dict[str, tuple[Any, Any, dict[str, Any]]]:
     """The settings of a class by name: default, type and what it may be."""
     hints = typing.get_type_hints(cls)
-    return {f.name: (f.default, hints[f.name], f.metadata.get("rules", {})) for f in fields(cls) if f.init}
+    return {f.name: (f.default, hints[f.name], f.metadata.get("rules", {})) for f in _given(cls)}
 
 
 @functools.cache
@@ -158,11 +163,17 @@ def _same(instance: Any, declared: Any) -> bool:
 
 
 @functools.cache
-def _constructor(cls: Any) -> tuple[tuple[str, ...], frozenset[str], frozenset[str]]:
-    """The settings of a class that may be given by position, all of them, and those that must be given."""
-    declared = fields(cls)
+def _given(cls: Any) -> tuple[Any, ...]:
+    """The settings of a class, as dataclasses declare them."""
+    return tuple(f for f in fields(cls) if f.init)
+
+
+@functools.cache
+def _constructor(cls: Any) -> tuple[tuple[str, ...], dict[str, Any], frozenset[str]]:
+    """The settings that may be given by position; all of them, with their defaults; those that must be given."""
+    declared = _given(cls)
     first = tuple(f.name for f in declared if not f.kw_only)
-    return first, frozenset(f.name for f in declared), frozenset(f.name for f in declared if f.default is MISSING)
+    return first, {f.name: f.default for f in declared}, frozenset(f.name for f in declared if f.default is MISSING)
 
 
 def _by_name(cls: type, first: tuple[str, ...], given: tuple[Any, ...], settings: dict[str, Any]) -> dict[str, Any]:
@@ -177,10 +188,10 @@ def _by_name(cls: type, first: tuple[str, ...], given: tuple[Any, ...], settings
 
 
 def _reject(cls: type, given: dict[str, Any]) -> None:
-    _, every, needed = _constructor(cls)
+    _, defaults, needed = _constructor(cls)
     for name in given:
-        if name not in every:
-            close = difflib.get_close_matches(name, every, 1)
+        if name not in defaults:
+            close = difflib.get_close_matches(name, defaults, 1)
             hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(_declared(cls))}"
             raise TypeError(f"{cls.__name__} has no setting {name!r}{hint}")
     missing = [name for name in _declared(cls) if name in needed - given.keys()]

@@ -31,7 +31,7 @@ class Folds:
     Parameters
     ----------
     room : int
-        The most bytes that they may take.
+        The most bytes that they may take, but for the last one.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class Folds:
     """
 
     def __init__(self, room: int) -> None:
-        self._ready, self._packed = _Kept(room // IDLE), _Kept(room - room // IDLE)
+        self._ready, self._packed = _Kept(room // IDLE, least=1), _Kept(room - room // IDLE)
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -68,10 +68,10 @@ class Folds:
 
 
 class _Kept:
-    """Folds, and the bytes that they take: so many at most."""
+    """Folds, and the bytes that they take: so many at most, unless a few take more."""
 
-    def __init__(self, room: int) -> None:
-        self._room, self._size = room, 0
+    def __init__(self, room: int, least: int = 0) -> None:
+        self._room, self._least, self._size = room, least, 0
         self._folds: OrderedDict[Place, tuple[Fold, int]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -88,7 +88,7 @@ class _Kept:
         self._folds[place] = fold, size
         self._size += size
         gone = []
-        while self._size > self._room:
+        while self._size > self._room and len(self._folds) > self._least:
             there, (old, freed) = self._folds.popitem(last=False)
             self._size -= freed
             gone.append((there, old))

@@ -55,11 +55,13 @@ def test_what_is_used_stays(made):
         folds.hold(place(0), used)
 
 
-def test_without_room_nothing_is_kept(made):
+def test_without_room_the_last_one_is_kept(made):
     folds = Folds(1)
-    folds.hold(place(0), made[0])
-    assert len(folds) == 0
+    for i, one in enumerate(made[:3]):
+        folds.hold(place(i), one)
+    assert len(folds) == 1
     assert folds.take(place(0)) is None
+    assert folds.take(place(2)) is made[2]
 
 
 def test_the_newer_one_is_taken(made):
