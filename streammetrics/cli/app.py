@@ -544,6 +544,7 @@ def _serve(
     Tokens are made beside it: `streammetrics serve token EXPERIMENT`.
     """
     if context.invoked_subcommand is not None:
+        context.default_map = {context.invoked_subcommand: {"store": store}}
         return
     with _needs_serve():
         from streammetrics.cli.serve import read_auth, run_server

@@ -37,10 +37,14 @@ class Model(NamedTuple):
         """Return the columns in the order of the classes, where they are called after them: `p_cat`, `p_dog`."""
         if isinstance(self.column, str):
             return self
-        found = {str(c): [n for n in self.column if n.endswith(str(c))] for c in classes}
-        if all(len(names) == 1 for names in found.values()):
-            return Model(self.name, tuple(names[0] for names in found.values()))
-        return self
+        found = {str(c): [n for n in self.column if _is_called(n, str(c))] for c in classes}
+        if not any(found.values()):
+            return self
+        for name, columns in found.items():
+            if len(columns) != 1:
+                several = f"{' and '.join(columns)} are" if columns else f"no column of {', '.join(self.column)} is"
+                raise UsageError(f"{self.name}: {several} called after the class {name!r}, and others are after theirs")
+        return Model(self.name, tuple(columns[0] for columns in found.values()))
 
 
 def find_model(given: str, schema: Any) -> Model:
@@ -60,6 +64,12 @@ def find_model(given: str, schema: Any) -> Model:
     if not found:
         raise UsageError(f"no column is like {given!r}; there are {', '.join(names[:40])}")
     return Model(re.split(r"[*?]", given)[0].rstrip("_-. ") or given, tuple(found))
+
+
+def _is_called(column: str, name: str) -> bool:
+    """Whether a column ends with the name of a class, as a word: `p_female` is not after "male"."""
+    before = column[: -len(name)] if name and column.endswith(name) else None
+    return before is not None and not (before[-1:].isalnum() and name[0].isalnum())
 
 
 def _by_number(name: str) -> list[Any]:

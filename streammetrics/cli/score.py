@@ -188,6 +188,10 @@ def _checked(request: Request, metrics: Any) -> Asked:
             raise UsageError(
                 f"{request.asked.names[0]}: there is nothing to compare; give two models by --score, or arms by --arm"
             )
+        if request.by_rows and groups and (request.asked.names or request.asked.planned):
+            raise UsageError(
+                "models are scored on the same rows, and of rows no shards are kept, so nothing is compared: name a --unit"
+            )
         known = {name.rpartition("/")[2]: thing for name, thing in known.items()}
     asked = in_full(request.asked, known)
     check_names(replace(asked, experiment=request.arm is not None), known)

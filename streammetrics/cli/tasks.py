@@ -133,7 +133,10 @@ class TaskSpec:
             The columns of the log: what patterns and the number of classes are found in.
         """
         self.check()
-        models = [find_model(name, schema) for name in self.pred or self.score]
+        asked = self.pred or self.score
+        models = [find_model(name, schema) for name in asked]
+        if len({model.name for model in models}) < len(models):  # of patterns that begin alike
+            models = [Model(name, model.column) for name, model in zip(asked, models, strict=True)]
         if isinstance(self.classes, tuple):
             models = [model.ordered(self.classes) for model in models]
         label = find_model(self.label, schema).column if TYPES[self.task_type].several == "labels" else self.label

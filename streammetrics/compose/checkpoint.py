@@ -104,6 +104,10 @@ class Checkpoint(Holder):
         """Rows come from the log that it is of."""
         raise TypeError("a checkpoint counts no rows itself: `streammetrics eval --checkpoint` goes on from it")
 
+    def seal(self, partition: tuple[int, int] | None = None) -> Any:
+        """Groups are closed once all rows are there."""
+        raise TypeError("a checkpoint is half of a result: finish the pass, then close the groups of what --save wrote")
+
     def merge(self, other: Self) -> Self:
         """A checkpoint is half of a result, which is no part of another."""
         raise IncompatibleStateError(

@@ -259,6 +259,10 @@ has 714858656aef...: its rows, or the metrics, are not what they were; count it 
         size: int = self._held[2].nbytes
         return size + 250 * len(self)
 
+    def seal(self, partition: tuple[int, int] | None = None) -> Any:
+        """What is added later would be of groups that are closed."""
+        raise TypeError("a ledger goes on: add() what was sealed, or seal its total")
+
     def coarsen(self, bits: int) -> Any:
         """Partitions have the digests of what they counted."""
         raise TypeError("a ledger keeps digests of what was added, which has the bits it has; coarsen its total")

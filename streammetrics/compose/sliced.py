@@ -209,13 +209,16 @@ class Sliced(Front):
 
     def _ordered(self, states: Sequence[State], places: Any, sort: str | None, min_rows: int) -> dict[Any, list[Ints]]:
         """The keys that have so many rows, as `table` orders them; slices without a value come last."""
-        if isinstance(self.inner, Front) and (sort is not None or min_rows):
+        if isinstance(self.inner, Front) and self.inner.levels and (sort is not None or min_rows):
             alone = self.across(*self.inner.levels)
             found = alone._ordered(alone.states, alone._places(alone.states), sort, min_rows)
             return {k: places[k] for k in found if k in places}
-        known = {n: r.metric for n, r in (self.inner.readers() or {}).items()}
-        if isinstance(self.inner, MetricCollection):
-            known = {n: e.thing for n, e in self.inner._plan.entries.items()}
+        held = self.inner
+        while isinstance(held, Front):  # one that fades
+            held = held.inner
+        known = {n: r.metric for n, r in (held.readers() or {}).items()}
+        if isinstance(held, MetricCollection):
+            known = {n: e.thing for n, e in held._plan.entries.items()}
         asked = (
             []
             if sort in COUNTS
@@ -274,6 +277,8 @@ class Sliced(Front):
 
     def top(self, n: int, by: str = "rows") -> Self:
         """Return the n slices with the most "rows", "weight" or "positives", or the highest value of a metric."""
+        if isinstance(self.inner, Front) and self.inner.levels:  # of all that a slice holds
+            return self.select(list(self.across(*self.inner.levels).top(n, by)))
         states, found = self.states, {}
         places = self._places(states)
         places.pop(REST, None)

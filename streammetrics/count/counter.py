@@ -279,7 +279,8 @@ class Counter:
         """Go back to cells that were exact."""
         folded, flats, hot = mark
         if self.hot is not hot:
-            self.__dict__.update(folded=folded, flats=flats, hot=hot)
+            given = {name: arrays for name, arrays in self.given.items() if name in flats or name in hot}
+            self.__dict__.update(folded=folded, flats=flats, hot=hot, given=given)
 
     def _settle_folding(self) -> None:
         """Turn the exact rows of cells that hold too many into buckets."""

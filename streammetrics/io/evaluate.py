@@ -311,6 +311,8 @@ def _count_scattered(
     rows = _run(_Job(shares.parts), readers, watch)
     _raise_first(readers)
     found = shares.close()
+    if not found:  # there were no rows
+        return metrics.blank(), rows
     counters = [_Counter(metrics.blank(), None) for _ in range(min(threads, len(found)))]
     _run(_Job(found), counters, None)
     _raise_first(counters)

@@ -23,7 +23,7 @@ def find_sources(paths: Iterable[PathLike]) -> list[Source]:
     found: dict[str, Source] = {}
     for path in paths:
         for source in _behind(os.fspath(path)):
-            known = source.file if is_url(source.file) or source.table else os.path.normpath(source.file)
+            known = source.file if is_url(source.file) or source.table else os.path.realpath(source.file)
             if known in found:
                 # Counting rows twice is hardly ever meant and never visible in the result.
                 raise LogError(f"{source.file}: named twice")

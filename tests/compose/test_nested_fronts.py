@@ -1,0 +1,51 @@
+"""Fronts in fronts: what is asked of a slice is asked of all that it holds; what was refused changes nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import streammetrics as sm
+
+ROWS = {"y_true": [1, 1, 0, 0, 1, 0, 1], "k": [*"aabbbbb"], "ts": [0, 0, 0, 3600, 3600, 3600, 7200]}
+
+
+def times():
+    return ROWS | {"ts": np.array(ROWS["ts"], "datetime64[s]")}
+
+
+def test_top_of_slices_of_windows():
+    windows = sm.Sliced(sm.Windowed(sm.CTR(), width="1h", time="ts"), by="k").update(times())
+    assert [*windows.top(1)] == ["b"]
+    assert [*windows.top(1, by="ctr")] == ["a"]
+    slices = sm.Sliced(sm.Sliced(sm.CTR(), by="ts"), by="k").update(ROWS)
+    assert [*slices.top(1)] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "keys"), [({"sort": "log_loss"}, "ba"), ({"min_rows": 1}, "ab"), ({"sort": "rows"}, "ab")]
+)
+def test_tables_of_slices_that_fade(asked, keys):
+    fading = sm.Sliced(sm.Decayed(sm.LogLoss(), half_life=5), by="k")
+    fading.update([1, 1, 0], [0.9, 0.8, 0.9], k=[*"aab"], step=[0, 1, 1])
+    assert [row["k"] for row in fading.table(**asked).records] == [*keys]
+    assert [*fading.top(1)] == ["a"]
+
+
+def test_ledgers_and_checkpoints_are_not_sealed():
+    with pytest.raises(TypeError, match="seal its total"):
+        sm.Ledger(sm.CTR()).add("a", sm.CTR().update([0, 1])).seal()
+
+
+def test_a_refused_batch_that_would_have_folded():
+    """Parts that only that batch would have had are not looked for in the next."""
+    both = sm.MetricCollection(sm.AUC(limit=4), sm.GroupAUC(grouped="sorted"))
+    y, p = np.arange(10) % 2, np.linspace(0.1, 0.9, 10)
+    w, g = np.full(10, 0.5), np.arange(10) // 5
+    with pytest.raises(sm.InvalidInputError):
+        both.update(y, p, sample_weight=w, group=np.arange(10) % 2)
+    assert both.update(y, p, sample_weight=w, group=g).compute() == (
+        sm.MetricCollection(sm.AUC(limit=4), sm.GroupAUC(grouped="sorted"))
+        .update(y, p, sample_weight=w, group=g)
+        .compute()
+    )
