@@ -125,6 +125,9 @@ def score_log(request: Request) -> int:
     from streammetrics.io.logs import Log  # pyarrow only once the request makes sense
 
     log = Log(request.paths, delimiter=_delimiter(request.delimiter))
+    for option, path in (("--save", request.save), ("--report", request.report)):
+        if path is not None and os.path.realpath(path) in {os.path.realpath(file) for file in log.files}:
+            raise UsageError(f"{option} {path}: this is a file of the log")
     metrics = make_collection(specs, request.on_invalid, log.schema)
     request = replace(request, asked=_checked(request, metrics))
     if request.sort is not None:  # before hours go into the log

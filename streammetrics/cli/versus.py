@@ -338,7 +338,7 @@ def read_margins(given: Iterable[str]) -> dict[str, float]:
     """Read `calibration=0.02`."""
     found = {}
     for one in given:
-        name, _, margin = one.partition("=")
+        name, _, margin = one.rpartition("=")  # a name may have one, too: log_loss:eps=1e-6
         try:
             found[name.strip()] = float(margin)
         except ValueError:
@@ -354,7 +354,7 @@ def read_words(given: Iterable[str]) -> dict[str, str]:
     """Read `ctr=high`."""
     found = {}
     for one in given:
-        name, _, word = one.partition("=")
+        name, _, word = one.rpartition("=")
         if word not in ("high", "low"):
             raise UsageError(f"--better {one}: give the metric and which of its values are good, such as ctr=high")
         found[name.strip()] = word

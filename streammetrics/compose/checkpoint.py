@@ -97,6 +97,9 @@ class Checkpoint(Holder):
         found: tuple[State, ...] = self.total.states
         return found
 
+    def check_states(self, states: Sequence[State]) -> None:
+        self.total.check_states(states)
+
     def take_states(self, states: Sequence[State]) -> None:
         self.total.take_states(states)
 

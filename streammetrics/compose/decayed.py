@@ -85,11 +85,9 @@ class Decayed(Pooled):
         memory_limit: int = MEMORY_LIMIT,
         on_invalid: str | None = None,
     ) -> None:
-        if type(keep) is not int or not 1 <= keep <= 40:
-            raise ValueError(f"keep= takes a number of epochs from 1 to 40, not {keep!r}")
+        check_epochs(keep)
         how = on_invalid or str(getattr(metric, "on_invalid", "raise"))
         inner = self._holding(metric)
-        check_fades(inner)
         self._take(inner, axis_of(time, half_life, keep, "half_life="), memory_limit=memory_limit, on_invalid=how)
         check_dense(self)
 
@@ -111,12 +109,18 @@ class Decayed(Pooled):
         """After how long a row weighs half as much: a duration, or so many steps."""
         return width_of(self.axis)
 
+    @classmethod
+    def _checked(cls, inner: Any) -> Any:
+        check_fades(super()._checked(inner))
+        return inner
+
     def header(self) -> dict[str, Any]:
         how = {"time": self.time, "half_life": self.half_life, "keep": self.axis.keep}
         return {"kind": "decayed", "inner": self.inner.header(), **how}
 
     @classmethod
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
+        check_epochs(header["keep"])
         axis = axis_of(header["time"], header["half_life"], header["keep"], "half_life=")
         return cls._of(cls._inner_of(header, states), axis)
 
@@ -182,6 +186,12 @@ def _with_read(came: Any, faded: Any) -> Any:
     if isinstance(came, dict) and "metric" not in came:
         return {key: _with_read(one, faded[key]) for key, one in came.items()}
     return came | {name: faded[name] for name in READ if name in faded}
+
+
+def check_epochs(keep: Any) -> None:
+    """Raise ValueError unless so many epochs may be kept."""
+    if type(keep) is not int or not 1 <= keep <= 40:
+        raise ValueError(f"keep= takes a number of epochs from 1 to 40, not {keep!r}")
 
 
 def check_fades(inner: Any) -> None:

@@ -53,11 +53,16 @@ class Front(Parted):
 
     def _holding(self, metric: Metrics) -> Any:
         """What is behind the axis."""
-        if isinstance(metric, Holder) and not (metric.adds and metric.counts):
-            raise TypeError(
-                f"a {type(self).__name__} holds metrics, collections and slices, not a {type(metric).__name__}"
-            )
-        return metric.blank() if isinstance(metric, Holder) else MetricCollection(metric)
+        if not isinstance(metric, Holder):
+            return MetricCollection(metric)
+        return self._checked(metric).blank()
+
+    @classmethod
+    def _checked(cls, inner: Any) -> Any:
+        """What is to be behind the axis, if it may be there."""
+        if not (inner.adds and inner.counts):
+            raise TypeError(f"a {cls.__name__} holds metrics, collections and slices, not a {type(inner).__name__}")
+        return inner
 
     @classmethod
     def _of(cls, inner: Any, axis: Axis, operational: dict[str, Any] | None = None) -> Self:
@@ -121,10 +126,10 @@ class Front(Parted):
         self.feed.count_batch(batch)
         return self
 
-    @staticmethod
-    def _inner_of(header: dict[str, Any], states: Sequence[State]) -> Any:
+    @classmethod
+    def _inner_of(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
         """What a header says is behind the axis in front."""
-        return kinds[header["inner"]["kind"]](header["inner"], [s.empty(s.axes[1:]) for s in states])
+        return cls._checked(kinds[header["inner"]["kind"]](header["inner"], [s.empty(s.axes[1:]) for s in states]))
 
     def _unlike_inside(self, other: Any) -> list[str]:
         """Say how what is behind the axis of another one differs."""
@@ -147,7 +152,7 @@ class Front(Parted):
     def _places(self, states: Sequence[State]) -> dict[Any, list[Ints]]:
         """The front cells of each key, one array for each state; keys sorted, marks left out but for OTHER."""
         kept: dict[Any, Any] = states[0].__dict__.setdefault("_places", {})  # goes with the state, which never changes
-        asked = (len(self.axis.names), *map(id, states[1:]))
+        asked = (type(self), len(self.axis.names), *map(id, states[1:]))  # each spells keys its way
         if asked not in kept:
             kept[asked] = states[1:], self._found(states)  # no other state can have their ids meanwhile
         return dict(kept[asked][1])  # which callers take from

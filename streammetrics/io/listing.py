@@ -20,19 +20,25 @@ def find_sources(paths: Iterable[PathLike]) -> list[Source]:
     LogError
         Nothing matches, a suffix is unknown, a file is named twice, or formats are mixed.
     """
-    found: dict[str, Source] = {}
+    sources: list[Source] = []
+    before: set[str] = set()
     for path in paths:
-        for source in _behind(os.fspath(path)):
-            known = source.file if is_url(source.file) or source.table else os.path.realpath(source.file)
-            if known in found:
+        mine = list(_behind(os.fspath(path)))  # links within a folder are partitions of their own
+        for source in mine:
+            if _place(source) in before:
                 # Counting rows twice is hardly ever meant and never visible in the result.
                 raise LogError(f"{source.file}: named twice")
-            found[known] = source
-    sources = list(found.values())
+        sources += mine
+        before.update(map(_place, mine))
     if not sources:
         raise LogError("no log file was named")
     _check_one_format(sources)
     return sources
+
+
+def _place(source: Source) -> str:
+    """Where a file really is, by whatever link and name."""
+    return source.file if is_url(source.file) or source.table else os.path.realpath(source.file)
 
 
 def _behind(path: str) -> Iterator[Source]:

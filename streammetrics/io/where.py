@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ __all__ = ["Condition", "Filter", "read_where"]
 _SIGNS = {"=": pc.equal, "!=": pc.not_equal, ">": pc.greater, ">=": pc.greater_equal, "<": pc.less, "<=": pc.less_equal}
 _JOINED = re.compile(r"[=<>].*?\s+((?:and|or|AND|OR|&&?|\|\|?)\s+\S+?\s*(?:!=|[=<>]).*)", re.DOTALL)
 _COMPARED = re.compile(r"\s*(.+?)\s*(!=|>=|<=|==|=|>|<)\s*(.*?)\s*", re.DOTALL)
-_INTEGER = re.compile(r"[+-]?\d{1,18}")
+_INTEGER = re.compile(r"[+-]?\d+")
+_LARGEST = (1 << 63) - 1
 _FLAGS = {"true": True, "false": False, "1": True, "0": False}
 
 
@@ -45,11 +47,14 @@ class Condition:
         values = _decoded(batch, self.column)
         if self.value == "null" and self.sign in ("=", "!="):
             return values.is_null() if self.sign == "=" else values.is_valid()
+        if pa.types.is_null(values.type):
+            return pa.array(np.zeros(len(values), bool))
         value = self._value(values.type)
         numbers = isinstance(value, (int, float)) and not isinstance(value, bool)  # compared as numbers of any type
         if isinstance(value, float) and pa.types.is_integer(values.type):
             values = values.cast(pa.float64(), safe=False)
-        return _SIGNS[self.sign](values, pa.scalar(value, None if numbers else values.type)).fill_null(False)
+        kind = (pa.uint64() if value > _LARGEST else None) if numbers else values.type
+        return _SIGNS[self.sign](values, pa.scalar(value, None if isinstance(value, float) else kind)).fill_null(False)
 
     def _value(self, kind: pa.DataType) -> Any:
         """What is written, as the column holds it."""
@@ -57,8 +62,10 @@ class Condition:
         try:
             if pa.types.is_boolean(kind):
                 return _FLAGS[text.lower()]
+            if pa.types.is_integer(kind) and _INTEGER.fullmatch(text):
+                return _whole(int(text), kind)
             if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-                return int(text) if _INTEGER.fullmatch(text) else float(text)
+                return float(text)
             if pa.types.is_decimal(kind):
                 return pa.scalar(text).cast(kind).as_py()
             if pa.types.is_date(kind):
@@ -112,11 +119,7 @@ class Filter:
         flags = flags.cast(pa.float64())
         for condition in self.conditions:
             if not condition.sign:
-                bare = _decoded(batch, condition.column)
-                bare = (bare.cast(pa.uint8()) if pa.types.is_boolean(bare.type) else bare).cast(
-                    pa.float64(), safe=False
-                )
-                flags = pc.if_else(pc.equal(flags, 0), flags, bare)
+                flags = pc.if_else(pc.equal(flags, 0), flags, _number(batch, condition))
         return flags
 
     def check(self, schema: pa.Schema) -> None:
@@ -145,6 +148,24 @@ def read_where(texts: Sequence[str], names: Collection[str]) -> Filter | None:
             Condition(text.strip()) if found is None else Condition(found[1], found[2].replace("==", "="), found[3])
         )
     return Filter(tuple(dict.fromkeys(conditions))) if conditions else None
+
+
+def _number(batch: pa.RecordBatch, condition: Condition) -> pa.Array:
+    """A column that is given bare, as numbers."""
+    bare = _decoded(batch, condition.column)
+    try:
+        return (bare.cast(pa.uint8()) if pa.types.is_boolean(bare.type) else bare).cast(pa.float64(), safe=False)
+    except pa.ArrowException:
+        raise LogError(
+            f"where {condition}: a column of {bare.type} is neither 0 nor 1; compare it, such as {condition}=..."
+        ) from None
+
+
+def _whole(value: int, kind: pa.DataType) -> int | float:
+    """An integer as a column can be compared with it: beyond all that there are it is infinite."""
+    if -_LARGEST - 1 <= value <= (2 * _LARGEST + 1 if kind == pa.uint64() else _LARGEST):
+        return value
+    return math.copysign(math.inf, value)
 
 
 def _decoded(batch: pa.RecordBatch, name: str) -> pa.Array:

@@ -86,3 +86,42 @@ def test_rankings_without_rows(run, tmp_path):
     ask = ("--task-type", "ranking", "--label", "y", "--score", "s", "--query", "q")
     assert run("eval", "--sql", f"select * from '{path}'", *ask).code in (0, 2)
     assert run("eval", path, *ask).code in (0, 2)
+
+
+def test_numbers_that_no_float_tells_apart(run, tmp_path):
+    far = 10**18 + 1
+    columns = {"id": [far, far + 1, far - 1], "small": pa.array([1.0, 3e7, 0.5], "float32"), "none": [None] * 3}
+    columns |= {"at": pa.array([0, 1, 2], pa.timestamp("s")), "huge": pa.array([1, 2**64 - 1, 2**63], "uint64")}
+    path = tmp_path / "numbers.parquet"
+    pq.write_table(pa.table({"click": [1, 0, 0], "pctr_b": [0.5, 0.25, 0.125]} | columns), path)
+
+    def mean(condition):
+        ran = run("eval", path, *BASE, "--where", condition, "--metrics", "predicted_ctr", "--format", "json")
+        assert ran.code == 0, ran.err
+        return ran.values["predicted_ctr"]
+
+    assert mean(f"id={far}") == 0.5
+    assert mean(f"id>{far}") == 0.25
+    assert mean(f"id<{10**30}") == mean(f"id>-{10**30}") == mean(f"id!={2**63}") == 0.875 / 3
+    assert mean(f"huge={2**64 - 1}") == mean(f"huge>{2**63}") == mean("small>20000000") == 0.25
+    assert mean(f"huge<{2**64}") == 0.875 / 3
+    assert mean("none=3") is None
+    ran = run("eval", path, *BASE, "--where", "at", "--where", "id>0")
+    assert ran.code == 2
+    assert "a column of timestamp[ms] is neither 0 nor 1" in ran.err
+
+
+def test_results_over_the_log(run, log):
+    file = sorted(log.rglob("*.parquet"))[0]
+    before = file.read_bytes()
+    for option in ("--save", "--report"):
+        ran = run("eval", log, *BASE, option, file)
+        assert ran.code == 2
+        assert "this is a file of the log" in ran.err
+    assert file.read_bytes() == before
+
+
+def test_a_guardrail_with_settings(run, log):
+    ask = ("eval", log, "--label", "click", "--score", "pctr_a", "--score", "pctr_b", "--unit", "user_id")
+    ran = run(*ask, "--metrics", "auc,log_loss:eps=1e-6", "--guardrail", "log_loss:eps=1e-6=1", "--format", "json")
+    assert "give the metric and by how much" not in ran.err

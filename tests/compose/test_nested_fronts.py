@@ -49,3 +49,23 @@ def test_a_refused_batch_that_would_have_folded():
         .update(y, p, sample_weight=w, group=g)
         .compute()
     )
+
+
+def test_bytes_of_what_no_constructor_makes():
+    slices, fading = sm.Sliced(sm.CTR(), by="k"), sm.Decayed(sm.CTR(), half_life=5)
+    recent = sm.Recent(sm.CTR(), rows=3)
+    for made in (
+        sm.Sliced._of(recent, slices.axis),
+        sm.Decayed._of(sm.Count(), fading.axis),
+        sm.Decayed._of(sm.CTR(), fading.axis._replace(keep=41)),
+    ):
+        with pytest.raises(sm.StateFormatError):
+            sm.from_bytes(made.to_bytes())
+
+
+def test_keys_of_epochs_and_of_what_fades():
+    """Of the same states each spells its own."""
+    fading = sm.Decayed(sm.CTR(on_invalid="drop"), half_life="1h", time="ts")
+    fading.update(y_true=[1, 0], ts=np.array(["2025-01-01", "NaT"], "datetime64[s]"))
+    repr(fading)
+    assert None not in list(fading.windows)
