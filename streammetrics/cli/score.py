@@ -125,9 +125,7 @@ def score_log(request: Request) -> int:
     from streammetrics.io.logs import Log  # pyarrow only once the request makes sense
 
     log = Log(request.paths, delimiter=_delimiter(request.delimiter))
-    for option, path in (("--save", request.save), ("--report", request.report)):
-        if path is not None and os.path.realpath(path) in {os.path.realpath(file) for file in log.files}:
-            raise UsageError(f"{option} {path}: this is a file of the log")
+    _check_apart({"save": request.save, "report": request.report}, log.files)
     metrics = make_collection(specs, request.on_invalid, log.schema)
     request = replace(request, asked=_checked(request, metrics))
     if request.sort is not None:  # before hours go into the log
@@ -304,6 +302,14 @@ def _check_targets(given: dict[str, str | None]) -> None:
         other = there.setdefault(os.path.realpath(target), option)
         if other != option:
             raise UsageError(f"--{other} and --{option} are one file, {target}; the one would replace the other")
+
+
+def _check_apart(given: dict[str, str | None], files: Sequence[object]) -> None:
+    """Raise where a file would replace one of the log."""
+    there = {os.path.realpath(str(file)) for file in files}
+    for option, target in given.items():
+        if target is not None and os.path.realpath(target) in there:
+            raise UsageError(f"--{option} {target}: this is a file of the log")
 
 
 def check_target(path: str) -> None:

@@ -209,8 +209,8 @@ class Sliced(Front):
 
     def _ordered(self, states: Sequence[State], places: Any, sort: str | None, min_rows: int) -> dict[Any, list[Ints]]:
         """The keys that have so many rows, as `table` orders them; slices without a value come last."""
-        if isinstance(self.inner, Front) and self.inner.levels and (sort is not None or min_rows):
-            alone = self.across(*self.inner.levels)
+        alone = self._alone() if sort is not None or min_rows else None
+        if alone is not None:
             found = alone._ordered(alone.states, alone._places(alone.states), sort, min_rows)
             return {k: places[k] for k in found if k in places}
         held = self.inner
@@ -242,6 +242,10 @@ class Sliced(Front):
                     worst = math.inf if fault != fault else -fault
                     faults[key] = min(faults.get(key, math.inf), worst)  # of several models the worst
         return {k: places[k] for k in sorted(faults, key=faults.__getitem__)}
+
+    def _alone(self) -> Any:
+        """The same slices of all that each holds, where that tells cells apart; else None."""
+        return self.across(*self.inner.levels) if isinstance(self.inner, Front) and self.inner.levels else None
 
     def _graded(
         self, states: Sequence[State], places: Any, sort: str, known: dict[str, Any]
@@ -277,8 +281,8 @@ class Sliced(Front):
 
     def top(self, n: int, by: str = "rows") -> Self:
         """Return the n slices with the most "rows", "weight" or "positives", or the highest value of a metric."""
-        if isinstance(self.inner, Front) and self.inner.levels:  # of all that a slice holds
-            return self.select(list(self.across(*self.inner.levels).top(n, by)))
+        if (alone := self._alone()) is not None:
+            return self.select(list(alone.top(n, by)))
         states, found = self.states, {}
         places = self._places(states)
         places.pop(REST, None)

@@ -50,11 +50,9 @@ class Condition:
         if pa.types.is_null(values.type):
             return pa.array(np.zeros(len(values), bool))
         value = self._value(values.type)
-        numbers = isinstance(value, (int, float)) and not isinstance(value, bool)  # compared as numbers of any type
         if isinstance(value, float) and pa.types.is_integer(values.type):
             values = values.cast(pa.float64(), safe=False)
-        kind = (pa.uint64() if value > _LARGEST else None) if numbers else values.type
-        return _SIGNS[self.sign](values, pa.scalar(value, None if isinstance(value, float) else kind)).fill_null(False)
+        return _SIGNS[self.sign](values, _scalar(value, values.type)).fill_null(False)
 
     def _value(self, kind: pa.DataType) -> Any:
         """What is written, as the column holds it."""
@@ -159,6 +157,13 @@ def _number(batch: pa.RecordBatch, condition: Condition) -> pa.Array:
         raise LogError(
             f"where {condition}: a column of {bare.type} is neither 0 nor 1; compare it, such as {condition}=..."
         ) from None
+
+
+def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
+    """A value to compare a column with: a number is one of any type, all else is as the column holds it."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return pa.scalar(value, kind)
+    return pa.scalar(value, pa.uint64()) if isinstance(value, int) and value > _LARGEST else pa.scalar(value)
 
 
 def _whole(value: int, kind: pa.DataType) -> int | float:

@@ -16,10 +16,8 @@ from .hashes import finish
 
 f4, f8, i4, i8, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint32, np.uint64
 
-NEAR, AHEAD = (
-    256,
-    1024,
-)  # rows that are fetched together, and how far ahead: hashing takes longer than they take to come
+TOGETHER = 256  # rows that are fetched at once
+AHEAD = 1024  # how far ahead they are fetched: hashing takes longer than they take to come
 SPREAD = u8(0x9E3779B97F4A7C15)  # tells the hash that spreads rows from those that sample and shard
 
 
@@ -70,9 +68,9 @@ def order32(x: Any) -> Any:
 def find_partitions(a: Any, bits: Any, where: Any, counts: Any) -> Any:
     """Write the partition of each row, and add to the rows of each."""
     shift, n = u8(64) - u8(bits), a.shape[0]
-    for start in range(0, n, NEAR):
-        fetch(a, start + AHEAD, NEAR)
-        for j in range(start, min(start + NEAR, n)):
+    for start in range(0, n, TOGETHER):
+        fetch(a, start + AHEAD, TOGETHER)
+        for j in range(start, min(start + TOGETHER, n)):
             p = u4(spread(a[j], i8(0)) >> shift)
             where[j] = p
             counts[p] += 1
@@ -83,11 +81,11 @@ def find_partitions(a: Any, bits: Any, where: Any, counts: Any) -> Any:
 def scatter_rows(where: Any, a: Any, s: Any, y: Any, ends: Any, out_a: Any, out_keys: Any) -> Any:
     """Copy rows before the ends of their partitions, which move: the id; score and label as an integer in their order."""
     n = a.shape[0]
-    for start in range(0, n, NEAR):
-        fetch(a, start + AHEAD, NEAR)
-        fetch(s, start + AHEAD, NEAR)
-        fetch(y, start + AHEAD, NEAR)
-        for j in range(start, min(start + NEAR, n)):
+    for start in range(0, n, TOGETHER):
+        fetch(a, start + AHEAD, TOGETHER)
+        fetch(s, start + AHEAD, TOGETHER)
+        fetch(y, start + AHEAD, TOGETHER)
+        for j in range(start, min(start + TOGETHER, n)):
             ends[where[j]] -= 1
             k = ends[where[j]]
             out_a[k] = a[j]

@@ -128,8 +128,7 @@ class Settings:
     @classmethod
     @functools.cache
     def _identity(cls) -> list[Any]:
-        declared: Any = _given(cls)  # type: ignore[arg-type]
-        return [f for f in declared if not f.metadata.get("operational")]
+        return [f for f in _given(cls) if not f.metadata.get("operational")]  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         given = [f"{f.name}={getattr(self, f.name)!r}" for f in self._identity() if not _same(self, f)]
