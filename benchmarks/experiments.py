@@ -26,9 +26,10 @@ from streammetrics.collect.sample import Sample, Shards
 from streammetrics.inference.changes import Changes, changes_of, side
 from streammetrics.inference.pairs import Pair, at_cells
 from streammetrics.inference.power import smallest_effect, users_needed
+from streammetrics.inference.readings import compared_of
 from streammetrics.inference.reasons import known
 from streammetrics.inference.sample_ratio import sample_ratio_mismatch
-from streammetrics.inference.scorecard import Question, compared_of
+from streammetrics.inference.scorecard import Question
 from streammetrics.inference.verdict import Progress, not_worse, worse
 
 Floats = NDArray[np.float64]
@@ -90,7 +91,7 @@ def decided(hour: Hour, arm: int, progress: Progress, treatments: int, margin: f
     """Return which runs say ship, and which do not, of a treatment."""
     main, guard = (changes_of(Pair(q.name, hour.arms[arm][q.name], hour.arms[0][q.name])) for q in (CTR, ERRORS))
     alpha = ALPHA / treatments
-    primary, guardrail = compared_of(CTR, main, True), compared_of(ERRORS, guard, True)
+    primary, guardrail = compared_of(main, True, CTR.better), compared_of(guard, True, ERRORS.better)
     better, held = not_worse(primary, progress, alpha), not_worse(guardrail, progress, alpha, margin)
     bad, breached = worse(primary, progress, alpha), worse(guardrail, progress, alpha, margin)
     fine, known_guard = there(main), there(guard)

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -101,3 +104,70 @@ def test_a_part_counts_once(tmp_path: Path) -> None:
         with pytest.raises(sm.IncompatibleStateError, match="given twice"):
             sm.merge(parts)
     assert sm.merge([part, file, part.copy(), part.to_bytes(), part.to_bytes()]).state.rows_seen[0] == 10
+
+
+def test_what_it_holds_is_what_is_merged():
+    """The objects themselves are added to: who else holds them sees it, and counts on."""
+    ctr, slices = sm.CTR().update([0, 1]), sm.Sliced(sm.CTR(), by="k").update([0, 1], k=[1, 2])
+    bundle = sm.Bundle({"ctr": ctr, "slices": slices})
+    part = bundle.copy()
+    bundle.merge(part)
+    assert bundle["ctr"] is ctr
+    assert ctr.state.rows_seen[0] == 4
+    ctr.update([1])
+    assert bundle["ctr"].state.rows_seen[0] == 5
+    bundle.subtract(part)
+    assert ctr.state.rows_seen[0] == 3
+    assert slices == part["slices"]
+    with pytest.raises(ValueError, match="b: c: it is here under another name already"):
+        sm.Bundle({"a": ctr, "b": sm.Bundle({"c": ctr})})
+
+
+def test_names_in_another_order():
+    one, other = sm.CTR().update([0, 1]), sm.MetricCollection(sm.CTR(), sm.AUC()).update([1, 0], [0.2, 0.3])
+    bundle = sm.Bundle({"a": one, "b": other})
+    turned = sm.Bundle({"b": other.ordered(["auc", "ctr"]), "a": one.copy()})
+    assert sm.Ledger(bundle).add("x", bundle).add("x", turned).total == bundle
+    assert bundle.copy().merge(turned) == bundle.copy().merge(bundle.copy())
+
+
+def test_rows_that_come_while_it_merges_are_counted():
+    delta, part = sm.Delta(sm.CTR()), sm.Delta(sm.CTR()).update([1] * 10)
+    ready, rounds = threading.Event(), 300
+
+    def count():
+        ready.wait()
+        for _ in range(rounds):
+            delta.update([0])
+
+    counting = threading.Thread(target=count)
+    counting.start()
+    ready.set()
+    for _ in range(rounds):
+        delta.merge(part)
+    counting.join()
+    assert delta.added.state.rows_seen[0] == 11 * rounds
+
+
+def test_things_of_unknown_classes_behind_one_another():
+    """Each has as many states as its header says, also where nobody here knows what they are."""
+    script = """
+import streammetrics as sm
+class Share(sm.Metric, tag="test_bundle.share"):
+    def make_state(self): return sm.CTR().make_state()
+    def of(self, state): return 0.5
+def sharded(seed): return sm.Sharded(Share(), unit="u").update([0, 1], u=[seed, 2])
+made = sm.Bundle({"a": sharded(0), "b": sm.Delta(Share()).update([1]), "c": sharded(1), "d": sm.CTR().update([1])})
+print(made.to_bytes().hex())
+"""
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    read = sm.from_bytes(bytes.fromhex(said))
+    assert read["d"].compute() == 1.0
+    assert sm.from_bytes(read.to_bytes()).digest() == read.digest()
+
+
+def test_pickled_ledgers_keep_their_settings():
+    ledger = sm.Ledger(sm.Sliced(sm.CTR(), by="k", on_invalid="drop", memory_limit=1 << 20))
+    again = pickle.loads(pickle.dumps(ledger.add(1, ledger.total.update([0, 1], k=[1, 2]))))
+    assert again == ledger
+    assert (again.total.on_invalid, again.total.memory_limit) == ("drop", 1 << 20)

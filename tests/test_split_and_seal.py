@@ -104,3 +104,10 @@ def test_groups_of_which_a_batch_knows_none() -> None:
     assert sm.GroupAUC(missing="skip").update(none).explain()["dropped"] == {"group": 2}
     with pytest.raises(sm.InvalidInputError, match="group: expected a key"):
         sm.GroupAUC().update(none)
+
+
+@pytest.mark.parametrize("partition", [(7, 3), (-1, 2), (0, 0)])
+def test_partitions_that_there_are_not(partition) -> None:
+    for thing in (sm.GroupAUC(), sm.MetricCollection(sm.GroupAUC(), sm.CTR()), sm.Sliced(sm.GroupAUC(), by="k")):
+        with pytest.raises(ValueError, match="0 <= i < n"):
+            thing.seal(partition)

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from streammetrics.cli.messages import UsageError, explain
 
@@ -31,13 +31,43 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         Instead of those of the process.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
+    for name in ("stdout", "stderr"):
+        if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ± gets a question mark, not a traceback
+            if arguments is None and not stream.isatty():
+                setattr(sys, name, _forgiving(stream))
     code = _run(given)
     if code == INTERRUPTED and arguments is None:
         _leave(code)
     sys.exit(code)
+
+
+class _Pipe(io.FileIO):
+    """A stream whose reader may go, as `| head` does that has read enough: what is said then is heard by nobody.
+
+    All else that a command does, its files and its exit code, stays as it is.
+    """
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:  # from now on nothing is told that it is
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+            return len(data)
+
+
+def _forgiving(stream: io.TextIOWrapper) -> io.TextIOWrapper:
+    """The same stream, which does not mind if nobody reads it any more."""
+    stream.flush()
+    try:
+        number = stream.fileno()
+    except OSError:  # of one that is held in memory nobody is the reader
+        return stream
+    pipe = io.BufferedWriter(_Pipe(number, "wb", closefd=False))
+    lines = stream.line_buffering or stream.write_through  # of `python -u`, where the buffer is ours
+    return io.TextIOWrapper(pipe, stream.encoding, stream.errors, line_buffering=lines)
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -50,9 +80,6 @@ def _run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:  # asked for, and no error
         return _interrupted()
-    except BrokenPipeError:  # `| head` has read enough; what is left in the buffer would fail again at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in EXTRAS:
             raise
@@ -86,7 +113,7 @@ def _leave(code: int) -> None:
 
 
 def _interrupted() -> int:
-    print("streammetrics: interrupted", file=sys.stderr)
+    print("streammetrics: interrupted", file=sys.stderr, flush=True)
     if any(t.daemon and t.is_alive() for t in threading.enumerate()):  # stuck in a compilation, or on a dead disk
         sys.stdout.flush()
         os._exit(INTERRUPTED)

@@ -11,7 +11,7 @@ from typing import Any
 
 from streammetrics.cli.messages import UsageError, nearest
 from streammetrics.cli.records import check_order, restricted, rolled
-from streammetrics.cli.score import check_target, print_results, print_versus, read_sets, write_report
+from streammetrics.cli.score import check_report, check_target, print_results, print_versus, read_sets, write_report
 from streammetrics.cli.shown import Shown
 from streammetrics.cli.versus import Asked, Versus, check_alike, check_names, in_full, rows_of
 from streammetrics.collect.files import identity
@@ -69,6 +69,7 @@ def show_file(
 ) -> None:
     """Print what a file holds, or some of it; with intervals where it has shards of units."""
     if report is not None:
+        check_report(report)
         check_target(report)
     sets = read_sets(by)
     thing = load(file, max_bytes=MOST)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from streammetrics.errors import InvalidInputError
 
 __all__ = [
     "Request",
+    "check_report",
     "check_target",
     "print_results",
     "print_versus",
@@ -122,6 +124,7 @@ def score_log(request: Request) -> int:
     if request.push is not None:
         request.push.check(request.arm, sets, request.window)
     _check_targets({"save": request.save, "report": request.report, "checkpoint": request.checkpoint})
+    check_report(request.report)
     from streammetrics.io.logs import Log  # pyarrow only once the request makes sense
 
     log = Log(request.paths, delimiter=_delimiter(request.delimiter))
@@ -264,6 +267,12 @@ def write_report(
         report(thing, path, title=title, sort=sort, min_rows=min_rows, provenance=asked | (about or {}))
     except ImportError as error:
         raise UsageError(str(error)) from None
+
+
+def check_report(path: str | None) -> None:
+    """Raise where a page is asked for that cannot be made, before hours go into the log."""
+    if path is not None and find_spec("jinja2") is None:
+        raise UsageError('--report needs jinja2: pip install "streammetrics[report]"')
 
 
 def read_sets(by: Sequence[str]) -> list[tuple[str, ...]]:

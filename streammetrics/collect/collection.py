@@ -14,7 +14,7 @@ from ..errors import IncompatibleStateError, UndefinedMetricWarning
 from ..state.state import State
 from .binding import Binding
 from .feed import Read
-from .holder import Holder, Reader, kinds
+from .holder import Holder, Reader, blank_of
 from .interval import check_confidence
 from .metric import Metric
 from .parted import Parted
@@ -119,11 +119,15 @@ class MetricCollection(Parted):
         named = []
         for item, units in zip(header["items"], header["units"], strict=True):
             about = item["thing"]
-            thing = kinds[about["kind"]](about, [states[u] for u in units])
+            thing = blank_of(about, [states[u] for u in units])
             named.append((item["name"], thing, Binding.of(item.get("task", {}))))
         if len({n for n, _, _ in named}) != len(named) or not all(isinstance(n, str) for n, _, _ in named):
             raise ValueError("two metrics have one name, or one has none")
         return cls._of(Plan(named))
+
+    @classmethod
+    def state_count(cls, header: dict[str, Any]) -> int:
+        return 1 + max(int(unit) for units in header["units"] for unit in units)
 
     def check_states(self, states: Sequence[State]) -> None:
         for entry in self._plan.entries.values():
@@ -298,21 +302,23 @@ class MetricCollection(Parted):
         named = [(n, thing.coarser_within(bits), b) for n, thing, b in self._plan.named()]
         return self._of(Plan(named), self.on_invalid)
 
-    def coarsen(self, bits: int) -> Self:
-        new, states = self.coarser(bits), self.states
+    def brought_down(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
         held = [r.state for r in new._plan.units]
         for name, entry in new._plan.entries.items():
-            thing = self._plan.entries[name]
-            made = thing.thing.holding(self._plan.of(thing, states))
-            made = made.coarsen(bits) if not isinstance(made, Metric) or made.coarsens else made
-            for unit, state in zip(entry.units, made.states, strict=True):
-                if held[unit].settings == state.settings:
-                    held[unit] = state
-                else:  # a widened state without bits, which all that read it share
-                    old = self._plan.entries[name].units[entry.units.index(unit)]
-                    held[unit] = states[old].narrow(held[unit])
-        new.feed.hold(held)
-        return new
+            old = self._plan.entries[name]
+            made = old.thing.brought_down(entry.thing, self._plan.of(old, states), bits)
+            for unit, i, state in zip(entry.units, old.thing.sources(entry.thing), made, strict=True):
+                if held[unit].settings != state.settings:  # a widened one without bits, which all that read it share
+                    state = states[old.units[i]].narrow(held[unit])
+                held[unit] = state
+        return held
+
+    def sources(self, new: Any) -> list[int]:
+        found: dict[int, int] = {}
+        for name, entry in new._plan.entries.items():
+            old = self._plan.entries[name]
+            found |= {u: old.units[i] for u, i in zip(entry.units, old.thing.sources(entry.thing), strict=True)}
+        return [found[unit] for unit in range(len(found))]
 
 
 def renamed(number: str, thing: Any, name: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +25,7 @@ from ..columns.ids import IdColumn, Ids
 from ..columns.times import EventTime, Latest, TimeColumn
 from ..errors import CounterOverflowError, MemoryLimitError
 from ..numerics.compiled import kernel
+from ..numerics.once import at_once
 from ..state.axes import EPOCHS, Axis
 from ..state.state import State
 from ..statistics.step import NO_WEIGHTS, NOTHING, Beside, Step, Typed
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from ..count.counter import Counter
     from ..count.index import Index
 
-__all__ = ["Feed", "Read"]
+__all__ = ["Change", "Feed", "Read", "change"]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -244,13 +246,8 @@ class Feed:
         with self.lock:
             self._content = tuple(states), None
 
-    def change(self, how: Callable[[tuple[State, ...]], Sequence[State]]) -> None:
-        """Replace what was seen by what a function makes of it; no row that comes meanwhile is lost."""
-        with self.lock:
-            self._content = tuple(how(self._settled())), None
-
-    def merge(self, other: Feed) -> None:
-        """Add what another feed of equal reads has seen; raises, and changes nothing, where that cannot be.
+    def adding(self, theirs: Sequence[State]) -> Change:
+        """To add what others have seen.
 
         Raises
         ------
@@ -259,13 +256,17 @@ class Feed:
         MemoryLimitError
             Both together take more than the memory limit.
         """
-        theirs = other.states
-        self.change(lambda ours: self._within([a.merge(b) for a, b in zip(ours, theirs, strict=True)]))
+        return Change(self, lambda ours: self._within([a.merge(b) for a, b in zip(ours, theirs, strict=True)]))
 
-    def correct(self, added: Sequence[State], gone: Sequence[State]) -> None:
-        """Add what some rows made, and take away what others did, as one; raises as `merge` does, and `State.subtract`."""
-        self.change(
-            lambda ours: self._within([a.merge(b).subtract(c) for a, b, c in zip(ours, added, gone, strict=True)])
+    def taking(self, gone: Sequence[State]) -> Change:
+        """To take away what some rows made; raises as `State.subtract` does."""
+        return Change(self, lambda ours: self._within([a.subtract(b) for a, b in zip(ours, gone, strict=True)]))
+
+    def correcting(self, added: Sequence[State], gone: Sequence[State]) -> Change:
+        """To add what some rows made, and take away what others did, as one; raises as both do."""
+        return Change(
+            self,
+            lambda ours: self._within([a.merge(b).subtract(c) for a, b, c in zip(ours, added, gone, strict=True)]),
         )
 
     def _within(self, made: list[State]) -> list[State]:
@@ -625,7 +626,7 @@ class Feed:
                 extra.append(partial(held.recent.__setitem__, i, rows.ids))
         extra.append(partial(done.append, True))
         self._content = None, held
-        counting().at_once([*draft.commit(*flats), *extra])
+        at_once([*draft.commit(*flats), *extra])
 
     def _placed(
         self, held: Held, batch: Batch, counter: Counter, rows: Rows, made: dict[Any, Ints]
@@ -696,6 +697,26 @@ class Feed:
         for read, needs in zip(self.reads, self._needs, strict=True):
             prepare(batch, read.binding, needs, self.on_invalid)
         raise _overflow()
+
+
+class Change(NamedTuple):
+    """A feed, and what makes of its states those that it is to have."""
+
+    feed: Feed
+    how: Callable[[tuple[State, ...]], Sequence[State]]
+
+
+def change(changes: Sequence[Change]) -> None:
+    """Replace what feeds, each of them once, have seen: all of them, or none if one raises.
+
+    No row that comes meanwhile is lost, and nobody who asks one of them for its states finds it half changed.
+    """
+    with ExitStack() as locked:
+        for one in sorted(changes, key=lambda c: id(c.feed)):  # as others do who lock some of them
+            locked.enter_context(one.feed.lock)
+        made = [tuple(one.how(one.feed._settled())) for one in changes]
+        each = zip(changes, made, strict=True)
+        at_once([partial(one.feed.__dict__.__setitem__, "_content", (states, None)) for one, states in each])
 
 
 def _batch(names: tuple[str, ...], given: tuple[Any, ...], widened: frozenset[str] = NONE_WIDENED) -> Batch:

@@ -17,15 +17,18 @@ from ..state import frame
 from ..state.state import State
 from .binding import Binding
 from .drawn import Drawn
-from .feed import MEMORY_LIMIT, Feed, Read
+from .feed import MEMORY_LIMIT, Change, Feed, Read, change
 from .interval import Interval
 from .sample import Sample
 from .scalars import Named, settled_names
 
-__all__ = ["Holder", "Reader", "coarsened", "described", "inconsistent", "kinds", "made", "same_lengths", "whole_kinds"]
+__all__ = [
+    "Holder", "Reader", "blank_of", "coarsened", "described", "inconsistent", "made", "same_lengths", "states_of",
+    "whole_kinds",
+]  # fmt: skip
 
-kinds: dict[str, Any] = {}
-"""How what a frame is about becomes an object again: by kind, a function of it and of its states."""
+kinds: dict[str, type[Holder]] = {}
+"""What a frame can be about, by kind."""
 
 whole_kinds: set[str] = set()
 """The kinds that merge as a whole only: adding their states would count twice."""
@@ -55,7 +58,7 @@ class Holder(Drawn):
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         if "sort" in vars(cls) and cls.sort:
-            kinds[cls.sort] = cls.of_header
+            kinds[cls.sort] = cls
             whole_kinds.update([] if cls.adds else [cls.sort])
 
     # -- what it is ---------------------------------------------------------------------------------------------------
@@ -74,6 +77,11 @@ class Holder(Drawn):
     @classmethod
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
         """Make what `header` described, which has seen nothing; `states` are of the kinds that it reads."""
+        raise NotImplementedError
+
+    @classmethod
+    def state_count(cls, header: dict[str, Any]) -> int:
+        """How many states what `header` described reads."""
         raise NotImplementedError
 
     def blank(self) -> Self:
@@ -320,7 +328,7 @@ class Holder(Drawn):
             raise IncompatibleStateError(
                 f"merging a {type(self).__name__} with itself counts its rows twice; merge a copy() if you mean it"
             )
-        self.feed.merge(self.fitting(other).feed)
+        change(self.adding(self.fitting(other)))
         return self
 
     def subtract(self, other: Self) -> Self:
@@ -357,10 +365,16 @@ class Holder(Drawn):
             raise IncompatibleStateError(
                 f"a {type(self).__name__} less itself has seen nothing: that is what reset() is for"
             )
-        taken = self.fitting(other, "subtract", "from").feed.states
-        none = [r.state for r in self.reads()]
-        self.feed.correct(none, taken)
+        change(self.taking(self.fitting(other, "subtract", "from")))
         return self
+
+    def adding(self, other: Any) -> list[Change]:
+        """Say what it changes to add what a fitting one has seen."""
+        return [self.feed.adding(other.feed.states)]
+
+    def taking(self, other: Any) -> list[Change]:
+        """Say what it changes to take that away."""
+        return [self.feed.taking(other.feed.states)]
 
     def aligned(self, other: Any) -> Any:
         """Another one with its metrics in the order of these, if that is all that differs."""
@@ -414,7 +428,11 @@ class Holder(Drawn):
         ------
         IncompatibleStateError
             A collection has metrics of the same groups that would no longer be told apart.
+        ValueError
+            There is no such partition.
         """
+        if partition is not None and not 0 <= partition[0] < partition[1]:
+            raise ValueError(f"partition= takes (i, n) with 0 <= i < n, not {partition!r}")
         new = self.closing(None if partition is None else partition[1])
         new.feed.hold([s.seal(partition) for s in self.states])
         return new
@@ -426,8 +444,16 @@ class Holder(Drawn):
     def coarsen(self, bits: int) -> Any:
         """Return the same at a lower resolution of its histograms: what the same rows would have made there."""
         new = self.coarser(bits)
-        new.feed.hold([coarsened(s, bits) for s in self.states])
+        new.feed.hold(self.brought_down(new, self.states, bits))
         return new
+
+    def brought_down(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
+        """What a coarser one holds of the rows of these states, of one cell or of many."""
+        return [coarsened(s, bits) for s in states]
+
+    def sources(self, new: Any) -> list[int]:
+        """From which of its states those of a coarser one come: there may be fewer of these."""
+        return list(range(len(self.reads())))
 
     def coarser(self, bits: int) -> Any:
         """Make one of fewer bits that has seen nothing."""
@@ -490,6 +516,16 @@ def made(about: Any, states: list[State]) -> Any:
     return thing
 
 
+def blank_of(header: dict[str, Any], like: Sequence[State]) -> Any:
+    """Make what a header describes, which has seen nothing; `like` are states of the kinds that it reads."""
+    return kinds[header["kind"]].of_header(header, like)
+
+
+def states_of(header: dict[str, Any]) -> int:
+    """How many states what a header describes reads."""
+    return kinds[header["kind"]].state_count(header)
+
+
 def described(about: Any, like: Sequence[State]) -> Any:
     """The object that a frame is about, which has seen nothing; `like` are states of the kinds that it reads.
 
@@ -499,7 +535,7 @@ def described(about: Any, like: Sequence[State]) -> Any:
         It does not fit such states.
     """
     with inconsistent():
-        thing = kinds[about["kind"]](about, like)
+        thing = blank_of(about, like)
         fits(thing, about, like)
     return thing
 

@@ -300,6 +300,9 @@ class Metric(Settings, Holder, Generic[S, T]):
     def coarser_within(self, bits: int) -> Self:
         return self.coarser(bits) if self.coarsens else self
 
+    def brought_down(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
+        return super().brought_down(new, states, bits) if self.coarsens else list(states)
+
     def __repr__(self) -> str:
         """The settings; and of a metric that has seen rows what it says of them: AUC(0.784112 +- 0.00003 proof, 90 rows).
 
@@ -359,6 +362,10 @@ class Metric(Settings, Holder, Generic[S, T]):
     @classmethod
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
         return make_metric(header["tag"], header["settings"], states[0])
+
+    @classmethod
+    def state_count(cls, header: dict[str, Any]) -> int:
+        return 1
 
 
 class ScoredLabels(Metric[S, T]):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Self
 
-from ..collect.feed import Read
-from ..collect.holder import Holder, kinds
+from ..collect.feed import Change, Read
+from ..collect.holder import Holder, blank_of, states_of
 from ..collect.scalars import Named, prefixed
 from ..errors import IncompatibleStateError
 from ..state.state import State
@@ -21,7 +21,7 @@ class Bundle(Mapping[str, Any], Holder):
     Parameters
     ----------
     things : mapping of str to Metric, MetricCollection, Sliced or Bundle
-        What it holds: the objects themselves, not copies.
+        What it holds: the objects themselves, not copies, so none of them twice.
 
     Examples
     --------
@@ -45,6 +45,17 @@ class Bundle(Mapping[str, Any], Holder):
         if not things:
             raise ValueError("a bundle holds at least one object")
         self._things = dict(things)
+        leaves = list(self._leaves())
+        if twice := [n for i, (n, one) in enumerate(leaves) if any(one is other for _, other in leaves[:i])]:
+            raise ValueError(f"{twice[0]}: it is here under another name already; hold a copy()")
+
+    def _leaves(self) -> Iterator[tuple[str, Holder]]:
+        """What is in it that counts, by name."""
+        for name, thing in self.items():
+            if isinstance(thing, Bundle):
+                yield from ((f"{name}: {of}", one) for of, one in thing._leaves())
+            else:
+                yield name, thing
 
     @classmethod
     def _of(cls, things: Mapping[str, Any]) -> Self:
@@ -97,38 +108,16 @@ class Bundle(Mapping[str, Any], Holder):
         """A bundle is made of what has counted: update its parts."""
         raise TypeError("a bundle counts nothing itself: update what it holds")
 
-    def merge(self, other: Self) -> Self:
-        """Add what another bundle of the same names has seen; `other` stays as it is.
+    def aligned(self, other: Any) -> Any:
+        if not isinstance(other, Bundle) or other.sort != self.sort or set(other) != set(self):
+            return other
+        return self._of({name: thing.aligned(other[name]) for name, thing in self.items()})
 
-        Raises
-        ------
-        IncompatibleStateError
-            Names or what they hold differ; the message names each difference, and both are as they were.
-        """
-        if other is self:
-            raise IncompatibleStateError(
-                "merging a bundle with itself counts its rows twice; merge a copy() if you mean it"
-            )
-        self.check_fits(other)
-        self._things = self._each(other, "merge")
-        return self
+    def adding(self, other: Any) -> list[Change]:
+        return [_named(name, one) for name, thing in self.items() for one in thing.adding(other[name])]
 
-    def subtract(self, other: Self) -> Self:
-        if other is self:
-            raise IncompatibleStateError("a bundle less itself has seen nothing: that is what reset() is for")
-        self.check_fits(other, "subtract", "from")
-        self._things = self._each(other, "subtract")
-        return self
-
-    def _each(self, other: Self, verb: str) -> dict[str, Any]:
-        """Copies of what it holds, each with that of another one added or taken away: none changes unless all can."""
-        made = {}
-        for name in self:
-            try:
-                made[name] = getattr(self[name].copy(), verb)(other[name])
-            except IncompatibleStateError as error:
-                raise IncompatibleStateError(f"{name}: {error}") from error
-        return made
+    def taking(self, other: Any) -> list[Change]:
+        return [_named(name, one) for name, thing in self.items() for one in thing.taking(other[name])]
 
     def differences(self, other: Any) -> list[str]:
         found = [f"it has no {n!r}" for n in self if n not in other]
@@ -187,6 +176,23 @@ class Bundle(Mapping[str, Any], Holder):
             raise ValueError("a bundle holds each thing under a name of its own")
         things, rest = {}, list(states)
         for name, head in zip(names, heads, strict=True):
-            things[name] = kinds[head["kind"]](head, rest)
-            rest = rest[len(things[name].reads()) :]
+            n = states_of(head)
+            things[name] = blank_of(head, rest[:n])
+            rest = rest[n:]
         return cls(things)
+
+    @classmethod
+    def state_count(cls, header: dict[str, Any]) -> int:
+        return sum(map(states_of, header["things"]))
+
+
+def _named(name: str, change: Change) -> Change:
+    """A change that says of what it cannot be."""
+
+    def how(states: tuple[State, ...]) -> Sequence[State]:
+        try:
+            return change.how(states)
+        except IncompatibleStateError as error:
+            raise IncompatibleStateError(f"{name}: {error}") from error
+
+    return change._replace(how=how)

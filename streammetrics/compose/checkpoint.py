@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, Self
 
 from ..collect.feed import Read
-from ..collect.holder import Holder, kinds
+from ..collect.holder import Holder, blank_of, states_of
 from ..errors import IncompatibleStateError
 from ..state.state import State
 
@@ -97,6 +97,10 @@ class Checkpoint(Holder):
         found: tuple[State, ...] = self.total.states
         return found
 
+    @classmethod
+    def state_count(cls, header: dict[str, Any]) -> int:
+        return states_of(header["total"])
+
     def check_states(self, states: Sequence[State]) -> None:
         self.total.check_states(states)
 
@@ -162,7 +166,7 @@ class Checkpoint(Holder):
             raise ValueError("parts are numbers, in ranges")
         if any(a >= b for a, b in pairwise(edges)) or (edges and not 0 <= edges[0] < edges[-1] <= counts[0]):
             raise ValueError("ranges of parts ascend")
-        total = kinds[header["total"]["kind"]](header["total"], states)
+        total = blank_of(header["total"], states)
         return cls(total, log, counts[0], done, counts[1])
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
-from ..collect.holder import Holder, kinds
+from ..collect.feed import change
+from ..collect.holder import Holder, blank_of, states_of
 from ..state.state import State
 from .bundle import Bundle
 
@@ -96,7 +97,7 @@ class Delta(Bundle):
         if not isinstance(total, Holder):
             raise TypeError(f"a delta is applied to what counts, not to a {type(total).__name__}")
         added, retracted = (total.fitting(side) for side in (self.added, self.retracted))
-        total.feed.correct(added.states, retracted.states)
+        change([total.feed.correcting(added.states, retracted.states)])
         return total
 
     def __repr__(self) -> str:
@@ -110,7 +111,11 @@ class Delta(Bundle):
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
         half = len(states) // 2
         parts = {"added": states[:half], "retracted": states[half:]}
-        return cls._of({name: kinds[header["of"]["kind"]](header["of"], some) for name, some in parts.items()})
+        return cls._of({name: blank_of(header["of"], some) for name, some in parts.items()})
+
+    @classmethod
+    def state_count(cls, header: dict[str, Any]) -> int:
+        return 2 * states_of(header["of"])
 
 
 def _rows(thing: Holder) -> str:

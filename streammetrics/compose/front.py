@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from ..collect.collection import MetricCollection
 from ..collect.feed import Read
-from ..collect.holder import Holder, Reader, kinds
+from ..collect.holder import Holder, Reader, blank_of, states_of
 from ..collect.metric import record
 from ..collect.parted import Parted
 from ..collect.sample import Sample
 from ..collect.scalars import Named, prefixed
+from ..collect.table import check_levels
 from ..collect.task import Metrics
 from ..columns.columns import Batch
 from ..errors import MemoryLimitError
@@ -129,7 +130,19 @@ class Front(Parted):
     @classmethod
     def _inner_of(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
         """What a header says is behind the axis in front."""
-        return cls._checked(kinds[header["inner"]["kind"]](header["inner"], [s.empty(s.axes[1:]) for s in states]))
+        return cls._checked(blank_of(header["inner"], [s.empty(s.axes[1:]) for s in states]))
+
+    @classmethod
+    def state_count(cls, header: dict[str, Any]) -> int:
+        return states_of(header["inner"])
+
+    def brought_down(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
+        made: list[State] = self.inner.brought_down(new.inner, states, bits)
+        return made
+
+    def sources(self, new: Any) -> list[int]:
+        found: list[int] = self.inner.sources(new.inner)
+        return found
 
     def _unlike_inside(self, other: Any) -> list[str]:
         """Say how what is behind the axis of another one differs."""
@@ -264,6 +277,7 @@ class Front(Parted):
     def _records(
         self, states: Sequence[State], places: dict[Any, list[Ints]], confidence: float | None
     ) -> list[dict[str, Any]]:
+        check_levels(self.axis.names)
         readers = self._readers(states) or {}
         values, bounds = (
             (self._cells(states, how) or {}) if readers else {} for how in ("of_cells", "limits_of_cells")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import threading
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -16,10 +14,11 @@ from numpy.typing import NDArray
 
 from ..collect.binding import PLAIN
 from ..collect.feed import Read
-from ..collect.holder import Holder, kinds
+from ..collect.holder import Holder, blank_of, states_of
 from ..collect.saved import from_bytes, load
 from ..errors import IncompatibleStateError, PartitionConflictError, StateFormatError
 from ..numerics.keys import plain, raw
+from ..numerics.once import at_once
 from ..state.axes import NULL, Axis, Vocabulary
 from ..state.cells import Cells
 from ..state.declare import Flat
@@ -113,9 +112,9 @@ has 714858656aef...: its rows, or the metrics, are not what they were; count it 
     def __init__(self, metrics: Holder) -> None:
         if not isinstance(metrics, Holder) or not metrics.adds:
             raise TypeError(f"a ledger adds up metrics, collections, slices or bundles, not a {type(metrics).__name__}")
-        self._take("", {}, metrics.copy().reset())
+        self._begin("", {}, metrics.copy().reset())
 
-    def _take(self, kind: str, digests: dict[Any, bytes], total: Any) -> None:
+    def _begin(self, kind: str, digests: dict[Any, bytes], total: Any) -> None:
         self._held: tuple[str, dict[Any, bytes], Any] = kind, digests, total
         self._lock = threading.Lock()
 
@@ -156,8 +155,7 @@ has 714858656aef...: its rows, or the metrics, are not what they were; count it 
     def _commit(self, kind: str, new: dict[Any, bytes], total: Any) -> None:
         """Note partitions and their total, in one call that no signal divides: no Python runs in it."""
         digests = self._held[1]
-        calls = partial(digests.update, new), partial(self.__dict__.__setitem__, "_held", (kind, digests, total))
-        deque(map(operator.call, calls), maxlen=0)
+        at_once([partial(digests.update, new), partial(self.__dict__.__setitem__, "_held", (kind, digests, total))])
 
     def merge(self, other: Self) -> Self:
         """Add what another ledger holds; `other` stays as it is.
@@ -223,7 +221,8 @@ has 714858656aef...: its rows, or the metrics, are not what they were; count it 
     def take_states(self, states: Sequence[State]) -> None:
         added, *rest = states
         assert isinstance(added, Added)
-        self._take(*added.read(), self._held[2].holding(rest))
+        with self._lock:
+            self._held = (*added.read(), self._held[2].holding(rest))
 
     def reads(self) -> tuple[Read, ...]:
         return Read(Added().empty((AXIS,)), PLAIN), *self._held[2].reads()
@@ -233,12 +232,13 @@ has 714858656aef...: its rows, or the metrics, are not what they were; count it 
         raise TypeError("a ledger counts no rows itself: add() what has counted those of a partition")
 
     def reset(self) -> Self:
-        self._take("", {}, self._held[2].copy().reset())
+        with self._lock:  # or what somebody adds meanwhile would come back
+            self._held = "", {}, self._held[2].copy().reset()
         return self
 
     def copy(self) -> Self:
         kind, digests, total = self._snapshot()
-        return self._like(kind, digests, total.copy())
+        return self._of(kind, digests, total.copy())
 
     def _snapshot(self) -> tuple[str, dict[Any, bytes], Any]:
         """What is held, of which no thread changes anything meanwhile."""
@@ -247,12 +247,16 @@ has 714858656aef...: its rows, or the metrics, are not what they were; count it 
             return kind, dict(digests), total
 
     def blank(self) -> Self:
-        return self._like("", {}, self._held[2].blank())
+        return self._of("", {}, self._held[2].blank())
 
-    def _like(self, kind: str, digests: dict[Any, bytes], total: Any) -> Self:
-        new = type(self).__new__(type(self))
-        new._take(kind, digests, total)
+    @classmethod
+    def _of(cls, kind: str, digests: dict[Any, bytes], total: Any) -> Self:
+        new = cls.__new__(cls)
+        new._begin(kind, digests, total)
         return new
+
+    def recipe(self) -> Callable[[], Holder]:
+        return partial(self._of, "", {}, self._held[2].blank())
 
     @property
     def nbytes(self) -> int:
@@ -294,7 +298,11 @@ has 714858656aef...: its rows, or the metrics, are not what they were; count it 
         added, *rest = states
         if not isinstance(added, Added):
             raise ValueError("a ledger begins with what was added")
-        return cls(kinds[header["total"]["kind"]](header["total"], rest))
+        return cls(blank_of(header["total"], rest))
+
+    @classmethod
+    def state_count(cls, header: dict[str, Any]) -> int:
+        return 1 + states_of(header["total"])
 
 
 def _id(given: Any) -> tuple[str, Any]:

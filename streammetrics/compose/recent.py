@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..collect.feed import MEMORY_LIMIT
+from ..collect.feed import MEMORY_LIMIT, Change, change
 from ..collect.task import Metrics
 from ..columns.columns import Batch
 from ..columns.convert import as_columns
@@ -151,7 +151,7 @@ class Recent(Pooled):
     def _counted(self, rows: int, count: Callable[[dict[str, Any]], Any]) -> Self:
         """Count a batch, with the number of the update, or of each row, as a column; drop what is far behind."""
         column, by_row = self.axis.names[0], self.kind == "rows"
-        with self.__dict__.setdefault("_lock", threading.Lock()):
+        with self._stepping:
             at = self._next()
             count({column: np.arange(at, at + rows) if by_row else at})
             if rows:
@@ -159,7 +159,7 @@ class Recent(Pooled):
                 held["_at"] = at = at + (rows if by_row else 1)
                 oldest = held.setdefault("_oldest", at - 1)
                 if at - oldest > self.size + max(self.size, SLACK):
-                    self.feed.hold(self.states)
+                    change([Change(self.feed, self._last)])
                     held["_oldest"] = at - self.size
         return self
 
@@ -171,14 +171,22 @@ class Recent(Pooled):
             held["_at"] = 0 if latest is None else latest + 1
         return int(held["_at"])
 
+    @property
+    def _stepping(self) -> threading.Lock:
+        """Held while steps are numbered."""
+        lock: threading.Lock = self.__dict__.setdefault("_lock", threading.Lock())
+        return lock
+
     def take_states(self, states: Sequence[State]) -> None:
-        super().take_states(states)
-        self._forget()
+        with self._stepping:
+            super().take_states(states)
+            self._forget()
 
     def reset(self) -> Self:
         """Forget every row."""
-        self._forget()
-        return super().reset()
+        with self._stepping:
+            self._forget()
+            return super().reset()
 
     def merge(self, other: Self) -> Self:
         """Add the steps of another one, each to the step of its number; rows of two streams are refused.
@@ -193,8 +201,9 @@ class Recent(Pooled):
                 "rows of two streams have no common order, so the last of both are not known: Recent(..., steps=) merges "
                 "step by step"
             )
-        super().merge(other)
-        self._forget()
+        with self._stepping:
+            super().merge(other)
+            self._forget()
         return self
 
     def _forget(self) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from ..collect.binding import Unit
 from ..collect.collection import MetricCollection
 from ..collect.feed import MEMORY_LIMIT, Read
-from ..collect.holder import Holder, Reader, coarsened, kinds
+from ..collect.holder import Holder, Reader, blank_of, coarsened, states_of
 from ..collect.interval import Interval, check_confidence, refused
 from ..collect.metric import Metric, chance
 from ..collect.parted import Parted
@@ -189,7 +189,7 @@ class Sharded(Parted):
     @classmethod
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
         half = len(states) // 2
-        inner = kinds[header["inner"]["kind"]](header["inner"], states[:half])
+        inner = blank_of(header["inner"], states[:half])
         shards, bits, missing = header["shards"], header["bits"], header.get("missing", "raise")
         check_settings(header["unit"], shards, bits, missing)
         check_inner(inner)
@@ -198,6 +198,19 @@ class Sharded(Parted):
         # of states that nobody knows here nobody knows either what they are at fewer bits
         opaque = () if known else tuple(s.empty(s.axes[:-1]) for s in states[half:])
         return cls._of(inner, unit, shards, bits, MEMORY_LIMIT, "raise", opaque=opaque)
+
+    @classmethod
+    def state_count(cls, header: dict[str, Any]) -> int:
+        return 2 * states_of(header["inner"])
+
+    def brought_down(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
+        whole = self.inner.brought_down(new.inner, states[: len(states) // 2], bits)
+        came = zip(self.sources(new)[len(whole) :], new.reads()[len(whole) :], strict=True)
+        return [*whole, *(coarsened(states[i], new.shard_bits).narrow(read.state) for i, read in came)]
+
+    def sources(self, new: Any) -> list[int]:
+        half, whole = len(self.reads()) // 2, self.inner.sources(new.inner)
+        return [*whole, *(half + i for i in whole)]
 
     def check_states(self, states: Sequence[State]) -> None:
         half = len(states) // 2
@@ -218,7 +231,9 @@ class Sharded(Parted):
         return found + list(self.inner.differences(other.inner))
 
     def coarser(self, bits: int) -> Self:
-        return self._like(self.inner.coarser_within(bits), min(bits, self.shard_bits))
+        new = self._like(self.inner.coarser_within(bits), min(bits, self.shard_bits))
+        new._opaque = tuple(coarsened(s, new.shard_bits) for s in self._opaque)
+        return new
 
     def closing(self, parts: int | None = None) -> Self:
         return self._like(self.inner.closing(parts))

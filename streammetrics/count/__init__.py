@@ -2,7 +2,6 @@
 
 from ..kernels._jit import KERNELS as KERNELS
 from .commit import Place as Place
-from .commit import at_once as at_once
 from .commit import bound as bound
 from .commit import calls_of as calls_of
 from .commit import commit_of as commit_of

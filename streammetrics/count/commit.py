@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import starmap
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 from ..kernels._jit import Kernel
 from ..numerics import compiled
 
-__all__ = ["Place", "at_once", "bound", "calls_of", "commit_of", "find"]
+__all__ = ["Place", "bound", "calls_of", "commit_of", "find"]
 
 
 class Place(NamedTuple):
@@ -89,11 +88,6 @@ def calls_of(steps: Sequence[tuple[Callable[..., Any], Sequence[Any]]]) -> Calla
         return [partial(k, *(columns[a.i] if isinstance(a, Place) else a for a in given)) for k, given in steps]
 
     return calls
-
-
-def at_once(steps: Sequence[Callable[[], Any]]) -> None:
-    """Take some steps, none of which is Python."""
-    deque(map(call, steps), maxlen=0)
 
 
 compiled.use(find)

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from ..kernels import exact_rows, reduce
 from ..numerics.exact import carry_fixed
+from ..numerics.once import at_once
 from ..state import tally
 from ..state.tally import Entries
-from .commit import at_once
 
 __all__ = ["HotExact", "HotTally", "weights_less_one"]
 

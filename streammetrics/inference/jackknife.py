@@ -371,6 +371,8 @@ def _adjusted(one: Contrast, covariates: Sequence[Contrast], before: Any, reason
         variance = pseudo / (shards * (shards - 1.0 - q)) * ((shards - 2.0) / (shards - 2.0 - q))
         reduction = np.where(np.asarray(before) > 0.0, 1.0 - variance / before, 0.0)
         error = np.sqrt(variance)
+        still = np.where(np.asarray(before) > 0.0, variance <= 1e-12 * before, (variance == 0.0) & (point != 0.0))
+    add(reasons, still, lambda i: "it is the same without any shard, or covariates say all of it: nothing varies")
     point = np.where(known(reasons), one.point, point)
     return settled(
         SCALES[one.scale].value(point),

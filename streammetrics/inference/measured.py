@@ -183,8 +183,8 @@ def interval(estimate: Measured, confidence: float = 0.95) -> Interval:
 
 def statistic(estimate: Measured, null: float = 0.0) -> Any:
     """Return (point - null) / error, the null given as a value; 0 / 0 is 0, NaN without an error."""
-    distance = np.asarray(estimate.point - scale_of(estimate.scale).point(null))
-    with np.errstate(all="ignore"):  # of an error of 0
+    with np.errstate(all="ignore"):  # of an error of 0, and of two infinities
+        distance = np.asarray(estimate.point - scale_of(estimate.scale).point(null))
         return plain(
             np.where(distance == 0.0, 0.0 * np.asarray(estimate.standard_error), distance / estimate.standard_error)
         )

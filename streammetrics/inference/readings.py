@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..collect.interval import Interval
-from .changes import Changes
+from ..numerics.elementary import log
+from .changes import RATIO, Changes
 from .measured import Measured, checked_confidence, interval, p_value, settled
 from .multiple import adjusted, e_benjamini_hochberg
 from .reasons import Reasons, add, as_reasons, known
 from .sequential import Look, always_valid, e_value, p_of_e
-from .verdict import Compared, Progress, not_worse, worse
+from .verdict import Compared, Progress, evidence, not_worse, worse
 
-__all__ = ["BOUND", "SAMPLING", "Reading", "Settings", "better_side", "limits_of", "read"]
+__all__ = ["BOUND", "SAMPLING", "Reading", "Settings", "better_side", "compared_of", "limits_of", "read"]
 
 SAMPLING, BOUND = "sampling", "certified bound"
 Floats = NDArray[np.float64]
@@ -32,7 +33,7 @@ class Reading:
     difference: Interval
     relative: Interval
     p: Floats
-    e: Floats | None
+    compared: Compared
 
 
 @dataclass(frozen=True)
@@ -62,15 +63,37 @@ class Settings:
             return interval(found, self.confidence)
         return always_valid(found, self.look, self.confidence)
 
-    def adjusted(self, readings: Sequence[Reading]) -> list[Floats]:
-        """Return the p-values of every number, adjusted for all of them together."""
+    @property
+    def progress(self) -> Progress:
+        """The look, as verdicts take it."""
+        look = self.look
+        return (
+            Progress() if look is None else Progress(look.users, look.planned, sequential=True, tuned=look.confidence)
+        )
+
+    def evidence(self, reading: Reading, margin: float | None = None) -> Floats:
+        """Return the evidence for what is said of each cell; none where there is too little data."""
+        found = evidence(reading.compared, self.progress, margin)
+        return np.where(known(reading.changes.reasons), np.nan, found)
+
+    def adjusted(self, readings: Sequence[Reading], margins: Sequence[float | None] | None = None) -> list[Floats]:
+        """Return the p-values of every number; if asked for, of what is said of it, adjusted for all of them together.
+
+        Parameters
+        ----------
+        readings : sequence of Reading
+            Of each number.
+        margins : sequence, optional
+            Of those that are guardrails; None of others.
+        """
         if self.adjust is None:
             return [r.p for r in readings]
-        sizes = [r.p.size for r in readings]
+        sizes, by = [r.p.size for r in readings], margins or [None] * len(readings)
+        said = _chain([self.evidence(r, m) for r, m in zip(readings, by, strict=True)])
         if self.look is not None and self.adjust == "bh":
-            found = e_benjamini_hochberg(_chain([cast(Floats, r.e) for r in readings]))
+            found = e_benjamini_hochberg(said)
         else:
-            found = adjusted(_chain([r.p for r in readings]), self.adjust)
+            found = adjusted(said if self.look is None else p_of_e(said), self.adjust)
         ends = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
         return [found[a:b] for a, b in pairwise(ends)]
 
@@ -83,9 +106,51 @@ def read(changes: Changes, settings: Settings) -> Reading:
     """Return what changes say: intervals and p-values; none where there is too little data."""
     difference, relative = (_withheld(m, changes.reasons) for m in (changes.difference, changes.relative))
     chosen = relative if settings.relative else difference
-    e = None if settings.look is None else np.asarray(e_value(chosen, settings.look))
-    p = np.asarray(p_value(chosen) if e is None else p_of_e(e))
-    return Reading(changes, settings.between(difference), settings.between(relative), p, e)
+    p = np.asarray(p_value(chosen) if settings.look is None else p_of_e(e_value(chosen, settings.look)))
+    return Reading(
+        changes, settings.between(difference), settings.between(relative), p, compared_of(changes, settings.relative)
+    )
+
+
+def certain(side: Any) -> Any:
+    """Whether values are exact."""
+    return side.low == side.high
+
+
+def compared_of(changes: Changes, relative: bool, better: str | None = None, margin: float | None = None) -> Compared:
+    """Return what a verdict reads of changes, of all their cells.
+
+    Parameters
+    ----------
+    changes : Changes
+        Of a number.
+    relative : bool
+        Whether it reads the relative difference.
+    better : {"high", "low", "one"}, optional
+        Which values are good; by default the metric says it, or else high.
+    margin : float, optional
+        Of a guardrail.
+    """
+    a, b = changes.pair.a, changes.pair.b
+    of_both = changes.contrasts is not None and better in (None, "one")
+    change: Any = changes.contrasts if of_both else changes.relative if relative else changes.difference
+    side = "one" if of_both else better or ("low" if changes.pair.metric.best == "low" else "high")
+    slack: tuple[Any, ...]
+    with np.errstate(all="ignore"):  # of NaN, of a control of 0, and of what has no logarithm
+        if of_both:
+            held = [(s.low > 0.0) & np.isfinite(s.high) for s in (a, b)]
+            apart = sum(
+                log(np.where(h, s.high, 1.0)) - log(np.where(h, s.low, 1.0)) for h, s in zip(held, (a, b), strict=True)
+            )
+            slack = (np.where(held[0] & held[1], apart, np.inf),) * 2
+        elif relative:
+            ratio, exact = a.values / b.values, certain(a) & certain(b)
+            known_ones = (a.low >= 0.0) & (b.low > 0.0)
+            ends = ratio - a.low / b.high, a.high / b.low - ratio
+            slack = tuple(np.where(known_ones, end, np.where(exact, 0.0, np.inf)) for end in ends)
+        else:
+            slack = (a.values - a.low) + (b.high - b.values), (a.high - a.values) + (b.values - b.low)
+    return Compared(changes.pair.name, change, side, margin, changes.reasons, slack)  # type: ignore[arg-type]
 
 
 def _withheld(found: Measured, reasons: Reasons) -> Measured:
@@ -101,20 +166,10 @@ def better_side(reading: Reading, p: Floats, settings: Settings) -> NDArray[Any]
     changes, best = reading.changes, reading.changes.pair.metric.best
     out = np.full(p.shape, None, object)
     alpha = checked_confidence(settings.confidence)
-    if best is None:
+    if best is None or (best == RATIO and changes.contrasts is None):
         return out
-    if changes.contrasts is not None:
-        look = settings.look
-        progress = Progress() if look is None else Progress(look.users, look.planned, sequential=True)
-        compared = Compared(changes.pair.name, changes.contrasts, "one")
-        first, second = not_worse(compared, progress, alpha), worse(compared, progress, alpha)
-    else:
-        a, b = changes.pair.a, changes.pair.b
-        found, unit = (reading.relative, np.abs(b.values)) if settings.relative else (reading.difference, 1.0)
-        with np.errstate(all="ignore"):  # of NaN, and of 0
-            above = found.low - ((a.values - a.low) + (b.high - b.values)) / unit > 0.0
-            under = found.high + ((a.high - a.values) + (b.values - b.low)) / unit < 0.0
-        first, second = (above, under) if best == "high" else (under, above)
+    progress = settings.progress
+    first, second = not_worse(reading.compared, progress, alpha), worse(reading.compared, progress, alpha)
     shown = ~known(changes.reasons)
     if settings.adjust is not None:
         shown = shown & (p <= alpha)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -23,9 +23,10 @@ from .changes import RATIO, Changes, changes_of
 from .compare import samples_of, slices_of
 from .measured import checked_confidence, each
 from .pairs import Left, paired
-from .readings import Reading, Settings, read
+from .readings import Reading, Settings, compared_of, read
 from .reasons import known
 from .sample_ratio import SampleRatio, sample_ratio_mismatch
+from .sequential import p_of_e
 from .verdict import Compared, Progress, Verdict, not_worse, verdict, worse
 from .words import digits, p_text
 
@@ -120,7 +121,8 @@ class Scorecard(Drawn):
         control = self.totals[self.control]
         for arm, progress in self.progress.items():
             changes, _ = self._changes(self.totals[arm], control)
-            asked = [compared_of(q, changes[q.name], self.asked.relative) for q in self.asked.questions]
+            relative, questions = self.asked.relative, self.asked.questions
+            asked = [compared_of(changes[q.name], relative, q.better, q.margin) for q in questions]
             one = [_first(c) for c in asked]
             last = 1 + self.asked.guardrails
             found[arm] = verdict(
@@ -136,8 +138,12 @@ class Scorecard(Drawn):
 
     @property
     def exit_code(self) -> int:
-        """3 if a guardrail of any treatment is breached, else 0: for programs that gate on it."""
-        broken = (r.word == "breached" for v in self.verdicts.values() for r in v.guardrails)
+        """3 if a guardrail of any treatment is breached, else 0: for programs that gate on it.
+
+        Where the arms are not comparable, or one look is for the end, nothing is.
+        """
+        told = [v for v in self.verdicts.values() if v.decision != "withheld"]
+        broken = (r.word == "breached" for v in told for r in v.guardrails)
         return BREACHED if any(broken) else 0
 
     def __repr__(self) -> str:
@@ -152,8 +158,9 @@ class Scorecard(Drawn):
         """Return the figures of every treatment and metric.
 
         Columns: `treatment`; `metric`; `role`; `control_value`, `value`; `change`, `low`, `high` (relative, unless asked
-        otherwise); `p_value`, `adjusted`; `word`; `reason`; `relative`; `bound` (by how much the change may be off by what
-        was counted alone); `rows` (of both arms).
+        otherwise); `p_value` (of no change), `adjusted`; `p_word` (of what the word says: of a guardrail, that it is
+        breached); `word`; `reason`; `relative`; `bound` (by how much the change may be off by what was counted alone);
+        `rows` (of both arms).
         """
         return self.tabled((), self.totals, None)
 
@@ -195,9 +202,12 @@ class Scorecard(Drawn):
         """The key and the row of each cell and metric."""
         share = 1.0 - checked_confidence(self.asked.confidence) / len(self.progress)
         settings = Settings(share, progress.look, self.asked.relative, adjust)
-        readings = [read(changes[q.name], settings) for q in self.asked.questions]
-        for question, reading, p in zip(self.asked.questions, readings, settings.adjusted(readings), strict=True):
+        readings = [self._read(q, changes[q.name], settings) for q in self.asked.questions]
+        margins = [q.margin or 0.0 if q.role == GUARDRAIL else None for q in self.asked.questions]
+        adjusted = settings.adjusted(readings, margins)
+        for question, reading, margin, p in zip(self.asked.questions, readings, margins, adjusted, strict=True):
             words = self._words(question, reading, p, progress, settings)
+            said = settings.evidence(reading, margin)
             pair, found = reading.changes.pair, reading.relative if self.asked.relative else reading.difference
             columns = (
                 pair.b.values.tolist(),
@@ -205,12 +215,15 @@ class Scorecard(Drawn):
                 each(found),
                 reading.p.tolist(),
                 p.tolist(),
+                np.asarray(said if progress.look is None else p_of_e(said)).tolist(),
                 words,
                 _bounds(pair, self.asked.relative).tolist(),
                 (pair.a.rows + pair.b.rows).tolist(),
             )
             about = {"metric": question.name, "role": question.role, "relative": self.asked.relative}
-            for key, before, after, one, plain, adjusted, word, bound, rows in zip(pair.keys, *columns, strict=True):
+            for key, before, after, one, plain, together, own, word, bound, rows in zip(
+                pair.keys, *columns, strict=True
+            ):
                 figures = {
                     "control_value": before,
                     "value": after,
@@ -218,8 +231,13 @@ class Scorecard(Drawn):
                     "low": one.low,
                     "high": one.high,
                 }
-                said = {"p_value": plain, "adjusted": adjusted, "word": word, "reason": one.reason}
-                yield key, about | figures | said | {"bound": bound, "rows": rows}
+                told = {"p_value": plain, "adjusted": together, "p_word": own, "word": word, "reason": one.reason}
+                yield key, about | figures | told | {"bound": bound, "rows": rows}
+
+    def _read(self, question: Question, changes: Changes, settings: Settings) -> Reading:
+        """What changes say of a question."""
+        asked = compared_of(changes, settings.relative, question.better, question.margin)
+        return replace(read(changes, settings), compared=asked)
 
     def _words(
         self, question: Question, reading: Reading, p: Floats, progress: Progress, settings: Settings
@@ -227,14 +245,15 @@ class Scorecard(Drawn):
         """What each cell says, as the verdict reads one."""
         guardrail = question.role == GUARDRAIL
         good, bad, neither = ("held", "breached", "undecided") if guardrail else ("better", "worse", "unclear")
-        compared = compared_of(question, reading.changes, self.asked.relative)
+        compared = reading.compared
         alpha, margin = checked_confidence(settings.confidence), question.margin or 0.0
         shown = settings.adjust is None or p <= alpha
         among = max(self.asked.guardrails, self.asked.among) if guardrail else 1
         breached = worse(compared, progress, alpha / among, margin) & shown
         held = not_worse(compared, progress, alpha, margin) & (guardrail or shown)
         out = np.full(p.shape, neither, object)
-        out[held], out[breached] = good, bad
+        if not progress.early:  # the interval of one look is for the end
+            out[held], out[breached] = good, bad
         out[np.isnan(reading.p) | known(reading.changes.reasons)] = "too few"
         found: list[str] = out.tolist()
         return found
@@ -249,21 +268,13 @@ def _bounds(pair: Any, relative: bool) -> Floats:
         return np.asarray(half / np.abs(pair.b.values))
 
 
-def compared_of(question: Question, changes: Changes, relative: bool) -> Compared:
-    """What a verdict reads of changes, of all their cells."""
-    change: Any = changes.relative if relative else changes.difference
-    if question.better == "one":
-        change = changes.contrasts
-    return Compared(question.name, change, question.better, question.margin, changes.reasons)  # type: ignore[arg-type]
-
-
 def _first(compared: Compared) -> Compared:
     """The same of the only cell."""
     change: Any = compared.change
     few: Any = compared.few
-    if isinstance(change, Calibrations):
-        return compared._replace(change=Calibrations(*(next(m.cells()) for m in change)), few=few[0])
-    return compared._replace(change=next(change.cells()), few=few[0])
+    one = Calibrations(*(next(m.cells()) for m in change)) if isinstance(change, Calibrations) else next(change.cells())
+    down, up = (float(s[0]) for s in compared.slack)
+    return compared._replace(change=one, few=few[0], slack=(down, up))
 
 
 def whole(thing: Holder) -> Holder:
@@ -288,8 +299,8 @@ def _texts(row: dict[str, Any]) -> list[str]:
 
 
 COLUMNS = (
-    "treatment", "metric", "role", "control_value", "value", "change", "low", "high", "p_value", "adjusted", "word",
-    "reason", "relative", "bound", "rows",
+    "treatment", "metric", "role", "control_value", "value", "change", "low", "high", "p_value", "adjusted", "p_word",
+    "word", "reason", "relative", "bound", "rows",
 )  # fmt: skip
 HEAD = ("treatment", "metric", "role", "control", "value", "change", "interval", "p", "adjusted", "", "reason")
 NOTHING = dict.fromkeys(COLUMNS, math.nan) | {"role": "", "word": "", "relative": True, "rows": 0}

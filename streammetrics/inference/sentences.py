@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from .comparison import Comparison
 from .readings import BOUND
+from .verdict import LIKELY
 from .words import digits, spelled
 
 __all__ = ["sentence"]
@@ -45,11 +46,10 @@ def sentence(primary: Comparison, others: Iterable[Comparison] = (), *, a: str =
     elif primary.difference.low > 0.0 or primary.difference.high < 0.0:
         told = f"{a} and {b} differ, and nothing shows which is better: {figures}"
     else:
-        half = max(
-            primary.difference.high - primary.difference.estimate, primary.difference.estimate - primary.difference.low
-        )
+        found = primary.difference
+        shown = max(found.high - found.estimate, found.estimate - found.low) + LIKELY * found.standard_error
         more = (
-            f"; one over {digits(primary.difference, False)(half, '')} would have shown" if math.isfinite(half) else ""
+            f"; one over {digits(found, False)(shown, '')} would most likely have shown" if math.isfinite(shown) else ""
         )
         told = f"No difference shown between {a} and {b}: {figures}{more}"
     rest = [o for o in others if o.name != primary.name]

@@ -11,19 +11,24 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..collect.interval import Interval
 from ..collect.scales import scale_of
 from ..errors import InvalidInputError
+from ..numerics.student import normal_quantile
 from .calibration import Calibrations
-from .measured import Measured, checked_confidence, interval
+from .measured import Measured, checked_confidence, interval, p_value
 from .power import days_to_go, users_to_decide
 from .sample_ratio import SampleRatio
-from .sequential import Look, always_valid
+from .sequential import Look, always_valid, e_value
 from .words import digits, spelled
 
-__all__ = ["Compared", "Progress", "Reading", "Verdict", "read", "verdict"]
+__all__ = ["LIKELY", "Compared", "Progress", "Reading", "Verdict", "evidence", "read", "verdict"]
 
 BETTER = ("high", "low", "one")
+LIKELY = normal_quantile(0.8)
+"""How many standard errors beyond the half width of its interval a difference is shown four times in five."""
 
 
 class Compared(NamedTuple):
@@ -42,6 +47,9 @@ class Compared(NamedTuple):
         the metric; for a calibration, by how much farther from 1. One of 0 is held only by what is better.
     few : str or None
         Why there is too little data to read it.
+    slack : tuple of float
+        How far below and above the estimate the change may lie for what was counted alone, by the certified bounds of
+        both sides; of a calibration on the scale of its contrasts, to either side of both.
     """
 
     name: str
@@ -49,6 +57,7 @@ class Compared(NamedTuple):
     better: str = "high"
     margin: float | None = None
     few: str | None = None
+    slack: tuple[Any, Any] = (0.0, 0.0)
 
     @property
     def estimate(self) -> Measured:
@@ -71,6 +80,8 @@ class Progress(NamedTuple):
         Whether intervals are those valid at all looks; that needs both users and planned ones.
     over : bool
         Whether it has ended, with as many users as there are.
+    tuned : float
+        The confidence for which such intervals are narrowest.
     """
 
     users: float | None = None
@@ -78,6 +89,7 @@ class Progress(NamedTuple):
     per_day: float | None = None
     sequential: bool = False
     over: bool = False
+    tuned: float = 0.95
 
     @property
     def ended(self) -> bool:
@@ -91,7 +103,7 @@ class Progress(NamedTuple):
             return None
         if self.users is None or self.planned is None:
             raise InvalidInputError("sequential intervals need users=, those so far, and planned=")
-        return Look(self.users, self.planned)
+        return Look(self.users, self.planned, self.tuned)
 
     @property
     def early(self) -> bool:
@@ -152,11 +164,11 @@ def _between(estimate: Measured, progress: Progress, alpha: float) -> Interval:
     return interval(estimate, 1.0 - alpha) if look is None else always_valid(estimate, look, 1.0 - alpha)
 
 
-def _ends(estimate: Measured, progress: Progress, alpha: float) -> tuple[Any, Any]:
-    """The limits as points on the scale."""
+def _ends(estimate: Measured, progress: Progress, alpha: float, slack: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The limits as points on the scale, as far apart as the certified bounds put them."""
     found = _between(estimate, progress, alpha)
     scale = scale_of(estimate.scale)
-    return scale.point(found.low), scale.point(found.high)
+    return scale.point(found.low) - slack[0], scale.point(found.high) + slack[1]
 
 
 def worse(compared: Compared, progress: Progress, alpha: float, margin: float = 0.0) -> Any:
@@ -164,10 +176,10 @@ def worse(compared: Compared, progress: Progress, alpha: float, margin: float = 
     change = compared.change
     if isinstance(change, Calibrations):
         limit = scale_of("relative").point(margin)
-        (low, high), (low2, high2) = (_ends(e, progress, alpha) for e in change)
+        (low, high), (low2, high2) = (_ends(e, progress, alpha, compared.slack) for e in change)
         return ((low > limit) & (low2 > limit)) | ((high < -limit) & (high2 < -limit))
-    found = _between(change, progress, alpha)
-    return found.high < -margin if compared.better == "high" else found.low > margin
+    found, (down, up) = _between(change, progress, alpha), compared.slack
+    return found.high + up < -margin if compared.better == "high" else found.low - down > margin
 
 
 def not_worse(compared: Compared, progress: Progress, alpha: float, margin: float = 0.0) -> Any:
@@ -176,12 +188,58 @@ def not_worse(compared: Compared, progress: Progress, alpha: float, margin: floa
     if isinstance(change, Calibrations):
         limit = scale_of("relative").point(margin)
         if not margin:  # the contrasts on opposite sides of 0
-            (low, high), (low2, high2) = (_ends(e, progress, alpha) for e in change)
+            (low, high), (low2, high2) = (_ends(e, progress, alpha, compared.slack) for e in change)
             return ((low > 0.0) & (high2 < 0.0)) | ((high < 0.0) & (low2 > 0.0))
-        (low, high), (low2, high2) = (_ends(e, progress, alpha / 2.0) for e in change)  # either may be the one
+        halves = (_ends(e, progress, alpha / 2.0, compared.slack) for e in change)  # either may be the one
+        (low, high), (low2, high2) = halves
         return ((high < limit) | (high2 < limit)) & ((low > -limit) | (low2 > -limit))
-    found = _between(change, progress, alpha)
-    return found.low > -margin if compared.better == "high" else found.high < margin
+    found, (down, up) = _between(change, progress, alpha), compared.slack
+    return found.low - down > -margin if compared.better == "high" else found.high + up < margin
+
+
+def evidence(compared: Compared, progress: Progress, margin: float | None = None) -> Any:
+    """Return the p-value, or at all looks the e-value, of what is said of each cell: what `adjust` is about.
+
+    Parameters
+    ----------
+    compared : Compared
+        Of cells side by side.
+    progress : Progress
+        Which test it is.
+    margin : float, optional
+        Of a guardrail: then that it is worse by more. Without, that it is better, or worse.
+
+    Returns
+    -------
+    array
+        Of the contrasts of a calibration, which are both needed, the weaker one. Where nothing is said, because the
+        estimate does not say it, 1, or 0 of e-values.
+    """
+    look, change, (down, up) = progress.look, compared.change, compared.slack
+    nothing = 1.0 if look is None else 0.0
+    limit = margin or 0.0
+
+    def test(one: Measured, above: Any, below: Any) -> tuple[Any, Any]:
+        """The evidence for being above the one null, and for being below the other: two-sided, of the one that is."""
+        value = np.asarray(one.value)
+        nulls = np.where(value > 0.0, above, below)
+        found = np.asarray(p_value(one, nulls) if look is None else e_value(one, look, nulls))
+        past = np.isnan(value) | np.isnan(found)
+        return tuple(np.where(past | side, found, nothing) for side in (value > above, value < below))  # type: ignore[return-value]
+
+    if isinstance(change, Calibrations):
+        scale = scale_of("relative")
+        far = scale.point(limit)
+        nulls = scale.value(far + down), scale.value(-far - up)
+        weaker = np.maximum if look is None else np.minimum
+        stronger = np.minimum if look is None else np.maximum
+        (high, low), (high2, low2) = (test(one, *nulls) for one in change)
+        worse_by = stronger(weaker(high, high2), weaker(low, low2))
+        return worse_by if margin is not None else stronger(worse_by, stronger(weaker(high, low2), weaker(low, high2)))
+    high, low = test(change, limit + down, -limit - up)
+    if margin is not None:
+        return low if compared.better == "high" else high
+    return np.minimum(high, low) if look is None else np.maximum(high, low)
 
 
 def read(compared: Compared, progress: Progress, *, confidence: float = 0.95, guardrails: int | None = None) -> Reading:
@@ -219,6 +277,8 @@ def read(compared: Compared, progress: Progress, *, confidence: float = 0.95, gu
     if reason := compared.few or shown.reason or total:
         return Reading(compared.name, "too few", shown, reason)
     good, bad, neither = ("better", "worse", "unclear") if guardrails is None else ("held", "breached", "undecided")
+    if progress.early:  # the interval of one look is for the end
+        return Reading(compared.name, neither, shown)
     strict = alpha / (guardrails or 1)
     if worse(compared, progress, strict, margin):
         return Reading(compared.name, bad, _between(compared.estimate, progress, strict))
@@ -258,7 +318,7 @@ def verdict(
     -------
     Verdict
         Ship: primary better and every guardrail held. Do not: primary worse or a guardrail breached. Else keep running,
-        or at the planned end nothing shown. With the interval of one look nothing is decided before the planned end.
+        or at the planned end nothing shown. With the interval of one look nothing is said before the planned end.
 
     Raises
     ------
@@ -314,10 +374,17 @@ def _to_go(compared: list[Compared], progress: Progress, confidence: float) -> t
         return None, None
     needed = progress.users
     for one in compared:
-        if isinstance(one.change, Calibrations):  # two contrasts, either may decide: at the end
+        if one.few or isinstance(
+            one.change, Calibrations
+        ):  # who knows; or two contrasts, either may decide: at the end
             needed = math.inf
             continue
         limit = (one.margin or 0.0) * (-1.0 if one.better == "high" else 1.0)
+        apart, slack = one.change.value - limit, one.slack[0] if one.change.value > limit else one.slack[1]
+        if abs(apart) <= slack:  # no user makes a certified bound narrower
+            needed = math.inf
+            continue
+        limit += math.copysign(slack, apart)
         planned = progress.planned if progress.sequential else None
         found = users_to_decide(one.change, progress.users, limit, planned=planned, confidence=confidence)
         needed = max(needed, found)
@@ -384,12 +451,14 @@ def _all_held(count: int) -> str:
 
 
 def _would_have_shown(main: Reading, compared: Compared) -> str:
-    """What the primary metric could have shown, as a half width."""
-    found = main.interval
+    """What the primary metric would have shown four times in five."""
+    found, change = main.interval, compared.estimate
     if found.reason or main.word != "unclear":
         return ""
-    half = max(found.high - found.estimate, found.estimate - found.low)
-    return f"; a difference over {digits(found, compared.estimate.scale == 'relative')(half, '')} would have shown"
+    scale = scale_of(change.scale)
+    half = max(scale.point(found.high) - change.point, change.point - scale.point(found.low))
+    shown = scale.value(half + LIKELY * change.standard_error) + max(compared.slack)
+    return f"; a difference over {digits(found, change.scale == 'relative')(shown, '')} would most likely have shown"
 
 
 def _until(users: float | None, days: float | None) -> str:

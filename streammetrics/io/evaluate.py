@@ -9,7 +9,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -166,12 +166,16 @@ def evaluate(
     sets = [(one,) if isinstance(one, str) else tuple(one) for one in ([by] if isinstance(by, str) else by)]
     around = Around(sets, arm, window, limit)
     keys = list(dict.fromkeys(name for names in around.all for name in names))
-    filters = {one.name: one for one in where}
+    asked = list(where)
     counted = metrics if window is None else Windowed(metrics, width=window.width, time=window.time)
-    columns = [name for name, must in counted.columns.items() if must and name not in filters]
-    columns += [name for one in filters.values() for name in one.columns]
+    made = {one.name for one in asked}
+    columns = [name for name, must in counted.columns.items() if must and name not in made]
+    columns += [name for one in asked for name in one.columns]
     _check_unasked(metrics, {*columns, *keys})
-    parts: Sequence[Part] = log.parts(columns, [*keys, *_ids(metrics)])
+    as_keys = [*keys, *_ids(metrics)]
+    parts: Sequence[Part] = log.parts(columns, as_keys)
+    kinds = {one.name: log.compared_types(one.columns, as_keys) for one in asked}
+    filters = {one.name: replace(one, kinds=tuple(kinds[one.name].items())) for one in asked}
     for one in filters.values():
         one.check(log.schema)
     if filters:
@@ -188,7 +192,11 @@ def evaluate(
     if begun is not None:
         named = around.pinned(begun.total)
     else:
-        named = {} if keep == "hash" or limit is None or log.once else largest_keys(log, sets, limit, count)
+        wheres = {read.binding.where for read in metrics.reads()}
+        rows_of = [] if None in wheres else sorted(map(str, wheres))
+        named = {}
+        if keep != "hash" and limit is not None and not log.once:
+            named = largest_keys(log, sets, limit, count, [*filters.values()], rows_of)
     counted = around.put(counted, named)
     if keeper is not None:
         total, rows = _count_kept(keeper, parts, counted, count, watch)

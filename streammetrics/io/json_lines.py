@@ -47,13 +47,16 @@ class JsonReader:
             self.source.pipe.forget()
         types = {name: self.types[name] for name in columns if name in self.types}
         plain = {n: t.value_type if pa.types.is_dictionary(t) else t for n, t in types.items()}
+        bare = [name for name in columns if name not in types]  # read for its length, whatever it holds
         schema, row, seen = pa.schema(list(plain.items())), 0, 0
         with reading(self.file):
             for block in self._blocks():
                 with self._located(row):
                     table = self._table(block, schema)
                 row, seen = row + table.num_rows, seen + len(block)
-                for batch in table.select(list(plain)).combine_chunks().to_batches():
+                for name in bare:
+                    table = table.append_column(name, pa.nulls(table.num_rows))
+                for batch in table.select(list(columns)).combine_chunks().to_batches():
                     yield batch, min(seen, span.bytes)
 
     def _blocks(self) -> Iterator[bytes]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streammetrics.io.logs import Log
 from streammetrics.io.parts import Part
+from streammetrics.io.readers import decoded, one_table
+from streammetrics.io.where import Filter, as_numbers
 
 __all__ = ["MOST_KEYS", "largest_keys"]
 
@@ -21,7 +24,14 @@ _WAITING = 16  # counts of batches before they are added up
 Names = tuple[str, ...]
 
 
-def largest_keys(log: Log, sets: Sequence[Names], limit: int, threads: int) -> dict[Names, list[tuple[Any, ...]]]:
+def largest_keys(
+    log: Log,
+    sets: Sequence[Names],
+    limit: int,
+    threads: int,
+    filters: Sequence[Filter] = (),
+    any_of: Sequence[str] = (),
+) -> dict[Names, list[tuple[Any, ...]]]:
     """Return the keys of most rows, of equal ones the smaller, for each set of columns that has more of them.
 
     Parameters
@@ -34,33 +44,44 @@ def largest_keys(log: Log, sets: Sequence[Names], limit: int, threads: int) -> d
         How many keys of each.
     threads : int
         How many threads read.
+    filters : sequence of Filter
+        What makes columns of 0 and 1.
+    any_of : sequence of str
+        Such columns, or others of the log: a row counts where one of them is 1. All rows do without.
 
     Returns
     -------
     dict of tuple of str to list of tuple
         A set is left out that has no more keys than the limit, or more than MOST_KEYS, or columns that are no keys.
     """
-    parts = log.parts([], list(dict.fromkeys(name for names in sets for name in names)))
+    made = {one.name: one for one in filters if one.name in any_of}
+    read = [*(n for n in any_of if n not in made), *(n for one in made.values() for n in one.columns)]
+    parts = log.parts(read, list(dict.fromkeys(name for names in sets for name in names)))
+    if made:
+        parts = [part.with_flags(tuple(made.values())) for part in parts]
     with ThreadPoolExecutor(threads) as pool:
-        counted = list(pool.map(lambda part: _of_part(part, sets), parts))
+        counted = list(pool.map(lambda part: _of_part(part, sets, any_of), parts))
     found = {}
     for names in sets:
-        table = _added([one[names] for one in counted if one[names] is not None], names)
-        if table is not None and limit < table.num_rows <= MOST_KEYS:
+        table = _added([table for one in counted for table in one[names] or []], names)
+        if table is None or any(one[names] is None for one in counted):
+            continue
+        if limit < table.num_rows <= MOST_KEYS:
             order = [(_ROWS, "descending"), *((name, "ascending") for name in names)]
             first = table.sort_by(order).slice(0, limit)
             found[names] = list(zip(*(_plain(first.column(name)).to_pylist() for name in names), strict=True))
     return found
 
 
-def _of_part(part: Part, sets: Sequence[Names]) -> dict[Names, pa.Table | None]:
-    """The rows of every key of a part; None where columns are no keys, or there are too many."""
+def _of_part(part: Part, sets: Sequence[Names], any_of: Sequence[str]) -> dict[Names, list[pa.Table] | None]:
+    """The rows of every key of a part, in tables; None where columns are no keys, or there are too many."""
     waiting: dict[Names, list[pa.Table] | None] = {names: [] for names in sets}
-    for batch in part.batches():
+    for whole in part.batches():
+        batch = whole.filter(_counted(whole, any_of)) if any_of else whole
         for names, tables in waiting.items():
             if tables is None:
                 continue
-            columns = [_decoded(batch.column(name)) for name in names]
+            columns = [decoded(batch.column(name)) for name in names]
             if not all(_is_key(column.type) for column in columns):
                 waiting[names] = None
                 continue
@@ -68,21 +89,25 @@ def _of_part(part: Part, sets: Sequence[Names]) -> dict[Names, pa.Table | None]:
             tables.append(_sum(table, names))
             if len(tables) > _WAITING and (total := _added(tables, names)) is not None:
                 waiting[names] = [total] if total.num_rows <= MOST_KEYS else None
-    return {names: _added(tables, names) if tables is not None else None for names, tables in waiting.items()}
+    return waiting
 
 
-def _added(tables: Iterable[pa.Table], names: Names) -> pa.Table | None:
-    several = list(tables)
-    return _sum(pa.concat_tables(several, promote_options="permissive"), names) if several else None
+def _counted(batch: pa.RecordBatch, any_of: Sequence[str]) -> pa.Array:
+    """Whether a row counts: where one of some columns is 1."""
+    found = pa.array(np.zeros(batch.num_rows, bool))
+    for name in any_of:
+        flags = as_numbers(decoded(batch.column(name)), name)
+        found = pc.or_(found, pc.equal(flags, 1.0).fill_null(False))
+    return found
+
+
+def _added(tables: Sequence[pa.Table], names: Names) -> pa.Table | None:
+    return _sum(one_table(tables), names) if tables else None
 
 
 def _sum(table: pa.Table, names: Names) -> pa.Table:
     summed = table.group_by(list(names), use_threads=False).aggregate([(_ROWS, "sum")])
     return summed.rename_columns([_ROWS if name == f"{_ROWS}_sum" else name for name in summed.column_names])
-
-
-def _decoded(column: pa.Array) -> pa.Array:
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -18,7 +18,7 @@ from streammetrics.io.pipes import STDIN, standard_input
 from streammetrics.io.readers import Facts, IpcReader, ParquetReader, Reader
 from streammetrics.io.sources import LogError, PathLike, Source, key_values
 from streammetrics.io.tables import open_table
-from streammetrics.io.text import TextReader, settle_types
+from streammetrics.io.text import TextReader, compared_types, settle_types
 
 __all__ = ["DEFAULT_NULLS", "Log", "LogError", "Part"]
 
@@ -77,6 +77,8 @@ class Log:
         asked = {name: _data_type(name, kind) for name, kind in (types or {}).items()}
         if not self._is_text and (asked or delimiter is not None):
             raise LogError(f"{self._sources[0].file}: types= and delimiter= are for text files; this one has its own")
+        if delimiter is not None and self._sources[0].format == "json":
+            raise LogError(f"{self._sources[0].file}: delimiter= is for CSV and TSV files; JSON lines have none")
         self._types, self._asked = asked, (repr(delimiter), repr(tuple(nulls)))
         self._readers = [self._reader(source, delimiter, tuple(nulls)) for source in self._sources]
 
@@ -164,6 +166,14 @@ class Log:
             for span in facts.spans
         ]
 
+    def compared_types(self, columns: Sequence[str], keys: Sequence[str]) -> dict[str, pa.DataType]:
+        """Return what columns of text files that are keys, too, and so read as text, are compared as."""
+        if not self._is_text:
+            return {}
+        both = [n for n in columns if n in keys and all(n in facts.names for facts in self._facts)]
+        schemas = [facts.schema for facts in self._facts]
+        return compared_types(cast("list[TextReader]", self._readers), schemas, both)
+
     def _reader(self, source: Source, delimiter: str | None, nulls: tuple[str, ...]) -> Reader:
         if source.format == "json":
             return JsonReader(source, self._types)
@@ -210,8 +220,10 @@ class Log:
 
     def _typed_readers(self, wanted: Sequence[str], keys: Sequence[str]) -> list[Reader]:
         schemas = [facts.schema for facts in self._facts]
-        stored = [name for name in wanted if all(name in facts.names for facts in self._facts)]
-        return list(settle_types(cast("list[TextReader]", self._readers), schemas, stored, set(keys)))
+        stored = [name for name in wanted if any(name in facts.names for facts in self._facts)]
+        partly = [(i, n) for n in stored for i, facts in enumerate(self._facts) if n not in facts.names]
+        folders = {name: self._constant(i, name).type.value_type for i, name in partly}
+        return list(settle_types(cast("list[TextReader]", self._readers), schemas, stored, set(keys), folders))
 
     def _check_columns(self, i: int, wanted: Sequence[str]) -> None:
         names = self._names(i)

@@ -18,6 +18,7 @@ from streammetrics.columns.convert import as_columns
 from streammetrics.columns.ids import Ids
 from streammetrics.errors import InvalidInputError
 from streammetrics.io.logs import Part
+from streammetrics.io.readers import decoded, one_table
 
 __all__ = ["Ints", "Piece", "Queries", "query_column", "query_ids", "together"]
 
@@ -111,10 +112,10 @@ class Queries:
     def returned(self) -> bool:
         """Whether a query returned after others, anywhere in the log."""
         runs = [run for _, several in sorted(self._runs.items()) for run in several]
-        if not self.scattered and runs:
-            ids = np.concatenate(runs)
+        for width in () if self.scattered else {run.shape[1] for run in runs}:  # texts and numbers are never one
+            ids = np.concatenate([run for run in runs if run.shape[1] == width])
             again = np.r_[False, (ids[1:] == ids[:-1]).all(axis=1)]  # one that was cut in two by parts
-            self.scattered = _returns(ids[~again])
+            self.scattered = self.scattered or _returns(ids[~again])
         return self.scattered
 
     def joined(self) -> list[Piece]:
@@ -124,11 +125,8 @@ class Queries:
 
 def together(pieces: list[Piece]) -> pa.Table:
     """Return pieces as one table, whatever the types of their files."""
-    tables = []
-    for piece in pieces:
-        plain = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in piece.rows.columns]
-        tables.append(pa.table(plain, names=piece.rows.schema.names))
-    return pa.concat_tables(tables, promote_options="permissive")
+    rows = [piece.rows for piece in pieces]
+    return one_table([pa.table(list(map(decoded, one.columns)), names=one.schema.names) for one in rows])
 
 
 def query_ids(batch: Any, column: str | tuple[str, ...]) -> Ints:

@@ -18,7 +18,10 @@ from streammetrics.errors import StreamMetricsError
 from streammetrics.io.remote import is_url, open_file
 from streammetrics.io.sources import LogError
 
-__all__ = ["BATCH_ROWS", "Facts", "IpcReader", "ParquetReader", "Reader", "Span", "broken", "encode_keys", "reading"]
+__all__ = [
+    "BATCH_ROWS", "Facts", "IpcReader", "ParquetReader", "Reader", "Span", "broken", "decoded", "encode_keys", "one_table",
+    "reading",
+]  # fmt: skip
 
 BATCH_ROWS = 1 << 17
 _SPAN_ROWS = 1 << 17  # row groups smaller than this are read together
@@ -101,6 +104,25 @@ def broken(file: str, error: Exception) -> LogError:
             return LogError(f"{file}: {cause}")
     lines = str(error).splitlines() or [type(error).__name__]
     return LogError(f"{file}: cannot be read: {lines[0][:120]}")
+
+
+def decoded(column: Any) -> Any:
+    """The values of a column, whether or not it comes as a dictionary of them."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def one_table(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return rows of several files as one table, of the types that hold what is in all of them."""
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        for name in tables[0].schema.names:
+            kinds = list(dict.fromkeys(str(table.schema.field(name).type) for table in tables))
+            if len(kinds) > 1:
+                raise LogError(
+                    f"column {name!r} is {kinds[0]} in one file, but {kinds[1]} in another; write it as one type"
+                ) from error
+        raise
 
 
 def encode_keys(batch: pa.RecordBatch, keys: Collection[str]) -> pa.RecordBatch:

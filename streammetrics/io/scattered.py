@@ -15,6 +15,7 @@ import pyarrow.ipc as ipc
 
 from streammetrics.io.parts import Part
 from streammetrics.io.queries import Ints, Piece, query_ids, together
+from streammetrics.io.readers import one_table
 from streammetrics.statistics.groups.spill import SpillFile
 
 __all__ = ["Gathered", "Share", "Shares", "shares_of"]
@@ -159,7 +160,7 @@ class Share:
     def pieces(self) -> Iterator[Gathered]:
         """Yield its queries, whole and in the order of the log."""
         tables = [stream.table() for stream in self._streams]
-        table = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
+        table = one_table(tables).combine_chunks()
         stood = table.column(ORDER).to_numpy()
         table = table.drop_columns([ORDER])
         order = np.lexsort([stood, *query_ids(table, self._shares.column).T])

@@ -15,7 +15,7 @@ from streammetrics.io.pipes import opened
 from streammetrics.io.readers import Facts, Span, broken, reading
 from streammetrics.io.sources import LogError, Source
 
-__all__ = ["TextReader", "settle_types"]
+__all__ = ["TextReader", "compared_types", "settle_types"]
 
 _BLOCK_BYTES = 1 << 20  # 271 MB resident where 8 MiB took 406 (notes/ecosystem.md, 2.2)
 _PEEK_BYTES = 1 << 18
@@ -48,7 +48,7 @@ class TextReader:
 
     def read(self, span: Span, columns: Sequence[str], keys: Collection[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield the file block by block."""
-        types = {name: self.types[name] for name in columns if name in self.types}
+        types = {name: self.types.get(name, pa.binary()) for name in columns}  # one read for its length is anything
         with self._reading(), self._plain() as plain, self._raw(plain) as raw:
             for batch in self._open(raw, _BLOCK_BYTES, include_columns=list(columns), column_types=types):
                 yield batch, min(plain.tell(), span.bytes) if self.source.pipe is None else 0
@@ -102,17 +102,18 @@ def settle_types(
     schemas: Sequence[pa.Schema],
     columns: Sequence[str],
     keys: Collection[str],
+    folders: Mapping[str, pa.DataType],
 ) -> list[TextReader | JsonReader]:
     """Give a column one type in all files, decided by all of them and by nothing else.
 
     Types guessed file by file would make the result depend on how the rows were split into files. Keys stay integers
     or become text ("007" beside "B12", version "1.10"); other numbers are read as float64, as a column of scores may
-    well start with a thousand zeros.
+    well start with a thousand zeros. What a file has not is of its folder, whose type is known.
     """
     types = {
         name: _asked(readers[0].types[name], name in keys)
         if name in readers[0].types
-        else _settle(name, [schema.field(name).type for schema in schemas], readers, name in keys)
+        else _settle(name, _guesses(name, readers, schemas, folders), readers[0], name in keys)
         for name in columns
     }
     return [
@@ -121,22 +122,48 @@ def settle_types(
     ]
 
 
+def compared_types(
+    readers: Sequence[TextReader | JsonReader], schemas: Sequence[pa.Schema], names: Sequence[str]
+) -> dict[str, pa.DataType]:
+    """What the columns that are read as text because they are keys hold, where all files agree on what is no text."""
+    found: dict[str, pa.DataType] = {}
+    for name in (n for n in names if n not in readers[0].types):
+        guesses = _guesses(name, readers, schemas, {})
+        kinds = {_type_of(guess, False, False) for guess, _ in guesses if not pa.types.is_null(guess)}
+        if _settle(name, guesses, readers[0], True) == _KEY_TEXT and len(kinds) == 1:
+            found |= dict.fromkeys([name] if pa.string() not in kinds else [], *kinds)
+    return found
+
+
+Guess = tuple[pa.DataType, str]
+
+
+def _guesses(
+    name: str,
+    readers: Sequence[TextReader | JsonReader],
+    schemas: Sequence[pa.Schema],
+    folders: Mapping[str, pa.DataType],
+) -> list[Guess]:
+    """What a column seems to hold, by file."""
+    both = zip(readers, schemas, strict=True)
+    return [(s.field(name).type if name in s.names else folders[name], reader.file) for reader, s in both]
+
+
 def _asked(dtype: pa.DataType, is_key: bool) -> pa.DataType:
     return _KEY_TEXT if is_key and dtype == pa.string() else dtype
 
 
-def _settle(
-    name: str, guesses: Sequence[pa.DataType], readers: Sequence[TextReader | JsonReader], is_key: bool
-) -> pa.DataType:
+def _settle(name: str, guesses: Sequence[Guess], reader: TextReader | JsonReader, is_key: bool) -> pa.DataType:
+    is_json = isinstance(reader, JsonReader)
     kinds: dict[pa.DataType, str] = {}
-    for guess, reader in zip(guesses, readers, strict=True):
+    for guess, file in guesses:
         if not pa.types.is_null(guess):  # nothing but nulls fits any type
-            kinds.setdefault(_key_type(guess) if is_key else _value_type(guess), reader.file)
+            kinds.setdefault(_type_of(guess, is_key, is_json), file)
     if not kinds:
         return _KEY_TEXT if is_key else pa.float64()
     if len(kinds) == 1:
         return next(iter(kinds))
-    if is_key:
+    if is_key and not is_json:
         return _KEY_TEXT
     if all(pa.types.is_timestamp(kind) for kind in kinds) and len({kind.tz for kind in kinds}) == 1:
         return max(kinds, key=lambda kind: str(kind.unit) == "ns")
@@ -144,11 +171,11 @@ def _settle(
     raise LogError(f"column {name!r} is {one} in {file}, but {other} in {other_file}; name its type with types=")
 
 
-def _key_type(guess: pa.DataType) -> pa.DataType:
-    return pa.int64() if pa.types.is_integer(guess) else _KEY_TEXT
-
-
-def _value_type(guess: pa.DataType) -> pa.DataType:
+def _type_of(guess: pa.DataType, is_key: bool, is_json: bool) -> pa.DataType:
+    if is_key and is_json and pa.types.is_boolean(guess):
+        return guess
+    if is_key and not (is_json and pa.types.is_floating(guess)):  # JSON says what is a text; numbers cannot be read so
+        return pa.int64() if pa.types.is_integer(guess) else _KEY_TEXT
     if pa.types.is_integer(guess) or pa.types.is_floating(guess):
         return pa.float64()
     if pa.types.is_timestamp(guess) and guess.unit != "ns":

@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streammetrics.io.readers import decoded
 from streammetrics.io.sources import LogError
 
-__all__ = ["Condition", "Filter", "read_where"]
+__all__ = ["Condition", "Filter", "as_numbers", "read_where"]
 
 _SIGNS = {"=": pc.equal, "!=": pc.not_equal, ">": pc.greater, ">=": pc.greater_equal, "<": pc.less, "<=": pc.less_equal}
 _JOINED = re.compile(r"[=<>].*?\s+((?:and|or|AND|OR|&&?|\|\|?)\s+\S+?\s*(?:!=|[=<>]).*)", re.DOTALL)
@@ -42,9 +43,8 @@ class Condition:
     def __str__(self) -> str:
         return f"{self.column}{self.sign}{self.value}"
 
-    def holds(self, batch: pa.RecordBatch) -> pa.Array:
-        """Whether it holds, for every row; it does not where there is null."""
-        values = _decoded(batch, self.column)
+    def holds(self, values: pa.Array) -> pa.Array:
+        """Whether it holds, for every value of the column; it does not where there is null."""
         if self.value == "null" and self.sign in ("=", "!="):
             return values.is_null() if self.sign == "=" else values.is_valid()
         if pa.types.is_null(values.type):
@@ -94,9 +94,12 @@ class Filter:
     ----------
     conditions : tuple of Condition
         All of them.
+    kinds : tuple of (str, pyarrow.DataType)
+        The columns that are read as text, as they are keys, too, and what they are compared as.
     """
 
     conditions: tuple[Condition, ...]
+    kinds: tuple[tuple[str, pa.DataType], ...] = ()
 
     @property
     def name(self) -> str:
@@ -110,19 +113,34 @@ class Filter:
 
     def flags(self, batch: pa.RecordBatch) -> pa.Array:
         """The column: 0 or 1, or whatever else a bare column holds, for the checks to find."""
-        flags = pa.array(np.ones(batch.num_rows, bool))
+        flags, columns = pa.array(np.ones(batch.num_rows, bool)), self._compared(batch)
         for condition in self.conditions:
             if condition.sign:
-                flags = pc.and_(flags, condition.holds(batch))
+                flags = pc.and_(flags, condition.holds(columns[condition.column]))
         flags = flags.cast(pa.float64())
         for condition in self.conditions:
             if not condition.sign:
-                flags = pc.if_else(pc.equal(flags, 0), flags, _number(batch, condition))
+                bare = as_numbers(columns[condition.column], condition.column)
+                flags = pc.if_else(pc.equal(flags, 0), flags, bare)
         return flags
+
+    def _compared(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        """Its columns as what they are compared as."""
+        columns = {name: decoded(batch.column(name)) for name in self.columns}
+        for name, kind in ((n, k) for n, k in self.kinds if columns[n].type != k):
+            try:
+                columns[name] = pc.utf8_trim_whitespace(columns[name]).cast(kind)
+            except pa.ArrowException as error:
+                said = re.search(r"'.*'", str(error))
+                raise LogError(
+                    f"where {self.name}: {name!r} holds {said[0] if said else 'a text'}, which is not {kind}"
+                ) from None
+        return columns
 
     def check(self, schema: pa.Schema) -> None:
         """Raise LogError where a value makes no sense for its column."""
-        kinds = [(n, schema.field(n).type) for n in self.columns if n in schema.names]
+        known = dict(self.kinds)
+        kinds = [(n, known.get(n, schema.field(n).type)) for n in self.columns if n in schema.names]
         if len(kinds) == len(self.columns):
             self.flags(pa.RecordBatch.from_arrays([pa.array([], k) for _, k in kinds], names=[n for n, _ in kinds]))
 
@@ -148,14 +166,13 @@ def read_where(texts: Sequence[str], names: Collection[str]) -> Filter | None:
     return Filter(tuple(dict.fromkeys(conditions))) if conditions else None
 
 
-def _number(batch: pa.RecordBatch, condition: Condition) -> pa.Array:
+def as_numbers(bare: pa.Array, name: str) -> pa.Array:
     """A column that is given bare, as numbers."""
-    bare = _decoded(batch, condition.column)
     try:
         return (bare.cast(pa.uint8()) if pa.types.is_boolean(bare.type) else bare).cast(pa.float64(), safe=False)
     except pa.ArrowException:
         raise LogError(
-            f"where {condition}: a column of {bare.type} is neither 0 nor 1; compare it, such as {condition}=..."
+            f"where {name}: a column of {bare.type} is neither 0 nor 1; compare it, such as {name}=..."
         ) from None
 
 
@@ -171,8 +188,3 @@ def _whole(value: int, kind: pa.DataType) -> int | float:
     if -_LARGEST - 1 <= value <= (2 * _LARGEST + 1 if kind == pa.uint64() else _LARGEST):
         return value
     return math.copysign(math.inf, value)
-
-
-def _decoded(batch: pa.RecordBatch, name: str) -> pa.Array:
-    column = batch.column(name)
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

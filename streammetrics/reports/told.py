@@ -100,7 +100,7 @@ def _errors(main: Comparison, row: Figure, badge: str) -> list[Fact]:
         return [Fact("proof", "proof", f"The arithmetic is the limit: {bounded}; {main.cure} would narrow it."),
                 Fact("ci", badge, f"Sampling is not: {row.half}.")]  # fmt: skip
     told = f"Sampling is the limit: {row.half}{f' (p {_p(row.p)})' if row.p else ''}; more users would narrow it."
-    unclear = f" A difference over {_furthest(row)} would have shown." if row.word == "unclear" else ""
+    unclear = f" A difference over {_furthest(row)} is ruled out." if row.word == "unclear" else ""
     half = (main.difference.high - main.difference.low) / 2
     times = f", {half / main.bound:,.0f} times narrower" if 0.0 < main.bound < half / 2 else ""
     fine = f"The arithmetic is not: {bounded}{times}" if row.proof not in ("", "exact") else bounded

@@ -27,6 +27,7 @@ from .ingest import BusyError, Ingest
 from .limits import BodyError, linger
 from .login import login_routes
 from .settings import Settings
+from .spare import EVERY, Spare
 from .store import StoreDownError, StoreFullError
 from .watch import Watch
 
@@ -80,7 +81,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        tasks = [ingest.run(), *([watch.run()] if watch else [])]
+        tasks = [ingest.run(), _give_back(), *([watch.run()] if watch else [])]
         if settings.definitions is not None:
             seen: dict[Path, int] = {}
             await _load(definitions, settings.definitions, seen, board)
@@ -153,7 +154,17 @@ async def _load(definitions: Definitions, folder: str, seen: dict[Path, int], bo
         board.changed(experiment)
 
 
+async def _give_back() -> None:
+    spare = Spare()
+    while True:
+        await asyncio.sleep(EVERY)
+        await asyncio.to_thread(spare.give_back)
+
+
 async def _reload(definitions: Definitions, folder: str, seen: dict[Path, int], board: Any) -> None:
     while True:
         await asyncio.sleep(FOLDER_SECONDS)
-        await _load(definitions, folder, seen, board)
+        try:
+            await _load(definitions, folder, seen, board)
+        except Exception:  # a folder that is away for a while: the next look may find it
+            log.exception("%s could not be looked at", folder)

@@ -167,7 +167,7 @@ class Side:
             once = always = list(self._card(questions, ONCE).tabled(by, samples))
             if self.progress is not None:
                 always = list(self._card(questions, self.progress).tabled(by, samples))
-            found = [(self._row(by, a, b, whole), b["p_value"]) for a, b in zip(once, always, strict=True)]
+            found = [(self._row(by, a, b, whole), b["p_word"]) for a, b in zip(once, always, strict=True)]
         except StreamMetricsError as error:  # it is said of the metrics
             missing = [Missing(name, str(error)) for name in self.experiment.metrics]
         alone = (self._alone(lacking, by, samples, whole) for lacking in missing)

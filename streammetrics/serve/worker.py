@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import StreamMetricsError
+from .spare import Spare
 
 __all__ = ["EndedError", "LateError", "Worker"]
 
@@ -185,9 +186,12 @@ def _work(pipe: Connection, parent: int, nice: int, make: Callable[..., Any], gi
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         fine, made = _tried(make, given)
         pipe.send((fine, None if fine else made))
+        spare = Spare()
         while fine:
             method, asked = pipe.recv()
             pipe.send(_tried(getattr(made, method), asked))
+            del method, asked
+            spare.give_back()
 
 
 def _watch(parent: int) -> None:

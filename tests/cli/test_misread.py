@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -125,3 +128,126 @@ def test_a_guardrail_with_settings(run, log):
     ask = ("eval", log, "--label", "click", "--score", "pctr_a", "--score", "pctr_b", "--unit", "user_id")
     ran = run(*ask, "--metrics", "auc,log_loss:eps=1e-6", "--guardrail", "log_loss:eps=1e-6=1", "--format", "json")
     assert "give the metric and by how much" not in ran.err
+
+
+def _written(path, text, columns):
+    """The same columns as CSV, JSON lines or Parquet."""
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    if text == "parquet":
+        pq.write_table(pa.table(columns), path)
+    elif text == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        lines = [",".join(columns), *(",".join(str(v) for v in row.values()) for row in rows)]
+        path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("text", ["csv", "jsonl", "parquet"])
+def test_a_condition_on_a_column_that_is_a_key(run, tmp_path, text):
+    """It is compared as what it holds, whatever it is read as to be a key."""
+    columns = {"click": [0, 1, 1, 0], "pctr_b": [0.1, 0.9, 0.8, 0.3], "user": ["a", "b", "c", "d"]}
+    columns |= {"test": [True, False, True, False], "size": [2, 10, 9, 100], "day": ["2026-01-09", "2026-01-10"] * 2}
+    path = _written(tmp_path / f"log.{text}", text, columns)
+    for by, condition, left in (
+        ("test", "test!=true", {"False", "false"}),
+        ("size", "size>9", {"10", "100"}),
+        ("day", "day>2026-01-09", {"2026-01-10"}),
+    ):
+        ran = run("eval", path, *BASE, "--by", by, "--where", condition, "--metrics", "ctr", "--format", "csv")
+        assert ran.code == 0, ran.err
+        lines = [line.split(",") for line in ran.out.splitlines()[1:]]
+        slices = {line[1].rpartition("=")[2] for line in lines if line[3]} - {""}  # others have no rows that count
+        assert slices <= left, (condition, ran.out)
+        assert slices
+
+
+def test_a_condition_on_a_key_that_holds_something_else_later(run, tmp_path):
+    rows = [f"{i % 2},0.5,{i % 7}" for i in range(60_000)] + ["1,0.5,none"]
+    (path := tmp_path / "late.csv").write_text("click,pctr_b,size\n" + "\n".join(rows) + "\n")
+    ran = run("eval", path, *BASE, "--by", "size", "--where", "size>3")
+    assert ran.code == 2
+    assert "'none'" in ran.err
+    assert "not" in ran.err
+
+
+def test_the_keys_of_most_rows_that_count(run, tmp_path):
+    """A key all of whose rows are left out takes no place among those that are kept."""
+    key = [*"a" * 50, *"b" * 20, *"c" * 10]
+    columns = {"click": [0, 1] * 40, "pctr_b": [0.5] * 80, "k": key, "test": [k == "a" for k in key]}
+    path = _written(tmp_path / "log.parquet", "parquet", columns)
+    for condition in ("test=false", "k!=a"):
+        ask = ("--by", "k", "--limit", "1", "--where", condition, "--metrics", "ctr", "--format", "csv")
+        found = run("eval", path, *BASE, *ask)
+        assert "k=b" in found.out, found.out + found.err
+        assert "k=a" not in found.out
+
+
+def test_keys_of_many_kinds_in_json(run, tmp_path):
+    columns = {"click": [0, 1, 1], "pctr_b": [0.1, 0.9, 0.8], "flag": [True, False, True], "size": [0.5, 2, 3]}
+    path = _written(tmp_path / "log.jsonl", "jsonl", columns)
+    ran = run("eval", path, *BASE, "--by", "flag", "--metrics", "ctr", "--format", "csv")
+    assert ran.code == 0, ran.err
+    ran = run("eval", path, *BASE, "--by", "size")
+    parquet = run("eval", _written(tmp_path / "log.parquet", "parquet", columns), *BASE, "--by", "size")
+    assert (ran.code, ran.err.replace("jsonl", "parquet")) == (parquet.code, parquet.err)
+
+
+def test_keys_of_two_types_in_two_files(run, tmp_path):
+    for i, keys in enumerate(([1, 2], ["a", "b"])):
+        columns = {"y": [0, 1], "s": [0.2, 0.7], "q": keys, "click": [0, 1], "pctr_b": [0.2, 0.7]}
+        _written(tmp_path / f"{i}.parquet", "parquet", columns)
+    files = (tmp_path / "0.parquet", tmp_path / "1.parquet")
+    for ask in (
+        ("--task-type", "ranking", "--label", "y", "--score", "s", "--query", "q"),
+        (*BASE, "--by", "q", "--limit", "1"),
+    ):
+        ran = run("eval", *files, *ask)
+        assert ran.code == 2
+        assert "q" in ran.err
+        assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["csv", "jsonl"])
+def test_slices_by_folders_alone(run, tmp_path, text):
+    """The pass that ranks keys reads no column of the files for what it holds."""
+    for day in (1, 2):
+        (tmp_path / f"day={day}").mkdir()
+        columns = {"mixed": [*range(50_000), "text"], "click": [0] * 50_000 + [1], "pctr_b": [0.5] * 50_001}
+        _written(
+            tmp_path / f"day={day}" / f"log.{text}",
+            text,
+            columns if text == "csv" else dict(columns, mixed=columns["click"]),
+        )
+    ran = run("eval", tmp_path, *BASE, "--by", "day", "--limit", "1", "--metrics", "ctr", "--format", "csv")
+    assert ran.code == 0, ran.err
+    assert "day=1" in ran.out
+
+
+def test_a_reader_that_goes_takes_nothing_with_it(log, tmp_path):
+    """What follows the table is written, and a broken guardrail is told by the exit code."""
+    ask = ("--label", "click", "--score", "pctr_a", "--score", "pctr_b", "--unit", "user_id")
+    ask += ("--metrics", "auc,log_loss,calibration", "--primary", "auc", "--guardrail", "log_loss=0")
+    command = f"{sys.executable} -m streammetrics eval {log} {' '.join(ask)} --report {tmp_path}/r.html --by item_id"
+    whole = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    ran = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", f"{command} 2>&1 | head -c 1"], capture_output=True, text=True
+    )
+    assert ran.returncode == whole.returncode != 0
+    assert (tmp_path / "r.html").stat().st_size > 10_000
+
+
+def test_a_report_that_cannot_be_made_is_refused_at_once(run, log, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    for ask in (("eval", log, *BASE, "--save", tmp_path / "x.smet"), ("show", tmp_path / "none.smet")):
+        ran = run(*ask, "--report", tmp_path / "r.html")
+        assert ran.code == 2
+        assert "--report needs jinja2" in ran.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_json_lines_have_no_delimiter(run, tmp_path):
+    path = _written(tmp_path / "log.jsonl", "jsonl", {"click": [0, 1], "pctr_b": [0.1, 0.9]})
+    ran = run("eval", path, *BASE, "--delimiter", ";")
+    assert ran.code == 2
+    assert "JSON lines have none" in ran.err

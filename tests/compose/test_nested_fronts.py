@@ -69,3 +69,35 @@ def test_keys_of_epochs_and_of_what_fades():
     fading.update(y_true=[1, 0], ts=np.array(["2025-01-01", "NaT"], "datetime64[s]"))
     repr(fading)
     assert None not in list(fading.windows)
+
+
+def _scored(seed=0, n=400):
+    rng = np.random.default_rng(seed)
+    return {"y_true": rng.integers(0, 2, n), "y_score": rng.random(n), "k": rng.integers(0, 3, n), "u": np.arange(n)}
+
+
+IN_FRONT = {
+    "slices": lambda inner, bits=10: sm.Sliced(inner, by="k"),
+    "windows": lambda inner, bits=10: sm.Windowed(inner, width=2, time="k"),
+    "fading": lambda inner, bits=10: sm.Decayed(inner, half_life=2, time="k"),
+    "shards": lambda inner, bits=10: sm.Sharded(inner, unit="u", shard_bits=bits),
+    "slices of shards": lambda inner, bits=10: sm.Sliced(sm.Sharded(inner, unit="u", shard_bits=bits), by="k"),
+    "slices in a collection": lambda inner, bits=10: sm.MetricCollection(
+        {"by": sm.Sliced(inner, by="k"), "all": sm.CTR()}
+    ),
+}
+
+
+@pytest.mark.parametrize("front", IN_FRONT)
+@pytest.mark.parametrize("bits", [12, 8])
+def test_states_that_fewer_bits_make_one(front, bits):
+    """Two histograms of the same scores become one where they have the same bits, under whatever is in front of them."""
+
+    def made(fine, less, shards=10):
+        return IN_FRONT[front]([sm.AUC(bits=fine), sm.Gini(bits=less), sm.LogLoss()], shards)
+
+    coarse = made(14, 12).update(_scored()).coarsen(bits)
+    direct = made(bits, bits, min(bits, 10))
+    assert [r.state.settings for r in coarse.reads()] == [r.state.settings for r in direct.reads()]
+    assert coarse.digest() == direct.update(_scored()).digest()
+    assert sm.from_bytes(coarse.update(_scored(1)).to_bytes()).compute() == direct.update(_scored(1)).compute()

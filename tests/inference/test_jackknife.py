@@ -394,3 +394,12 @@ def test_calibrations_contrasts():
     x = np.log(a.deleted) + np.log(b.deleted)
     assert total.standard_error == pytest.approx(math.sqrt(63 / 64 * ((x - x.mean()) ** 2).sum()), rel=1e-9)
     assert of_one(a, "log").value == pytest.approx(a.value)
+
+
+def test_covariates_that_say_all_leave_no_error():
+    rng = np.random.default_rng(4)
+    ones, K = np.full(32, 100.0), 32
+    before = subtracted(of_ratio(9 + rng.random(K), ones), of_ratio(9 * ones, ones))
+    found = jackknife(before, (before,))
+    assert "nothing varies" in str(found.reason)
+    assert math.isnan(found.standard_error)

@@ -74,7 +74,8 @@ def test_words_of_cells_are_those_of_the_verdict(sequential):
         )
     lone = {arm: Side(*(at_cells(s, np.array([0])) for s in side.given)) for arm, side in sides.items()}
     asked = {"primary": "auc", "guardrails": {"log_loss": 0.1, "calibration": 0.1}}
-    made = sm.scorecard(lone, control="old", **asked, sequential=sequential, users=5_000, planned=8_000)
+    users = 5_000 if sequential else 8_000
+    made = sm.scorecard(lone, control="old", **asked, sequential=sequential, users=users, planned=8_000)
     words = {(r["metric"], (r["key"],)): r["word"] for r in made._table(sides, None)}
     for pair in paired(sides["new"].given, sides["old"].given)[0]:
         changes = changes_of(pair)
@@ -83,7 +84,7 @@ def test_words_of_cells_are_those_of_the_verdict(sequential):
             change, better = (Calibrations(*one), "one") if changes.contrasts else (one[0], pair.metric.best)
             margin = asked["guardrails"].get(pair.name)
             compared = Compared(pair.name, change, better, margin)
-            progress = Progress(5_000, 8_000, None, sequential)
+            progress = Progress(users, 8_000, None, sequential)
             assert words[pair.name, key] == read(compared, progress, guardrails=2 if margin else None).word
     assert set(words.values()) >= {"better", "worse", "unclear", "held", "breached", "undecided"}
     lost = [r for r in made._table(sides, "holm") if r["p_value"] <= 0.05 < r["adjusted"]]
@@ -201,3 +202,35 @@ def test_power_of_what_was_counted():
     ):
         with pytest.raises(InvalidInputError, match=message):
             wrong()
+
+
+def test_what_is_not_decided_breaks_nothing():
+    """A guardrail is not broken before the end of one look, nor where arms are not comparable."""
+    sides = arms(loss=(0.3, 0.9, 0.3))
+    ask = {"control": "old", "primary": "auc", "guardrails": {"log_loss": 0.1}}
+    two = {k: sides[k] for k in ("old", "new")}
+    assert sm.scorecard(two, **ask).exit_code == 3
+    early = sm.scorecard(two, **ask, users=1_000, planned=10_000)
+    assert early.exit_code == 0
+    assert {r["word"] for r in early.table()} == {"unclear", "undecided"}
+    assert sm.scorecard(two, **ask, users=10_000, planned=10_000).exit_code == 3
+    users = {"old": 10_000, "new": 13_000}
+    uneven = sm.scorecard(two, **ask, users=users, sample_ratio={"old": 0.5, "new": 0.5})
+    assert (uneven.verdicts["new"].decision, uneven.exit_code) == ("withheld", 0)
+
+
+def test_slices_of_calibrations_are_adjusted_by_what_is_said_of_them():
+    """That calibrations differ is beyond doubt in all slices, which is better in none: what is said is adjusted."""
+    rng = np.random.default_rng(2)
+    keys = [(i,) for i in range(80)]
+    both = {}
+    for name, rate in (("old", 1.02), ("new", 1 / 1.02)):
+        top, bottom = (rng.poisson(20_000 * r, (16, len(keys))) for r in (rate, 1.0))
+        both[name] = Side(ratio("calibration", CALIBRATION, top, bottom, keys=keys))
+    samples = {k: s.samples(()) for k, s in both.items()}
+    whole = {k: Side(some(rng, "calibration", CALIBRATION)) for k in both}
+    card = sm.scorecard(whole, control="old", primary="calibration")
+    alone, together = (list(card.tabled(("k",), samples, adjust)) for adjust in (None, "holm"))
+    assert all(r["p_value"] < 1e-3 for r in alone)
+    assert any(r["word"] != "unclear" for r in alone)
+    assert all(r["word"] == "unclear" for r in together)

@@ -1,6 +1,7 @@
 """The verdict: every case, what alpha it reads at, its sentence, and how often it is false."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from streammetrics.inference.calibration import Calibrations, calibrations
 from streammetrics.inference.jackknife import Replicates
 from streammetrics.inference.measured import Measured
 from streammetrics.inference.sample_ratio import sample_ratio_mismatch
-from streammetrics.inference.verdict import Compared, Progress, not_worse, read, verdict, worse
+from streammetrics.inference.sequential import p_of_e
+from streammetrics.inference.verdict import Compared, Progress, evidence, not_worse, read, verdict, worse
 
 
 def change(value, error=0.01, df=math.inf):
@@ -142,7 +144,7 @@ def test_sentences():
     )
     assert verdict(metric(0.0005, 0.001, name="ctr"), progress=ENDED).sentence == (
         "Nothing shown at the planned end: ctr is unclear, +0.05 % (95 % -0.15 % to +0.25 %); "
-        "a difference over 0.20 % would have shown."
+        "a difference over 0.28 % would most likely have shown."
     )
     latency = metric(0.12, better="low", margin=0.05, name="latency")
     assert verdict(metric(0.057, name="ctr"), [latency, metric(0.0, margin=0.1)], treatment="b").sentence == (
@@ -277,3 +279,80 @@ def test_do_not_is_false_in_alpha_at_most():
         at_limit = [metric(math.expm1(math.log(0.95) + 0.01 * v), 0.01, margin=0.05) for v in z]
         false += verdict(metric(0.5), at_limit).decision == "do not"
     assert false / 1500 <= 0.025 + 0.012
+
+
+# -- what is adjusted, certified bounds, and what is said too early ------------------------------------------------------
+
+
+def side_by_side(a, b, error):
+    """Calibrations of cells."""
+    points = (np.subtract(a, b), np.add(a, b))
+    none = np.full(np.shape(a), None, object)
+    return Calibrations(*(Measured(np.expm1(x), x, error, math.inf, "relative", reason=none) for x in points))
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+def test_evidence_is_that_of_what_is_said(sequential):
+    """Words at a confidence are shown exactly where the evidence passes it, one row at a time."""
+    progress = Progress(50_000, 100_000, sequential=True) if sequential else Progress()
+    rng = np.random.default_rng(5)
+    values = rng.normal(0, 0.03, 400)
+    many = Measured(np.expm1(values), values, 0.01, math.inf, "relative", reason=np.full(400, None, object))
+    cells = {
+        "high": many,
+        "low": many,
+        "one": side_by_side(rng.normal(0, 0.02, 400), rng.normal(0, 0.02, 400), 0.005),
+    }
+    for better, change_ in cells.items():
+        for margin in (None, 0.0, 0.01):
+            for slack in ((0.0, 0.0), (0.003, 0.001)):
+                one = Compared("m", change_, better, margin, slack=slack)
+                found = evidence(one, progress, margin)
+                p = p_of_e(found) if sequential else found
+                for alpha in (0.05, 0.01):
+                    said = worse(one, progress, alpha, margin or 0.0)
+                    if margin is None:
+                        said = said | not_worse(one, progress, alpha)
+                    assert (said == (p <= alpha)).all(), (better, margin, slack)
+                    assert said.any()
+
+
+def test_of_a_calibration_both_contrasts_are_adjusted():
+    """A difference beyond doubt says nothing of which is better; a family is not to be rejected by it."""
+    one = Compared("calibration", contrasts(0.1, 0.0, 0.01)._replace(total=change(0.0)), "one")
+    assert evidence(one, Progress()) == pytest.approx(1.0)
+
+
+def test_certified_bounds_are_part_of_the_verdict():
+    assert verdict(metric(0.03), progress=ENDED).decision == "ship"
+    assert verdict(metric(0.03, slack=(0.02, 0.0)), progress=ENDED).decision == "nothing shown"
+    held = metric(-0.02, margin=0.05)
+    assert read(held, Progress(), guardrails=1).word == "held"
+    assert read(held._replace(slack=(0.02, 0.0)), Progress(), guardrails=1).word == "undecided"
+    breached = metric(-0.09, margin=0.05)
+    assert read(breached._replace(slack=(0.0, 0.03)), Progress(), guardrails=1).word == "undecided"
+    one = Compared("calibration", contrasts(0.2, 0.05, 0.01), "one")
+    assert read(one, Progress()).word == "worse"
+    assert read(one._replace(slack=(0.3, 0.3)), Progress()).word == "unclear"
+    running = verdict(metric(0.03, slack=(0.04, 0.0)), progress=RUNNING)
+    assert running.more_users == 50_000  # no user makes a bound narrower: at the planned end
+
+
+def test_one_look_says_nothing_before_the_end():
+    early = Progress(10_000, 100_000)
+    found = verdict(metric(0.9), [metric(-0.9, margin=0.01)], early)
+    assert (found.decision, found.primary.word, found.guardrails[0].word) == ("keep running", "unclear", "undecided")
+
+
+def test_too_few_is_not_about_no_users():
+    found = verdict(metric(0.2, few="3 positives are too few"), progress=Progress(50_000, per_day=100.0))
+    assert found.sentence == "Keep running: m: 3 positives are too few."
+    assert (found.more_users, found.more_days) == (None, None)
+
+
+def test_what_would_have_shown_is_shown_four_times_in_five():
+    told = verdict(metric(0.0005, 0.001, name="ctr"), progress=ENDED).sentence
+    effect = float(re.search(r"over ([\d.]+) %", told)[1]) / 100
+    drawn = effect + np.random.default_rng(1).normal(0, 0.001, 4_000)
+    shown = [read(metric(math.expm1(d), 0.001), Progress()).word == "better" for d in drawn]
+    assert 0.77 < np.mean(shown) < 0.84

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,25 @@ def test_definitions_of_a_folder(here: World, tmp_path: Path) -> None:
         assert definitions.load(str(tmp_path), seen) == ([], [])
         (tmp_path / "two.toml").write_text(good)
         assert definitions.load(str(tmp_path), seen) == (["two"], [])
+
+
+def test_a_folder_of_definitions_that_is_away_for_a_while(here: World, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("streammetrics.serve.app.FOLDER_SECONDS", 0.01)
+    app = create_app(*here[:2], Settings(clock=lambda: NOW, definitions=str(tmp_path)))
+    load, looks = app.state.definitions.load, []
+
+    def away(folder: str, seen: dict[Path, int]) -> Any:
+        looks.append(folder)
+        if len(looks) == 2:
+            raise PermissionError(13, "no longer readable", folder)
+        return load(folder, seen)
+
+    monkeypatch.setattr(app.state.definitions, "load", away)
+    with Client(app):
+        deadline = time.monotonic() + 20
+        while len(looks) < 4 and time.monotonic() < deadline:
+            time.sleep(0.02)
+    assert len(looks) >= 4
 
 
 # -- errors, health, headers -----------------------------------------------------------------------------------------

@@ -155,7 +155,7 @@ def test_an_end_without_a_verdict_says_what_would_have_shown():
     assert running.verdicts[0].more_days > 100
     ended = evaluated(same, one)
     assert (ended.state, ended.verdicts[0].decision) == ("ended", "nothing shown")
-    assert "would have shown" in ended.verdicts[0].sentence
+    assert "would most likely have shown" in ended.verdicts[0].sentence
     reached = evaluated(same, experiment(guardrails={}, users=1_000))
     assert (reached.state, reached.verdicts[0].decision) == ("ended", "nothing shown")
 
