@@ -18,6 +18,7 @@ from streammetrics.cli.messages import COMMAND, UsageError, nearest
 from streammetrics.cli.shown import Shown
 from streammetrics.cli.tasks import TaskSpec, make_collection
 from streammetrics.cli.versus import Asked, Versus, check_names, in_full, versus
+from streammetrics.collect.table import check_levels
 from streammetrics.errors import InvalidInputError
 
 __all__ = [
@@ -283,6 +284,7 @@ def read_sets(by: Sequence[str]) -> list[tuple[str, ...]]:
             raise UsageError(f"--by takes different columns, such as country,device, not {','.join(names)!r}")
         if sets.count(names) > 1:
             raise UsageError(f"--by {','.join(names)} is there twice")
+        check_levels(names)
     return sets
 
 

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..errors import InvalidInputError
 from ..numerics.keys import shown
 
-__all__ = ["Layout", "Table"]
+__all__ = ["Layout", "Table", "check_levels"]
 
 RESULT = (
     "metric",
@@ -29,6 +30,19 @@ RESULT = (
 SHOWN = ("metric", "value", "bound", "interval", "rows", "positives", "reason")
 MANY = 60  # rows that the repr shows
 WORDS = ("metric", "reason", "treatment", "role", "better", "")  # columns of words, as a person reads them
+
+
+OTHERS = ("interval_reason", "dropped", "other")
+"""What rows have besides."""
+
+
+def check_levels(levels: Sequence[str]) -> None:
+    """Raise where the columns of slices are called as those of results are: a row would have one of the two."""
+    if clash := [name for name in levels if name in (*RESULT, *OTHERS)]:
+        raise InvalidInputError(
+            f"slices by {clash[0]!r} cannot be listed: results have a column of that name; rename that of the keys, such "
+            f"as to 'by_{clash[0]}'"
+        )
 
 
 class Layout(NamedTuple):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -307,6 +309,19 @@ class TestSaved:
         assert run("compare", *files).code == 0
         assert run("compare", *files, "--guardrail", "calibration=0.99", "--metrics", "auc,calibration").code == 0
         assert run("compare", *files, "--guardrail", "calibratoin=0.99").code == 2
+
+    def test_a_reader_that_goes_takes_nothing_with_it(self, run, users, tmp_path):
+        """`| head` has read enough: a broken guardrail is told by the exit code, and what comes after is written."""
+        for arm in "AC":
+            run("eval", users, *ONE, *UNIT, "--where", f"arm={arm}", "--save", tmp_path / f"{arm}.smet")
+        for command, code in (
+            ("compare A.smet C.smet --guardrail calibration=0.02", 3),
+            ("show A.smet --report page.html", 0),
+        ):
+            line = f"{sys.executable} -m streammetrics {command} 2>&1 | true"
+            ran = subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=tmp_path, capture_output=True, text=True)
+            assert (ran.returncode, ran.stderr) == (code, "")
+        assert (tmp_path / "page.html").stat().st_size > 10_000
 
     def test_states_that_cannot_be_compared(self, run, fails, users, tmp_path):
         paths = {}
