@@ -61,6 +61,8 @@ class Metric(IgniteMetric):
         link: str = "identity",
     ) -> None:
         self._scorer = Scorer(metrics, link, metrics.columns if isinstance(metrics, Holder) else ())
+        if not self._scorer.names:
+            raise ValueError(f"{metrics!r} has no value that is one number: average= makes one of several")
         self.metrics = metrics
         super().__init__(output_transform)
 

@@ -22,7 +22,8 @@ class Lifetime:
     metrics : Metric or MetricCollection
         What is counted; this object becomes the lifetime's, and goes on from what it has seen.
     window : int, optional
-        How many updates a window has at most. Without it a window is what came since the last `compute`.
+        How many updates a window has at most, a multiple of `panes`. Without it a window is what came since the last
+        `compute`.
     panes : int
         In how many steps a window moves on: it holds between ``(panes - 1) / panes`` and all of `window` updates. More
         panes move smoothly, and each takes the memory of the metrics.
@@ -41,8 +42,11 @@ class Lifetime:
     def __init__(self, metrics: Holder, window: int | None = None, panes: int = 10) -> None:
         if not isinstance(metrics, Holder) or isinstance(metrics, (Bundle, Front)):
             raise TypeError(f"metrics is a metric or a MetricCollection, not a {type(metrics).__name__}")
-        if type(panes) is not int or panes < 2 or (window is not None and (type(window) is not int or window < panes)):
-            raise ValueError(f"window= is at least panes= updates, and panes= at least 2; not {window!r} and {panes!r}")
+        fits = window is None or (type(window) is int and window > 0 and window % max(panes, 1) == 0)
+        if type(panes) is not int or panes < 2 or not fits:
+            raise ValueError(
+                f"window= is some updates for each of panes=, of which there are at least 2; not {window!r} and {panes!r}"
+            )
         self.lifetime, self.window, self.panes = metrics, window, panes
         self._recent: deque[Holder] = deque([metrics.blank()], panes)  # of these, the last is not yet in the lifetime
         self._size = 0 if window is None else window // panes
@@ -52,7 +56,7 @@ class Lifetime:
         """Count a batch in both; takes, and raises, what `update` of the metrics does."""
         self._recent[-1].update(y_true, y_score, **columns)
         self._updates += 1
-        if self._updates == self._size:
+        if self._size and self._updates >= self._size:
             self._turn()
         return self
 

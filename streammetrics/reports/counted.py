@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..collect.collection import MetricCollection
+from ..collect.table import show
 from ..compose.front import Front
 from ..compose.windowed import Windowed
 from ..inference.compare import compare
@@ -17,7 +18,7 @@ from .charts import Chart
 from .compared import badge_of, each_of
 from .families import COLOURS, matrices
 from .figures import under
-from .grid import Grid
+from .grid import ABOVE, Grid
 from .numbers import count, decimals_of, fixed, proof
 from .pictures import best_rows, pictures
 from .records import by_unit, is_sliced, overall, pieces, rivals, tasks_of, unsharded, why_left_out
@@ -48,7 +49,7 @@ def add_held(
                 grid = slices(piece, SLICES, f"By {', '.join(piece.levels)}", sort, min_rows)
                 where.append(_grid_part(grid))
             else:
-                intervals = _intervals(thing, rows_independent)
+                intervals = _intervals(piece, rows_independent)
                 plain = unsharded(piece)
                 values = _values(plain, intervals, "" if inner == "overall" else inner)
                 if first and not page.parts:
@@ -96,18 +97,19 @@ def _drifts(windowed: Windowed, compared: Sequence[tuple[str, Any]]) -> list[Cha
 
 
 def _grid_part(grid: Grid) -> Part:
-    rows = [[c.text for c in r] for r in grid.rows if r]
+    rows = [[None if c is ABOVE else c.text for c in r] for r in grid.rows if r]
     return Part("grid", grid.title, "", grid_of(grid.heads, rows, grid.left, grid.remarks))
 
 
-def grid_of(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int, remarks: Sequence[str]) -> dict[str, Any]:
+def grid_of(
+    heads: Sequence[str], rows: Sequence[Sequence[str | None]], left: int, remarks: Sequence[str]
+) -> dict[str, Any]:
     """A table with the numbers that its columns are sorted by."""
     made: list[list[tuple[str, float | None]]] = []
     for row in rows:
         cells = []
-        for i, text in enumerate(row):
-            if i < left and not text and made:  # named once in print: here every row, to be sorted
-                text = made[-1][i][0]
+        for i, given in enumerate(row):
+            text = made[-1][i][0] if given is None else given  # named once in print: here every row, to be sorted
             text = "–" if text == "NaN" else text
             cells.append((text, _number(text) if i >= left else None))
         made.append(cells)
@@ -161,14 +163,15 @@ def _values(collection: MetricCollection, intervals: Mapping[str, tuple[float, f
 def _value(record: Mapping[str, Any], limits: tuple[float, float] | None, number: int) -> Value:
     value = record["value"]
     if not isinstance(value, float):
-        return Value(str(value), number=number)
+        return Value(show(value), number=number)
     if math.isnan(value):
         return Value("–", reason=record["reason"] or "0/0", number=number)
     half = None if limits is None else (limits[1] - limits[0]) / 2
     found = None if half is None else decimals_of(half)
     decimals = found if found is not None else (6 if 1e-3 <= abs(value) < 1e6 or value == 0.0 else None)
     text = fixed(value, decimals) if decimals is not None else f"{value:.6g}".replace("-", "−")
-    between = "" if limits is None else f"{fixed(limits[0], decimals or 6)} to {fixed(limits[1], decimals or 6)}"
+    places = 6 if decimals is None else decimals
+    between = "" if limits is None else f"{fixed(limits[0], places)} to {fixed(limits[1], places)}"
     low, high = record["bound_low"], record["bound_high"]
     certified = (
         "" if low is None or math.isnan(low) else proof(0.0 if high <= np.nextafter(low, np.inf) else (high - low) / 2)

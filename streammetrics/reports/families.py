@@ -56,7 +56,8 @@ def held(collection: MetricCollection, kind: type[S], fits: Any = lambda state: 
     """Return name, colour and state of each task that has such a state with rows in it."""
     found: dict[str, S] = {}
     for name, _, (state, *_), _ in collection.contents():
-        if isinstance(state, kind) and fits(state) and state.facts()["rows"]:
+        seen = state.facts() if isinstance(state, kind) else {}
+        if isinstance(state, kind) and fits(state) and seen["rows"] and seen.get("weight", 1):
             found.setdefault(name.rpartition("/")[0] or "all rows", state)
     return [(name, i % COLOURS, state) for i, (name, state) in enumerate(found.items())]
 

@@ -34,6 +34,10 @@ class Cell:
     style: str = ""
 
 
+ABOVE = Cell("")
+"""What is named in the row above, and once is enough in print."""
+
+
 @dataclass
 class Grid:
     """A table.

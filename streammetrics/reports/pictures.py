@@ -12,6 +12,7 @@ from ..collect.collection import MetricCollection
 from ..metrics.curves.areas import AUC, AveragePrecision
 from ..metrics.curves.points import GainCurve, PRCurve, ROCCurve
 from ..metrics.probabilities.calibration import CalibrationCurve
+from ..numerics.exact import to_float
 from ..statistics.by_label import ByLabel, TopLabel
 from ..statistics.scores import ScoreHistogram, ScoresByLabel
 from .charts import Area, Chart, Key, Line, Rule, Scale, linear, logarithmic
@@ -91,7 +92,7 @@ def rare(known: Sequence[Model]) -> bool:
 
 
 def _total(state: ScoresByLabel) -> float:
-    return float(state.facts()["rows"]) or 1.0
+    return to_float(state.facts()["weight"]) or 1.0
 
 
 def _curves(known: list[Model]) -> Iterator[Chart]:

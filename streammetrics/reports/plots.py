@@ -68,7 +68,7 @@ def plot(thing: Any, ax: Any = None, *, label: str | None = None) -> Any:
 def _of_page(thing: Any, ax: Any) -> Any:
     """Draw the first pictures that the page of something has."""
     found = {part.kind: part.data for part in reversed(assemble(thing, "").parts)}
-    if isinstance(thing, Holder) and "charts" in found:
+    if isinstance(thing, Holder) and "charts" in found and found["charts"][0]:
         return _charts(found["charts"][0], ax)
     if "scorecard" in found:
         card: Figures = found["scorecard"]

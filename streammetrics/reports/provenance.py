@@ -9,6 +9,7 @@ from ..collect.collection import MetricCollection
 from ..compose.front import Front
 from ..compose.sharded import Sharded
 from ..compose.windowed import Windowed
+from ..errors import MemoryLimitError
 from ..inference.scorecard import Scorecard
 from ..numerics.keys import shown
 from .numbers import count, share
@@ -55,8 +56,15 @@ def about(held: Sequence[tuple[str, Any]]) -> list[tuple[str, str]]:
             terms += _counted_terms(piece)
         if isinstance(thing, Sharded):
             terms.append(("intervals", f"delete-one jackknife over {thing.shards} shards of {thing.unit}"))
-    terms += [(f"state{f' {n}' if n else ''}", f"sha256 {t.digest()}") for n, t in held]
-    return terms
+    return [*terms, *((f"state{f' {n}' if n else ''}", _digest(thing)) for n, thing in held)]
+
+
+def _digest(thing: Any) -> str:
+    """What a state is known by, if it can be written."""
+    try:
+        return f"sha256 {thing.digest()}"
+    except MemoryLimitError as error:  # groups that are open
+        return f"none: {error}"
 
 
 def about_card(name: str, card: Scorecard) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from ..compose.bundle import Bundle
 from ..compose.checkpoint import Checkpoint
 from ..compose.front import Front
 from ..compose.ledger import Ledger
+from ..compose.pooled import Pooled
 from ..compose.sharded import Sharded
 from ..compose.windowed import Windowed
 from ..errors import InvalidInputError
@@ -54,6 +55,8 @@ def pieces(thing: Any, name: str = "") -> list[tuple[str, Whole | Front]]:
         return [(name, total(first)), *counted] if isinstance(first, Front) else counted
     if isinstance(thing, Metric):
         return [(name, MetricCollection(thing).holding(thing.states))]
+    if isinstance(thing, Pooled):
+        return pieces(thing.inner.holding(thing.pooled(thing.states)), name)
     if isinstance(thing, (Front, Sharded)):
         return [(name, thing)]
     if not isinstance(thing, MetricCollection):

@@ -75,8 +75,10 @@ def breakdowns(collection: MetricCollection) -> list[Grid]:
     for found in values_of(collection):
         if found.value.ndim == 1:
             tables.setdefault(tuple(found.names), []).append(found)
-        else:
+        elif found.metric.partition("@")[0].startswith("confusion_matrix"):
             matrices += confusions(found)
+        elif found.value.ndim == 2:
+            matrices.append(_table(found))
     return [*(_by_class(list(names), columns) for names, columns in tables.items()), *matrices]
 
 
@@ -158,6 +160,15 @@ def confusions(found: Values) -> Iterator[Grid]:
 def _matrix(title: str, names: list[str], matrix: Any) -> Grid:
     rows = [[Cell(n), *(Cell(_count(v)) for v in row)] for n, row in zip(names, matrix, strict=True)]
     return Grid(f"{title}: true class down, predicted across", ["", *names], [*rows])
+
+
+def _table(found: Values) -> Grid:
+    """A matrix of its own kind: of pairs, of correlations."""
+    down, across = found.value.shape
+    names = found.names if len(found.names) == down == across else [*map(str, range(max(down, across)))]
+    rows = [[Cell(n), *(Cell(_count(v)) for v in row)] for n, row in zip(names, found.value, strict=False)]
+    title = f"{found.task}: {found.metric}" if found.task else found.metric
+    return Grid(title, ["", *names[:across]], [*rows])
 
 
 def _worst(title: str, found: Values) -> Grid:

@@ -18,7 +18,7 @@ from ..compose.sliced import Sliced
 from ..compose.windowed import Windowed
 from ..inference.words import digits
 from ..numerics.keys import shown
-from .grid import Cell, Grid
+from .grid import ABOVE, Cell, Grid
 from .records import (
     Record,
     Whole,
@@ -243,9 +243,11 @@ def slices(
     found = by_slice(sliced, top, sort, min_rows, confidence)
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for record in found:
-        key = [shown(record.get(name, "")) for name in sliced.levels]
+        key = [record.get(name, "") for name in sliced.levels]  # as they are: null is no text of four letters
         groups.setdefault((record["other"], *key), []).append(record)
-    told = dict(list(groups.items())[: top if isinstance(sliced.inner, Front) else None])
+    most = len(groups) if top is None or not isinstance(sliced.inner, Front) else top
+    first = max(len(groups) - most, 0) if isinstance(sliced, Windowed) else 0  # the newest
+    told = dict(list(groups.items())[first : first + most])
     found = [record for records in told.values() for record in records]
     tasks = list(tasks_of(found))
     several = tasks not in ([""], [])
@@ -256,7 +258,7 @@ def slices(
     rows = [
         line
         for (_, *key), records in told.items()
-        for line in _lines(key, tasks_of(records), metrics, _Rivals(sliced), several, decimals)
+        for line in _lines([*map(shown, key)], tasks_of(records), metrics, _Rivals(sliced), several, decimals)
     ]
     heads = [*sliced.levels, *(["task"] if several else []), "rows", "positives", *metrics]
     names = len(sliced.levels) + several
@@ -302,10 +304,9 @@ def _lines(
         columns.append(cells if decimals is None else _noted(cells, found, decimals[metric]))
     made: list[list[Cell] | None] = []
     for i, (task, records) in enumerate(tasks.items()):
-        first = next(iter(records.values()))
-        seen = max(records.values(), key=lambda r: r["rows"] or 0)
-        counts = [Cell(f"{seen[c]:,}" if first[c] is not None else "") for c in ("rows", "positives")]
-        names = [Cell(k if i == 0 else "") for k in key] + ([Cell(task)] if several else [])
+        seen = {c: [r[c] for r in records.values() if r[c] is not None] for c in ("rows", "positives")}
+        counts = [Cell(f"{max(known):,}" if known else "") for known in seen.values()]
+        names = [Cell(k) if i == 0 else ABOVE for k in key] + ([Cell(task)] if several else [])
         made.append([*names, *counts, *(column[i] for column in columns)])
     return made
 

@@ -40,7 +40,8 @@ class Sink:
     Raises
     ------
     InvalidInputError
-        A batch neither is the last one again nor follows it: rows would be missing, or be there twice.
+        Groups would have to be complete in each batch, as those of GroupAUC; a batch neither is the last one again nor
+        follows it: rows would be missing, or be there twice.
     StateFormatError
         The file is something else.
 
@@ -64,6 +65,11 @@ class Sink:
     ) -> None:
         self.path = Path(path).absolute()
         self.metrics = holder_of(metrics, by)
+        if self.metrics.closing(1).differences(self.metrics):
+            raise InvalidInputError(
+                "groups of a stream are never complete: rows of one user come in many micro-batches; take GroupAUC of a "
+                "sample (sample=True), or of a table once the day is there"
+            )
         self.strategy, self.partitions = strategy, partitions
 
     def __call__(self, frame: DataFrame, batch: int) -> None:

@@ -1,0 +1,155 @@
+"""Tables and pages of what nobody had looked at: keys that read alike, weights, fronts of all kinds, empty pieces."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import streammetrics as sm
+from streammetrics.errors import InvalidInputError
+from streammetrics.hooks.lifetime import Lifetime
+from streammetrics.reports.assemble import assemble
+from streammetrics.reports.counted import grid_of
+from streammetrics.reports.pictures import best_rows
+from streammetrics.reports.records import pieces
+from streammetrics.reports.tables import grids, slices
+
+
+def texts(grid):
+    return [[cell.text for cell in row] for row in grid.rows if row]
+
+
+def scored(n=400, seed=1):
+    rng = np.random.default_rng(seed)
+    return {"y_true": (rng.random(n) < 0.2).astype(int), "y_score": rng.random(n)}
+
+
+@pytest.mark.parametrize("name", ["unit", "value", "metric", "rows", "other", "dropped"])
+def test_slices_by_a_column_that_results_have(name):
+    sliced = sm.Sliced(sm.CTR(), by=name).update([0, 1], **{name: ["a", "b"]})
+    assert sliced.compute() == {"a": 0.0, "b": 1.0}
+    assert sm.from_bytes(sliced.to_bytes()) == sliced
+    with pytest.raises(InvalidInputError, match=f"slices by '{name}' cannot be listed"):
+        sliced.table()
+
+
+def test_keys_that_read_alike():
+    sliced = sm.Sliced(sm.CTR(), by="k").update([0, 1, 1, 1], k=[None, "null", "null", ""])
+    found = texts(slices(sliced))
+    assert sorted(row[0] for row in found) == ["", "null", "null"]
+    assert sorted(row[1] for row in found) == ["1", "1", "2"]
+
+
+def test_empty_keys_are_not_those_above():
+    """What print leaves blank is named in every row of a page; a key without letters is not."""
+    both = sm.MetricCollection({m: sm.Task(sm.CTR(), y_true=m) for m in ("a", "b")})
+    sliced = sm.Sliced(both, by=["x", "y"]).update(a=[0, 1, 1], b=[1, 0, 0], x=["DE", "DE", ""], y=["web", "", ""])
+    part = next(p for p in assemble(sliced, "").parts if p.kind == "grid")
+    assert [[cell[0] for cell in row[:3]] for row in part.data["rows"]] == [
+        [x, y, task] for x, y in (("", ""), ("DE", ""), ("DE", "web")) for task in "ab"
+    ]
+    assert grid_of(["a"], [["x"], [""]], 1, [])["rows"][1][0][0] == ""
+
+
+def test_what_the_best_rows_hold_does_not_depend_on_the_size_of_weights():
+    rows = scored()
+    plain, heavy = (
+        best_rows(sm.MetricCollection(sm.AUC()).update(rows | {"sample_weight": np.full(400, w)})) for w in (1.0, 10.0)
+    )
+    assert plain == heavy
+    alone = best_rows(sm.MetricCollection(sm.AUC()).update(rows))
+    assert alone == plain
+
+
+def test_intervals_are_of_the_piece_that_they_stand_beside():
+    buys = sm.Sharded(sm.Task(sm.CTR(), y_true="buy"), unit="u")
+    both = sm.MetricCollection([sm.CTR(), {"buy": buys}])
+    both.update(y_true=np.arange(2_000) % 2, buy=np.arange(2_000) % 10 == 0, u=np.arange(2_000) // 4)
+    found = {p.data.caption: p.data for p in assemble(both, "").parts if p.kind == "values"}
+    of = {title: values.rows[0][2][0] for title, values in found.items()}
+    (lone,), (bought,) = ([v for t, v in of.items() if ("buy" in t) is side] for side in (False, True))
+    assert lone.interval == ""
+    low, high = (float(end) for end in bought.interval.split(" to "))
+    assert low < 0.1 < high
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [sm.Decayed([sm.AUC(), sm.CTR()], half_life=100, time="step"), sm.Recent([sm.AUC(), sm.CTR()], steps=3)],
+    ids=["decayed", "recent"],
+)
+def test_pages_of_what_fades(thing, tmp_path):
+    thing.update(scored() | ({"step": np.arange(400)} if isinstance(thing, sm.Decayed) else {}))
+    assert [p.name for _, p in pieces(thing)] == ["metrics"]
+    assert "auc" in sm.report(thing, tmp_path / "page.html").read_text()
+
+
+def test_a_page_of_groups_that_cannot_be_written(tmp_path, monkeypatch):
+    groups = sm.GroupAUC(spill_dir=str(tmp_path), memory_limit=1 << 16)
+    n = 40_000
+    rng = np.random.default_rng(2)
+    for _ in range(2):
+        groups.update(rng.integers(0, 2, n), rng.random(n), group=rng.integers(0, 900, n))
+    page = sm.report(groups, tmp_path / "page.html").read_text()
+    assert "open groups" in page
+
+
+def test_metrics_that_saw_other_rows():
+    sliced = sm.Sliced([sm.AUC(), sm.Mean()], by="c", on_invalid="drop")
+    sliced.update(y_true=[0, 1, 1], y_score=[0.2, np.nan, 0.7], value=[1.0, 2.0, 3.0], c=["a", "a", "a"])
+    assert texts(slices(sliced))[0][1:3] == ["3", "1"]
+
+
+def test_matrices_of_their_own_kind(tmp_path):
+    pairs = sm.PairConfusionMatrix().update([0, 1, 2, 1], [0, 1, 1, 1])
+    both = sm.CorrelationMatrix(variables=("price", "clicks")).update(price=[1.0, 2.0, 4.0], clicks=[0.0, 1.0, 1.0])
+    for thing in (pairs, both):
+        told = "\n".join(str(texts(g)) + g.title for g in grids(sm.MetricCollection(thing).holding(thing.states)))
+        assert "true class" not in told
+        sm.report(thing, tmp_path / "page.html")
+
+
+def test_curves_are_not_spelled_as_arrays(tmp_path):
+    page = sm.report(sm.MetricCollection(sm.ROCCurve(), sm.AUC()).update(scored()), tmp_path / "p.html").read_text()
+    assert "array([" not in page
+
+
+def test_a_picture_of_windows_without_rows():
+    with pytest.raises(TypeError, match="has no picture"):
+        sm.Windowed(sm.CTR(), width=5, time="t").plot()
+
+
+def test_errors_that_weigh_nothing(tmp_path):
+    rows = {"y_true": [1.0, 2.0], "y_pred": [1.5, 1.0], "sample_weight": [0.0, 0.0]}
+    assert sm.report(
+        sm.MetricCollection(sm.MedianAbsoluteError(), sm.ResidualQuantile()).update(rows), tmp_path / "p.html"
+    )
+
+
+def test_the_newest_windows_of_slices_are_shown():
+    inner = sm.Windowed(sm.Sliced(sm.CTR(), by="k"), width=1, time="t")
+    t, k = np.divmod(np.arange(60), 6)
+    inner.update([1] * 60, t=t, k=k)
+    shown = {row[0] for row in texts(slices(inner, top=12))}
+    assert len(shown) == 2
+    assert max(shown, key=int) == "9" if all(s.isdigit() for s in shown) else shown
+
+
+@pytest.mark.parametrize(("window", "panes"), [(19, 10), (15, 10), (3, 4)])
+def test_windows_that_panes_do_not_fill(window, panes):
+    with pytest.raises(ValueError, match="some updates for each"):
+        Lifetime(sm.CTR(), window=window, panes=panes)
+
+
+def test_a_pane_that_could_not_be_merged_turns_later(monkeypatch):
+    both = Lifetime(sm.CTR(), window=4, panes=2)
+    both.update([1])
+    monkeypatch.setattr(
+        type(both.lifetime), "merge", lambda self, other: (_ for _ in ()).throw(sm.MemoryLimitError("full"))
+    )
+    with pytest.raises(sm.MemoryLimitError):
+        both.update([1])
+    monkeypatch.undo()
+    for label in (0, 0, 0, 0):
+        both.update([label])
+    assert both.compute()["window_ctr"] < 1.0
