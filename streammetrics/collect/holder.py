@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple, Self
 
-import numpy as np
+from numpy import ndarray
 
 from ..columns.columns import Batch
 from ..columns.convert import as_columns
@@ -264,7 +264,7 @@ class Holder(Drawn):
 
     def take(self, first: Any, second: Any, columns: dict[str, Any]) -> Self:
         """Do what `update` says; one call, not a chain of them, as it is most of what a small batch costs."""
-        if first is not None and type(first) is not np.ndarray:
+        if first is not None and type(first) is not ndarray:
             table = as_columns(first)
             if table is not None:
                 if columns or second is not None:
@@ -272,6 +272,9 @@ class Holder(Drawn):
                 self.feed.count_batch(Batch(table))
                 return self
         held = self.__dict__
+        if type(second) is ndarray and type(first) is ndarray and not columns and (pair := held.get("_pair")):
+            pair[1](pair[0], (first, second))
+            return self
         names, roles = held.get("_known") or self._names
         if (second is not None and len(roles) < 2) or (first is not None and not roles):
             raise TypeError(f"{type(self).__name__} reads {', '.join(names)}: give columns by name, or a table")
@@ -283,7 +286,10 @@ class Holder(Drawn):
             given, arrays = (roles[1:2], (second,)) if first is None else (roles[:2], (first, second))
         if columns:
             given, arrays = self._with_named(given, arrays, columns, names)
-        (held.get("_feed") or self.feed).count_arrays(given, arrays)
+        feed = held.get("_feed") or self.feed
+        if len(given) == 2 and not columns:
+            held["_pair"] = given, feed.count_arrays
+        feed.count_arrays(given, arrays)
         return self
 
     @property
@@ -308,7 +314,7 @@ class Holder(Drawn):
                 given, arrays = (*given, name), (*arrays, column)
         rows = None
         for column in arrays:
-            if type(column) is not np.ndarray or not column.ndim or rows not in (None, len(column)):
+            if type(column) is not ndarray or not column.ndim or rows not in (None, len(column)):
                 same_lengths(dict(zip(given, arrays, strict=True)))
                 break
             rows = len(column)

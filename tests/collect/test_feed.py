@@ -173,3 +173,41 @@ def test_after_a_batch_without_room_all_others_count(metric):
     for _ in range(4):
         expected.update(**few)
     assert fed.digest() == expected.digest()
+
+
+@pytest.mark.parametrize("make", [sm.AUC, sm.CTR, lambda: sm.MetricCollection(sm.AUC(), sm.LogLoss(), sm.CTR())])
+def test_batches_unlike_the_one_before(make):
+    """The quick way is for batches like the last one alone: others, and whoever asks otherwise meanwhile, take the long."""
+    made, rng = make(), np.random.default_rng(3)
+    two = isinstance(made, sm.AUC | sm.MetricCollection)
+    seen = []
+    for i in range(60):
+        n = int(rng.choice([0, 1, 1, 2, 7, 300]))
+        y, s = rng.integers(0, 2, n), rng.random(n)
+        y = y.astype(rng.choice(["u1", "i8", "f4", "?"])) if i % 3 else y.astype("u1")
+        s = s.astype(rng.choice(["f4", "f8", ">f8"])) if i % 3 else s.astype("f4")
+        if i % 7 == 3:
+            y, s = np.repeat(y, 2)[::2], np.repeat(s, 3)[::3]
+        if i % 11 == 5:
+            made = made.copy()
+        if i % 13 == 6:
+            made = sm.from_bytes(made.to_bytes())
+        for _ in range(2):
+            made.update(y, s) if two else made.update(y)
+            seen.append((y.astype(float), s.astype(float)))
+        wrong = np.full(max(n, 1), 2, "u1" if y.dtype == bool else y.dtype), np.zeros(max(n, 1))
+        with pytest.raises(sm.InvalidInputError):
+            made.update(*wrong[: 1 + two])
+    y, s = (np.concatenate(column) for column in zip(*seen, strict=True))
+    assert made == (make().update(y, s) if two else make().update(y))
+
+
+def test_what_is_asked_of_bad_rows_changes_between_batches():
+    ctr = sm.CTR()
+    good, bad = np.array([0, 1], "u1"), np.array([0, 2], "u1")
+    ctr.update(good).update(good)
+    with pytest.raises(sm.InvalidInputError):
+        ctr.update(bad)
+    ctr.feed.on_invalid = "drop"
+    ctr.update(bad)
+    assert ctr.explain()["dropped"] == {"y_true": 1}
