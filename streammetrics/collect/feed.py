@@ -44,7 +44,6 @@ Ints = NDArray[np.int64]
 MOST_DRAFTS = 256
 NONE_WIDENED: frozenset[str] = frozenset()
 MEMORY_LIMIT = 4 << 30
-ARROW_NUMBERS = {*(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)), "halffloat", "float", "double"}
 
 
 @cache
@@ -116,6 +115,7 @@ class Last(NamedTuple):
     names: tuple[str, ...]
     like: Callable[..., bool]
     commit: Callable[..., Any]
+    makes: tuple[tuple[int, Callable[[Array], Array] | None], ...] | None
 
 
 class Held(NamedTuple):
@@ -191,25 +191,48 @@ def as_plain(given: Any, name: str) -> Any:
 
     A tensor is copied here, if it lies on a device, and not again.
     """
-    kind = type(given)
-    if kind is np.ndarray:
-        return given
+    how = _plain_by(type(given))  # type: ignore[arg-type]  # a class can be hashed
+    return given if how is None else how(given, name)
+
+
+@cache
+def _plain_by(kind: type) -> Callable[[Any, str], Any] | None:
+    """What makes plain arrays of things of a class, where that is quick."""
     library = library_of(kind)
     if library in TENSORS:
-        return of_tensor(given, name)
+        return of_tensor
     if library == "pyarrow":
-        return _of_arrow(given)
-    if library not in ("numpy", "pandas") or isinstance(given, np.ndarray) or not hasattr(kind, "__array__"):
-        return given
+        return _of_arrow
+    plain = library in ("numpy", "pandas") and kind is not np.ndarray and not issubclass(kind, np.ndarray)
+    return _of_numpy if plain and hasattr(kind, "__array__") else None
+
+
+@cache
+def _any_tensor(*kinds: type) -> bool:
+    """Whether one of some classes is of tensors."""
+    return not TENSORS.isdisjoint(map(library_of, kinds))
+
+
+def _of_numpy(given: Any, name: str) -> Any:
+    """The memory of a column of a dtype of numpy; else what was given."""
     return given.__array__() if isinstance(getattr(given, "dtype", None), np.dtype) else given
 
 
-def _of_arrow(given: Any) -> Any:
+@cache
+def _arrow_numbers() -> frozenset[int]:
+    """The numbers by which Arrow knows its types of numbers."""
+    import pyarrow
+
+    names = [*(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)), "float16", "float32", "float64"]
+    return frozenset(getattr(pyarrow, name)().id for name in names)
+
+
+def _of_arrow(given: Any, name: str) -> Any:
     """The memory of an Arrow column in one piece, without nulls, of numbers; else what was given."""
     chunks = getattr(given, "num_chunks", None)
     if chunks not in (None, 1) or not hasattr(given, "null_count") or given.null_count:
         return given
-    if str(given.type) not in ARROW_NUMBERS:
+    if given.type.id not in _arrow_numbers():
         return given
     return (given if chunks is None else given.chunk(0)).to_numpy(zero_copy_only=True)
 
@@ -341,16 +364,21 @@ class Feed:
         held = self._content[1]
         if held is None or (last := held.last[0]) is None or names != last[0] or not last[1](*given):
             return self._count_arrays(names, given)
+        return self._count_again(held, last, given)
+
+    def _count_again(self, held: Held, last: Last, given: tuple[Array, ...]) -> None:
+        """Count a batch like the one before."""
         rows, left, counted = len(given[0]), held.left, False
+        flat = given if last[3] is None else [given[i] if make is None else make(given[i]) for i, make in last[3]]
         with self.lock:
             if left[0] >= rows and self._content[1] is held:
                 left[0] -= rows  # before: what is not counted after all leaves more room, not less
                 self._content = None, held
-                found, counted = last[2](*given), True
+                found, counted = last[2](*flat), True
         if not counted:  # there was no room, or somebody else was there
-            return self._count_arrays(names, given)
+            return self._count_arrays(last.names, given)
         if found:
-            self._explain(_batch(names, given), held)
+            self._explain(_batch(last.names, given), held)
         return None
 
     def _count_arrays(self, names: tuple[str, ...], given: tuple[Any, ...]) -> None:
@@ -362,6 +390,11 @@ class Feed:
         if key is None:
             widened = _widened(names, given)
             arrays = given = tuple(map(as_plain, given, names))
+            held = self._content[1]
+            last = None if held is None or widened else held.last[0]
+            if last is not None and names == last.names and last.like(*arrays):
+                assert held is not None
+                return self._count_again(held, last, arrays)
             key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
             if key is None:  # where a matrix is not meant
                 arrays = tuple([one_column(a) if type(a) is np.ndarray else a for a in given])
@@ -389,9 +422,9 @@ class Feed:
             if draft is not None:
                 held.left[0] -= rows
                 self._content = None, held
-                if draft.makes is None and draft.cells is None and arrays is given:
-                    like = _likeness(len(given))(*(fact for a in given for fact in (a.dtype, a.strides)))
-                    held.last[0] = Last(names, like, draft.commit)
+                if draft.cells is None and not widened:
+                    like = _likeness(len(arrays))(*(fact for a in arrays for fact in (a.dtype, a.strides)))
+                    held.last[0] = Last(names, like, draft.commit, draft.makes)
                 found = draft.commit(*flat)
         if draft is None:
             return self.count_batch(_batch(names, given, widened))
@@ -773,7 +806,7 @@ def _batch(names: tuple[str, ...], given: tuple[Any, ...], widened: frozenset[st
 
 def _widened(names: tuple[str, ...], given: tuple[Any, ...]) -> frozenset[str]:
     """The columns that were bfloat16, and became float32."""
-    if TENSORS.isdisjoint(map(library_of, map(type, given))):
+    if not _any_tensor(*map(type, given)):
         return NONE_WIDENED
     return frozenset(n for n, c in zip(names, given, strict=True) if library_of(type(c)) in TENSORS and is_bfloat16(c))
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from numpy import ndarray
 
 from ..columns.columns import Batch
-from ..columns.convert import as_columns
+from ..columns.convert import COLUMNS, as_columns
 from ..errors import IncompatibleStateError, InvalidInputError, StateFormatError
 from ..numerics.canonical import canonical_json
 from ..state import frame
@@ -272,7 +272,7 @@ class Holder(Drawn):
                 self.feed.count_batch(Batch(table))
                 return self
         held = self.__dict__
-        if type(second) is ndarray and type(first) is ndarray and not columns and (pair := held.get("_pair")):
+        if type(first) in COLUMNS and second is not None and not columns and (pair := held.get("_pair")):
             pair[1](pair[0], (first, second))
             return self
         names, roles = held.get("_known") or self._names

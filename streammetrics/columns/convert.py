@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidInputError
 
 __all__ = [
+    "COLUMNS",
     "arrow_values",
     "as_array",
     "as_columns",
@@ -253,20 +254,30 @@ _FROM: dict[str, Callable[[Any], Array]] = {
 def as_columns(table: Any) -> Mapping[str, Any] | None:
     """Read a mapping, data frame, Arrow table or record batch as columns by name; None if it is none of these."""
     kind = type(table)  # asked for what it has: a series looks an attribute that it lacks up among its rows
+    if kind in COLUMNS:
+        return None
     if issubclass(kind, Mapping):
         return table  # type: ignore[no-any-return]
     library = kind.__module__.partition(".")[0]
     if library == "pyarrow" and hasattr(kind, "schema") and hasattr(kind, "column"):
         return _Lazy(table.schema.names, table.column)
+    if library == "pyarrow" and hasattr(kind, "__array__"):
+        COLUMNS.add(kind)
+        return None
     if library in ("pandas", "polars"):
         if hasattr(kind, "columns") and not hasattr(kind, "collect"):
             return _Lazy([str(c) for c in table.columns], table.__getitem__)
+        COLUMNS.add(kind)
         return None
     if hasattr(kind, "__arrow_c_stream__") and not hasattr(kind, "__array__") and not hasattr(table, "dtype"):
         import pyarrow
 
         return as_columns(pyarrow.RecordBatchReader.from_stream(table).read_all())
     return None
+
+
+COLUMNS: set[type] = {np.ndarray}
+"""Classes that are no tables, as far as they have been asked for what they have."""
 
 
 class _Lazy(Mapping[str, Any]):

@@ -268,10 +268,11 @@ class Deferred(Generic[H]):
                 bad.append((step, InvalidInputError(f"{name} {what} after update()", column=name)))
             else:
                 good.append(step)
-        self._kept = self._kept[self.every :]
+        sent = [run for _, steps in groupby(good, _likeness) for run in self._sent(list(steps))]
+        self._flying.append(sent)
+        self._kept = self._kept[self.every :]  # now: what an interrupt divides is still kept
         for step, error in bad:
             self._note(step, error)
-        self._flying.append([run for _, steps in groupby(good, _likeness) for run in self._sent(list(steps))])
 
     def _sent(self, steps: list[Step]) -> list[Run]:
         """The steps as they travel; none where the framework refuses, which is noted."""

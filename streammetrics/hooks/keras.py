@@ -220,8 +220,15 @@ class Evaluate(keras.callbacks.Callback):
         settle()
         if self.validation_data is not None:
             self.metrics.reset()
+            batches = 0
             for x, y, weight in _batches(self.validation_data, self.batch_size):
                 self._count(x, y, weight)
+                batches += 1
+            if not batches:
+                raise ValueError(
+                    "validation_data= had no batch in this epoch: a generator is read to its end once; give arrays, a "
+                    "tf.data.Dataset, a PyDataset that knows its length, or what can be gone through again"
+                )
         if logs is not None:
             logs.update({self.prefix + name: value for name, value in self._scorer.values().items()})
 
@@ -248,6 +255,7 @@ def _batches(data: Any, size: int) -> Iterator[Rows]:
     if isinstance(data, keras.utils.PyDataset):
         batches: Iterable[Any] = (data[i] for i in range(data.num_batches or 0))
     elif isinstance(data, tuple):
+        data = tuple(part for part in data if part is not None)  # such as weights
         rows = len(keras.tree.flatten(data[1])[0])
         batches = (keras.tree.map_structure(lambda a, i=i: a[i : i + size], data) for i in range(0, rows, size))
     else:

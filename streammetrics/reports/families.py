@@ -64,11 +64,15 @@ def held(collection: MetricCollection, kind: type[S], fits: Any = lambda state: 
 
 def _cutoffs(collection: MetricCollection) -> Iterator[Chart]:
     """NDCG by cut-off, of the cut-offs that were counted."""
-    curves = []
+    curves: list[Any] = []
+    empty: dict[str, Any] = {}
+    for full, metric, *_ in collection.contents():
+        if isinstance(metric, NDCG):  # what queries without a relevant document are worth, as the tables have it
+            empty.setdefault(full.rpartition("/")[0] or "all rows", metric.empty)
     for name, number, state in held(collection, RankingSums):
         ks = sorted(k for measure, k, _ in map(parts, state.terms) if measure == "ndcg" and k < 1000)
         if len(ks) > 1:
-            curves.append((name, number, ks, [NDCG(k).of(state) for k in ks]))
+            curves.append((name, number, ks, [NDCG(k, empty=empty.get(name, 0.0)).of(state) for k in ks]))
     if not curves:
         return
     values = [v for _, _, _, found in curves for v in found if v == v] or [0.0]

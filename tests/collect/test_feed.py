@@ -8,6 +8,8 @@ import pickle
 import sys
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -210,3 +212,26 @@ def test_what_is_asked_of_bad_rows_changes_between_batches():
     ctr.feed.on_invalid = "drop"
     ctr.update(bad)
     assert ctr.explain()["dropped"] == {"y_true": 1}
+
+
+def test_series_of_other_dtypes_come_between():
+    """Columns of data frames and Arrow that hold plain numbers take the quick way, and others the long one."""
+    y, s = [0, 1, 1, 0], [0.25, 0.5, 0.75, 0.125]
+    made = sm.AUC()
+    columns = [
+        (pd.Series(y), pd.Series(s)),
+        (pd.Series(y, dtype="Int64"), pd.Series(s)),
+        (pd.Series(y), pd.Series(s, dtype="float32")),
+        (pa.array(y), pa.array(s)),
+        (pa.chunked_array([y[:2], y[2:]]), pa.array(s)),
+        (pa.array(y).cast("uint8"), pd.Series(s)),
+        (pd.Series(y).astype("category"), np.array(s)),
+        (y, s),
+    ]
+    for labels, scores in [pair for pair in columns for _ in range(3)]:
+        made.update(labels, scores)
+    assert made == sm.AUC().update(y * 24, s * 24)
+    for wrong in (pd.Series([0, 2]), pd.Series([0, None], dtype="Int64"), pa.array([0, None])):
+        made.update(pd.Series(y), pd.Series(s))
+        with pytest.raises(sm.InvalidInputError):
+            made.update(wrong, pd.Series(s[:2]))
