@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, kernel, outline
-from ._memory import scratch
+from ._memory import fetch, scratch
 from .elementary import product_error
 from .exact_sums import BLOCK, CHUNK_MASK, CHUNKS, FULL, UNITS, add_block, add_exact, add_integer, carry_all
 from .regression import RELATIVE, SIGNED_RELATIVE, SQUARE, fill, fill_square, gather
@@ -117,22 +117,21 @@ def sum_losses(
 
 @kernel(out=("rows", "excess", "sums"))
 def sum_products(
-    first: Any, second: Any, w: Any, at: Any, width: Any, left: Any, right: Any, term: Any,
-    rows: Any, excess: Any, sums: Any,
+    first: Any, second: Any, w: Any, at: Any, width: Any, products: Any, rows: Any, excess: Any, sums: Any
 ) -> Any:  # fmt: skip
     """Add the products of two columns, each to the sum of its term, and count rows.
 
-    `left` and `right` name the columns of each product: 0 for `first`, 1 for `second`, -1 (only right) for none; 2 for
+    Two numbers of a product name its columns: 0 for `first`, 1 for `second`, -1 (of the second) for none; 2 for
     `first` times SCALE, of whose square 3 is the rounded and 4 the rest, so that products of these add up to its third and
-    fourth power; 5 is twice 4. `term` says whose part a product is, in their order. Rows are `width` values side by side,
+    fourth power; 5 is twice 4. A third says to which term it belongs, in their order. Rows are `width` values side by side,
     in one dimension or two; `sums` is cells x terms x outputs, flat.
     """
     ff, ss = first.reshape(first.size), second.reshape(second.size)
-    n, count = ff.shape[0] // width, left.shape[0]
-    stride, lone = (term[count - 1] + 1 if count else 0) * width, at.shape[0] == 0
+    n, count = ff.shape[0] // width, products.shape[0]
+    stride, lone = (products[count - 1, 2] + 1 if count else 0) * width, at.shape[0] == 0
     often, powers = not lone and n * 68 < sums.shape[0], False
     for q in range(count):
-        powers |= left[q] > 1
+        powers |= products[q, 0] > 1
     columns, parts = scratch((6, BLOCK), f8), scratch((4, BLOCK), f8)
     weigh(n, w, at, rows, excess)
     for a in range(0, n if count else 0, BLOCK):
@@ -148,11 +147,12 @@ def sum_products(
             for j in range(m if powers else 0):
                 columns[5, j] = 2.0 * columns[4, j]
             for t in range(count):
-                cell, some = term[t] * width + c, 1
+                left, right, term = products[t, 0], products[t, 1], products[t, 2]
+                cell, some = term * width + c, 1
                 for j in range(m):
-                    parts[0, j] = columns[left[t], j]
-                if right[t] >= 0:
-                    multiply(parts[0, :m], columns[right[t], :m], parts[1, :m])
+                    parts[0, j] = columns[left, j]
+                if right >= 0:
+                    multiply(parts[0, :m], columns[right, :m], parts[1, :m])
                     some = 2
                 for q in range(some if w.shape[0] else 0):
                     multiply(parts[q, :m], w[a : a + m], parts[some + q, :m])
@@ -212,6 +212,7 @@ def sum_values(
     for a in range(0, n, BLOCK):
         m = min(BLOCK, n - a)
         xx, vv, ee = x[:m], v[:m], error[:m]
+        fetch(values, (a + BLOCK) * width, m * width)  # the next block comes while this one is added up
         for j in range(m if weighted else 0):
             vv[j] = short((w[a + j] - 1.0) * (w[a + j] + 1.0))
         if weighted:

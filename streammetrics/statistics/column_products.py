@@ -21,7 +21,7 @@ from .weighed import TAKEN, WeighedRows
 
 __all__ = ["ColumnProducts"]
 
-FIRST, SECOND, TERM = (np.array([i], np.int64) for i in (0, 1, 0))
+PRODUCT = np.array([[0, 1, 0]], np.int64)  # of both columns
 LARGEST = 2.0**832  # more than a product of two numbers that are taken
 
 
@@ -71,7 +71,7 @@ class ColumnProducts(WeighedRows, tag="column_products"):
 
     def steps(self, like: Like) -> Iterable[Step]:
         into = *self.counts(like), type(self).sums
-        how = self.products, FIRST, SECOND, TERM
+        how = self.products, PRODUCT
         return [Step("row_sums:sum_products", "first", "second", "sample_weight", "at", *how, *into)]
 
     def check(self) -> None:

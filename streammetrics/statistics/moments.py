@@ -95,9 +95,9 @@ class Moments(WeighedRows, tag="moments"):
     def steps(self, like: Like) -> Iterable[Step]:
         x, y = self.columns[0], self.columns[-1]
         pairs = [(*pair, i) for i, t in enumerate(self.terms) for pair in TERMS[t]]
-        which = tuple(map(np.ascontiguousarray, np.array(pairs, np.int64).reshape(-1, 3).T))
+        which = np.array(pairs, np.int64).reshape(-1, 3)
         own, into = type(self), (*self.counts(like), type(self).sums)
-        made = [Step("row_sums:sum_products", x, y, "sample_weight", "at", self.outputs, *which, *into)]
+        made = [Step("row_sums:sum_products", x, y, "sample_weight", "at", self.outputs, which, *into)]
         if self.ranged:
             noted = self.outputs, False, NOTHING, own.low, own.high
             made.append(Step("extremes:note_extremes", x, x, "sample_weight", "at", *noted))

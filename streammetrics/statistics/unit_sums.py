@@ -23,7 +23,7 @@ from .weighed import TAKEN, WeighedRows
 __all__ = ["UnitSums"]
 
 LARGEST = 2.0**416  # more than a number that is taken
-SUMMED, ALONE = np.array([0, 1], np.int64), np.array([-1, -1], np.int64)  # both columns, each by itself
+ALONE = np.array([[0, -1, 0], [1, -1, 1]], np.int64)  # both columns, each by itself
 
 
 class UnitSums(WeighedRows, tag="unit_sums"):
@@ -80,9 +80,7 @@ class UnitSums(WeighedRows, tag="unit_sums"):
 
     def steps(self, like: Like) -> Iterable[Step]:
         into = *self.counts(like), type(self).sums
-        return [
-            Step("row_sums:sum_products", "outcome", "exposed", "sample_weight", "at", 1, SUMMED, ALONE, SUMMED, *into)
-        ]
+        return [Step("row_sums:sum_products", "outcome", "exposed", "sample_weight", "at", 1, ALONE, *into)]
 
     def check(self) -> None:
         weight, sums = weight_of(self, "rows"), self.flat("sums")
