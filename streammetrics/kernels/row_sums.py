@@ -121,10 +121,10 @@ def sum_products(
 ) -> Any:  # fmt: skip
     """Add the products of two columns, each to the sum of its term, and count rows.
 
-    Two numbers of a product name its columns: 0 for `first`, 1 for `second`, -1 (of the second) for none; 2 for
-    `first` times SCALE, of whose square 3 is the rounded and 4 the rest, so that products of these add up to its third and
-    fourth power; 5 is twice 4. A third says to which term it belongs, in their order. Rows are `width` values side by side,
-    in one dimension or two; `sums` is cells x terms x outputs, flat.
+    Two numbers of a product name its columns: 0 for `first`, 1 for `second`, -1 (of the second) for none; 2 for `first`
+    times SCALE, of whose square 3 is the rounded and 4 the rest, so that products of these add up to its third and fourth
+    power; 5 is twice 4. A third says to which term it belongs, in their order. Rows are `width` values side by side, in
+    one dimension or two; `sums` is cells x terms x outputs, flat.
     """
     ff, ss = first.reshape(first.size), second.reshape(second.size)
     n, count = ff.shape[0] // width, products.shape[0]
