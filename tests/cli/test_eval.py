@@ -525,7 +525,8 @@ class TestMistakes:
             (("--task", "x.toml"), "--label, --score and --task exclude each other"),
             (("--delimiter", "ab"), "--delimiter is one character"),
             (("--delimiter", ";"), "are for text files"),
-            (("--by", "weight", "--weight", "nix"), "no column 'nix'"),
+            (("--by", "variant", "--weight", "nix"), "no column 'nix'"),
+            (("--by", "weight"), "slices by 'weight' cannot be listed"),
         ],
     )
     def test_one_line_and_code_2(self, fails, log, arguments, part):

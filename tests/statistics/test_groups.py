@@ -18,7 +18,7 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.collect.binding import PLAIN
-from streammetrics.collect.feed import Feed, Read
+from streammetrics.collect.feed import Feed, Read, change
 from streammetrics.numerics import compiled
 from streammetrics.state import frame
 from streammetrics.state.axes import Axis
@@ -268,9 +268,9 @@ def test_a_disk_that_is_full_in_a_merge(tmp_path: Path, monkeypatch: pytest.Monk
     with monkeypatch.context() as patch:
         patch.setattr(spill, "put", full)
         with pytest.raises(sm.MemoryLimitError, match=f"{tmp_path}: No space left on device.*make room"):
-            feeds[0].merge(feeds[1])
+            change([feeds[0].adding(feeds[1].states)])
         assert [f.states[0] is s for f, s in zip(feeds, halves, strict=True)] == [True, True]
-    feeds[0].merge(feeds[1])
+    change([feeds[0].adding(feeds[1].states)])
     assert feeds[0].nbytes <= 20_000
     assert feeds[0].states[0].close_groups() == fed(table).close_groups()
 
@@ -351,7 +351,7 @@ PROCESS = """
 import os, sys, time
 import numpy as np
 from streammetrics.collect.binding import PLAIN
-from streammetrics.collect.feed import Feed, Read
+from streammetrics.collect.feed import Feed, Read, change
 from streammetrics.statistics.groups.rows import GroupRows
 feed = Feed([Read(GroupRows(memory_limit=1000, spill_dir=sys.argv[1]), PLAIN)])
 def more(k):
