@@ -351,7 +351,7 @@ PROCESS = """
 import os, sys, time
 import numpy as np
 from streammetrics.collect.binding import PLAIN
-from streammetrics.collect.feed import Feed, Read, change
+from streammetrics.collect.feed import Feed, Read
 from streammetrics.statistics.groups.rows import GroupRows
 feed = Feed([Read(GroupRows(memory_limit=1000, spill_dir=sys.argv[1]), PLAIN)])
 def more(k):
