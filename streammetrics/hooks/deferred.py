@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
@@ -21,6 +22,7 @@ from ..collect.holder import Holder
 from ..columns.convert import as_columns, library_of
 from ..compose.bundle import Bundle
 from ..errors import InvalidInputError, MemoryLimitError, NotArrivedError, StreamMetricsError
+from ..numerics.once import at_once
 
 __all__ = ["CARRIERS", "Carrier", "Deferred", "Flight"]
 
@@ -260,7 +262,7 @@ class Deferred(Generic[H]):
     def _start(self) -> None:
         """Send the first steps that were kept; those whose tensors were changed meanwhile are noted instead."""
         good: list[Step] = []
-        bad: list[tuple[Step, InvalidInputError]] = []
+        bad: list[tuple[Step, Exception]] = []
         for step in self._kept[: self.every]:
             found = [(n, what) for n, c, mark in step.marks if (what := c.changed(step.columns[n], mark))]
             if found:
@@ -268,20 +270,22 @@ class Deferred(Generic[H]):
                 bad.append((step, InvalidInputError(f"{name} {what} after update()", column=name)))
             else:
                 good.append(step)
-        sent = [run for _, steps in groupby(good, _likeness) for run in self._sent(list(steps))]
-        self._flying.append(sent)
-        self._kept = self._kept[self.every :]  # now: what an interrupt divides is still kept
-        for step, error in bad:
-            self._note(step, error)
-
-    def _sent(self, steps: list[Step]) -> list[Run]:
-        """The steps as they travel; none where the framework refuses, which is noted."""
-        try:
-            return [Run(steps)]
-        except RuntimeError as error:  # reported by the next flush, with the steps
-            for step in steps:
-                self._note(step, error)
-            return []
+        sent: list[Run] = []
+        for _, alike in groupby(good, _likeness):
+            steps = list(alike)
+            try:
+                sent.append(Run(steps))
+            except RuntimeError as error:  # of the framework; reported by the next flush, with the steps
+                bad += [(step, error) for step in steps]
+        noted = self._bad + [(step.number, error.with_traceback(None)) for step, error in bad]
+        at_once(  # an interrupt finds a step kept, under way, or noted
+            [
+                partial(self._flying.append, sent),
+                partial(setattr, self, "_kept", self._kept[self.every :]),
+                partial(setattr, self, "_bad", noted[:SHOWN]),
+                partial(setattr, self, "_more", self._more + len(noted[SHOWN:])),
+            ]
+        )
 
     def _count_arrived(self) -> None:
         while self._flying and all(run.ready() for run in self._flying[0]):
@@ -297,12 +301,12 @@ class Deferred(Generic[H]):
                 self._note(step, error)
             run.next = len(run.steps)
         while run.next < len(run.steps):
-            step = run.steps[run.next]
-            run.next += 1  # before: a step that an interrupt divides is reported, never counted twice
-            self._count(step)
+            self._count_next(run)
 
-    def _count(self, step: Step) -> None:
+    def _count_next(self, run: Run) -> None:
+        step = run.steps[run.next]
         try:
+            run.next += 1  # before: a step that an interrupt divides is reported, never counted twice
             if step.is_table:
                 self.metrics.update(step.columns)
             else:

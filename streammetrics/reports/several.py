@@ -36,12 +36,15 @@ class Values(NamedTuple):
         The classes or labels.
     value : ndarray
         One number a name, or a matrix, or a matrix a name.
+    confusions : bool
+        Whether a matrix counts true classes by predicted ones.
     """
 
     task: str
     metric: str
     names: list[str]
     value: np.ndarray[Any, Any]
+    confusions: bool = False
 
 
 def values_of(collection: MetricCollection) -> list[Values]:
@@ -52,7 +55,8 @@ def values_of(collection: MetricCollection) -> list[Values]:
         if isinstance(value, np.ndarray):
             task, _, name = full.rpartition("/")
             labels = names_of(metric, state, binding.column("y_true"))
-            found.append(Values(task, name, labels or list(map(str, range(len(value)))), value))
+            labels = labels or list(map(str, range(len(value))))
+            found.append(Values(task, name, labels, value, isinstance(metric, ConfusionMatrix)))
     return found
 
 
@@ -75,7 +79,7 @@ def breakdowns(collection: MetricCollection) -> list[Grid]:
     for found in values_of(collection):
         if found.value.ndim == 1:
             tables.setdefault(tuple(found.names), []).append(found)
-        elif found.metric.partition("@")[0].startswith("confusion_matrix"):
+        elif found.confusions:
             matrices += confusions(found)
         elif found.value.ndim == 2:
             matrices.append(_table(found))

@@ -155,7 +155,7 @@ async def _load(definitions: Definitions, folder: str, seen: dict[Path, int], bo
 
 
 async def _give_back() -> None:
-    spare = Spare()
+    spare = Spare(every=0)  # how often is said here
     while True:
         await asyncio.sleep(EVERY)
         await asyncio.to_thread(spare.give_back)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pickle
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import faults
 import numpy as np
 import pytest
 
@@ -395,6 +397,31 @@ def test_an_interrupted_step_is_reported_and_never_counted_twice(monkeypatch: py
         ours.flush()
     assert ours.compute() == 1.0
     assert ours.flush().explain()["rows"] == 2
+
+
+def test_a_step_is_kept_or_under_way_or_reported_wherever_an_interrupt_comes(device: Device) -> None:
+    def fed() -> tuple[Deferred[sm.Sum], Far]:
+        ours = Deferred(sm.Sum(), every=4)
+        for i in range(3):
+            ours.update(value=(column := Far(np.array([4.0**i]))))
+            if i == 1:
+                column.change()
+        return ours, Far(np.array([64.0]))
+
+    device.at_once = True
+    ours, last = fed()
+    (count := faults.At(None, KeyboardInterrupt)).run(lambda: ours.update(value=last))
+    assert count.passed > 10
+    for stop in faults.places(count.passed, 60):
+        ours, last = fed()
+        faults.At(stop, KeyboardInterrupt).run(lambda ours=ours, last=last: ours.update(value=last))  # type: ignore[misc]
+        with pytest.raises(sm.InvalidInputError) as told:
+            ours.flush()
+        noted = {int(n) for n in re.findall(r"steps? (\d)", str(told.value))}
+        times = [int(ours.compute()) // 4**i % 4 for i in range(4)]
+        assert times[1] == 0, f"place {stop}: {told.value}"
+        assert all(times[i] == 1 for i in (0, 2) if i not in noted), f"place {stop}: {times}, {told.value}"
+        assert max(times) == 1, f"place {stop}: {times}"
 
 
 def test_threads(device: Device) -> None:

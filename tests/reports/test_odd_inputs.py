@@ -12,6 +12,7 @@ from streammetrics.reports.assemble import assemble
 from streammetrics.reports.counted import grid_of
 from streammetrics.reports.pictures import best_rows
 from streammetrics.reports.records import pieces
+from streammetrics.reports.several import breakdowns
 from streammetrics.reports.tables import grids, slices
 
 
@@ -107,6 +108,16 @@ def test_matrices_of_their_own_kind(tmp_path):
         told = "\n".join(str(texts(g)) + g.title for g in grids(sm.MetricCollection(thing).holding(thing.states)))
         assert "true class" not in told
         sm.report(thing, tmp_path / "page.html")
+
+
+def test_confusion_matrices_are_known_whatever_they_are_called():
+    with_labels = sm.MetricCollection({"each": sm.ConfusionMatrix(num_labels=2, threshold=0.5)})
+    with_labels.update([[0, 1], [1, 1]], [[0.2, 0.9], [0.7, 0.1]])
+    one = sm.MetricCollection({"cm": sm.ConfusionMatrix()}).update([0, 1, 1], [0.1, 0.8, 0.2])
+    assert [g.title for g in breakdowns(one)] == ["cm: true class down, predicted across"]
+    assert [g.title for g in breakdowns(with_labels)] == [
+        f"each of {n}: true class down, predicted across" for n in "01"
+    ]
 
 
 def test_curves_are_not_spelled_as_arrays(tmp_path):
