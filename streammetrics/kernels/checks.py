@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, kernel
+from ._memory import fetch
 from .sums import bad_scores, extremes, split, survey, suspect
 
 f8, i4, i8 = np.float64, np.int32, np.int64
 
+BLOCK = 1024  # rows that are checked while those behind them are fetched: a check is soon done, and waits for memory
 LONG = 512
 SMALLEST, LARGEST = 2.0**-36, 2.0**31  # weights other than 0
 WHOLE, UNIT = 2.0**-8, 2.0**60  # weights from there on have no bits below 2**-60
@@ -39,6 +41,7 @@ def bad_weights(mass: Any, w: Any) -> Any:
     least, most, exact = f8(SMALLEST).view(i8), f8(LARGEST).view(i8) - i8(1), f8(WHOLE).view(i8)
     for a in range(0, w.shape[0], LONG):
         ww, units = w[a : a + LONG], i8(0)
+        fetch(w, a + BLOCK, LONG)
         for j in range(ww.shape[0]):
             bits = f8(ww[j] + 0.0).view(i8)  # of -0.0 those of 0
             some = ~(bits - i8(1))  # not negative for 0, which is no weight to look at
@@ -57,19 +60,32 @@ def bad_weights(mass: Any, w: Any) -> Any:
 @kernel(out=())
 def labels(y: Any) -> Any:
     """Find a label that is not 0 or 1."""
-    return i8(survey(y)[1])
+    bad = False
+    for a in range(0, y.shape[0], BLOCK):
+        fetch(y, a + BLOCK, BLOCK)
+        bad |= survey(y[a : a + BLOCK])[1]
+    return i8(bad)
 
 
 @kernel(out=())
 def probabilities(s: Any) -> Any:
     """Find a score that is no probability."""
-    return i8(s.shape[0] > 0 and suspect(extremes(s)[1]) and bad_scores(False, s))
+    bad = False
+    for a in range(0, s.shape[0], BLOCK):
+        fetch(s, a + BLOCK, BLOCK)
+        ss = s[a : a + BLOCK]
+        bad |= suspect(extremes(ss)[1]) and bad_scores(False, ss)
+    return i8(bad)
 
 
 @kernel(out=())
 def finite(s: Any) -> Any:
     """Find a score that is not finite."""
-    return i8(bad_scores(True, s))
+    bad = False
+    for a in range(0, s.shape[0], BLOCK):
+        fetch(s, a + BLOCK, BLOCK)
+        bad |= bad_scores(True, s[a : a + BLOCK])
+    return i8(bad)
 
 
 @kernel(out=())
@@ -114,13 +130,16 @@ def numbers(v: Any, smallest: Any, largest: Any, low: Any, above: Any) -> Any:
     """
     least, most = f8(smallest).view(i8), f8(largest).view(i8)
     wrong, bad = i8(0), i4(0)
-    for j in range(v.shape[0]):
-        size = f8(v[j]).view(i8) & SIZE_MASK
-        wrong |= ((size - least) | (most - size)) & ~(size - i8(1))  # 0 - 1 is negative, too, and excuses
-    if above:
-        for j in range(v.shape[0]):
-            bad |= i4(not (v[j] > low))
-    elif low > -np.inf:
-        for j in range(v.shape[0]):
-            bad |= i4(not (v[j] >= low))
+    for a in range(0, v.shape[0], BLOCK):
+        fetch(v, a + BLOCK, BLOCK)
+        vv = v[a : a + BLOCK]
+        for j in range(vv.shape[0]):
+            size = f8(vv[j]).view(i8) & SIZE_MASK
+            wrong |= ((size - least) | (most - size)) & ~(size - i8(1))  # 0 - 1 is negative, too, and excuses
+        if above:
+            for j in range(vv.shape[0]):
+                bad |= i4(not (vv[j] > low))
+        elif low > -np.inf:
+            for j in range(vv.shape[0]):
+                bad |= i4(not (vv[j] >= low))
     return i8((wrong < 0) | (bad != 0))

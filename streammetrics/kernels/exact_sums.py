@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, outline
+from .elementary import product_error
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
@@ -57,13 +58,18 @@ def carry(numbers: Any, at: Any) -> None:
 
 
 @outline
-def add_block(v: Any, numbers: Any, at: Any) -> None:
-    """Add up to 1,024 float64, all below 2**1000, to one superaccumulator; the caller carries."""
+def largest(v: Any) -> Any:
+    """Return the biased exponent of the largest number of a block."""
     top = i8(0)
     for j in range(v.shape[0]):
         size = f8(v[j]).view(i8) & SIZE_MASK
         top = size if size > top else top
-    e = max(top >> i8(52), LEAST)
+    return max(top >> i8(52), LEAST)
+
+
+@outline
+def add_below(v: Any, e: Any, numbers: Any, at: Any) -> None:
+    """Add up to 1,024 numbers of at most a biased exponent, all below 2**1000; the caller carries."""
     bits1, bits2 = ((e + i8(3)) << i8(52)) | HALF, ((e - i8(47)) << i8(52)) | HALF
     magic1, magic2 = i8(bits1).view(f8), i8(bits2).view(f8)
     first, second, left = i8(0), i8(0), i8(0)
@@ -71,17 +77,62 @@ def add_block(v: Any, numbers: Any, at: Any) -> None:
         t = v[j] + magic1
         rest = v[j] - (t - magic1)
         u = rest + magic2
-        first += f8(t).view(i8) - bits1
-        second += f8(u).view(i8) - bits2
+        first += f8(t).view(i8)
+        second += f8(u).view(i8)
         left |= f8(rest - (u - magic2)).view(i8)
-    add_integer(numbers, at, first, e + i8(16))
-    add_integer(numbers, at, second, e - i8(34))
+    n = i8(v.shape[0])
+    add_integer(numbers, at, first - n * bits1, e + i8(16))
+    add_integer(numbers, at, second - n * bits2, e - i8(34))
     if left & SIZE_MASK:
         for j in range(v.shape[0]):
             rest = v[j] - ((v[j] + magic1) - magic1)
             rest -= (rest + magic2) - magic2
             if rest != 0.0:
                 add_exact(numbers, at, rest)
+
+
+@inline
+def add_block(v: Any, numbers: Any, at: Any) -> None:
+    """Add up to 1,024 numbers, all below 2**1000, to one superaccumulator of a flat array; the caller carries."""
+    add_below(v, largest(v), numbers, at)
+
+
+@outline
+def add_products(v: Any, factor: Any, e: Any, numbers: Any, at: Any) -> None:
+    """Add up to 1,024 products of at most a biased exponent: each rounded, and what rounding has lost.
+
+    That is 2**53 times smaller: it is cut where the product was cut last, and once more below.
+    """
+    bits1, bits2 = ((e + i8(3)) << i8(52)) | HALF, ((e - i8(47)) << i8(52)) | HALF
+    bits3 = ((e - i8(97)) << i8(52)) | HALF
+    magic1, magic2, magic3 = i8(bits1).view(f8), i8(bits2).view(f8), i8(bits3).view(f8)
+    first, second, third, left = i8(0), i8(0), i8(0), i8(0)
+    for j in range(v.shape[0]):
+        product = v[j] * factor[j]
+        lost = product_error(v[j], factor[j], product)
+        t = product + magic1
+        rest = product - (t - magic1)
+        u, x = rest + magic2, lost + magic2
+        less = lost - (x - magic2)
+        z = less + magic3
+        first += f8(t).view(i8)
+        second += f8(u).view(i8) + f8(x).view(i8)
+        third += f8(z).view(i8)
+        left |= f8(rest - (u - magic2)).view(i8) | f8(less - (z - magic3)).view(i8)
+    n = i8(v.shape[0])
+    add_integer(numbers, at, first - n * bits1, e + i8(16))
+    add_integer(numbers, at, second - i8(2) * n * bits2, e - i8(34))
+    add_integer(numbers, at, third - n * bits3, e - i8(84))
+    if left & SIZE_MASK:
+        for j in range(v.shape[0]):
+            product = v[j] * factor[j]
+            lost = product_error(v[j], factor[j], product)
+            rest = product - ((product + magic1) - magic1)
+            rest -= (rest + magic2) - magic2
+            lost -= (lost + magic2) - magic2
+            lost -= (lost + magic3) - magic3
+            add_exact(numbers, at, rest)
+            add_exact(numbers, at, lost)
 
 
 @outline

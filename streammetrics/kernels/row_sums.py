@@ -13,12 +13,27 @@ import numpy as np
 from ._jit import inline, kernel, outline
 from ._memory import fetch, scratch
 from .elementary import product_error
-from .exact_sums import BLOCK, CHUNK_MASK, CHUNKS, FULL, UNITS, add_block, add_exact, add_integer, carry_all
+from .exact_sums import (
+    BLOCK,
+    CHUNK_MASK,
+    CHUNKS,
+    FULL,
+    LEAST,
+    UNITS,
+    add_below,
+    add_block,
+    add_exact,
+    add_integer,
+    add_products,
+    carry_all,
+    largest,
+)
 from .regression import RELATIVE, SIGNED_RELATIVE, SQUARE, fill, fill_square, gather
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
 SPLITTER = 2.0**27 + 1.0
+WEIGHT, BOTH, SPARE, COLUMNS = 6, 7, 9, 11  # what a block has beside its columns and their powers; two each
 SCALE = 2.0**25  # of what is raised to the fourth power: a product with a small weight has no bit below 2**-1074
 
 
@@ -129,13 +144,18 @@ def sum_products(
     ff, ss = first.reshape(first.size), second.reshape(second.size)
     n, count = ff.shape[0] // width, products.shape[0]
     stride, lone = (products[count - 1, 2] + 1 if count else 0) * width, at.shape[0] == 0
-    often, powers = not lone and n * 68 < sums.shape[0], False
+    often, weighted, powers = not lone and n * 68 < sums.shape[0], w.shape[0] != 0, False
     for q in range(count):
         powers |= products[q, 0] > 1
-    columns, parts = scratch((6, BLOCK), f8), scratch((4, BLOCK), f8)
     weigh(n, w, at, rows, excess)
+    if lone and not weighted and width == 1 and count == 1 and products[0, 0] == 0 and products[0, 1] < 0:
+        add_column(ff, sums)
+        return 0
+    columns, sizes = scratch((COLUMNS, BLOCK), f8), scratch(COLUMNS, i8)
     for a in range(0, n if count else 0, BLOCK):
         m = min(BLOCK, n - a)
+        if weighted:
+            gather(w, a, 1, 0, columns[WEIGHT, :m])
         for c in range(width):
             gather(ff, a, width, c, columns[0, :m])
             gather(ss, a, width, c, columns[1, :m])
@@ -146,25 +166,61 @@ def sum_products(
                 multiply(columns[3, :m], columns[2, :m], columns[4, :m])
             for j in range(m if powers else 0):
                 columns[5, j] = 2.0 * columns[4, j]
+            for q in range(BOTH if lone else 0):
+                if q < 2 or (weighted if q == WEIGHT else powers):
+                    sizes[q] = largest(columns[q, :m])
             for t in range(count):
-                left, right, term = products[t, 0], products[t, 1], products[t, 2]
-                cell, some = term * width + c, 1
-                for j in range(m):
-                    parts[0, j] = columns[left, j]
-                if right >= 0:
-                    multiply(parts[0, :m], columns[right, :m], parts[1, :m])
-                    some = 2
-                for q in range(some if w.shape[0] else 0):
-                    multiply(parts[q, :m], w[a : a + m], parts[some + q, :m])
-                some = 2 * some if w.shape[0] else some
-                for q in range(some):
-                    if lone:
-                        add_block(parts[q, :m], sums, u8(cell) * CHUNKS)
-                    else:
-                        add_to_cells(parts[q, :m], at[a : a + m], stride, cell, sums, often)
+                left, right, cell = products[t, 0], products[t, 1], products[t, 2] * width + c
+                if right < 0 and not weighted and lone:
+                    add_below(columns[left, :m], sizes[left], sums, u8(cell) * CHUNKS)
+                elif right < 0 and not weighted:
+                    add_to_cells(columns[left, :m], at[a : a + m], stride, cell, sums, often)
+                elif right < 0:
+                    add_times(columns, sizes, left, WEIGHT, m, at, a, stride, cell, sums, often)
+                elif not weighted:
+                    add_times(columns, sizes, left, right, m, at, a, stride, cell, sums, often)
+                else:
+                    write_product(columns, sizes, left, right, m, BOTH)
+                    add_times(columns, sizes, BOTH, WEIGHT, m, at, a, stride, cell, sums, often)
+                    add_times(columns, sizes, BOTH + 1, WEIGHT, m, at, a, stride, cell, sums, often)
         if not often and is_full(a, n):
             carry_all(sums)
     return 0
+
+
+@outline
+def add_column(v: Any, sums: Any) -> None:
+    """Add a column to one superaccumulator, from where it lies."""
+    n = v.shape[0]
+    for a in range(0, n, BLOCK):
+        add_block(v[a : a + BLOCK], sums, u8(0))
+        if is_full(a, n):
+            carry_all(sums)
+
+
+@outline
+def write_product(columns: Any, sizes: Any, left: Any, right: Any, m: Any, to: Any) -> None:
+    """Multiply two columns of a block: write the products, rounded, and behind them what rounding has lost."""
+    for j in range(m):
+        columns[to, j] = columns[left, j]
+    multiply(columns[to, :m], columns[right, :m], columns[to + 1, :m])
+    sizes[to], sizes[to + 1] = largest(columns[to, :m]), largest(columns[to + 1, :m])
+
+
+@outline
+def add_times(
+    columns: Any, sizes: Any, left: Any, right: Any, m: Any, at: Any, a: Any, stride: Any, cell: Any, sums: Any, often: Any
+) -> None:  # fmt: skip
+    """Add the products of two columns of a block of rows from a, of one cell or of several."""
+    if at.shape[0] == 0:
+        e = max(
+            sizes[left] + sizes[right] - i8(1022), LEAST
+        )  # a product is below the powers of two that these are below
+        add_products(columns[left, :m], columns[right, :m], e, sums, u8(cell) * CHUNKS)
+    else:
+        write_product(columns, sizes, left, right, m, SPARE)
+        add_to_cells(columns[SPARE, :m], at[a : a + m], stride, cell, sums, often)
+        add_to_cells(columns[SPARE + 1, :m], at[a : a + m], stride, cell, sums, often)
 
 
 @outline

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import pytest
 import streammetrics as sm
 from streammetrics.state import frame
 from streammetrics.statistics.moments import Moments
-from tests.statistics.batches import WEIGHTS, bell, counted, one_of, tens
+from tests.statistics.batches import WEIGHTS, bell, counted, fed, one_of, tens
 
 PAIR = ("y_true", "y_pred")
 CASES = [
@@ -40,6 +42,24 @@ def test_as_frozen(settings, how):
         made = counted(Moments(**settings), make, seed=seed, how=how, bad=bad)
         if "xx" in made.terms:
             assert made.covariance("x", "x") >= 0
+
+
+@pytest.mark.parametrize("octaves", [1, 25, 60, 180])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("terms", [("x",), ("x", "y", "xx", "xy", "yy"), ("xxx", "xxxx")], ids=str)
+def test_sums_are_those_of_fractions_whatever_the_sizes(terms, weighted, octaves):
+    """Of blocks in which the least is so much smaller than the largest that bits fall below all cuts."""
+    rng = np.random.default_rng(octaves)
+    n = 2300
+    columns = {r: rng.standard_normal(n) * 2.0 ** rng.integers(-octaves, octaves + 1, n) for r in PAIR}
+    if weighted:
+        columns["sample_weight"] = rng.random(n) + 2.0**-9
+    made = fed(Moments(columns=PAIR, terms=terms), columns)
+    exact = {"x": list(map(Fraction, columns["y_true"])), "y": list(map(Fraction, columns["y_pred"]))}
+    weights = list(map(Fraction, columns.get("sample_weight", np.ones(n))))
+    for term in terms:
+        rows = zip(*(exact[letter] for letter in term), weights, strict=True)
+        assert made.total(term) == sum(map(math.prod, rows)), term
 
 
 def test_squares_that_are_too_small_are_found_behind_a_part_that_is_sound():
