@@ -82,11 +82,11 @@ def sums(lines: Lines) -> None:
         d = y - p
         return np.array([len(y), np.abs(d).sum(), (d * d).sum()])
 
-    compare(lines, "R2 / numpy", stream(sm.R2, y, p), batches(squares, y, p), ROWS, 2.7, 1.5)
-    compare(lines, "Mean / numpy", stream(sm.Mean, y), batches(np.sum, y), ROWS, 2.3, 1.5)
-    compare(lines, "Sum / numpy", stream(sm.Sum, y), batches(np.sum, y), ROWS, 2.3, 1.5)
+    compare(lines, "R2 / numpy", stream(sm.R2, y, p), batches(squares, y, p), ROWS, 2.3, 1.5)
+    compare(lines, "Mean / numpy", stream(sm.Mean, y), batches(np.sum, y), ROWS, 1.9, 1.5)
+    compare(lines, "Sum / numpy", stream(sm.Sum, y), batches(np.sum, y), ROWS, 1.9, 1.5)
     both = stream(lambda: sm.MetricCollection(sm.MAE(), sm.RMSE()), y, p)
-    compare(lines, "MAE + RMSE / numpy", both, batches(errors, y, p), ROWS, 1.7, 1.0)
+    compare(lines, "MAE + RMSE / numpy", both, batches(errors, y, p), ROWS, 1.6, 1.0)
 
 
 def sketches(lines: Lines) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, outline
-from .elementary import product_error
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
@@ -21,6 +20,7 @@ CHUNK_MASK = i8(0xFFFFFFFF)
 SIZE_MASK = i8(0x7FFFFFFFFFFFFFFF)
 MANTISSA_MASK = i8(0xFFFFFFFFFFFFF)
 HALF = i8(1) << i8(51)  # the bits of 1.5, in front of which stands an exponent
+SPLIT = 2.0**27 + 1.0
 LEAST = i8(120)  # biased exponent: what is smaller is cut as if it stood beside a number of this size
 UNITS = i8(1088)  # the place of 1
 FULL = 1 << 18  # blocks after which chunks are carried: an int64 holds 2**29 numbers below 2**33
@@ -98,41 +98,63 @@ def add_block(v: Any, numbers: Any, at: Any) -> None:
 
 
 @outline
-def add_products(v: Any, factor: Any, e: Any, numbers: Any, at: Any) -> None:
-    """Add up to 1,024 products of at most a biased exponent: each rounded, and what rounding has lost.
+def halve(v: Any, out: Any, high: Any, low: Any) -> Any:
+    """Write a block as float64, and as halves of 26 bits, whose products are exact; return the largest's exponent."""
+    top = i8(0)
+    for j in range(v.shape[0]):
+        x = f8(v[j])
+        t = SPLIT * x
+        out[j], high[j] = x, t - (t - x)
+        low[j] = x - high[j]
+        size = f8(x).view(i8) & SIZE_MASK
+        top = size if size > top else top
+    return max(top >> i8(52), LEAST)
 
-    That is 2**53 times smaller: it is cut where the product was cut last, and once more below.
+
+@inline
+def lost(product: Any, a_high: Any, a_low: Any, b_high: Any, b_low: Any) -> Any:
+    """Return what rounding a product has lost, which is a float64 (Dekker)."""
+    return ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+
+
+@outline
+def add_products(block: Any, left: Any, right: Any, m: Any, e: Any, numbers: Any, at: Any) -> None:
+    """Add the products of two columns of up to 1,024 rows, of at most a biased exponent, and what rounding has lost.
+
+    A block holds columns, their upper and their lower halves. What is lost is 2**53 times smaller: it is cut where the
+    product was cut last, and once more below.
     """
+    x, x_high, x_low = block[0, left, :m], block[1, left, :m], block[2, left, :m]
+    y, y_high, y_low = block[0, right, :m], block[1, right, :m], block[2, right, :m]
     bits1, bits2 = ((e + i8(3)) << i8(52)) | HALF, ((e - i8(47)) << i8(52)) | HALF
     bits3 = ((e - i8(97)) << i8(52)) | HALF
     magic1, magic2, magic3 = i8(bits1).view(f8), i8(bits2).view(f8), i8(bits3).view(f8)
-    first, second, third, left = i8(0), i8(0), i8(0), i8(0)
-    for j in range(v.shape[0]):
-        product = v[j] * factor[j]
-        lost = product_error(v[j], factor[j], product)
+    first, second, third, beyond = i8(0), i8(0), i8(0), i8(0)
+    for j in range(m):
+        product = x[j] * y[j]
+        error = lost(product, x_high[j], x_low[j], y_high[j], y_low[j])
         t = product + magic1
         rest = product - (t - magic1)
-        u, x = rest + magic2, lost + magic2
-        less = lost - (x - magic2)
+        u, v = rest + magic2, error + magic2
+        less = error - (v - magic2)
         z = less + magic3
         first += f8(t).view(i8)
-        second += f8(u).view(i8) + f8(x).view(i8)
+        second += f8(u).view(i8) + f8(v).view(i8)
         third += f8(z).view(i8)
-        left |= f8(rest - (u - magic2)).view(i8) | f8(less - (z - magic3)).view(i8)
-    n = i8(v.shape[0])
-    add_integer(numbers, at, first - n * bits1, e + i8(16))
-    add_integer(numbers, at, second - i8(2) * n * bits2, e - i8(34))
-    add_integer(numbers, at, third - n * bits3, e - i8(84))
-    if left & SIZE_MASK:
-        for j in range(v.shape[0]):
-            product = v[j] * factor[j]
-            lost = product_error(v[j], factor[j], product)
+        beyond |= f8(rest - (u - magic2)).view(i8) | f8(less - (z - magic3)).view(i8)
+    add_integer(numbers, at, first - m * bits1, e + i8(16))
+    add_integer(numbers, at, second - i8(2) * m * bits2, e - i8(34))
+    add_integer(numbers, at, third - m * bits3, e - i8(84))
+    if beyond & SIZE_MASK:
+        for j in range(m):
+            product = x[j] * y[j]
+            error = lost(product, x_high[j], x_low[j], y_high[j], y_low[j])
             rest = product - ((product + magic1) - magic1)
             rest -= (rest + magic2) - magic2
-            lost -= (lost + magic2) - magic2
-            lost -= (lost + magic3) - magic3
+            error -= (error + magic2) - magic2
+            error -= (error + magic3) - magic3
             add_exact(numbers, at, rest)
-            add_exact(numbers, at, lost)
+            add_exact(numbers, at, error)
 
 
 @outline

@@ -19,6 +19,7 @@ from .exact_sums import (
     CHUNKS,
     FULL,
     LEAST,
+    SPLIT,
     UNITS,
     add_below,
     add_block,
@@ -26,14 +27,15 @@ from .exact_sums import (
     add_integer,
     add_products,
     carry_all,
-    largest,
+    halve,
+    lost,
 )
 from .regression import RELATIVE, SIGNED_RELATIVE, SQUARE, fill, fill_square, gather
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
-SPLITTER = 2.0**27 + 1.0
-WEIGHT, BOTH, SPARE, COLUMNS = 6, 7, 9, 11  # what a block has beside its columns and their powers; two each
+WEIGHT, BOTH, SPARE, COLUMNS = 6, 7, 9, 11  # what a block has beside its columns and their powers
+PART = 512  # rows of a block of columns and their halves: what is worked on stays next to the processor
 SCALE = 2.0**25  # of what is raised to the fourth power: a product with a small weight has no bit below 2**-1074
 
 
@@ -151,41 +153,69 @@ def sum_products(
     if lone and not weighted and width == 1 and count == 1 and products[0, 0] == 0 and products[0, 1] < 0:
         add_column(ff, sums)
         return 0
-    columns, sizes = scratch((COLUMNS, BLOCK), f8), scratch(COLUMNS, i8)
-    for a in range(0, n if count else 0, BLOCK):
-        m = min(BLOCK, n - a)
+    block, sizes = scratch((3, COLUMNS, PART), f8), scratch(COLUMNS, i8)
+    for a in range(0, n if count else 0, PART):
+        m = min(PART, n - a)
         if weighted:
-            gather(w, a, 1, 0, columns[WEIGHT, :m])
+            take(w, a, 1, 0, block, sizes, WEIGHT, m)
         for c in range(width):
-            gather(ff, a, width, c, columns[0, :m])
-            gather(ss, a, width, c, columns[1, :m])
-            for j in range(m if powers else 0):
-                columns[2, j] = columns[0, j] * SCALE
-                columns[3, j] = columns[2, j]
+            take(ff, a, width, c, block, sizes, 0, m)
+            take(ss, a, width, c, block, sizes, 1, m)
             if powers:
-                multiply(columns[3, :m], columns[2, :m], columns[4, :m])
-            for j in range(m if powers else 0):
-                columns[5, j] = 2.0 * columns[4, j]
-            for q in range(BOTH if lone else 0):
-                if q < 2 or (weighted if q == WEIGHT else powers):
-                    sizes[q] = largest(columns[q, :m])
+                take_powers(block, sizes, m)
             for t in range(count):
                 left, right, cell = products[t, 0], products[t, 1], products[t, 2] * width + c
                 if right < 0 and not weighted and lone:
-                    add_below(columns[left, :m], sizes[left], sums, u8(cell) * CHUNKS)
+                    add_below(block[0, left, :m], sizes[left], sums, u8(cell) * CHUNKS)
                 elif right < 0 and not weighted:
-                    add_to_cells(columns[left, :m], at[a : a + m], stride, cell, sums, often)
+                    add_to_cells(block[0, left, :m], at[a : a + m], stride, cell, sums, often)
                 elif right < 0:
-                    add_times(columns, sizes, left, WEIGHT, m, at, a, stride, cell, sums, often)
+                    add_times(block, sizes, left, WEIGHT, m, at, a, stride, cell, sums, often)
                 elif not weighted:
-                    add_times(columns, sizes, left, right, m, at, a, stride, cell, sums, often)
+                    add_times(block, sizes, left, right, m, at, a, stride, cell, sums, often)
                 else:
-                    write_product(columns, sizes, left, right, m, BOTH)
-                    add_times(columns, sizes, BOTH, WEIGHT, m, at, a, stride, cell, sums, often)
-                    add_times(columns, sizes, BOTH + 1, WEIGHT, m, at, a, stride, cell, sums, often)
+                    multiply(block, left, right, m, BOTH)
+                    for q in range(BOTH, BOTH + 2):
+                        sizes[q] = halve(block[0, q, :m], block[0, q], block[1, q], block[2, q])
+                        add_times(block, sizes, q, WEIGHT, m, at, a, stride, cell, sums, often)
         if not often and is_full(a, n):
             carry_all(sums)
     return 0
+
+
+@outline
+def take(values: Any, a: Any, width: Any, c: Any, block: Any, sizes: Any, q: Any, m: Any) -> None:
+    """Put column c of the rows from a into a block, with its halves, and note how large it is."""
+    out, high, low = block[0, q], block[1, q], block[2, q]
+    if width == 1:
+        sizes[q] = halve(values[a : a + m], out, high, low)
+    else:
+        gather(values, a, width, c, out[:m])
+        sizes[q] = halve(out[:m], out, high, low)
+
+
+@outline
+def take_powers(block: Any, sizes: Any, m: Any) -> None:
+    """Put what a third and a fourth power are made of into a block."""
+    for j in range(m):
+        block[0, 2, j] = block[0, 0, j] * SCALE
+    sizes[2] = halve(block[0, 2, :m], block[0, 2], block[1, 2], block[2, 2])
+    multiply(block, 2, 2, m, 3)
+    for j in range(m):
+        block[0, 5, j] = 2.0 * block[0, 4, j]
+    for q in range(3, 6):
+        sizes[q] = halve(block[0, q, :m], block[0, q], block[1, q], block[2, q])
+
+
+@outline
+def multiply(block: Any, left: Any, right: Any, m: Any, to: Any) -> None:
+    """Multiply two columns of a block: write the products, rounded, and behind them what rounding has lost."""
+    x, x_high, x_low = block[0, left], block[1, left], block[2, left]
+    y, y_high, y_low = block[0, right], block[1, right], block[2, right]
+    for j in range(m):
+        product = x[j] * y[j]
+        block[0, to + 1, j] = lost(product, x_high[j], x_low[j], y_high[j], y_low[j])
+        block[0, to, j] = product
 
 
 @outline
@@ -199,28 +229,17 @@ def add_column(v: Any, sums: Any) -> None:
 
 
 @outline
-def write_product(columns: Any, sizes: Any, left: Any, right: Any, m: Any, to: Any) -> None:
-    """Multiply two columns of a block: write the products, rounded, and behind them what rounding has lost."""
-    for j in range(m):
-        columns[to, j] = columns[left, j]
-    multiply(columns[to, :m], columns[right, :m], columns[to + 1, :m])
-    sizes[to], sizes[to + 1] = largest(columns[to, :m]), largest(columns[to + 1, :m])
-
-
-@outline
 def add_times(
-    columns: Any, sizes: Any, left: Any, right: Any, m: Any, at: Any, a: Any, stride: Any, cell: Any, sums: Any, often: Any
+    block: Any, sizes: Any, left: Any, right: Any, m: Any, at: Any, a: Any, stride: Any, cell: Any, sums: Any, often: Any
 ) -> None:  # fmt: skip
     """Add the products of two columns of a block of rows from a, of one cell or of several."""
     if at.shape[0] == 0:
-        e = max(
-            sizes[left] + sizes[right] - i8(1022), LEAST
-        )  # a product is below the powers of two that these are below
-        add_products(columns[left, :m], columns[right, :m], e, sums, u8(cell) * CHUNKS)
+        e = sizes[left] + sizes[right] - i8(1022)  # what is below 2**i times what is below 2**k is below 2**(i + k)
+        add_products(block, left, right, m, max(e, LEAST), sums, u8(cell) * CHUNKS)
     else:
-        write_product(columns, sizes, left, right, m, SPARE)
-        add_to_cells(columns[SPARE, :m], at[a : a + m], stride, cell, sums, often)
-        add_to_cells(columns[SPARE + 1, :m], at[a : a + m], stride, cell, sums, often)
+        multiply(block, left, right, m, SPARE)
+        for q in range(SPARE, SPARE + 2):
+            add_to_cells(block[0, q, :m], at[a : a + m], stride, cell, sums, often)
 
 
 @outline
@@ -233,11 +252,8 @@ def add_some(v: Any, at: Any, a: Any, stride: Any, cell: Any, numbers: Any, ofte
 
 
 @outline
-def multiply(v: Any, factor: Any, error: Any) -> None:
-    """Multiply a block in place, and write what rounding has lost: the error, which is a float64 (Dekker's splitting).
-
-    Times a weight each of the two is a product again: four float64 a row, all of which go to the superaccumulator.
-    """
+def multiply_in_place(v: Any, factor: Any, error: Any) -> None:
+    """Multiply a block in place, and write what rounding has lost: the error, which is a float64 (Dekker's splitting)."""
     for j in range(v.shape[0]):
         product = v[j] * factor[j]
         error[j] = product_error(v[j], factor[j], product)
@@ -247,7 +263,7 @@ def multiply(v: Any, factor: Any, error: Any) -> None:
 @inline
 def short(x: Any) -> Any:
     """Round to 26 bits (Veltkamp): sums of such numbers seldom need more than two integers a block."""
-    c = x * SPLITTER
+    c = x * SPLIT
     return c - (c - x)
 
 
@@ -276,7 +292,7 @@ def sum_values(
         for c in range(width):
             gather(values, a, width, c, xx)
             if weighted:
-                multiply(xx, w[a : a + m], ee)
+                multiply_in_place(xx, w[a : a + m], ee)
                 add_some(ee, at, a, width, c, sums, often)
                 for j in range(m):
                     vv[j] = short((w[a + j] - 1.0) * xx[j])
