@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cache, partial
+from operator import is_not
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -172,15 +173,26 @@ def _signature(n: int) -> Callable[..., Any]:
 SIGNATURES = [None, *map(_signature, range(1, 17))]
 
 
+def _signature_of_rows(arrays: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Sum columns up of which some are of rows of several values: three facts of each."""
+    if not all(type(a) is np.ndarray and a.ndim in (1, 2) for a in arrays):
+        return None
+    facts = [fact for a in arrays for fact in (a.dtype, a.strides, a.shape[1:])]
+    return len({len(a) for a in arrays}) == 1, *facts
+
+
 @cache
-def _likeness(n: int) -> Callable[..., Callable[..., bool]]:
-    """Make what makes, of n dtypes and their strides, the function that says whether columns of one length are like these.
+def _likeness(ndims: tuple[int, ...]) -> Callable[..., Callable[..., bool]]:
+    """Make what makes, of dtypes, strides and widths, the function that says whether columns of one length are like these.
 
     That is to compare two signatures in half the time: most batches are like the one before.
     """
-    names, held = [f"c{i}" for i in range(n)], [f"d{i}, s{i}" for i in range(n)]
-    same = [f"type({c}) is array and {c}.dtype is d{i} and {c}.strides == s{i}" for i, c in enumerate(names)]
-    lengths = [" == ".join(f"len({c})" for c in names)] if n > 1 else []
+    names, held, same = [f"c{i}" for i in range(len(ndims))], list[str](), list[str]()
+    for i, c in enumerate(names):
+        held.append(f"d{i}, s{i}" + f", w{i}" * (ndims[i] - 1))
+        same.append(f"type({c}) is array and {c}.dtype is d{i} and {c}.strides == s{i}")
+        same += [f"{c}.shape[1] == w{i}"] * (ndims[i] - 1)
+    lengths = [" == ".join(f"len({c})" for c in names)] if len(ndims) > 1 else []
     text = f"lambda {', '.join(held)}: lambda {', '.join(names)}: {' and '.join(same + lengths)}"
     made: Callable[..., Callable[..., bool]] = eval(text, {"array": np.ndarray})  # made of numbers alone
     return made
@@ -389,16 +401,17 @@ class Feed:
         key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
         if key is None:
             widened = _widened(names, given)
-            arrays = given = tuple(map(as_plain, given, names))
-            held = self._content[1]
-            last = None if held is None or widened else held.last[0]
+            arrays = tuple(map(as_plain, given, names))
+            made, given, held = any(map(is_not, arrays, given)), arrays, self._content[1]
+            last = None if held is None or widened or not made else held.last[0]
             if last is not None and names == last.names and last.like(*arrays):
                 assert held is not None
                 return self._count_again(held, last, arrays)
             key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
             if key is None:  # where a matrix is not meant
-                arrays = tuple([one_column(a) if type(a) is np.ndarray else a for a in given])
-                key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
+                flats = tuple([one_column(a) if type(a) is np.ndarray else a for a in given])
+                key = SIGNATURES[len(flats)](*flats)  # type: ignore[misc]
+                arrays, key = (flats, key) if key is not None else (given, _signature_of_rows(given))
             key = None if key is None else (*key, widened)
         if key is None or not key[0]:
             return self.count_batch(_batch(names, given, widened))
@@ -423,7 +436,9 @@ class Feed:
                 held.left[0] -= rows
                 self._content = None, held
                 if draft.cells is None and not widened:
-                    like = _likeness(len(arrays))(*(fact for a in arrays for fact in (a.dtype, a.strides)))
+                    like = _likeness(tuple([a.ndim for a in arrays]))(
+                        *(fact for a in arrays for fact in (a.dtype, a.strides, *a.shape[1:]))
+                    )
                     held.last[0] = Last(names, like, draft.commit, draft.makes)
                 found = draft.commit(*flat)
         if draft is None:
@@ -515,7 +530,7 @@ class Feed:
             given.append(unit)
             flats.append(flat)
             cells = _cells_of(held.index, path)
-        commit = self._bind(held, bound, [Typed(f.dtype, f.source) for f in flats], reads, [1] * len(flats))
+        commit = self._bind(held, bound, [Typed(f.dtype, f.source) for f in flats], reads, [f.ndim for f in flats])
         makes = tuple((names.index(n), f.make) for (n, _), f in zip(given, flats, strict=True))
         as_is = [i for i, _ in makes] == list(range(len(names))) and not any(m for _, m in makes)
         if len(held.drafts) >= MOST_DRAFTS:  # of strides that never come again

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..numerics.compiled import kernel
 from .classes import Classes
-from .columns import Kind, Label, Score, Target, Weight
+from .columns import Kind, Label, Matrix, Score, Target, Weight
 from .ids import Ids
 from .numbers import Number
 
@@ -33,11 +33,14 @@ class Flat(NamedTuple):
         What kernels read.
     source : str
         The name of the dtype that was given.
+    ndim : int
+        2 of rows of several values.
     """
 
     make: Make | None
     dtype: np.dtype[Any]
     source: str
+    ndim: int = 1
 
 
 class Check(NamedTuple):
@@ -49,6 +52,8 @@ class Check(NamedTuple):
 
 def flat_of(kind: Kind, like: Array) -> Flat | None:
     """Say how columns like one become what kernels read; None if that depends on their values, or is refused."""
+    if type(kind) is Matrix:
+        return _rows(kind, like)
     if like.ndim != 1 or like.dtype.kind not in "biuf" or like.dtype.itemsize > 8:
         return None
     if like.strides != (like.itemsize,) or not like.dtype.isnative:
@@ -62,13 +67,27 @@ def flat_of(kind: Kind, like: Array) -> Flat | None:
         return Flat(_narrowing(like.dtype), U1, source)
     if type(kind) in (Score, Number):
         return _score(like.dtype, source)
-    if type(kind) is Classes and isinstance(kind.names, int) and np.can_cast(like.dtype, I8):
+    if type(kind) is Classes and isinstance(kind.names, int) and not kind.skips and np.can_cast(like.dtype, I8):
         return Flat(None if like.dtype == I8 else _as_int64, I8, source)
     if type(kind) is Ids and not kind.missing_values and like.dtype.kind in "iu":
         return Flat(None if like.dtype == I8 else _as_int64, I8, source)
     if type(kind) is Weight or (type(kind) is Target and kind.named is None):
         return Flat(None if like.dtype == F8 else _as_float64, F8, source)
     return None
+
+
+def _rows(kind: Matrix, like: Array) -> Flat | None:
+    """Of rows that lie one behind the other: the flags of an array of one row do not say that those to come will."""
+    if like.shape[1:] != (kind.width,) or like.strides != (kind.width * like.itemsize, like.itemsize):
+        return None
+    flat = flat_of(kind.kind, np.zeros(2, like.dtype))
+    return None if flat is None else flat._replace(make=_each(flat.make), ndim=2)
+
+
+def _each(make: Make | None) -> Make | None:
+    if make is None:
+        return None
+    return lambda given: make(given.reshape(-1)).reshape(given.shape)
 
 
 def _score(dtype: np.dtype[Any], source: str) -> Flat | None:
@@ -120,6 +139,8 @@ def _through(name: str, dtype: np.dtype[Any], to: np.dtype[Any]) -> Make:
 
 def check_of(kind: Kind) -> Check | None:
     """Return the compiled check of a kind; None if it has none."""
+    if type(kind) is Matrix:
+        return check_of(kind.kind)
     if type(kind) is Label:
         return Check("checks:labels")
     if type(kind) is Number:

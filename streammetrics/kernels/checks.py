@@ -1,4 +1,7 @@
-"""Checks of columns that nothing else checks: each returns 1 if a value is bad, and keeps nothing but the total weight."""
+"""Checks of columns that nothing else checks: each returns 1 if a value is bad, and keeps nothing but the total weight.
+
+A row may have several values, side by side.
+"""
 
 from __future__ import annotations
 
@@ -60,20 +63,20 @@ def bad_weights(mass: Any, w: Any) -> Any:
 @kernel(out=())
 def labels(y: Any) -> Any:
     """Find a label that is not 0 or 1."""
-    bad = False
-    for a in range(0, y.shape[0], BLOCK):
-        fetch(y, a + BLOCK, BLOCK)
-        bad |= survey(y[a : a + BLOCK])[1]
+    flat, bad = y.reshape(-1), False
+    for a in range(0, flat.shape[0], BLOCK):
+        fetch(flat, a + BLOCK, BLOCK)
+        bad |= survey(flat[a : a + BLOCK])[1]
     return i8(bad)
 
 
 @kernel(out=())
 def probabilities(s: Any) -> Any:
     """Find a score that is no probability."""
-    bad = False
-    for a in range(0, s.shape[0], BLOCK):
-        fetch(s, a + BLOCK, BLOCK)
-        ss = s[a : a + BLOCK]
+    flat, bad = s.reshape(-1), False
+    for a in range(0, flat.shape[0], BLOCK):
+        fetch(flat, a + BLOCK, BLOCK)
+        ss = flat[a : a + BLOCK]
         bad |= suspect(extremes(ss)[1]) and bad_scores(False, ss)
     return i8(bad)
 
@@ -81,17 +84,17 @@ def probabilities(s: Any) -> Any:
 @kernel(out=())
 def finite(s: Any) -> Any:
     """Find a score that is not finite."""
-    bad = False
-    for a in range(0, s.shape[0], BLOCK):
-        fetch(s, a + BLOCK, BLOCK)
-        bad |= bad_scores(True, s[a : a + BLOCK])
+    flat, bad = s.reshape(-1), False
+    for a in range(0, flat.shape[0], BLOCK):
+        fetch(flat, a + BLOCK, BLOCK)
+        bad |= bad_scores(True, flat[a : a + BLOCK])
     return i8(bad)
 
 
 @kernel(out=())
 def pairs(y: Any, s: Any) -> Any:
     """Find a bad label or probability."""
-    return i8(bad_pair(y, s))
+    return i8(bad_pair(y.reshape(-1), s.reshape(-1)))
 
 
 @kernel(out=("mass",))
@@ -103,7 +106,7 @@ def weights(w: Any, mass: Any) -> Any:
 @kernel(out=("mass",))
 def weighted_pairs(y: Any, s: Any, w: Any, mass: Any) -> Any:
     """Find a bad label, probability or weight; or keep the total."""
-    return i8(bad_pair(y, s) or bad_weights(mass, w))
+    return i8(bad_pair(y.reshape(-1), s.reshape(-1)) or bad_weights(mass, w))
 
 
 @kernel(out=("rounded",))
@@ -129,10 +132,10 @@ def numbers(v: Any, smallest: Any, largest: Any, low: Any, above: Any) -> Any:
     Sizes are compared as the integers that their bits are; what is wrong shows in the sign of a difference.
     """
     least, most = f8(smallest).view(i8), f8(largest).view(i8)
-    wrong, bad = i8(0), i4(0)
-    for a in range(0, v.shape[0], BLOCK):
-        fetch(v, a + BLOCK, BLOCK)
-        vv = v[a : a + BLOCK]
+    wrong, bad, flat = i8(0), i4(0), v.reshape(-1)
+    for a in range(0, flat.shape[0], BLOCK):
+        fetch(flat, a + BLOCK, BLOCK)
+        vv = flat[a : a + BLOCK]
         for j in range(vv.shape[0]):
             size = f8(vv[j]).view(i8) & SIZE_MASK
             wrong |= ((size - least) | (most - size)) & ~(size - i8(1))  # 0 - 1 is negative, too, and excuses

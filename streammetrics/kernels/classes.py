@@ -12,7 +12,7 @@ from .extremes import order
 
 f4, f8, i4, i8, u8 = np.float32, np.float64, np.int32, np.int64, np.uint64
 
-PART = 64  # scores
+PART, SPAN = 32, 128  # scores
 LOG_LOSS, BRIER, TOP = 0, 1, 2  # terms by their number
 
 
@@ -29,33 +29,49 @@ def sum_rows(s: Any, sums: Any) -> Any:
 
 @outline
 def highest_of_many(row: Any) -> Any:
-    """Do what `highest` does in two loops that vectorise: the largest as an integer, and the first that it is."""
-    zero = f4(0)  # added, so that -0.0 is 0.0
-    top = order(row[0] + zero)
-    for k in range(row.shape[0]):
-        top = max(top, order(row[k] + zero))
-    for a in range(0, row.shape[0], PART):
-        part, found = row[a : a + PART], i4(0)
+    """Do what `highest` does in loops that vectorise: which span has the largest, as an integer, and where it is first."""
+    least = most = order(row[0])
+    at = 0
+    for a in range(0, row.shape[0], SPAN):
+        span = row[a : a + SPAN]
+        low = high = order(span[0])
+        for k in range(span.shape[0]):
+            word = order(span[k])
+            low, high = (
+                word if word < low else low,
+                word if word > high else high,
+            )  # min and max would make int64 of them
+        least = low if low < least else least
+        if high > most:
+            most, at = high, a
+    if least <= order(row.dtype.type(-np.inf)) or most >= order(row.dtype.type(np.inf)):
+        return i8(-1)
+    found = i4(0)
+    while not found:
+        part = row[at : at + PART]
         for k in range(part.shape[0]):
-            found |= i4(order(part[k] + zero) == top)
-        if found:
-            k = 0
-            while order(part[k] + zero) != top:
-                k += 1
-            return i8(a + k)
-    return i8(0)
+            found |= i4(order(part[k]) == most)
+        at += 0 if found else PART
+    while order(row[at]) != most:
+        at += 1
+    if row[at] == 0:  # 0.0 is larger as an integer than -0.0, which may stand before it
+        at = 0
+        while row[at] != 0:
+            at += 1
+    return i8(at)
 
 
 @inline
 def highest(row: Any) -> Any:
-    """Return the first class of the highest score."""
+    """Return the first class of the highest score; -1 if a score is not finite."""
     if row.shape[0] >= PART:
         return highest_of_many(row)
-    best, top = i8(0), row[0]
+    best, top, bad = i8(0), row[0], i4(not (abs(row[0]) < np.inf))
     for k in range(1, row.shape[0]):
+        bad |= i4(not (abs(row[k]) < np.inf))
         higher = row[k] > top  # a choice, not a branch, which random scores would mispredict
         best, top = i8(k) if higher else best, row[k] if higher else top
-    return best
+    return i8(-1) if bad else best
 
 
 @inline

@@ -22,7 +22,7 @@ def key_of(v: Any) -> Any:
 
 def _order4(z: Any) -> Any:
     word = f4(z).view(i4)
-    return word ^ ((word >> i4(31)) & i4(0x7FFFFFFF))
+    return i4(word ^ ((word >> i4(31)) & i4(0x7FFFFFFF)))  # numba makes int64 of what is done to int32
 
 
 def _order8(z: Any) -> Any:

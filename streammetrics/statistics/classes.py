@@ -127,10 +127,10 @@ class ClassCounts(KnownClasses, PairCounts, tag="class_counts"):
         return self.true_class, class_of(self.known, "y_pred") if self.column == "y_pred" else scores, weight()
 
     def steps(self, like: Like) -> Iterable[Step]:
-        own, checks = type(self), self.column == "y_pred"
+        own = type(self)
         into = self.width, own.counts, own.excess if like.weighted else NOTHING
-        name = "class_counts:count_pairs" if checks else "class_counts:count_highest"
-        return [Step(name, "y_true", self.column, "sample_weight", "at", *into, checks=checks)]
+        name = "class_counts:count_pairs" if self.column == "y_pred" else "class_counts:count_highest"
+        return [Step(name, "y_true", self.column, "sample_weight", "at", *into, checks=True)]
 
     def names(self) -> list[Any]:
         return list(self.labels or range(self.width))

@@ -235,3 +235,47 @@ def test_series_of_other_dtypes_come_between():
         made.update(pd.Series(y), pd.Series(s))
         with pytest.raises(sm.InvalidInputError):
             made.update(wrong, pd.Series(s[:2]))
+
+
+@pytest.mark.parametrize("width", [3, 40, 300])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_of_scores_however_they_lie(width, weighted):
+    """Parts of wider rows have the strides of whole ones; a row alone has any. A bad one takes back what was counted."""
+    made, rng = sm.ConfusionMatrix(num_classes=width), np.random.default_rng(width)
+    want = np.zeros((width, width))
+    for i in range(120):
+        n = int(rng.choice([1, 2, 70, 200]))
+        y, wide = (
+            rng.integers(0, width, n),
+            rng.integers(-4, 4, (n, width + 9)).astype(rng.choice(["f4", "f8", "f2", "i1", ">f8"])),
+        )
+        wide = np.where((wide == 0) & (wide.dtype.kind == "f") & (rng.random(wide.shape) < 0.5), -wide, wide)
+        scores = [wide[:, :width], wide[:, :width].copy(), wide[:, :width].copy("F"), wide[:, width - 1 :: -1]][i % 4]
+        w = {"sample_weight": rng.integers(1, 4, n).astype(float)} if weighted else {}
+        made.update(y, scores, **w)
+        np.add.at(want, (y, scores.argmax(axis=1)), w.get("sample_weight", 1.0))
+        before, bad = made.to_bytes(), scores.astype(float)
+        bad[rng.integers(n), rng.integers(width)] = rng.choice([np.nan, -np.nan, np.inf, -np.inf])
+        with pytest.raises(sm.InvalidInputError, match=r"y_score: expected rows of .* finite number"):
+            made.update(y, bad.astype(wide.dtype) if wide.dtype.kind == "f" else bad, **w)
+        with pytest.raises(sm.InvalidInputError, match="y_true"):
+            made.update(np.append(y[1:], width), scores, **w)
+        with pytest.raises(sm.InvalidInputError, match=f"got rows of {width - 1}"):
+            made.update(y, np.ascontiguousarray(scores)[:, 1:], **w)
+        assert made.to_bytes() == before
+    assert (made.compute() == want).all()
+
+
+def test_outputs_however_they_lie():
+    made, rng, seen = sm.MAE(num_outputs=2), np.random.default_rng(2), []
+    for i in range(40):
+        n = int(rng.choice([1, 3, 50]))
+        wide = rng.normal(size=(2, n, 4)).astype(rng.choice(["f4", "f8", "f2", ">f4"]))
+        y, p = [wide[:, :, :2], wide[:, :, :2].copy(), wide[:, :, 1::-1], wide[:, :, ::2]][i % 4]
+        made.update(y, p)
+        seen.append(np.abs(y.astype(float) - p.astype(float)))
+        before = made.to_bytes()
+        with pytest.raises(sm.InvalidInputError, match="y_pred: expected rows of 2 values"):
+            made.update(y, np.where(np.arange(n)[:, None] == n - 1, np.nan, p))
+        assert made.to_bytes() == before
+    assert made.compute() == pytest.approx(float(np.concatenate(seen).mean()), rel=1e-12)

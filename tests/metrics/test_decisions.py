@@ -65,18 +65,20 @@ def test_one_state_serves_thresholds_of_several_metrics() -> None:
 # -- what is left out, what is 0/0 -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["number", "name", "found", "top"])
+@pytest.mark.parametrize("kind", ["number", "chosen", "name", "found", "top"])
 def test_a_class_that_is_ignored(kind: str) -> None:
     y, p = RNG.integers(0, 4, 200), RNG.random((200, 4))
     keep, names = y != 1, np.array(list("abcd"))
     made = {
         "number": lambda: sm.F1(num_classes=4, ignore_class=1).update(y, p),
+        "chosen": lambda: sm.F1(num_classes=4, ignore_class=1, threshold=None).update(y, p.argmax(axis=1)),
         "name": lambda: sm.F1(labels=tuple(names), ignore_class="b").update(names[y], p),
         "found": lambda: sm.F1(labels="discover", ignore_class=1).update(y, p.argmax(axis=1)),
         "top": lambda: sm.F1(num_classes=4, top_k=2, ignore_class=1).update(y, p),
     }[kind]()
     alone = {
         "number": lambda: sm.F1(num_classes=4).update(y[keep], p[keep]),
+        "chosen": lambda: sm.F1(num_classes=4, threshold=None).update(y[keep], p[keep].argmax(axis=1)),
         "name": lambda: sm.F1(labels=tuple(names)).update(names[y[keep]], p[keep]),
         "found": lambda: sm.F1(labels="discover").update(y[keep], p[keep].argmax(axis=1)),
         "top": lambda: sm.F1(num_classes=4, top_k=2).update(y[keep], p[keep]),
