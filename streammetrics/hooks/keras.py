@@ -37,7 +37,8 @@ class Metric(keras.metrics.Metric):
         What the model puts out; "logit" of a model without an activation at its end. By default the metrics take it as it
         is.
     name : str, optional
-        The name in logs, of one metric; by default its own. Values of a collection have the names that they have there.
+        The name in logs, of one metric; by default its own. Values of a collection have the names that they have there,
+        behind that name if it is given: a model of two outputs needs one for each ("click_auc", "buy_auc").
     every : int
         How many steps go by between two values shown while an epoch runs, where steps are compiled (TensorFlow, JAX);
         that of an epoch is always of all its rows. A value costs what `compute` costs: about 1 ms for an AUC.
@@ -72,7 +73,9 @@ class Metric(keras.metrics.Metric):
             raise ValueError(f"{metrics!r} has no value that is one number: average= makes one of several")
         if every < 1:
             raise ValueError(f"every is a number of steps, at least 1, not {every!r}")
-        super().__init__(name=name or getattr(metrics, "name", None) or "metrics")
+        own = getattr(metrics, "name", None) or "metrics"
+        super().__init__(name=name or own)
+        self._before = f"{name}_" if name and name != own else ""
         self.every, self._steps, self._shown = every, 0, np.zeros(0)
         up = list(directions(metrics).values())
         if len(up) == 1 and up[0] is not None:
@@ -109,7 +112,7 @@ class Metric(keras.metrics.Metric):
         names = self._scorer.names
         found = read(self._now, self._lately, len(names))
         several = isinstance(self._scorer.metrics, MetricCollection)
-        return {name: found[i] for i, name in enumerate(names)} if several else found[0]
+        return {self._before + name: found[i] for i, name in enumerate(names)} if several else found[0]
 
     def reset_state(self) -> None:
         """Forget every row."""

@@ -36,9 +36,12 @@ class TorchMetric(torchmetrics.Metric):
     -----
     Arguments are in the order of torchmetrics: predictions, then labels. Values are float64 tensors on its device.
 
-    The rows counted are saved by `state_dict`, as one uint8 tensor whose name holds a digest of the settings. Ranks send
-    these bytes to one another in `compute`, once, through torchmetrics' own gather: over nccl the metric has to be on the
-    device of the rank, where Lightning puts it.
+    Ranks send one another what they have counted in `compute`, once, as a tensor of bytes by torchmetrics' own gather:
+    over nccl the metric has to be on the device of the rank, where Lightning puts it.
+
+    As in torchmetrics `state_dict` leaves the rows out, unless ``persistent(True)`` asks for them: then they are one uint8
+    tensor whose name holds a digest of the settings. It holds the rows of this rank, and who loads it has them: every rank
+    of a Lightning run loads the checkpoint of rank 0, and would count that rank's epoch again.
 
     A MetricCollection of torchmetrics lets metrics share what looks equal after the first batch; this one never looks
     equal to another. To share one pass, give it a MetricCollection of ours.
@@ -66,7 +69,7 @@ class TorchMetric(torchmetrics.Metric):
         self._target = metric
         self._key = NAME + inner.blank().digest()[:16]
         # NaN equals nothing, itself included: compute groups take no two of these for one
-        self.add_state(self._key, torch.tensor(float("nan")), dist_reduce_fx=None, persistent=True)
+        self.add_state(self._key, torch.tensor(float("nan")), dist_reduce_fx=None)
         self._total: Holder | None = None
         self._fed = 0  # how often; `_update_count` is overwritten by collections that share
 
@@ -192,7 +195,7 @@ class TorchMetric(torchmetrics.Metric):
         return {self._key: _tensor(self.metric.to_bytes(), self.device)}
 
     def state_dict(self, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
-        """What was counted as one uint8 tensor, if this metric is persistent (see `persistent`)."""
+        """What was counted on this rank as one uint8 tensor, after ``persistent(True)``."""
         made = super().state_dict(destination=destination, prefix=prefix, keep_vars=keep_vars)
         if prefix + self._key in made:
             made[prefix + self._key] = _tensor(self.metric.to_bytes(), torch.device("cpu"))

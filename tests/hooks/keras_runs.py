@@ -97,13 +97,16 @@ def outputs() -> dict[str, Any]:
     inputs = keras.Input((FEATURES,))
     heads = {name: keras.layers.Dense(1, "sigmoid", name=name)(inputs) for name in ("click", "buy")}
     made = keras.Model(inputs, heads)
-    both = {name: [Metric(sm.AUC(), name="ours")] for name in heads}
+    two = {name: Metric(sm.MetricCollection(sm.AUC(), sm.CTR()), name=name) for name in heads}
+    both = {name: [Metric(sm.AUC(), name="ours"), two[name]] for name in heads}
     made.compile("sgd", dict.fromkeys(heads, "binary_crossentropy"), metrics=both)
     labels = {"click": y, "buy": 1 - y}
     evaluate = Evaluate(sm.AUC(), (x, labels), output="buy")
     seen = made.fit(x, labels, epochs=1, verbose=0, callbacks=[evaluate]).history
     want = sm.AUC().update(1 - y, made.predict(x, verbose=0)["buy"]).compute()
-    return {"names": sorted(seen), "found": seen["val_auc"][0], "want": want}
+    ctr = {name: (float(seen[f"{name}_ctr"][0]), float(label.mean())) for name, label in labels.items()}
+    again = Metric.from_config(two["buy"].get_config()).result()
+    return {"names": sorted(seen), "found": seen["val_auc"][0], "want": want, "ctr": ctr, "again": sorted(again)}
 
 
 def grouped() -> dict[str, Any]:

@@ -70,6 +70,9 @@ def test_classes(found: Any) -> None:
 def test_several_outputs(found: Any) -> None:
     assert {"buy_ours", "click_ours", "val_auc"} <= set(found["outputs"]["names"])
     assert found["outputs"]["found"] == found["outputs"]["want"]
+    for name, (shown, own) in found["outputs"]["ctr"].items():
+        assert shown == pytest.approx(own, rel=1e-6), f"{name} has the values of the other output"
+    assert found["outputs"]["again"] == ["buy_auc", "buy_ctr"]
 
 
 def test_the_callback_reads_further_columns_of_any_data(found: Any) -> None:

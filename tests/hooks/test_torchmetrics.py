@@ -140,6 +140,9 @@ def test_state_dict(tmp_path: Path) -> None:
     model.auc, model.all = TorchMetric(sm.AUC()), torchmetrics.MetricCollection({"loss": TorchMetric(sm.LogLoss())})
     model.auc.update(*BATCHES[0])
     model.all.update(*BATCHES[0])
+    assert len(model.state_dict()) == 0, "a checkpoint that every rank loads holds no rows unasked"
+    model.auc.persistent(True)
+    model.all.persistent(True)
     saved = model.state_dict()
     assert [v.dtype for v in saved.values()] == [torch.uint8] * 2
     torch.save(saved, tmp_path / "model.pt")
@@ -196,6 +199,7 @@ def test_deferred() -> None:
     assert ours.compute().item() == roc_auc_score(Y, P)
     assert ours(*BATCHES[0]).item() == roc_auc_score(BATCHES[0][1], BATCHES[0][0])
     twin = TorchMetric(Deferred(sm.AUC(), every=4))
+    ours.persistent(True)
     twin.load_state_dict(ours.state_dict())
     assert twin.compute() == ours.compute()
     assert ours.clone().compute() == ours.compute()
