@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..inference.comparison import Comparison, Comparisons
@@ -33,16 +34,17 @@ def add_comparisons(
 ) -> None:
     """Put comparisons on a page; it begins with what the first says, unless something else has been said."""
     whole = [c for _, some in compared for c in each_of(some) if not c.keys]
+    named = [_named(name, c, compared) for name, some in compared for c in each_of(some) if not c.keys]
     groups = [(_by_name(name, some), [c for c in each_of(some) if c.keys]) for name, some in compared]
     forests = _forests([g for g in groups if g[1]], whole, sides)
     if first:
         page.words = of_comparisons(whole, sides, forests, worries)
         page.sides = sides[::-1]
         page.badge = badge_of([c for _, some in compared for c in each_of(some)][:1])
-    scored = [c for c in whole if "@" not in c.name]
+    scored = [c for c in named if "@" not in c.name]
     left = _left(compared, sides)
     if whole:
-        rows = [figure_of(c) for c in scored or whole]
+        rows = [figure_of(c) for c in scored or named]
         for row in rows:
             row.reason = by_name(row.reason, sides)
         spans(rows, shared=None)
@@ -55,7 +57,7 @@ def add_comparisons(
         page.parts.append(
             Part("forests", "Where it differs", "slices", forests, " ".join([FOREST_NOTE, *([] if whole else left)]))
         )
-    if ranked := by_cutoff([c for c in whole if "@" in c.name], sides):
+    if ranked := by_cutoff([c for c in named if "@" in c.name], sides):
         page.parts.append(Part("ranking", "Ranking", "ranking", ranked))
 
 
@@ -69,6 +71,11 @@ FOREST_NOTE = ("Largest impact first: share of rows times difference. Dotted: th
 def each_of(some: Comparisons | list[Comparison]) -> list[Comparison]:
     """Return comparisons one by one."""
     return list(some.values()) if isinstance(some, Comparisons) else some
+
+
+def _named(name: str, one: Comparison, compared: Sequence[tuple[str, Any]]) -> Comparison:
+    """A comparison with the name that it was given, where there are others."""
+    return replace(one, name=f"{name}/{one.name}") if name and len(compared) > 1 else one
 
 
 def _by_name(name: str, some: Any) -> str:

@@ -20,32 +20,38 @@ __all__ = ["DOTS", "differences_of", "names_of", "unit_of", "windows_of"]
 DOTS = 32  # windows that are drawn one by one
 PROVISIONAL = "provisional"
 Points = dict[Any, Mapping[str, Any]]
+Lines = list[tuple[str, Points]]  # with their names, which may be alike: None and "null" are two keys
 
 
 def windows_of(windowed: Windowed, intervals: bool) -> list[Chart]:
     """Return a picture of each metric by window, a line for each model or arm; with its intervals, if they are wanted."""
     records = list(windowed.table(expired=False, confidence=0.95 if intervals else None))
     others = [name for name in windowed.levels if name != windowed.time]
-    found: dict[str, dict[str, Points]] = {}
+    found: dict[str, dict[tuple[Any, ...], Points]] = {}
     for record in records:
         task, _, metric = record["metric"].rpartition("/")
-        who = " · ".join([*(shown(record[n]) for n in others), *([task] if task else [])])
         if isinstance(record["value"], float):
+            who = *(record[n] for n in others), task
             found.setdefault(metric, {}).setdefault(who, {})[record[windowed.time]] = record
     times = list(dict.fromkeys(r[windowed.time] for r in records))
-    return [_chart(metric, lines, times, windowed) for metric, lines in found.items()]
+    return [_chart(m, [(_name(who), p) for who, p in lines.items()], times, windowed) for m, lines in found.items()]
 
 
-def _chart(metric: str, lines: Mapping[str, Points], times: Sequence[Any], windowed: Windowed) -> Chart:
-    chosen = dict(list(lines.items())[:COLOURS])
+def _name(who: tuple[Any, ...]) -> str:
+    *keys, task = who
+    return " · ".join([*map(shown, keys), *([task] if task else [])])
+
+
+def _chart(metric: str, lines: Lines, times: Sequence[Any], windowed: Windowed) -> Chart:
+    chosen = lines[:COLOURS]
     more = len(lines) - len(chosen)
     names = names_of(times)
-    known = [v for points in chosen.values() for r in points.values() for v in _shown(r) if math.isfinite(v)]
+    known = [v for _, points in chosen for r in points.values() for v in _shown(r) if math.isfinite(v)]
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
     room = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
     layers: list[Any] = []
     every: list[tuple[int, list[float], list[float], list[float], list[bool]]] = []
-    for i, points in enumerate(chosen.values()):
+    for i, (_, points) in enumerate(chosen):
         rows = [points.get(t) for t in times]
         value, a, b = ([_at(r, c) for r in rows] for c in ("value", "interval_low", "interval_high"))
         quiet = [r is not None and PROVISIONAL in str(r["reason"] or "") for r in rows]
@@ -63,7 +69,7 @@ def _chart(metric: str, lines: Mapping[str, Points], times: Sequence[Any], windo
     says = _range(every, names)
     note = f"By {windowed.time}, {windowed.width} each." + (f" {more} more lines are in the table." if more else "")
     scale: Scale = linear(low - room, high + room)
-    keys = [Key(i, name) for i, name in enumerate(chosen) if name]
+    keys = [Key(i, name) for i, (name, _) in enumerate(chosen) if name]
     return Chart(metric, note, says, stations(names), scale, unit_of(times), metric, layers, keys, readings=readings)
 
 
@@ -125,9 +131,9 @@ def unit_of(times: Sequence[Any]) -> str:
     return f"{some[0]:%B %Y}{', UTC' if isinstance(some[0], datetime.datetime) else ''}" if some else "window"
 
 
-def _told(time: str, name: str, lines: Mapping[str, Points], at: Any) -> str:
+def _told(time: str, name: str, lines: Lines, at: Any) -> str:
     parts = []
-    for who, points in lines.items():
+    for who, points in lines:
         record = points.get(at)
         if record is None:
             continue

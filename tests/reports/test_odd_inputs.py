@@ -12,6 +12,7 @@ from streammetrics.reports.assemble import assemble
 from streammetrics.reports.counted import grid_of
 from streammetrics.reports.pictures import best_rows
 from streammetrics.reports.records import pieces
+from streammetrics.reports.series import windows_of
 from streammetrics.reports.several import breakdowns
 from streammetrics.reports.tables import grids, slices
 
@@ -39,6 +40,25 @@ def test_keys_that_read_alike():
     found = texts(slices(sliced))
     assert sorted(row[0] for row in found) == ["", "null", "null"]
     assert sorted(row[1] for row in found) == ["1", "1", "2"]
+
+
+def test_lines_of_keys_that_read_alike_are_two():
+    windowed = sm.Windowed(sm.Sliced(sm.CTR(), by="k"), width=1, time="t")
+    windowed.update([0, 1, 1, 0], k=[None, "null"] * 2, t=[0, 0, 1, 1])
+    (chart,) = windows_of(windowed, intervals=False)
+    assert [key.text for key in chart.key] == ["null", "null"]
+
+
+def test_several_comparisons_on_a_page_keep_their_names():
+    def compared(seed):
+        a, b = (sm.MetricCollection(sm.AUC(), sm.LogLoss()).update(scored(seed=s)) for s in (seed, seed + 1))
+        return sm.compare(a, b, independent=True)
+
+    page = assemble({"app": compared(1), "web": compared(3)}, "")
+    (card,) = [p.data for p in page.parts if p.title == "Scorecard"]
+    assert [row.name for group in card.groups for row in group.rows] == [
+        f"{which}/{metric}" for which in ("app", "web") for metric in ("auc", "log_loss")
+    ]
 
 
 def test_empty_keys_are_not_those_above():
