@@ -111,3 +111,31 @@ def test_partitions_that_there_are_not(partition) -> None:
     for thing in (sm.GroupAUC(), sm.MetricCollection(sm.GroupAUC(), sm.CTR()), sm.Sliced(sm.GroupAUC(), by="k")):
         with pytest.raises(ValueError, match="0 <= i < n"):
             thing.seal(partition)
+
+
+@pytest.mark.parametrize("read", [False, True])
+@pytest.mark.parametrize("by", [None, "k"])
+def test_rows_that_were_left_out_are_still_counted_when_groups_are_closed(by, read):
+    """For whatever reason: a bad value, a filter, a weight."""
+    metric = sm.MetricCollection(sm.Task(sm.GroupAUC(on_invalid="drop"), where="test"), on_invalid="drop")
+    thing = sm.Sliced(metric, by=by) if by else metric
+    columns = {
+        "y_true": [0, 1, 7, 1, 0, 1], "y_score": [0.1, 0.9, 0.2, np.nan, 0.3, 0.5], "group": [1, 1, 1, 2, 2, 2],
+        "sample_weight": [1.0, 1.0, 1.0, 1.0, -1.0, 2.0], "test": [1, 1, 1, 1, 1, 0], "k": [1, 1, 2, 2, 2, 1],
+    }  # fmt: skip
+    blank = thing.seal((1, 2)).to_bytes()
+    thing.update(columns)
+    if read:
+        thing = sm.from_bytes(thing.to_bytes())
+    closed = thing.seal((0, 2))
+    assert dropped(closed) == dropped(thing)
+    assert sum(n for each in dropped(thing).values() for n in each.values()) == 4
+    assert dropped(sm.from_bytes(closed.to_bytes()).merge(sm.from_bytes(blank))) == dropped(thing)
+
+
+def dropped(thing):
+    found = thing.explain()
+    return {
+        key: slice_["group_auc"]["dropped"]
+        for key, slice_ in (found if isinstance(thing, sm.Sliced) else {(): found}).items()
+    }

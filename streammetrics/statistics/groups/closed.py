@@ -148,6 +148,10 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
     def needs(self) -> tuple[Any, ...]:
         return label(), score(), group()
 
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        return (*super().reasons, "sample_weight", "sample")  # those of the open state
+
     def admit_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
         raise InvalidInputError("sealed groups are closed: rows go to the open state, before seal()", column="group")
 
@@ -169,7 +173,7 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
         return self
 
     def apart(self) -> SumsApart:
-        flats = {n: a for n, a in self.cells.flats.items() if n != "sealed"}
+        flats = {n: a for n, a in self.cells.flats.items() if n not in ("sealed", "dropped")}
         return SumsApart().holding(replace(self.cells, flats=flats))
 
     def seal(self, partition: tuple[int, int] | None = None) -> SealedGroups:

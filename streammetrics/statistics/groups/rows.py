@@ -387,11 +387,16 @@ class GroupRows(ScoredGroups, tag="group_rows"):
             keys, words = self.cells.keys, self.cells.words
         flats = made | {"sealed": np.zeros((cells, parts), np.int64)}
         flats["sealed"][:, part] = 1
-        if self.waiting is None:
+        held, closed = self.waiting, SealedGroups(partitions=parts)
+        if held is None:
             flats |= {n: a for n, a in self.cells.flats.items() if n == "rounded"}
-        elif self.waiting.rounded:
+        elif held.rounded:
             flats["rounded"] = np.ones(1, np.uint8)
-        return SealedGroups(partitions=parts).holding(Cells(self.axes, keys, words, None, None, flats, {}))
+        gone = self.cells.flats.get("dropped") if held is None else None if held.dropped is None else held.dropped[None]
+        if gone is not None:
+            flats["dropped"] = np.zeros((cells, len(closed.reasons)), np.int64)
+            flats["dropped"][:, [closed.reasons.index(r) for r in self.reasons]] = gone
+        return closed.holding(Cells(self.axes, keys, words, None, None, flats, {}))
 
     @property
     def share(self) -> float:
