@@ -44,12 +44,13 @@ def add_comparisons(
     scored = [c for c in named if "@" not in c.name]
     left = _left(compared, sides)
     if whole:
-        rows = [figure_of(c) for c in scored or named]
+        shown = scored or named
+        rows = [figure_of(c) for c in shown]
         for row in rows:
             row.reason = by_name(row.reason, sides)
         spans(rows, shared=None)
         if first and not math.isnan(rows[0].ends[1]):
-            page.hero = hero_of(rows[0], in_percent(whole[0].name))
+            page.hero = hero_of(rows[0], in_percent(getattr(shown[0].metric, "tag", "")))
         card = Figures("Every measure of both sides, with the difference", sides, [Group("", "", rows)], None,
                        badge_of(whole), False, [OWN_SCALE, *reasons_of(rows), *left])  # fmt: skip
         page.parts.append(Part("scorecard", "Scorecard", "score", card))

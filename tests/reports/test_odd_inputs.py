@@ -184,3 +184,17 @@ def test_a_pane_that_could_not_be_merged_turns_later(monkeypatch):
     for label in (0, 0, 0, 0):
         both.update([label])
     assert both.compute()["window_ctr"] < 1.0
+
+
+@pytest.mark.parametrize("name", ["ctr", "clicks", "log_loss"])
+def test_shares_are_read_in_percent_whatever_they_are_called(name):
+    def arm(seed):
+        return sm.Sharded(sm.MetricCollection({name: sm.CTR()}), unit="k").update(**keyed(seed))
+
+    def keyed(seed):
+        rng = np.random.default_rng(seed)
+        return {"y_true": rng.integers(0, 2, 4_000), "k": rng.integers(0, 900, 4_000)}
+
+    page = assemble(sm.compare(arm(1), arm(2), independent=True), "")
+    assert page.hero is not None
+    assert all(text == "0" or text.endswith("%") for _, text in page.hero[1].ticks)
