@@ -11,16 +11,16 @@ import numpy as np
 
 from ._jit import inline, kernel
 from ._memory import fetch
+from .exact_sums import largest_within, reach
 from .sums import bad_scores, extremes, split, survey, suspect
 
-f8, i4, i8 = np.float64, np.int32, np.int64
+f8, i8 = np.float64, np.int64
 
 BLOCK = 1024  # rows that are checked while those behind them are fetched: a check is soon done, and waits for memory
 LONG = 512
 SMALLEST, LARGEST = 2.0**-36, 2.0**31  # weights other than 0
 WHOLE, UNIT = 2.0**-8, 2.0**60  # weights from there on have no bits below 2**-60
 MOST = 2.0**42  # total weight of a fixed-point sum
-SIZE_MASK = i8(0x7FFFFFFFFFFFFFFF)
 
 
 @inline
@@ -127,22 +127,10 @@ def note_rounding(w: Any, at: Any, terms: Any, mass: Any, rounded: Any) -> Any:
 
 @kernel(out=())
 def numbers(v: Any, smallest: Any, largest: Any, low: Any, above: Any) -> Any:
-    """Find a number whose size is neither 0 nor in range, or that is not at least `low` (or above it).
-
-    Sizes are compared as the integers that their bits are; what is wrong shows in the sign of a difference.
-    """
-    least, most = f8(smallest).view(i8), f8(largest).view(i8)
-    wrong, bad, flat = i8(0), i4(0), v.reshape(-1)
+    """Find a number whose size is neither 0 nor in range, or that is not at least `low` (or above it)."""
+    flat, bad = v.reshape(-1), False
     for a in range(0, flat.shape[0], BLOCK):
         fetch(flat, a + BLOCK, BLOCK)
         vv = flat[a : a + BLOCK]
-        for j in range(vv.shape[0]):
-            size = f8(vv[j]).view(i8) & SIZE_MASK
-            wrong |= ((size - least) | (most - size)) & ~(size - i8(1))  # 0 - 1 is negative, too, and excuses
-        if above:
-            for j in range(vv.shape[0]):
-                bad |= i4(not (vv[j] > low))
-        elif low > -np.inf:
-            for j in range(vv.shape[0]):
-                bad |= i4(not (vv[j] >= low))
-    return i8((wrong < 0) | (bad != 0))
+        bad |= largest_within(vv, smallest, largest) < 0 or not reach(vv, low, above)
+    return i8(bad)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ._jit import inline, outline
 
-f8, i8, u8 = np.float64, np.int64, np.uint64
+f8, i4, i8, u8 = np.float64, np.int32, np.int64, np.uint64
 
 BLOCK = 1024  # 2**10 integers below 2**50 fit an int64
 CHUNKS = u8(68)
@@ -67,6 +67,49 @@ def largest(v: Any) -> Any:
     return max(top >> i8(52), LEAST)
 
 
+@inline
+def small(size: Any, least: Any) -> Any:
+    """Return what is negative where a size is below `least` but not 0; both as the integers that their bits are."""
+    return (size - least) & ~(size - i8(1))  # 0 - 1 is negative, too, and excuses
+
+
+@outline
+def reach(v: Any, low: Any, above: Any) -> Any:
+    """Whether all numbers of a block are at least `low`, or above it."""
+    bad = i4(0)
+    if above:
+        for j in range(v.shape[0]):
+            bad |= i4(not (v[j] > low))
+    elif low > -np.inf:
+        for j in range(v.shape[0]):
+            bad |= i4(not (v[j] >= low))
+    return bad == 0
+
+
+@outline
+def largest_within(v: Any, smallest: Any, most: Any) -> Any:
+    """Return the biased exponent of the largest number of a block; -1 if a size is neither 0 nor from smallest to most."""
+    least, top, wrong = f8(smallest).view(i8), i8(0), i8(0)
+    for j in range(v.shape[0]):
+        size = f8(v[j]).view(i8) & SIZE_MASK
+        wrong |= small(size, least)
+        top = size if size > top else top
+    return i8(-1) if wrong < 0 or top > f8(most).view(i8) else max(top >> i8(52), LEAST)
+
+
+@outline
+def copy_within(v: Any, out: Any, smallest: Any, most: Any) -> Any:
+    """Write a block as float64, and return what `largest_within` does."""
+    least, top, wrong = f8(smallest).view(i8), i8(0), i8(0)
+    for j in range(v.shape[0]):
+        x = f8(v[j])
+        size = f8(x).view(i8) & SIZE_MASK
+        out[j] = x
+        wrong |= small(size, least)
+        top = size if size > top else top
+    return i8(-1) if wrong < 0 or top > f8(most).view(i8) else max(top >> i8(52), LEAST)
+
+
 @outline
 def add_below(v: Any, e: Any, numbers: Any, at: Any) -> None:
     """Add up to 1,024 numbers of at most a biased exponent, all below 2**1000; the caller carries."""
@@ -98,17 +141,18 @@ def add_block(v: Any, numbers: Any, at: Any) -> None:
 
 
 @outline
-def halve(v: Any, out: Any, high: Any, low: Any) -> Any:
-    """Write a block as float64, and as halves of 26 bits, whose products are exact; return the largest's exponent."""
-    top = i8(0)
+def halve(v: Any, out: Any, high: Any, low: Any, smallest: Any, most: Any) -> Any:
+    """Write a block as float64, and as halves of 26 bits, whose products are exact; return what `largest_within` does."""
+    least, top, wrong = f8(smallest).view(i8), i8(0), i8(0)
     for j in range(v.shape[0]):
         x = f8(v[j])
         t = SPLIT * x
         out[j], high[j] = x, t - (t - x)
         low[j] = x - high[j]
         size = f8(x).view(i8) & SIZE_MASK
+        wrong |= small(size, least)
         top = size if size > top else top
-    return max(top >> i8(52), LEAST)
+    return i8(-1) if wrong < 0 or top > f8(most).view(i8) else max(top >> i8(52), LEAST)
 
 
 @inline

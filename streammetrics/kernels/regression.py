@@ -11,6 +11,7 @@ import numpy as np
 
 from ._jit import inline, outline
 from .elementary import exp, log1p, power, x_minus_log1p
+from .exact_sums import LEAST, largest
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
@@ -104,17 +105,34 @@ def fill_more(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
 
 
 @outline
-def fill(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
-    """Write one term of every row of a block."""
-    n = out.shape[0]
+def fill(term: Any, k: Any, y: Any, p: Any, out: Any) -> Any:
+    """Write one term of every row of a block; return the biased exponent of the largest."""
     if term == ABSOLUTE:
-        for j in range(n):
-            out[j] = abs(p[j] - y[j])
-    elif term == SQUARED:
-        for j in range(n):
+        top = i8(0)
+        for j in range(out.shape[0]):
+            x = abs(p[j] - y[j])
+            size = f8(x).view(i8)
+            out[j] = x
+            top = size if size > top else top
+        return max(top >> i8(52), LEAST)
+    if term == SQUARED:
+        top = i8(0)
+        for j in range(out.shape[0]):
             d = p[j] - y[j]
-            out[j] = d * d
-    elif term == TARGET:
+            x = d * d
+            size = f8(x).view(i8)
+            out[j] = x
+            top = size if size > top else top
+        return max(top >> i8(52), LEAST)
+    fill_other(term, k, y, p, out)
+    return largest(out)
+
+
+@outline
+def fill_other(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
+    """Write a term that is neither |d| nor its square of every row of a block."""
+    n = out.shape[0]
+    if term == TARGET:
         for j in range(n):
             out[j] = abs(y[j])
     elif term == NONZERO:
@@ -149,11 +167,16 @@ def fill(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
 
 
 @outline
-def fill_square(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
-    """Write the square of one term of every row of a block."""
+def fill_square(term: Any, k: Any, y: Any, p: Any, out: Any) -> Any:
+    """Write the square of one term of every row of a block; return the biased exponent of the largest."""
     fill(term - SQUARE, k, y, p, out)
+    top = i8(0)
     for j in range(out.shape[0]):
-        out[j] *= out[j]
+        x = out[j] * out[j]
+        size = f8(x).view(i8)
+        out[j] = x
+        top = size if size > top else top
+    return max(top >> i8(52), LEAST)
 
 
 @outline

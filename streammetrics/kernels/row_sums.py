@@ -27,15 +27,21 @@ from .exact_sums import (
     add_integer,
     add_products,
     carry_all,
+    copy_within,
     halve,
+    largest,
+    largest_within,
     lost,
+    reach,
 )
 from .regression import RELATIVE, SIGNED_RELATIVE, SQUARE, fill, fill_square, gather
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
 WEIGHT, BOTH, SPARE, COLUMNS = 6, 7, 9, 11  # what a block has beside its columns and their powers
-PART = 512  # rows of a block of columns and their halves: what is worked on stays next to the processor
+MOST_CHECKED = 16  # terms whose sums are kept while rows are checked, in case one is bad
+CHECKED_CHUNKS = MOST_CHECKED * 68
+PART = 384  # rows of a block of columns and their halves: of 2**k rows, all would fall on the same lines of a cache
 SCALE = 2.0**25  # of what is raised to the fourth power: a product with a small weight has no bit below 2**-1074
 
 
@@ -92,36 +98,53 @@ def weigh(n: Any, w: Any, at: Any, rows: Any, excess: Any) -> None:
             carry_all(excess)
 
 
+@inline
+def copy_numbers(numbers: Any, to: Any, n: Any) -> None:
+    """Copy n numbers."""
+    for j in range(n):
+        to[j] = numbers[j]
+
+
 @kernel(out=("rows", "excess", "sums", "skipped"))
 def sum_losses(
-    y: Any, p: Any, w: Any, at: Any, width: Any, terms: Any, parameters: Any,
+    y: Any, p: Any, w: Any, at: Any, width: Any, terms: Any, parameters: Any, limits: Any,
     rows: Any, excess: Any, sums: Any, skipped: Any,
 ) -> Any:  # fmt: skip
     """Add the terms asked for of every row and output, and count rows.
 
     Rows are `width` values side by side, in one dimension or two. `sums` and `skipped` are cells x terms x outputs, flat.
+    With `limits`, values are checked as they are read (see `largest_within`), of one cell, one output and few terms: if
+    one is bad, nothing is counted, and 1 returned.
     """
     yy, pp = y.reshape(y.size), p.reshape(p.size)
     n, n_terms = yy.shape[0] // width, terms.shape[0]
     stride, lone = n_terms * width, at.shape[0] == 0
     often = not lone and n * 68 < sums.shape[0]
-    target, guess, out = scratch(BLOCK, f8), scratch(BLOCK, f8), scratch(BLOCK, f8)
-    weigh(n, w, at, rows, excess)
-    for a in range(0, n, BLOCK):
-        m = min(BLOCK, n - a)
+    target, guess, out = scratch(PART, f8), scratch(PART, f8), scratch(PART, f8)
+    checks, before, skipped_before = limits.shape[0] != 0, scratch(CHECKED_CHUNKS, i8), scratch(MOST_CHECKED, i8)
+    if checks:
+        copy_numbers(sums, before, sums.shape[0])
+        copy_numbers(skipped, skipped_before, skipped.shape[0])
+    for a in range(0, n, PART):
+        m = min(PART, n - a)
         for c in range(width):
-            gather(yy, a, width, c, target[:m])
-            gather(pp, a, width, c, guess[:m])
+            if not checks:
+                gather(yy, a, width, c, target[:m])
+                gather(pp, a, width, c, guess[:m])
+            elif not (gather_within(yy, a, target[:m], limits[0]) and gather_within(pp, a, guess[:m], limits[1])):
+                copy_numbers(before, sums, sums.shape[0])
+                copy_numbers(skipped_before, skipped, skipped.shape[0])
+                return 1
             for t in range(n_terms):
                 cell = t * width + c
                 if terms[t] < SQUARE:
-                    fill(terms[t], parameters[t], target[:m], guess[:m], out[:m])
+                    size = fill(terms[t], parameters[t], target[:m], guess[:m], out[:m])
                 else:
-                    fill_square(terms[t], parameters[t], target[:m], guess[:m], out[:m])
+                    size = fill_square(terms[t], parameters[t], target[:m], guess[:m], out[:m])
                 for j in range(m if w.shape[0] else 0):
                     out[j] *= w[a + j]
                 if lone:
-                    add_block(out[:m], sums, u8(cell) * CHUNKS)
+                    add_below(out[:m], size if w.shape[0] == 0 else largest(out[:m]), sums, u8(cell) * CHUNKS)
                 else:
                     add_to_cells(out[:m], at[a : a + m], stride, cell, sums, often)
                 for j in range(m if terms[t] == RELATIVE or terms[t] == SIGNED_RELATIVE else 0):
@@ -129,19 +152,22 @@ def sum_losses(
                         skipped[(u8(0) if lone else u8(at[a + j]) * u8(stride)) + u8(cell)] += 1
         if not often and is_full(a, n):
             carry_all(sums)
+    weigh(n, w, at, rows, excess)
     return 0
 
 
 @kernel(out=("rows", "excess", "sums"))
 def sum_products(
-    first: Any, second: Any, w: Any, at: Any, width: Any, products: Any, rows: Any, excess: Any, sums: Any
+    first: Any, second: Any, w: Any, at: Any, width: Any, products: Any, limits: Any,
+    rows: Any, excess: Any, sums: Any,
 ) -> Any:  # fmt: skip
     """Add the products of two columns, each to the sum of its term, and count rows.
 
     Two numbers of a product name its columns: 0 for `first`, 1 for `second`, -1 (of the second) for none; 2 for `first`
     times SCALE, of whose square 3 is the rounded and 4 the rest, so that products of these add up to its third and fourth
     power; 5 is twice 4. A third says to which term it belongs, in their order. Rows are `width` values side by side, in
-    one dimension or two; `sums` is cells x terms x outputs, flat.
+    one dimension or two; `sums` is cells x terms x outputs, flat. With `limits`, values are checked as they are read, as
+    `sum_losses` does it.
     """
     ff, ss = first.reshape(first.size), second.reshape(second.size)
     n, count = ff.shape[0] // width, products.shape[0]
@@ -149,21 +175,32 @@ def sum_products(
     often, weighted, powers = not lone and n * 68 < sums.shape[0], w.shape[0] != 0, False
     for q in range(count):
         powers |= products[q, 0] > 1
-    weigh(n, w, at, rows, excess)
-    if lone and not weighted and width == 1 and count == 1 and products[0, 0] == 0 and products[0, 1] < 0:
-        add_column(ff, sums)
+    checks, before = limits.shape[0] != 0, scratch(CHECKED_CHUNKS, i8)
+    if checks:
+        copy_numbers(sums, before, sums.shape[0])
+    if checks and count == 1 and products[0, 0] == 0 and products[0, 1] < 0:
+        if not add_column(ff, limits, sums):
+            copy_numbers(before, sums, sums.shape[0])
+            return 1
+        weigh(n, w, at, rows, excess)
         return 0
     block, sizes = scratch((3, COLUMNS, PART), f8), scratch(COLUMNS, i8)
     for a in range(0, n if count else 0, PART):
         m = min(PART, n - a)
+        share = m * width // count
         if weighted:
-            take(w, a, 1, 0, block, sizes, WEIGHT, m)
+            take(w, a, 1, 0, block, sizes, WEIGHT, m, limits[:0])
         for c in range(width):
-            take(ff, a, width, c, block, sizes, 0, m)
-            take(ss, a, width, c, block, sizes, 1, m)
+            take(ff, a, width, c, block, sizes, 0, m, limits[:1])
+            take(ss, a, width, c, block, sizes, 1, m, limits[1:])
+            if checks and (sizes[0] < 0 or sizes[1] < 0):
+                copy_numbers(before, sums, sums.shape[0])
+                return 1
             if powers:
                 take_powers(block, sizes, m)
-            for t in range(count):
+            for t in range(count):  # the next block comes while this one is added up
+                fetch(ff, (a + PART) * width + t * share, share)
+                fetch(ss, (a + PART) * width + t * share, share)
                 left, right, cell = products[t, 0], products[t, 1], products[t, 2] * width + c
                 if right < 0 and not weighted and lone:
                     add_below(block[0, left, :m], sizes[left], sums, u8(cell) * CHUNKS)
@@ -176,22 +213,34 @@ def sum_products(
                 else:
                     multiply(block, left, right, m, BOTH)
                     for q in range(BOTH, BOTH + 2):
-                        sizes[q] = halve(block[0, q, :m], block[0, q], block[1, q], block[2, q])
+                        sizes[q] = halve(block[0, q, :m], block[0, q], block[1, q], block[2, q], 0.0, np.inf)
                         add_times(block, sizes, q, WEIGHT, m, at, a, stride, cell, sums, often)
         if not often and is_full(a, n):
             carry_all(sums)
+    weigh(n, w, at, rows, excess)
     return 0
 
 
 @outline
-def take(values: Any, a: Any, width: Any, c: Any, block: Any, sizes: Any, q: Any, m: Any) -> None:
-    """Put column c of the rows from a into a block, with its halves, and note how large it is."""
+def take(values: Any, a: Any, width: Any, c: Any, block: Any, sizes: Any, q: Any, m: Any, limits: Any) -> None:
+    """Put column c of the rows from a into a block, with its halves, and note how large it is; -1 if one is bad."""
     out, high, low = block[0, q], block[1, q], block[2, q]
-    if width == 1:
-        sizes[q] = halve(values[a : a + m], out, high, low)
+    if limits.shape[0]:
+        sizes[q] = halve(values[a : a + m], out, high, low, limits[0, 0], limits[0, 1])
+        if not reach(out[:m], limits[0, 2], limits[0, 3] != 0.0):
+            sizes[q] = -1
+    elif width == 1:
+        sizes[q] = halve(values[a : a + m], out, high, low, 0.0, np.inf)
     else:
         gather(values, a, width, c, out[:m])
-        sizes[q] = halve(out[:m], out, high, low)
+        sizes[q] = halve(out[:m], out, high, low, 0.0, np.inf)
+
+
+@outline
+def gather_within(values: Any, a: Any, out: Any, limits: Any) -> Any:
+    """Write a block of rows from a as float64, and say whether all are within limits."""
+    size = copy_within(values[a : a + out.shape[0]], out, limits[0], limits[1])
+    return size >= 0 and reach(out, limits[2], limits[3] != 0.0)
 
 
 @outline
@@ -199,12 +248,12 @@ def take_powers(block: Any, sizes: Any, m: Any) -> None:
     """Put what a third and a fourth power are made of into a block."""
     for j in range(m):
         block[0, 2, j] = block[0, 0, j] * SCALE
-    sizes[2] = halve(block[0, 2, :m], block[0, 2], block[1, 2], block[2, 2])
+    sizes[2] = halve(block[0, 2, :m], block[0, 2], block[1, 2], block[2, 2], 0.0, np.inf)
     multiply(block, 2, 2, m, 3)
     for j in range(m):
         block[0, 5, j] = 2.0 * block[0, 4, j]
     for q in range(3, 6):
-        sizes[q] = halve(block[0, q, :m], block[0, q], block[1, q], block[2, q])
+        sizes[q] = halve(block[0, q, :m], block[0, q], block[1, q], block[2, q], 0.0, np.inf)
 
 
 @outline
@@ -219,13 +268,18 @@ def multiply(block: Any, left: Any, right: Any, m: Any, to: Any) -> None:
 
 
 @outline
-def add_column(v: Any, sums: Any) -> None:
-    """Add a column to one superaccumulator, from where it lies."""
+def add_column(v: Any, limits: Any, sums: Any) -> Any:
+    """Add a column to one superaccumulator, from where it lies; say whether all its values are in range, or stop."""
     n = v.shape[0]
     for a in range(0, n, BLOCK):
-        add_block(v[a : a + BLOCK], sums, u8(0))
+        vv = v[a : a + BLOCK]
+        size = largest_within(vv, limits[0, 0], limits[0, 1])
+        if size < 0 or not reach(vv, limits[0, 2], limits[0, 3] != 0.0):
+            return False
+        add_below(vv, size, sums, u8(0))
         if is_full(a, n):
             carry_all(sums)
+    return True
 
 
 @outline

@@ -16,7 +16,7 @@ from ..numerics.exact import exact_to_fraction
 from ..numerics.settings import setting
 from ..state.declare import Flat
 from ..state.totals import weight_of
-from .step import Like, Step
+from .step import NO_LIMITS, Like, Step
 from .weighed import TAKEN, WeighedRows
 
 __all__ = ["ColumnProducts"]
@@ -71,7 +71,7 @@ class ColumnProducts(WeighedRows, tag="column_products"):
 
     def steps(self, like: Like) -> Iterable[Step]:
         into = *self.counts(like), type(self).sums
-        how = self.products, PRODUCT
+        how = self.products, PRODUCT, NO_LIMITS
         return [Step("row_sums:sum_products", "first", "second", "sample_weight", "at", *how, *into)]
 
     def check(self) -> None:

@@ -97,7 +97,9 @@ class Moments(WeighedRows, tag="moments"):
         pairs = [(*pair, i) for i, t in enumerate(self.terms) for pair in TERMS[t]]
         which = np.array(pairs, np.int64).reshape(-1, 3)
         own, into = type(self), (*self.counts(like), type(self).sums)
-        made = [Step("row_sums:sum_products", x, y, "sample_weight", "at", self.outputs, which, *into)]
+        limits = self.limits(like, len(self.terms))
+        how = self.outputs, which, limits
+        made = [Step("row_sums:sum_products", x, y, "sample_weight", "at", *how, *into, checks=len(limits) > 0)]
         if self.ranged:
             noted = self.outputs, False, NOTHING, own.low, own.high
             made.append(Step("extremes:note_extremes", x, x, "sample_weight", "at", *noted))

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..columns.columns import Need, matrix, weight
 from ..columns.numbers import OCTAVES, number
@@ -102,17 +103,18 @@ class RegressionSums(WeighedRows, tag="regression_sums"):
         return (*columns, weight())
 
     def steps(self, like: Like) -> Iterable[Step]:
-        own = type(self)
-        return [self.step(like, *self.counts(like), own.sums, own.skipped)]
+        own, limits = type(self), self.limits(like, len(self.terms))
+        return [self.step(like, limits, *self.counts(like), own.sums, own.skipped)]
 
-    def step(self, like: Like, *into: Any) -> Step:
+    def step(self, like: Like, limits: NDArray[np.float64], *into: Any) -> Step:
         """The step that adds terms to these parts: rows, weight, sums, rows that are left out."""
         named = [parsed(term) for term in self.terms]
         terms = np.array([TERMS.index(name) for name, _ in named], np.int64)
         terms[[term.endswith(SQUARE) for term in self.terms]] += OFFSET
         numbers = [rounded_to(k, like) if name in ("hit", "either") else k for name, k in named]
-        how = self.outputs, terms, np.array(numbers, np.float64)
-        return Step("row_sums:sum_losses", "y_true", "y_pred", "sample_weight", "at", *how, *into)
+        how = self.outputs, terms, np.array(numbers, np.float64), limits
+        columns = "y_true", "y_pred", "sample_weight", "at"
+        return Step("row_sums:sum_losses", *columns, *how, *into, checks=len(limits) > 0)
 
     def check(self) -> None:
         check_losses(self, self.terms, weight_of(self, "rows")[..., None])

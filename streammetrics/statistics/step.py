@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["NOTHING", "NO_WEIGHTS", "Beside", "Like", "Step", "Typed"]
+__all__ = ["NOTHING", "NO_LIMITS", "NO_WEIGHTS", "Beside", "Like", "Step", "Typed"]
 
 NOTHING = np.zeros(0, np.int64)
 NO_WEIGHTS = np.zeros(0)
-for _empty in (NOTHING, NO_WEIGHTS):
+NO_LIMITS = np.zeros((0, 4))
+for _empty in (NOTHING, NO_WEIGHTS, NO_LIMITS):
     _empty.setflags(write=False)
 
 

@@ -17,7 +17,7 @@ from ..numerics.exact import exact_to_fraction
 from ..numerics.settings import setting
 from ..state.declare import Flat
 from ..state.totals import weight_of
-from .step import Like, Step
+from .step import NO_LIMITS, Like, Step
 from .weighed import TAKEN, WeighedRows
 
 __all__ = ["UnitSums"]
@@ -80,7 +80,8 @@ class UnitSums(WeighedRows, tag="unit_sums"):
 
     def steps(self, like: Like) -> Iterable[Step]:
         into = *self.counts(like), type(self).sums
-        return [Step("row_sums:sum_products", "outcome", "exposed", "sample_weight", "at", 1, ALONE, *into)]
+        how = 1, ALONE, NO_LIMITS
+        return [Step("row_sums:sum_products", "outcome", "exposed", "sample_weight", "at", *how, *into)]
 
     def check(self) -> None:
         weight, sums = weight_of(self, "rows"), self.flat("sums")

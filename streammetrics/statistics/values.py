@@ -21,7 +21,7 @@ from ..state.state import State
 from ..state.tally import Entries
 from ..state.totals import weight_of
 from .regression import RegressionSums, check_losses
-from .step import NOTHING, Like, Step
+from .step import NO_LIMITS, NOTHING, Like, Step
 from .weighed import check_columns
 
 __all__ = ["ValueHistogram"]
@@ -126,7 +126,7 @@ class ValueHistogram(State, tag="value_histogram"):
         made = [Step(f"value_histogram:{name}", *columns, *how, own.off_grid, own.rows)]
         if self.losses:
             counts = own.lossy, own.lossy_excess if like.weighted else NOTHING
-            made.append(self.beside.step(like, *counts, own.sums, own.skipped))
+            made.append(self.beside.step(like, NO_LIMITS, *counts, own.sums, own.skipped))
         return made
 
     def check(self) -> None:

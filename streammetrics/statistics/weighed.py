@@ -5,6 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ..columns.numbers import Number
 from ..numerics.exact import exact_to_fraction
 from ..state.declare import Flat
 from ..state.state import State
@@ -12,6 +16,7 @@ from .step import NOTHING, Like
 
 __all__ = ["WeighedRows", "check_columns"]
 
+MOST_CHECKED = 16  # as many sums as kernels keep beside
 TAKEN = ("sample_weight", "at", "front", "ones")
 
 
@@ -25,6 +30,16 @@ class WeighedRows(State):
         """Rows and excess as the kernels take them."""
         own = type(self)
         return own.rows, own.excess if like.weighted else NOTHING
+
+    def limits(self, like: Like, terms: int) -> NDArray[np.float64]:
+        """The range of each column of numbers, for a kernel that checks them as it sums them; empty where it does not.
+
+        A column is then read once. What was added is taken back by copying, so sums are few.
+        """
+        kinds = [need.kind for need in self.needs() if isinstance(need.kind, Number)]
+        if not like.lone or like.weighted or terms > MOST_CHECKED:
+            kinds.clear()
+        return np.array([(k.smallest, k.largest, k.low, k.above) for k in kinds], np.float64).reshape(-1, 4)
 
     def weight(self) -> Fraction:
         """Rows, or their total weight; exact."""

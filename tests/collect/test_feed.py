@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 import streammetrics as sm
 from streammetrics.collect import feed
+from streammetrics.kernels import row_sums
+from streammetrics.statistics import weighed
 
 LABELS = ("u1", "i1", "?", "f4", "f8", "i8")
 SCORES = ("f2", "f4", "f8")
@@ -279,3 +281,49 @@ def test_outputs_however_they_lie():
             made.update(y, np.where(np.arange(n)[:, None] == n - 1, np.nan, p))
         assert made.to_bytes() == before
     assert made.compute() == pytest.approx(float(np.concatenate(seen).mean()), rel=1e-12)
+
+
+@pytest.mark.parametrize("row", [0, 383, 384, 4_999], ids=str)
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 2.0**401, 2.0**-401, -(2.0**-401)], ids=repr)
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(sm.Mean, sm.Variance, sm.Kurtosis, sm.R2, sm.MAE, sm.MAPE),
+        lambda: sm.MetricCollection(sm.MAE(), sm.R2()),
+        lambda: sm.MetricCollection({f"q{q}": sm.PinballLoss(alpha=q / 32) for q in range(1, 20)}),
+    ],
+    ids=["mean", "variance", "kurtosis", "r2", "mae", "mape", "two", "too many"],
+)
+def test_sums_that_check_as_they_add_take_back_what_they_added(make, bad, row):
+    rng = np.random.default_rng(row)
+    metric, good = make(), rng.normal(size=(2, 5_000)) * 2.0 ** rng.integers(-60, 60, 5_000)
+    columns = list(good[: 1 if isinstance(metric, (sm.Mean, sm.Variance, sm.Kurtosis)) else 2])
+    metric.update(*columns)
+    before = metric.to_bytes()
+    for i in range(len(columns)):
+        wrong = [c.copy() for c in columns]
+        wrong[i][row] = bad
+        with pytest.raises(sm.InvalidInputError, match=f"in row {row:,};"):
+            metric.update(*wrong)
+        assert metric.to_bytes() == before
+    metric.update(*columns)
+    both = make()
+    both.update(*[np.concatenate([c, c]) for c in columns])
+    assert metric.to_bytes() == both.to_bytes()
+
+
+@pytest.mark.parametrize(("bad", "column"), [(0.0, "y_true"), (-1.0, "y_true"), (0.0, "y_pred"), (-1.0, "y_pred")])
+def test_sums_that_check_as_they_add_keep_to_limits_below(bad, column):
+    metric = sm.TweedieDeviance(power=2)
+    good = {"y_true": np.linspace(1, 2, 1_000), "y_pred": np.linspace(2, 3, 1_000)}
+    metric.update(**good)
+    before = metric.to_bytes()
+    wrong = good | {column: good[column].copy()}
+    wrong[column][999] = bad
+    with pytest.raises(sm.InvalidInputError, match="in row 999;"):
+        metric.update(**wrong)
+    assert metric.to_bytes() == before
+
+
+def test_what_is_kept_of_checked_sums_has_room():
+    assert weighed.MOST_CHECKED == row_sums.MOST_CHECKED
