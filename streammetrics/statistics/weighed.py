@@ -37,7 +37,7 @@ class WeighedRows(State):
         A column is then read once. What was added is taken back by copying, so sums are few.
         """
         kinds = [need.kind for need in self.needs() if isinstance(need.kind, Number)]
-        if not like.lone or like.weighted or terms > MOST_CHECKED:
+        if not like.lone or like.weighted or not 0 < terms <= MOST_CHECKED:
             kinds.clear()
         return np.array([(k.smallest, k.largest, k.low, k.above) for k in kinds], np.float64).reshape(-1, 4)
 
