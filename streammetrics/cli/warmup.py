@@ -144,6 +144,8 @@ def _feed_scores(dtype: Any) -> None:
     for grouped in ({"grouped": "sorted"}, {"sample": True, "sample_rows": 2}):
         metric = GroupAUC(**grouped).update(y, s, group=[1, 2, 2, 2])
         metric.update(y, s, group=[4, 5, 5, 5]).of(metric.state)  # no warning of few rows
+        full = GroupAUC(**grouped).update(np.arange(200) % 2, np.zeros(200, dtype), group=[0, *[1] * 198, 2])
+        full.of(full.state)
 
 
 def _feed_keys() -> None:

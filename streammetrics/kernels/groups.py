@@ -1,4 +1,4 @@
-"""AUC group by group: rows partitioned by a hash of their group, numbered within a partition, sorted, and scanned.
+"""AUC group by group: rows partitioned by a hash of their group, numbered within a partition, and compared in pairs.
 
 A group is told from others by its whole id: the hash only spreads groups over partitions and tables.
 """
@@ -17,6 +17,8 @@ from .hashes import finish
 f4, f8, i4, i8, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint32, np.uint64
 
 TOGETHER = 256  # rows that are fetched at once
+RARE = 64  # rows of a label that those of the other are compared with, one by one
+ROOM = RARE + 1  # one more is written to no avail
 AHEAD = 1024  # how far ahead they are fetched: hashing takes longer than they take to come
 SPREAD = u8(0x9E3779B97F4A7C15)  # tells the hash that spreads rows from those that sample and shard
 
@@ -130,33 +132,75 @@ def pack_scores(s: Any, y: Any, keys: Any) -> Any:
     return s.shape[0]
 
 
-@kernel(out=("keys",))
-def pack(numbers: Any, keys: Any) -> Any:
-    """Put the number of its group before score and label of each row."""
+@kernel(out=("starts", "out"))
+def side_by_side(numbers: Any, keys: Any, starts: Any, out: Any) -> Any:
+    """Copy rows so that those of a group lie side by side, in the order of groups; write where each begins."""
     for j in range(keys.shape[0]):
-        keys[j] |= u8(numbers[j]) << u8(33)
+        starts[numbers[j]] += 1
+    ends(starts)
+    for j in range(keys.shape[0] - 1, -1, -1):
+        starts[numbers[j]] -= 1
+        out[starts[numbers[j]]] = keys[j]
     return keys.shape[0]
 
 
+@outline
+def twice_won(keys: Any, rare: Any, found: Any, label: Any) -> Any:
+    """Count the scores of a group, not of this label, below those of a list, each twice, and those equal to one once."""
+    twice = i8(0)
+    for j in range(keys.shape[0]):
+        if keys[j] & u8(1) != label:
+            score, mine = u4(keys[j] >> u8(1)), i4(0)
+            for q in range(found):
+                mine += i4(score < rare[q]) + i4(score <= rare[q])
+            twice += i8(mine)
+    return twice
+
+
 @kernel(out=("negatives", "positives", "wins"))
-def scan_packed(keys: Any, negatives: Any, positives: Any, wins: Any) -> Any:
-    """Write the rows of each label and the pairs won (ties one half) of every group, from sorted keys.
+def compare_rows(keys: Any, starts: Any, negatives: Any, positives: Any, wins: Any) -> Any:
+    """Write the rows of each label and the pairs won (ties one half) of every group, whose rows lie side by side.
+
+    Every two rows of unlike labels are compared: quicker than to sort them, where one of the labels is rare. Where neither
+    is, `wins` is -1: see `scan_rows`.
+    """
+    rare = scratch(ROOM, u4)
+    for g in range(wins.shape[0]):
+        mine = keys[starts[g] : starts[g + 1]]
+        positive = i8(0)
+        for j in range(mine.shape[0]):
+            positive += i8(mine[j] & u8(1))
+        negative = i8(mine.shape[0]) - positive
+        negatives[g], positives[g] = f8(negative), f8(positive)
+        if min(negative, positive) > RARE:
+            wins[g] = -1.0
+            continue
+        label, found = u8(positive <= negative), i8(0)
+        for j in range(mine.shape[0]):
+            rare[found] = u4(mine[j] >> u8(1))
+            found += i8(mine[j] & u8(1) == label)
+        twice = twice_won(mine, rare, found, label) if found else i8(0)
+        wins[g] = f8(twice if label else i8(2) * negative * positive - twice) * 0.5
+    return wins.shape[0]
+
+
+@kernel(out=("wins",))
+def scan_rows(keys: Any, starts: Any, which: Any, wins: Any) -> Any:
+    """Write the pairs won (ties one half) of some groups, the rows of each of which are sorted.
 
     Of equal scores negatives come first: those before a positive are the pairs it wins, and `tied` of them half.
     """
-    n, j = keys.shape[0], i8(0)
-    while j < n:
-        group, start, last = keys[j] >> u8(33), j, ~keys[j] >> u8(1)
-        neg, tied, twice = i8(0), i8(0), i8(0)
-        while j < n and keys[j] >> u8(33) == group:
-            score, one = keys[j] >> u8(1), i8(keys[j] & u8(1))
+    for i in range(which.shape[0]):
+        mine = keys[starts[which[i]] : starts[which[i] + 1]]
+        last, neg, tied, twice = ~mine[0] >> u8(1), i8(0), i8(0), i8(0)
+        for j in range(mine.shape[0]):
+            score, one = mine[j] >> u8(1), i8(mine[j] & u8(1))
             tied = (tied if score == last else i8(0)) + (i8(1) - one)
             neg += i8(1) - one
             twice += (i8(2) * neg - tied) * one
             last = score
-            j += 1
-        negatives[group], positives[group], wins[group] = f8(neg), f8(j - start - neg), f8(twice) * 0.5
-    return n
+        wins[which[i]] = f8(twice) * 0.5
+    return which.shape[0]
 
 
 @outline

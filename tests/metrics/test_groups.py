@@ -48,6 +48,21 @@ def test_every_group_by_scikit_learn(text: bool, dtype: Any, weighted: bool) -> 
             assert metric.of(sm.from_bytes(sm.GroupAUC().holding([state]).to_bytes()).state) == metric.of(state)
 
 
+@pytest.mark.parametrize("settings", [{}, {"grouped": "sorted"}], ids=["any", "sorted"])
+@pytest.mark.parametrize("digits", [1, 6])
+def test_groups_of_any_size_and_balance(digits: int, settings: dict[str, Any]) -> None:
+    """Rows of few of a label are compared one by one, of many are sorted: pairs are counted to the last."""
+    rng = np.random.default_rng(digits)
+    for positive, negative in itertools.product((1, 2, 63, 64, 65, 66, 200), repeat=2):
+        s = rng.random(positive + negative).round(digits).astype(np.float32)
+        y = rng.permutation(np.arange(len(s)) < positive)
+        up, down = s[y][:, None], s[~y]
+        twice = 2 * int((up > down).sum()) + int((up == down).sum())
+        metric = sm.GroupAUC(group_weight="uniform", **settings)
+        metric.update(np.r_[0, y, 0], np.r_[s[:1], s, s[:1]], group=np.r_[6, np.full(len(s), 7), 8])
+        assert metric.compute() == twice / (2 * positive * negative)
+
+
 @pytest.mark.parametrize("name", ["ctr_video", "ctr_fashion_men", "binary_flights"])
 def test_real_users(name: str) -> None:
     if not (DATA / f"{name}.parquet").exists():

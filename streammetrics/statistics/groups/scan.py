@@ -12,7 +12,7 @@ from ...numerics.exact import carry_fixed
 from ...state.tally import Entries
 from .closed import Groups
 
-__all__ = ["Sorted", "fixed_weights", "of_entries", "scanned"]
+__all__ = ["Sorted", "compared", "fixed_weights", "of_entries", "scanned"]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -42,6 +42,19 @@ class Sorted(NamedTuple):
     labels: Array
     counts: Array
     weights: tuple[Ints, Ints] | None = None
+
+
+def compared(keys: NDArray[np.uint64], starts: Ints) -> Groups:
+    """Return the groups of rows without weights, each a score and a label in one; those of a group lie side by side."""
+    made = Groups.none(len(starts) - 1)
+    compiled.kernel("groups:compare_rows")(keys, starts, *made[:3])
+    many = np.flatnonzero(made.wins < 0)
+    for group in many.tolist():
+        keys[starts[group] : starts[group + 1]].sort()
+    if len(many):
+        compiled.kernel("groups:scan_rows")(keys, starts, many, made.wins)
+    np.multiply(made.negatives, made.positives, out=made.pairs)
+    return made
 
 
 def fixed_weights(weights: NDArray[np.float64]) -> Ints:

@@ -15,7 +15,7 @@ from ...columns.ids import Ids
 from ...numerics import compiled
 from ...numerics.buckets import key_of
 from .closed import Groups
-from .scan import Sorted, fixed_weights, scanned
+from .scan import Sorted, compared, fixed_weights, scanned
 
 __all__ = ["Raw", "halves", "hashes_of", "in_threads", "partitioned", "processors", "scan_sorted", "share_of", "solve"]
 
@@ -127,22 +127,16 @@ def scan_sorted(raws: Sequence[Raw]) -> Groups:
         return Groups.none()
     raw = _joined(raws)
     ids, scores, labels = raw["ids"], raw["scores"], raw["labels"]
-    numbers = np.cumsum(np.concatenate([[False], ids[1:] != ids[:-1]])).astype(np.int32)
-    count = int(numbers[-1]) + 1
+    begins = np.concatenate([[True], ids[1:] != ids[:-1]])
     with np.errstate(over="ignore"):
         narrow = scores.astype(np.float32, copy=False)
     fits = scores.dtype == np.float32 or np.array_equal(narrow, scores)
-    if fits and "weights" not in raw:
-        return _scan_plain(numbers, count, narrow, labels)
-    return _scan_any(numbers, count, scores, labels, raw.get("weights"))
-
-
-def _scan_plain(numbers: NDArray[np.int32], count: int, scores: Array, labels: Array) -> Groups:
-    keys = np.empty(len(numbers), np.uint64)
-    compiled.kernel("groups:pack_scores")(scores, labels, keys)
-    compiled.kernel("groups:pack")(numbers, keys)
-    keys.sort()
-    return Groups.of_rows(count, compiled.kernel("groups:scan_packed"), keys)
+    if not fits or "weights" in raw:
+        numbers = np.cumsum(begins, dtype=np.int32) - np.int32(1)
+        return _scan_any(numbers, int(numbers[-1]) + 1, scores, labels, raw.get("weights"))
+    keys = np.empty(len(ids), np.uint64)
+    compiled.kernel("groups:pack_scores")(narrow, labels, keys)
+    return compared(keys, np.append(np.flatnonzero(begins), len(ids)))
 
 
 def _scan_any(numbers: Array, count: int, scores: Array, labels: Array, weights: Array | None) -> Groups:
@@ -166,15 +160,14 @@ def _solve_plain(raws: Sequence[Raw], workers: int) -> Groups:
     np.cumsum(starts, out=starts)
     for raw, mine in zip(raws, where, strict=True):
         scatter(mine, raw["ids"], raw["scores"], raw["labels"], starts, ids, keys)
-    pack, scan = compiled.kernel("groups:pack"), compiled.kernel("groups:scan_packed")
+    side_by_side = compiled.kernel("groups:side_by_side")
 
     def one(p: int) -> Groups:
         part = slice(starts[p], starts[p + 1])
         numbers, count = numbered(ids[part], NOTHING, bits)
-        packed = keys[part]
-        pack(numbers, packed)
-        packed.sort()
-        return Groups.of_rows(count, scan, packed)
+        begins, ordered = np.zeros(count + 1, np.int64), np.empty(len(numbers), np.uint64)
+        side_by_side(numbers, keys[part], begins, ordered)
+        return compared(ordered, begins)
 
     return Groups.joined(in_threads(one, 1 << bits, workers))
 
