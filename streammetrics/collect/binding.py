@@ -127,7 +127,7 @@ class Binding:
             wide = need.kind if isinstance(need.kind, Matrix) else None
             if (named := self._named(need.kind if wide is None else wide.kind)) is not None:
                 return replace(need, kind=named if wide is None else Matrix(named, wide.width, wide.hint))
-        if isinstance(need.kind, Score) and self.corrects_scores:
+        if need.role == "y_score" and isinstance(need.kind, Score) and self.corrects_scores:
             return replace(need, kind=SCORES[self.scale])
         return need
 

@@ -92,8 +92,14 @@ def fitting(metric: Holder, binding: Binding) -> Holder:
     if not (metric.adds and metric.counts):
         raise TypeError(f"a collection holds metrics, collections and slices, not a {type(metric).__name__}")
     for state, *_ in metric.reads() if binding.corrects is not None else ():
-        if not all(isinstance(need.kind, Label) for need in state.needs() if need.role == "y_true"):
+        labels = [isinstance(need.kind, Label) for need in state.needs() if need.role == "y_true"]
+        if not all(labels):
             raise ValueError(f"{metric!r}: negative_rate= undoes the sampling of rows of one 0/1 label")
+        if not labels and binding.corrects != "score":
+            raise ValueError(
+                f"{metric!r} reads no label, by which corrects={binding.corrects!r} weighs rows; put it into a task of "
+                f'its own, or pass corrects="score"'
+            )
     return metric
 
 

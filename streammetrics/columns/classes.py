@@ -52,7 +52,8 @@ class Classes(Kind):
             whole = batch.parent.column(name, self)
             return Column(whole.values[batch.index], whole.source)
         if self._is_one_hot(batch, name):
-            return _one_hot(batch.array(name, 2), name, self)
+            made = _one_hot(batch.array(name, 2), name, self)
+            return Column(self._marked(made.values, made.values == self._place_ignored), made.source)
         if isinstance(self.names, int):
             values = batch.array(name)
             made = self.convert(values, name)
@@ -98,6 +99,12 @@ class Classes(Kind):
             texts = [data[a:b].tobytes() for a, b in pairwise(ends.tolist())]
             codes = np.array([number.get(t, NONE) for t in texts], np.int64)[index]
         return Column(codes if missing is None else np.where(missing, NONE, codes), kind)
+
+    @property
+    def _place_ignored(self) -> int:
+        """The number of the class that is left out; one that no row has, if it is none of them."""
+        known = range(self.names) if isinstance(self.names, int) else self.names
+        return known.index(self.ignore) if self.ignore in known else IGNORED
 
     def _marked(self, codes: NDArray[np.int64], gone: Any) -> NDArray[np.int64]:
         """Codes, with marks of those rows that are to be left out, which no other row has."""
@@ -162,6 +169,10 @@ def _whole(values: Array) -> NDArray[np.int64]:
 
 def _places(values: Array, names: Sequence[int]) -> NDArray[np.int64]:
     """The place of each integer among the names."""
+    if values.dtype == np.uint64:  # beside int64 it would be compared as float64
+        if max(names) < 1 << 63:
+            return np.where(values < 1 << 63, _places(values.astype(np.int64), names), NONE)
+        values = values.astype(object)
     known = np.array(names, object if max(names) >= 1 << 63 else np.int64)
     order = np.argsort(known, kind="stable")
     at = np.minimum(np.searchsorted(known[order], values), len(known) - 1)

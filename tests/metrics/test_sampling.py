@@ -18,7 +18,7 @@ RANKS = [
     for m in draws.VARIANTS
     if m.ranks
     and getattr(m, "scale", "real") != "real"
-    and not (getattr(m, "which", None) or getattr(m, "sealed", None))
+    and not (getattr(m, "which", None) or getattr(m, "sealed", None) or isinstance(m, sm.ThresholdedAUC))
 ]
 
 
@@ -113,3 +113,36 @@ def test_metrics_that_are_not_known_read_what_they_read(monkeypatch: pytest.Monk
             without.delitem(sm.METRICS, metric.tag)
         assert sm.from_bytes(data).to_bytes() == data
     assert sm.from_bytes(data) == fed
+
+
+def test_only_the_score_is_corrected() -> None:
+    """Other numbers of the same task are what they are, and are checked as they are without it."""
+    made = sm.Task([sm.AUC(), sm.Mean()], negative_rate=RATE, corrects="score", value="price")
+    fed = sm.MetricCollection(made).update(y_true=[0, 1], y_score=[0.2, 0.8], price=[10.0, 20.0])
+    assert fed["mean"].compute() == 15.0
+    refused = sm.MetricCollection(sm.Task(sm.GeometricMean(), negative_rate=RATE, corrects="score", value="v"))
+    with pytest.raises(sm.InvalidInputError, match="more than 0"):
+        refused.update(v=[0.0, 0.5])
+
+
+@pytest.mark.parametrize("corrects", ["rows", "both"])
+def test_rows_are_weighed_by_a_label_that_is_read(corrects: str) -> None:
+    with pytest.raises(ValueError, match="reads no label"):
+        sm.MetricCollection(sm.Task([sm.LogLoss(), sm.Mean()], negative_rate=RATE, corrects=corrects))
+
+
+@pytest.mark.parametrize("curve", ["ROC", "PR"])
+@pytest.mark.parametrize("many", [5, 200])
+@pytest.mark.parametrize("rows", [150, 200_000])
+def test_fixed_thresholds_stand_among_corrected_scores(rows: int, many: int, curve: str) -> None:
+    rng = np.random.default_rng(many)
+    y, p = rng.integers(0, 2, rows), rng.random(rows).astype(np.float32).astype(float)
+    metric = sm.ThresholdedAUC(num_thresholds=many, curve=curve)
+    task = sm.Task({"m": metric}, negative_rate=RATE, corrects="score")
+    found = sm.MetricCollection(task).update(y_true=y, y_score=p)["m"]
+    by_hand = metric.blank().update(y, p / (p + (1 - p) / RATE))
+    if rows < 1000:
+        assert found.compute() == by_hand.compute()
+    low, high = found.bounds()
+    assert low <= found.compute() <= high
+    assert max(low, by_hand.bounds()[0]) <= min(high, by_hand.bounds()[1])

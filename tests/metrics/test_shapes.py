@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import draws
@@ -10,6 +11,7 @@ import pytest
 from sklearn import metrics as sk
 
 import streammetrics as sm
+from streammetrics.collect.metric import dropped_of
 from streammetrics.columns.classes import Classes
 from streammetrics.columns.columns import Label, LabelWeight
 from streammetrics.laws.case import same
@@ -200,3 +202,33 @@ def test_labels_are_named_to_a_task_where_that_helps() -> None:
     ):
         with pytest.raises(sm.InvalidInputError, match=r"convert the strings to numbers$"):
             metric.update(columns)
+
+
+IGNORING = [c for c in sm.METRICS.values() if {"ignore_class", "num_classes"} <= inspect.signature(c).parameters.keys()]
+
+
+@pytest.mark.parametrize("known", [{"num_classes": 3}, {"labels": ("a", "b", "c")}, {"labels": (5, 7, 9)}], ids=repr)
+@pytest.mark.parametrize("settings", [{}, {"threshold": None}, {"top_k": 2}], ids=repr)
+@pytest.mark.parametrize("of", IGNORING, ids=lambda c: c.__name__)
+def test_one_hot_rows_of_the_class_that_is_ignored(of: Any, settings: Any, known: Any) -> None:
+    names = known.get("labels", (0, 1, 2))
+    try:
+        metric = of(ignore_class=names[1], **known, **settings)
+    except (TypeError, ValueError):
+        pytest.skip("no such setting")
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 3, 60)
+    scores = np.eye(3, dtype=int)[rng.permutation(y)] if "threshold" in settings else rng.dirichlet(np.ones(3), 60)
+    plain, hot = (metric.blank().update(given, scores) for given in (np.array(names)[y], np.eye(3, dtype=int)[y]))
+    same(hot, plain, "one-hot classes to be classes")
+    assert int((y == 1).sum()) == sum(dropped_of(plain.state).values())
+
+
+def test_names_that_float64_cannot_tell_apart() -> None:
+    names = (2**53, 2**53 + 1)
+    for dtype in (np.int64, np.uint64):
+        metric = sm.ConfusionMatrix(labels=names, threshold=None)
+        metric.update(np.array([names[1], names[0]], dtype), np.array(names, dtype))
+        assert metric.compute().tolist() == [[0, 1], [1, 0]]
+    with pytest.raises(sm.InvalidInputError, match="row 1"):
+        metric.update(np.array([2**53, 2**63], np.uint64), np.array(names, np.uint64))

@@ -86,7 +86,10 @@ class ThresholdedAUC(ScoredValue, tag="thresholded_auc"):
             return None
         thresholds = np.arange(1, self.num_thresholds - 1) / (self.num_thresholds - 1)
         exact = state.is_exact
-        ends = [state.ends()[1]] * 3 if exact else state.ends()
+        ends = [
+            np.maximum.accumulate(state.undo(scores)) for scores in state.ends()
+        ]  # what is corrected may round down
+        ends = [ends[1]] * 3 if exact else ends
         least, middle, most = (np.searchsorted(scores, thresholds, side="right") for scores in ends)
         P, N = state.positives.total(), state.negatives.total()
         fewest, shown, largest = (
