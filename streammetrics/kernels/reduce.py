@@ -205,7 +205,7 @@ def deal(source: Any, to: Any, counts: Any, shift: Any) -> None:
 
 @kernel(out=("codes", "other", "counts"))
 def sort_codes(codes: Any, other: Any, counts: Any) -> Any:
-    """Sort by digits of 11 bits, of those bits that differ, from one array to the other; return in which they end up.
+    """Sort in place, by digits of 11 bits, of those bits that differ, from one array to the other and back.
 
     `counts` has room for 2048. No branch depends on the codes, and the bits that floats do not use cost nothing.
     """
@@ -223,4 +223,6 @@ def sort_codes(codes: Any, other: Any, counts: Any) -> Any:
             deal(codes, other, counts, shift)
         turned = not turned
         shift += u8(11)
-    return i8(turned)
+    for i in range(n if turned else 0):
+        codes[i] = other[i]
+    return n
