@@ -70,6 +70,13 @@ def sorted_copy(codes: Array) -> Array:
     return made
 
 
+def cut(codes: Array, counts: Array, n: int) -> tuple[Array, Array]:
+    """Give back what lies behind the first `n` of arrays that nobody else has seen: a view would hold it."""
+    codes.resize(n, refcheck=False)
+    counts.resize(n, refcheck=False)
+    return codes, counts
+
+
 def _by_numpy(codes: Array) -> bool:
     return len(codes) < FEW_CODES or numpy_sorts_quicker()
 
@@ -239,7 +246,7 @@ class HotTally:
             size = len(old) + len(codes)
             out = np.empty(size, codes.dtype), np.empty(size, U4)
             m = reduce.add_sorted(old.codes.astype(codes.dtype, copy=False), old.counts, codes, *out)
-            return Entries(self.shift, *(a[:m] for a in out))
+            return Entries(self.shift, *cut(*out, m))
         out = np.empty_like(codes), np.empty(len(codes), U4)
         m = reduce.runs(codes, *out)
         return tally.add(old, tally.canonical(Entries(self.shift, *(a[:m] for a in out))))
@@ -395,7 +402,7 @@ class HotExact:
             m = exact_rows.insert(old.codes, old.counts, each[0][:k], each[1][:k], *out)
         else:
             m = reduce.add_sorted(old.codes, old.counts, codes, *out)
-        return Entries(self.shift, out[0][:m], out[1][:m], None, np.zeros(m, U4))
+        return Entries(self.shift, *cut(*out, m), None, np.zeros(m, U4))
 
     def _sorted(self, n: int) -> Entries:
         """Those that wait, none of which has a weight."""
