@@ -27,10 +27,12 @@ from .sums import (
     LOW_BITS,
     MOST,
     PART,
+    SCORE,
     add_fixed,
     bad_scores,
     bad_values,
     clipped_row,
+    coarse,
     extremes,
     fill,
     may_clip,
@@ -45,6 +47,7 @@ CHUNKS = u8(68)
 CEILING = i8(1 << 61)  # of the first limb of a sum of squares: 2**41, and it is lost
 ONE, LOSS = 1.0, 2.0**11  # adding them rounds squares below 1, or 2**11, to 2**-52, or 2**-41
 ONE_BITS, LOSS_BITS = i8(0x3FF0000000000000), i8(0x40A0000000000000)
+UNITS = i8((1 << 32) - 1)  # of multiples of 2**-52, those that are below 2**-20
 FINE, FINE_LOSS = 1.5, 1.5 * 2.0**11  # the same of what the first limb has left
 FINE_BITS, FINE_LOSS_BITS = i8(0x3FF8000000000000), i8(0x40A8000000000000)
 
@@ -173,6 +176,21 @@ def with_squares(y: Any, v: Any, magic: Any, magic_bits: Any, positives: Any) ->
         q += f8(v[j] * v[j] + magic).view(i8)
     h0, l0, h1, l1 = parted(v.shape[0], positives, h, l, h1, l1)
     return h0, l0, h1, l1, q - i8(v.shape[0]) * magic_bits
+
+
+@outline
+def of_coarse(y: Any, s: Any, positives: Any) -> Any:
+    """Return what `with_squares` does of scores that are multiples of 2**-52: one magic number takes them whole."""
+    h, h1, q = i8(0), i8(0), i8(0)
+    for j in range(s.shape[0]):
+        x = f8(s[j])
+        units = f8(x + ONE).view(i8)
+        h, h1 = h + units, h1 + (units if y[j] != 0 else i8(0))
+        q += f8(x * x + ONE).view(i8)
+    n = i8(s.shape[0])
+    h1 -= positives * ONE_BITS
+    h -= n * ONE_BITS + h1
+    return h >> i8(32), (h & UNITS) << i8(8), h1 >> i8(32), (h1 & UNITS) << i8(8), q - n * ONE_BITS
 
 
 @outline
@@ -340,10 +358,15 @@ def add_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squar
         counts[0] += m - positives
         clip = may_clip(eps, least, most)
         for t in range(n_terms):
-            fill(terms[t], False, eps, clip, yy, ss, k, f, out)
             loss, at = terms[t] == LOG_LOSS, u8(4 * t)
-            magic, magic_bits = (LOSS, LOSS_BITS) if loss else (ONE, ONE_BITS)
-            h0, l0, h1, l1, q = with_squares(yy, out[:m], magic, magic_bits, i8(positives))
+            if terms[t] == SCORE and coarse(least):
+                fetch(y, a + AHEAD, m)
+                fetch(s, a + AHEAD, m)
+                h0, l0, h1, l1, q = of_coarse(yy, ss, i8(positives))
+            else:
+                fill(terms[t], False, eps, clip, yy, ss, k, f, out)
+                magic, magic_bits = (LOSS, LOSS_BITS) if loss else (ONE, ONE_BITS)
+                h0, l0, h1, l1, q = with_squares(yy, out[:m], magic, magic_bits, i8(positives))
             add_fixed(total, at, h0, l0)
             add_fixed(total, at + u8(2), h1, l1)
             put_units(square, u8(2 * t), q, loss)

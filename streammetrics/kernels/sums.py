@@ -51,6 +51,18 @@ bits = by_dtype(float32=_bits4, float64=_bits8)
 number = by_dtype(float32=_number4, float64=_number8)
 
 
+def _coarse4(z: Any) -> Any:
+    return z >= f4(2.0**-29)
+
+
+def _coarse8(z: Any) -> Any:
+    return False
+
+
+coarse = by_dtype(float32=_coarse4, float64=_coarse8)
+"""Whether scores up to 1, of which this is the least, are multiples of 2**-52: of 24 bits, and none tiny."""
+
+
 @inline
 def split(v: Any) -> Any:
     """Return v as high * 2**-20 + low * 2**-60, for |v| < 2**31."""

@@ -11,6 +11,7 @@ import pytest
 from streammetrics.collect.binding import PLAIN
 from streammetrics.collect.feed import Feed, Read
 from streammetrics.errors import InvalidInputError
+from streammetrics.kernels.sums import BLOCK
 from streammetrics.numerics.exact import UNIT, carry_fixed, fixed_to_int
 from streammetrics.state.declare import CEILING
 from streammetrics.statistics.sums import ScoreSums
@@ -213,3 +214,19 @@ def test_a_bad_row_of_weighted_rows_changes_nothing():
             feed.count(wrong)
     feed.count(good)
     assert feed.states[0] == fed(ScoreSums(terms=("log_loss",)), good)
+
+
+@pytest.mark.parametrize("least", [2.0**-29, np.nextafter(np.float32(2.0**-29), np.float32(0)), 0.0])
+@pytest.mark.parametrize("most", [1.0, 0.75])
+def test_scores_that_one_magic_number_takes(most, least):
+    """Blocks of float32 above 2**-29 have a quicker loop, with the bits of float64."""
+    rng = np.random.default_rng(4)
+    s = np.float32(most) * (1 - rng.random(3 * BLOCK + 5, np.float32)) ** 4
+    s[:BLOCK], s[-1], s[BLOCK + 7] = most, least, 2.0**-28
+    s = np.maximum(s, np.float32(least))
+    y = (rng.random(len(s)) < s).astype(np.uint8)
+    narrow, wide = (fed(ScoreSums(terms=("score",)), {"y_true": y, "y_score": s.astype(d)}) for d in ("f4", "f8"))
+    for name, array in flats(wide).items():
+        assert (flats(narrow)[name] == array).all(), name
+    for label in (0, 1) if least else ():
+        assert narrow.total("score", label) == sum(map(Fraction, s[y == label].tolist()))
