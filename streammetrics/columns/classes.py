@@ -18,7 +18,7 @@ from .columns import Array, Batch, Column, Kind, Mask, Matrix, Need, Score, matr
 from .convert import is_listed
 from .keys import kind_of, read_keys
 
-__all__ = ["Classes", "Distribution", "check_labels", "class_of", "class_scores", "spread_integers"]
+__all__ = ["Classes", "Distribution", "check_ignored", "check_labels", "class_of", "class_scores", "spread_integers"]
 
 NONE = -1  # the class of a row that has none of those there are
 IGNORED = -2  # that of a row that is to be left out
@@ -349,6 +349,15 @@ def check_labels(owner: str, labels: Any) -> None:
     if any(all(isinstance(x, kind) and not isinstance(x, bool) for x in labels) for kind in (int, str, bytes)):
         return
     raise ValueError(f"{owner}: labels are integers, or strings, or bytes, not {_listed(labels)}")
+
+
+def check_ignored(owner: str, names: Any, ignore: Any) -> None:
+    """Raise if no row could be of the class to ignore, because those that there are, are of another kind."""
+    some = names[0] if isinstance(names, tuple) else 0
+    if ignore is not None and names != "discover" and isinstance(ignore, str | bytes) != isinstance(some, str | bytes):
+        raise ValueError(
+            f"{owner}: ignore_class={ignore!r} is a class of another kind than those there are, like {some!r}"
+        )
 
 
 def class_of(names: int | tuple[Any, ...], role: str = "y_true", ignore: Any = None) -> Need:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..collect.interval import Estimate, side_by_side
 from ..collect.metric import ScoredLabels
-from ..columns.classes import check_labels
+from ..columns.classes import check_ignored, check_labels
 from ..numerics.exact import BEYOND, Limits, to_float
 from ..numerics.settings import setting
 from ..state.state import State
@@ -42,6 +42,8 @@ class OfClasses(ScoredLabels[S, T]):
             raise ValueError(f"{type(self).__name__}: give one of {', '.join(self.which)}")
         if self.labels is not None and not (self.labels == "discover" and self._discovers):
             check_labels(type(self).__name__, self.labels)
+        for classes in self.which.values():
+            check_ignored(type(self).__name__, classes, getattr(self, "ignore_class", None))
 
     _discovers = False
 

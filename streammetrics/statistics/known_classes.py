@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..columns.classes import check_labels, class_of
+from ..columns.classes import check_ignored, check_labels, class_of
 from ..columns.columns import Need
 from ..numerics.settings import setting
 from ..state.state import State
@@ -33,6 +33,7 @@ class KnownClasses(State):
         super().__post_init__()
         if not self.known:
             check_labels(type(self).__name__, self.labels)
+        check_ignored(type(self).__name__, self.known, self.ignore_class)
 
     @property
     def known(self) -> int | tuple[Any, ...]:

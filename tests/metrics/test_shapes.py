@@ -232,3 +232,11 @@ def test_names_that_float64_cannot_tell_apart() -> None:
         assert metric.compute().tolist() == [[0, 1], [1, 0]]
     with pytest.raises(sm.InvalidInputError, match="row 1"):
         metric.update(np.array([2**53, 2**63], np.uint64), np.array(names, np.uint64))
+
+
+@pytest.mark.parametrize("known", [{"num_classes": 3}, {"labels": ("a", "b", "c")}, {"labels": (5, 7, 9)}], ids=repr)
+@pytest.mark.parametrize("of", IGNORING, ids=lambda c: c.__name__)
+def test_a_class_that_none_can_be_is_not_ignored_in_silence(of: Any, known: Any) -> None:
+    other: Any = 1 if isinstance(known.get("labels", (0,))[0], str) else "b"
+    with pytest.raises(ValueError, match=f"{of.__name__}: ignore_class={other!r} is a class of another kind"):
+        of(ignore_class=other, **known)
