@@ -93,7 +93,7 @@ NOT_NEGATIVE = {
     "average_popularity", "average_relevance_position", "calibration_free_ne", "crps_ensemble", "crps_quantiles",
     "diagnostic_odds_ratio", "enrichment_factor", "entropy", "expected_mutual_information", "exposure_entropy",
     "false_negatives", "false_positives", "focal_loss", "hinge_loss", "hits_at_k", "hosmer_lemeshow", "idcg",
-    "interval_score", "jensen_shannon_divergence", "log_cosh", "mase", "mean_rank",
+    "jensen_shannon_divergence", "log_cosh", "mase", "mean_rank",
     "minkowski_distance", "mutual_information", "negative_likelihood_ratio", "novelty",
     "pair_confusion_matrix", "positive_likelihood_ratio", "relative_squared_error",
     "squared_hinge_loss", "standard_deviation", "true_negatives", "true_positives",
@@ -530,7 +530,11 @@ def answers(metric: Any) -> None:
     found = numbers(value)
     base = "informedness" if getattr(metric, "adjusted", False) else metric.tag  # which adjusted balanced accuracy is
     for tags, least, most in ((SHARE, 0, 1), ({"brier_score"}, 0, BRIER), (SIGNED, -1, 1), (NOT_NEGATIVE, 0, np.inf)):
-        if base in tags and ((found < least - CLOSE) | (found > most + CLOSE)).any():
+        if (
+            base in tags
+            and not getattr(metric, "min_fpr", 0.0)
+            and ((found < least - CLOSE) | (found > most + CLOSE)).any()
+        ):
             raise SurpriseError(f"out of its range: {value}")
 
 

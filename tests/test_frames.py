@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import struct
+import warnings
 import zlib
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,18 @@ def test_weights_of_one_are_no_weights() -> None:
 @pytest.fixture(scope="module")
 def things() -> list[Any]:
     return originals()
+
+
+FOUND = [line.split() for line in Path(__file__).with_name("mutants.txt").read_text().splitlines()]
+"""A mutant of each kind that was accepted once, and answered wrongly, in base 85."""
+
+
+@pytest.mark.parametrize(("tag", "text"), FOUND, ids=[tag for tag, _ in FOUND])
+def test_mutants_that_were_found(tag: str, text: str, things: list[Any]) -> None:
+    mutant = sm.from_bytes(base64.b85decode(text))
+    with warnings.catch_warnings(action="ignore", category=sm.UndefinedMetricWarning):
+        for honest in (thing for thing in things if getattr(thing, "tag", None) == tag):
+            judge(mutant, honest)
 
 
 @pytest.mark.parametrize("part", range(4))

@@ -460,7 +460,7 @@ def spread(value: Any, slip: Fraction, least: Fraction = Fraction(0)) -> Any:
     """
     if isinstance(value, tuple):
         return type(value)(*(spread(v, slip, least) for v in value))
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         made = np.asarray(value, np.float64)
         wider = np.nextafter(made + (np.abs(made) * float(slip) + float(least)), math.copysign(math.inf, slip))
         made = np.where(((made == 0) & (not least)) | np.isinf(made), made, wider)

@@ -590,3 +590,11 @@ def test_numbers_are_rounded_once_at_any_weight(n: int, kind: str) -> None:
             continue  # each w d^2 is rounded
         for metric, truth in ((sm.MSE(), of_errors), (sm.RMSE(), root(of_errors))) if total else ():
             assert metric.update(d * 0, d, **weights).compute() == float(truth), metric
+
+
+def test_what_leaves_the_floats_is_within_its_bounds() -> None:
+    heavy = sm.D2Pinball(alpha=1e-300, bits=4).update([1.0, 1.05, 3.0], [2.0**300, 1.0, 1.0])
+    assert heavy.compute() == heavy.bounds()[0] == -np.inf
+    rows = [1] * 40 + [0], np.linspace(0, 1, 41)
+    early = sm.BEDROC(alpha=1e-3).update(*rows, sample_weight=[2.0**30] * 40 + [2.0**-36])
+    assert early.bounds() == (0, 1)

@@ -107,9 +107,8 @@ class ThresholdedAUC(ScoredValue, tag="thresholded_auc"):
 
 def _above(mass: Mass, first: NDArray[np.int64]) -> list[int]:
     """What lies at or above each cell, all of it first and nothing last."""
-    total, cells = mass.total(), mass.digits.shape[1]
-    before = mass.before()
-    return [total, *(total - before.cell(i) if i < cells else 0 for i in first.tolist()), 0]
+    parts = mass.totals(np.concatenate([[0], first, [mass.digits.shape[1]]]))
+    return [*np.cumsum(parts[::-1])[::-1].tolist(), 0]
 
 
 def _roc(how: str, at: Above, P: int, N: int) -> Fraction:

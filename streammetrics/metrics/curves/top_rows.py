@@ -253,6 +253,8 @@ class BEDROC(ScoredValue, tag="bedroc"):
         weights = a.floats() / float(P)
         most = float(_mean_exp(np.array([self.alpha * P / (P + N)]))[0])
         last = float(exp(-self.alpha * N / (P + N)))
+        if last == 1.0:  # so few negatives that floats do not tell the best order from the worst
+            return Limits(Fraction(0), Fraction(1, 2), Fraction(1))
         means = [self._mean(weights, *e) / most for e in ends]
         found = Limits(*(Fraction(min(max((mean - last) / (1 - last), 0.0), 1.0)) for mean in means))
         return found.widened(ROUNDING / Fraction(1 - last), *self.within)

@@ -98,9 +98,9 @@ def _expected_term(a: int, b: int, n: int) -> tuple[float, float]:
     likely = np.concatenate([down, [1.0], up])
     k = np.arange(low, high + 1, dtype=np.float64)
     logs = log(np.maximum(k, 1.0) * float(n) / (float(a) * float(b)))
-    whole, terms = math.fsum(likely), k * logs * likely
-    error = (8.0 * len(k) + 16.0) * 2.0**-52 * (math.fsum(np.abs(terms)) + math.fsum(k * likely))
-    return math.fsum(terms) / whole / n, error / whole / n
+    whole, terms = math.fsum(likely.tolist()), k * logs * likely
+    error = (8.0 * len(k) + 16.0) * 2.0**-52 * (math.fsum(np.abs(terms).tolist()) + math.fsum((k * likely).tolist()))
+    return math.fsum(terms.tolist()) / whole / n, error / whole / n
 
 
 def over(a: Limits, b: Limits) -> Limits | None:

@@ -107,7 +107,7 @@ class FocalLoss(RowMean[float], OfClasses[Any, float], tag="focal_loss"):
 
     def estimate_of(self, state: RowMeans, method: str) -> Estimate:
         found = super().estimate_of(state, method)
-        return found._replace(error=found.error * self._times)
+        return found._replace(error=found.error * self._times if self._times else 0.0)  # 0 times infinity is no number
 
 
 class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...collect.metric import Metric, nothing_counted
 from ...numerics.elementary import log
 from ...numerics.elementary import power as raised
-from ...numerics.exact import Limits, to_float
+from ...numerics.exact import BEYOND, Limits, to_float
 from ...numerics.settings import setting
 from ...statistics.row_terms import RowTerms
 from ...statistics.values import ValueHistogram
@@ -76,7 +76,7 @@ class D2Pinball(OutputMetric[ValueHistogram], tag="d2_pinball"):
         if least is None or not least.value:
             return None
         loss = state.loss(self.term, output)
-        low, high = (1 - loss / v if v > 0 else Fraction(-(2**1023)) for v in (least.low, least.high))
+        low, high = (1 - loss / v if v > 0 else -BEYOND for v in (least.low, least.high))
         return Limits(low, 1 - loss / least.value, high)
 
     def least(self, state: ValueHistogram, output: int) -> Limits | None:

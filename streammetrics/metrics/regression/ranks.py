@@ -185,10 +185,10 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
         whole = pairs.total * pairs.total
         if self.variant == "a":
             return _share(top - pairs.unknown, top, top + pairs.unknown, whole - pairs.twins)
-        if not x[2] or not y[2]:
+        if x[2] <= 0 or y[2] <= 0:
             return None
-        if self.variant == "b":
-            least = x[0] * y[0]  # pairs of one bucket are in no order on the whole: they are no ties
+        if self.variant == "b":  # pairs of one bucket are in no order on the whole: they are no ties
+            least = max(x[0], 0) * max(y[0], 0)  # below 0 are those of bytes that no rows made
             return quotient(top, least, least, x[2] * y[2], pairs.unknown)
         m = max(min(pairs.values()), 2)
         far = max(abs(top - pairs.unknown), abs(top + pairs.unknown))  # more values than are seen make it smaller

@@ -87,6 +87,12 @@ class Waiting:
         return held + sum(int(s.facts()["rows"]) for s in self.settled)
 
     @cached_property
+    def weight_beside(self) -> float:
+        """How far the weight of all rows is from their number, at most."""
+        waiting = sum(float(np.abs(r["weights"] - 1).sum()) for r in self.raws if "weights" in r)
+        return waiting + sum(s.weight_beside for s in self.settled) + sum(abs(s.weight - s.rows) for s in self.spilled)
+
+    @cached_property
     def positives(self) -> int:
         """How many of them are positive."""
         held = sum(int(np.count_nonzero(r["labels"])) for r in self.raws)
@@ -237,7 +243,7 @@ class GroupRows(ScoredGroups, tag="group_rows"):
             self._fits(other)
             check_key_kinds(self, other)
             held = held.joined(other.as_waiting())
-        check_room(self, held.rows, sum(s.weight_beside for s in held.settled))
+        check_room(self, held.rows, held.weight_beside)
         if held.nbytes > self.memory_limit:
             if self.spill_dir is None:
                 raise MemoryLimitError(
