@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from ...statistics.found_classes import Contingency
 __all__ = ["MOST_ROWS", "Entropies", "averaged", "expected", "less", "over"]
 
 Floats = NDArray[np.float64]
+Sizes = tuple[tuple[int, int], ...]
 ROUNDED = Fraction(1, 1 << 50)  # how far, relatively, terms are off by roundings: of a share, a quotient, a logarithm
 
 MOST_ROWS = 1 << 32
@@ -71,11 +73,15 @@ def expected(found: Contingency) -> Limits | None:
     """
     true, predicted = (Counter((part // found.unit).tolist()) for part in (found.true, found.predicted))
     total = found.total // found.unit
-    if total > MOST_ROWS:
-        return None
+    return None if total > MOST_ROWS else _expected(tuple(true.items()), tuple(predicted.items()), total)
+
+
+@lru_cache(maxsize=4)  # value, bounds and reason ask one after the other
+def _expected(true: Sizes, predicted: Sizes, total: int) -> Limits:
+    """The same of classes by their size, and how many there are of each."""
     terms, errors = [], []
-    for a, many in true.items():
-        for b, times in predicted.items():
+    for a, many in true:
+        for b, times in predicted:
             mean, error = _expected_term(a, b, total)
             terms.append(many * times * mean)
             errors.append(many * times * error)
