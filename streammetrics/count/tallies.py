@@ -19,6 +19,7 @@ from ..numerics.exact import carry_fixed
 from ..numerics.once import at_once
 from ..state import tally
 from ..state.tally import Entries
+from .room import cut, room
 
 __all__ = ["HotExact", "HotTally", "weights_less_one"]
 
@@ -70,19 +71,12 @@ def sorted_copy(codes: Array) -> Array:
     return made
 
 
-def cut(codes: Array, counts: Array, n: int) -> tuple[Array, Array]:
-    """Give back what lies behind the first `n` of arrays that nobody else has seen: a view would hold it."""
-    codes.resize(n, refcheck=False)
-    counts.resize(n, refcheck=False)
-    return codes, counts
-
-
 def _by_numpy(codes: Array) -> bool:
     return len(codes) < FEW_CODES or numpy_sorts_quicker()
 
 
 def _sort_by_digits(codes: Array) -> None:
-    reduce.sort_codes(codes, np.empty_like(codes), np.empty(2048, I8))
+    reduce.sort_codes(codes, room(len(codes), codes.dtype), np.empty(2048, I8))
 
 
 @cache
@@ -206,7 +200,7 @@ class HotTally:
         size = used + rows  # of bytes, too: all of them may be at 255, as when a batch comes again and again
         if size > len(self.codes) or self.codes.dtype != kind:
             ahead = AHEAD if len(self.low) else 2  # few of the rows that bytes count wait
-            fresh: Array = np.empty(max(size, min(most, ahead * size)), kind)
+            fresh = room(max(size, min(most, ahead * size)), kind)
             fresh[:used] = self.codes[:used]
             self.codes = fresh
         if not len(self.low) and (weighted or len(self.weights)) and len(self.weights) < len(self.codes):
@@ -244,9 +238,9 @@ class HotTally:
         old = self.entries
         if len(old) and old.excess is None and int(old.counts.max()) + len(codes) < tally.MANY:
             size = len(old) + len(codes)
-            out = np.empty(size, codes.dtype), np.empty(size, U4)
+            out = room(size, codes.dtype), room(size, U4)
             m = reduce.add_sorted(old.codes.astype(codes.dtype, copy=False), old.counts, codes, *out)
-            return Entries(self.shift, *cut(*out, m))
+            return Entries(self.shift, cut(out[0], m), cut(out[1], m))
         out = np.empty_like(codes), np.empty(len(codes), U4)
         m = reduce.runs(codes, *out)
         return tally.add(old, tally.canonical(Entries(self.shift, *(a[:m] for a in out))))
@@ -395,14 +389,14 @@ class HotExact:
     def _with_sorted(self, n: int) -> Entries:
         """The entries of a lone cell, and one row more for each code that waits; few are put where they belong."""
         old, codes = self.entries, sorted_copy(self.low[:n])
-        out = np.empty(len(old) + n, U8), np.empty(len(old) + n, U4)
+        out = room(len(old) + n, U8), room(len(old) + n, U4)
         if 8 * n < len(old):
             each = np.empty(n, U8), np.empty(n, U4)
             k = reduce.runs(codes, *each)
             m = exact_rows.insert(old.codes, old.counts, each[0][:k], each[1][:k], *out)
         else:
             m = reduce.add_sorted(old.codes, old.counts, codes, *out)
-        return Entries(self.shift, *cut(*out, m), None, np.zeros(m, U4))
+        return Entries(self.shift, cut(out[0], m), cut(out[1], m), None, np.zeros(m, U4))
 
     def _sorted(self, n: int) -> Entries:
         """Those that wait, none of which has a weight."""
