@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import FLAG, Batch, Column, Mask, Need
+from ..columns.columns import CORRECTED, FLAG, Batch, Column, Mask, Need
 from ..columns.times import EventTime
 from ..errors import InvalidInputError
 from ..numerics.sampling import undone
@@ -170,7 +170,7 @@ def _correct(columns: dict[str, Column], binding: Binding) -> dict[str, Column]:
     assert rate is not None
     if binding.corrects_scores and not binding.ranks and "y_score" in out:
         given = out["y_score"]
-        out["y_score"] = Column(undone(given.values, rate, binding.scale), given.source)
+        out["y_score"] = Column(undone(given.values, rate, binding.scale), CORRECTED + given.source)
     if binding.corrects in ("rows", "both"):
         weights = out["sample_weight"].values if "sample_weight" in out else 1.0
         corrected = np.where(out["y_true"].values == 1, weights, weights / rate)

@@ -39,12 +39,15 @@ class Column:
     values : ndarray
         The rows.
     source : str
-        Name of the dtype the user gave; thresholds and clipping follow it.
+        Name of the dtype the user gave; thresholds and clipping follow it. Behind CORRECTED, clipping alone: what was
+        computed of scores has float64's bits, and those that were saturated still are.
     """
 
     values: Array
     source: str
 
+
+CORRECTED = "corrected "
 
 dtype_name = functools.cache(lambda dtype: str(dtype.name))
 """The name of a dtype, which numpy makes anew, in a microsecond, every time it is asked."""

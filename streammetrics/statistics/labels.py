@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import Need, flag, label, score, weight
+from ..columns.columns import CORRECTED, Need, flag, label, score, weight
 from ..errors import StateFormatError
 from ..numerics.exact import UNIT, fixed_to_int, whole
 from ..numerics.rows import row_sums
@@ -131,7 +131,7 @@ def eps_of(source: str, given: float | None = None) -> float:
     """
     if given is not None:
         return max(given, LEAST)
-    return 2.0**-23 if source in ("float32", "float16", "bfloat16") else 2.0**-52
+    return 2.0**-23 if source.removeprefix(CORRECTED) in ("float32", "float16", "bfloat16") else 2.0**-52
 
 
 def highest(scores: NDArray[np.floating], k: int) -> NDArray[np.float32]:

@@ -11,6 +11,7 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.laws.case import quiet
+from streammetrics.numerics.sampling import undone
 
 RATE = 0.1
 RANKS = [
@@ -146,3 +147,21 @@ def test_fixed_thresholds_stand_among_corrected_scores(rows: int, many: int, cur
     low, high = found.bounds()
     assert low <= found.compute() <= high
     assert max(low, by_hand.bounds()[0]) <= min(high, by_hand.bounds()[1])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("scale", ["probability", "logit"])
+def test_corrected_scores_are_compared_as_they_come_out(scale: str, dtype: type) -> None:
+    """They are float64's: a threshold rounded to the dtype of the given ones would pass by some of its neighbours."""
+    given = np.random.default_rng(5).random(40).astype(dtype)
+    out = undone(given, RATE, scale)
+    for t in out.tolist():
+        task = sm.Task({"r": sm.Recall(threshold=t)}, negative_rate=RATE, corrects="score", scale=scale)
+        assert sm.MetricCollection(task).update(np.ones(40), given)["r"].compute() == (out >= t).mean()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_corrected_scores_are_clipped_as_those_that_were_given(dtype: type) -> None:
+    task = sm.Task(sm.LogLoss(), negative_rate=RATE, corrects="score")
+    found = sm.MetricCollection(task).update([1, 0], np.array([0, 1], dtype))["log_loss"].compute()
+    assert found == pytest.approx(-np.log(np.finfo(np.float64 if dtype is np.float64 else np.float32).eps), rel=1e-15)
