@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import fields
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -76,6 +77,29 @@ def test_labels(tag: str, labels: list[Any], row: int) -> None:
                                     np.array([0, 1, 0, 1], "M8[s]"), np.array([b"0", b"1", b"0", b"1"])])  # fmt: skip
 def test_labels_of_another_kind(tag: str, labels: Any) -> None:
     refuse(tag, {"y_true": labels}, "y_true", None, "0 or 1")
+
+
+@pytest.mark.parametrize("role", ["y_true", "y_score", "sample_weight"])
+@pytest.mark.parametrize("tag", BINARY)
+def test_lists_with_none_have_nan_there(tag: str, role: str) -> None:
+    """As every other kind of column that may lack values."""
+    if role not in sm.METRICS[tag]().columns:
+        return
+    bad = {"y_true": [0, True, None, 1], "y_score": [0.1, 1, None, 0.5], "sample_weight": [1, 2.5, None, 3]}[role]
+    refuse(tag, {role: bad}, role, 2, "nan in row 2")
+    chosen = GOOD | {role: bad}
+    kept = {n: np.array([c[i] for i in (0, 1, 3)], float) for n, c in chosen.items()}
+    wanted = value_of(sm.METRICS[tag]().update(kept))
+    np.testing.assert_equal(value_of(sm.METRICS[tag](on_invalid="drop").update(chosen)), wanted)
+    left = sm.MetricCollection({"m": sm.Task({"m": sm.METRICS[tag]()}, where="there")})
+    np.testing.assert_equal(value_of(left.update(chosen | {"there": [1, 1, 0, 1]})["m/m"]), wanted)
+
+
+def test_integers_beside_none_are_not_rounded() -> None:
+    with pytest.raises(sm.InvalidInputError, match="row 1 is missing"):
+        sm.Mean().update([1 << 53 | 1, None])
+    with pytest.raises(sm.InvalidInputError, match="row 1 is missing"):
+        sm.Mean().update([Decimal("0.1"), None, 1])
 
 
 @pytest.mark.parametrize("tag", SCORED)

@@ -248,6 +248,11 @@ class FoundClasses(Kind):
         keys: Any
         if not kind:
             return FoundColumn(np.full(int(made), NONE), "")
+        if self.skips and isinstance(self.ignore, int) != (kind == "integer"):
+            raise InvalidInputError(
+                f"{name}: ignore_class={self.ignore!r} is a class of another kind than those of this column, {kind}",
+                column=name,
+            )
         if kind == "integer":
             values, missing = made
             if values.dtype == object or (values.dtype == np.uint64 and len(values) and values.max() >= 1 << 63):

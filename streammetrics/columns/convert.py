@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -152,7 +153,19 @@ def _stacked(rows: Array, name: str) -> Array:
 
 
 def _from_list(raw: Any) -> Array:
-    return np.asarray(raw) if len(raw) else np.zeros(0)
+    values = np.asarray(raw) if len(raw) else np.zeros(0)
+    return _with_nan(values) if values.dtype == object else values
+
+
+def _with_nan(values: Array) -> Array:
+    """Numbers among which some are None, these as NaN; what else there is in a list stays, for the checks to name."""
+    gone = missing(values.flat, values.size).reshape(values.shape)
+    there = values[~gone]
+    if len(there) == values.size or not all(isinstance(v, (Real, np.bool_)) for v in there):
+        return values
+    made = np.full(values.shape, np.nan)
+    made[~gone] = there
+    return made if (made[~gone] == there).all() else values  # an integer may be more than float64 holds
 
 
 def _from_anything(raw: Any) -> Array:

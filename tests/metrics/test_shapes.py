@@ -240,3 +240,13 @@ def test_a_class_that_none_can_be_is_not_ignored_in_silence(of: Any, known: Any)
     other: Any = 1 if isinstance(known.get("labels", (0,))[0], str) else "b"
     with pytest.raises(ValueError, match=f"{of.__name__}: ignore_class={other!r} is a class of another kind"):
         of(ignore_class=other, **known)
+
+
+@pytest.mark.parametrize("of", [c for c in IGNORING if "max_labels" in inspect.signature(c).parameters])
+@pytest.mark.parametrize(("other", "rows"), [("b", [0, 1, 1]), (1, ["a", "b", "b"]), (1, [b"a", b"b", b"b"])], ids=repr)
+def test_nor_where_the_rows_tell_which_there_are(of: Any, other: Any, rows: Any) -> None:
+    metric = of(labels="discover", ignore_class=other).update([], [])
+    before = metric.digest()
+    with pytest.raises(sm.InvalidInputError, match=f"y_true: ignore_class={other!r} is a class of another kind"):
+        metric.update(rows, rows)
+    assert metric.digest() == before
