@@ -26,7 +26,7 @@ from streammetrics.io.largest import largest_keys
 from streammetrics.io.logs import Log, Part
 from streammetrics.io.queries import Piece, Queries, query_column, together
 from streammetrics.io.scattered import Gathered, Share, Shares, shares_of
-from streammetrics.io.sources import PathLike
+from streammetrics.io.sources import LogError, PathLike
 from streammetrics.io.where import Filter
 
 __all__ = ["OVERALL", "Progress", "Scored", "Window", "cpus", "evaluate", "slice_name", "window_name"]
@@ -178,6 +178,9 @@ def evaluate(
     filters = {one.name: replace(one, kinds=tuple(kinds[one.name].items())) for one in asked}
     for one in filters.values():
         one.check(log.schema)
+    wheres = {read.binding.where for read in metrics.reads()}
+    for name in log.compared_types([w for w in wheres if w is not None and w not in filters], as_keys):
+        raise LogError(f"where {name}: a key is read as text; compare it, such as {name}=true")
     if filters:
         parts = [part.with_flags(tuple(filters.values())) for part in parts]
     count = threads or cpus()
@@ -192,7 +195,6 @@ def evaluate(
     if begun is not None:
         named = around.pinned(begun.total)
     else:
-        wheres = {read.binding.where for read in metrics.reads()}
         rows_of = [] if None in wheres else sorted(map(str, wheres))
         named = {}
         if keep != "hash" and limit is not None and not log.once:

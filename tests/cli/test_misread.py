@@ -161,6 +161,21 @@ def test_a_condition_on_a_column_that_is_a_key(run, tmp_path, text):
         assert slices
 
 
+def test_a_bare_flag_that_is_a_key(run, tmp_path):
+    """As a key it is text, "true"; of 0 and 1, and where it has a type of its own, it is both."""
+    columns = {"click": [1, 0, 1], "pctr_b": [0.5, 0.2, 0.7], "flag": [True, False, True]}
+    path = _written(tmp_path / "log.csv", "csv", columns)
+    ran = run("eval", path, *BASE, "--where", "flag", "--by", "flag")
+    assert ran.code == 2
+    assert "where flag: a key is read as text; compare it, such as flag=true" in ran.err
+    for path in (
+        _written(tmp_path / "log.csv", "csv", columns | {"flag": [1, 0, 1]}),
+        _written(tmp_path / "log.jsonl", "jsonl", columns),
+    ):
+        ran = run("eval", path, *BASE, "--where", "flag", "--by", "flag", "--metrics", "ctr", "--format", "json")
+        assert ran.values["ctr"] == 1.0
+
+
 def test_a_condition_on_a_key_that_holds_something_else_later(run, tmp_path):
     rows = [f"{i % 2},0.5,{i % 7}" for i in range(60_000)] + ["1,0.5,none"]
     (path := tmp_path / "late.csv").write_text("click,pctr_b,size\n" + "\n".join(rows) + "\n")

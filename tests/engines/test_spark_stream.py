@@ -18,6 +18,8 @@ import streammetrics as sm
 
 pytest.importorskip("pyspark")
 
+from streammetrics.engines import spark
+
 KILLS = int(os.environ.get("STREAMMETRICS_KILLS", "0"))  # at random moments; 10 take some minutes
 FILES = 24 if KILLS else 4
 AFTER = 1
@@ -127,3 +129,12 @@ def test_killed_at_any_moment(log: Path, tmp_path: Path) -> None:
         finally:
             kill(process)
     finish(log, state)
+
+
+@pytest.mark.parametrize("by", [None, "country"])
+def test_groups_of_a_stream_are_refused(by: str | None, tmp_path: Path) -> None:
+    """Rows of one user come in many batches; a sample of whole users needs no end."""
+    with pytest.raises(sm.InvalidInputError, match="groups of a stream are never complete"):
+        spark.Sink(tmp_path / "state.smet", [sm.AUC(), sm.GroupAUC()], by=by)
+    spark.Sink(tmp_path / "state.smet", [sm.AUC(), sm.GroupAUC(sample=True)], by=by)
+    assert not list(tmp_path.iterdir())

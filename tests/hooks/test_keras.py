@@ -111,3 +111,9 @@ def test_xla_is_refused(backend: str, found: Any) -> None:
     if backend != "tensorflow":
         pytest.skip("jit_compile=True is a problem of TensorFlow alone")
     assert "jit_compile=False" in found["compiled_by_xla"]["said"]
+
+
+def test_a_generator_that_has_ended_is_no_validation_data(found: Any) -> None:
+    """Its first epoch has values; of the second there would be those of no rows."""
+    assert "validation_data= had no batch in this epoch" in found["ended"]["said"]
+    assert found["ended"]["epochs"] == 1

@@ -8,6 +8,7 @@ import pytest
 import streammetrics as sm
 from streammetrics.errors import InvalidInputError
 from streammetrics.hooks.lifetime import Lifetime
+from streammetrics.reports import families
 from streammetrics.reports.assemble import assemble
 from streammetrics.reports.counted import grid_of
 from streammetrics.reports.pictures import best_rows
@@ -198,3 +199,14 @@ def test_shares_are_read_in_percent_whatever_they_are_called(name):
     page = assemble(sm.compare(arm(1), arm(2), independent=True), "")
     assert page.hero is not None
     assert all(text == "0" or text.endswith("%") for _, text in page.hero[1].ticks)
+
+
+@pytest.mark.parametrize("empty", [0.0, 1.0, "skip"])
+def test_ndcg_by_cutoff_says_what_the_table_says(empty):
+    """Also of queries without a relevant document."""
+    rng = np.random.default_rng(4)
+    query, grades = np.repeat(np.arange(40), 5), rng.integers(0, 3, 200) * np.repeat(rng.integers(0, 2, 40), 5)
+    ranked = sm.MetricCollection({f"ndcg@{k}": sm.NDCG(k, empty=empty) for k in (1, 3, 5)})
+    ranked.update(grades, rng.random(200), query=query)
+    (chart,) = [c for c in families.others(ranked) if c.title == "NDCG by cut-off"]
+    assert [list(line.y) for line in chart.layers] == [list(ranked.compute().values())]
