@@ -328,8 +328,7 @@ class Counter:
         name = part.name
         if isinstance(part, Flat):
             if name not in self.flats:
-                cells = self.index.count(self.front if part.front else self.inner)
-                self.flats[name] = self._made(part, max(cells, 1))
+                self.flats[name] = self._made(part)
             self.given[name] = self._arrays(name)
             return (self.flats[name].reshape(-1),)
         hot = self.hot[name]
@@ -351,12 +350,14 @@ class Counter:
         target = self.hot[name].target()
         return (self.folded, *(a for a in target if isinstance(a, np.ndarray)))
 
-    def _made(self, part: Flat, cells: int) -> Array:
-        """An optional part, spelled out as it was while it was absent."""
+    def _made(self, part: Flat) -> Array:
+        """An optional part, spelled out as it was while it was absent; kernels go over all cells for which there is room."""
+        parts = self.statistic.parts()
+        rooms = [len(a) for n, a in self.flats.items() if parts[n].front == part.front]
+        made = part.empty(self.statistic, max([self.index.count(self.front if part.front else self.inner), 1, *rooms]))
         if part.like is None:
-            return part.empty(self.statistic, cells)
+            return made
         source = self.flats[part.like]
-        made = part.empty(self.statistic, max(cells, len(source)))
         if made.ndim == source.ndim:
             made[: len(source)] = source
         else:
@@ -392,7 +393,7 @@ class Counter:
         for name, part in parts.items():
             if isinstance(part, Flat) and name not in ("dropped", "rounded"):
                 if name not in self.flats and part.optional:
-                    into[name] = self._made(part, max(self.index.count(self.inner), 1))
+                    into[name] = self._made(part)
                 else:
                     into[name] = self.flats[name].copy()
             elif isinstance(part, Tally):
