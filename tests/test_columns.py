@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric import dropped_of
 from streammetrics.columns.columns import Batch, score
 from streammetrics.columns.ids import Ids
 
@@ -125,3 +126,35 @@ def test_missing_keys_raise_or_are_skipped() -> None:
         some.check("u", Ids())
     with pytest.raises(sm.InvalidInputError, match="round or format"):
         ids([0.5, 1.5])
+
+
+GONE = [
+    pa.array([None, None], pa.string()),
+    pd.Series([pd.NA, pd.NA], dtype="string"),
+    [None, None],
+    pl.Series([None, None], dtype=pl.String),
+]
+
+
+@pytest.mark.parametrize("gone", GONE, ids=lambda c: type(c).__module__)
+@pytest.mark.parametrize("metric", [
+    sm.Accuracy(labels="discover"), sm.Precision(labels=("a", "b"), threshold=None), sm.Task(sm.CTR(), labels=("a", "b")),
+    sm.Task(sm.CTR(), pos_label="b"),
+], ids=repr)  # fmt: skip
+def test_labels_of_which_all_are_missing(metric, gone):
+    def fed(given, **how):
+        return sm.MetricCollection({"m": metric}, **how).update({"y_true": given, "y_pred": ["a"] * len(given)})
+
+    with pytest.raises(sm.InvalidInputError, match=r"y_true: expected .* in row 0"):
+        fed(gone)
+    state = fed(gone, on_invalid="drop").states[0]
+    assert sum(dropped_of(state).values()) == 2
+    some = fed(pd.Series(["b", pd.NA], dtype="string"), on_invalid="drop").states[0]
+    assert sum(dropped_of(some).values()) == 1
+
+
+@pytest.mark.parametrize("raw", [pl.LazyFrame({"y_true": [1]}), pa.scalar(1)], ids=lambda c: type(c).__name__)
+def test_what_is_no_column(raw):
+    for thing in (sm.CTR(), sm.MetricCollection(sm.CTR(), sm.AUC())):
+        with pytest.raises(sm.InvalidInputError, match=r"y_true: a .* is no column"):
+            thing.update(y_true=raw, **({} if isinstance(thing, sm.CTR) else {"y_score": [0.5]}))

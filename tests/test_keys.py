@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import draws
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -14,7 +15,11 @@ import pyarrow as pa
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric import dropped_of
+from streammetrics.columns.found_keys import FoundKeys
+from streammetrics.columns.ids import Ids
 from streammetrics.laws.case import same
+from streammetrics.laws.specimens import fitting, sample
 
 BERLIN, UTC = ZoneInfo("Europe/Berlin"), dt.UTC
 DAY, EARLY = dt.date(2025, 6, 2), dt.date(1969, 1, 1)
@@ -53,12 +58,29 @@ def forms(kind: str) -> dict[str, Any]:
         "pandas": pd.Series(array.to_pandas(types_mapper=pd.ArrowDtype)),
         "pandas objects": pd.Series(keys, dtype=object),
         "polars": pl.from_arrow(array),
+        "polars objects": pl.Series(keys, dtype=pl.Object),
+        "Arrow runs": pa.RunEndEncodedArray.from_arrays(pa.array(range(1, len(keys) + 1), pa.int32()), array),
+        "table of one": pa.table({"any": array}),
+        "frame of one": pd.DataFrame({"any": pd.Series(keys, dtype=object)}),
+        "polars frame of one": pl.DataFrame({"any": pl.from_arrow(array)}),
     }
+    for bits in (8, 16, 64):
+        coded = array.dictionary_encode()
+        made[f"Arrow codes of {bits} bits"] = coded.cast(
+            pa.dictionary(getattr(pa, f"uint{bits}")(), coded.type.value_type)
+        )
+    if kind == "string":
+        made |= {
+            "polars categorical": pl.Series(keys, dtype=pl.Categorical),
+            "pandas categorical": pd.Series(keys, dtype="category"),
+        }
+        made["polars enum"] = pl.Series(keys, dtype=pl.Enum(["b", "a"]))
     if kind in ("date", "timestamp"):
         unit = "D" if kind == "date" else "us"
         plain = [k if k is None or kind == "date" else k.astimezone(UTC).replace(tzinfo=None) for k in keys]
         made["numpy"] = np.array(plain, f"M8[{unit}]")
         made["swapped"] = made["numpy"].astype(f">M8[{unit}]")
+        made["numpy, listed"] = [None if np.isnat(k) else k for k in made["numpy"]]
     if kind == "timestamp":
         made["other zones"] = [k if k is None else k.astimezone(ZoneInfo("Asia/Kolkata")) for k in keys]
         made["nanoseconds"] = made["numpy"].astype("M8[ns]")
@@ -128,9 +150,85 @@ def test_kinds_refuse_to_merge(kind: str) -> None:
         ([DAY, NOON], "not date and datetime"),
         (np.array([1, 2], "m8[s]"), "not timedelta64"),
         ([0.5, 1.5], "not float"),
+        ([Decimal(1), Decimal("Infinity")], r"not Decimal\('Infinity'\), which is infinite"),
+        ([1, True], "not booleans and others"),
+        ([True, 2], "not booleans and others"),
+        ([np.datetime64("2025-01-01"), 1], "not datetime64 and int"),
+        (pa.array([{"a": 1}] * 2), "not struct"),
+        (pa.array([[1], [2]]), "not list"),
+        (pa.array([b"0" * 16] * 2, pa.uuid()), "not extension<arrow.uuid>"),
+        (pa.array([dt.time(1)] * 2), "not time64"),
+        (pa.array([0.5, 1.5]).dictionary_encode(), "not double"),
+        (pd.Series(pd.period_range("2025", periods=2, freq="D")), "not extension<pandas.period"),
+        (pd.cut(pd.Series([1, 2]), 2), "not extension<pandas.interval"),
+        (pl.Series([[1], [2]]), "not large_list"),
+        (pl.Series([1, 2], dtype=pl.Int128), "not Int128"),
+        (pd.DataFrame({"a": [1, 2], "b": [1, 2]}), "expected one column, got a table of 2"),
+        (pl.LazyFrame({"a": [1, 2]}), "a LazyFrame of polars is no column; collect"),
     ],
 )
 def test_what_is_no_key(keys: Any, words: str) -> None:
-    for thing, column in ((sm.Sliced(sm.CTR(), by="group"), {}), (sm.GroupAUC(), {"y_score": [0.5] * len(keys)})):
+    n = 2 if isinstance(keys, pl.LazyFrame) else len(keys)
+    for thing, column in (
+        (sm.Sliced(sm.CTR(), by="group"), {}),
+        (sm.GroupAUC(), {"y_score": [0.5] * n}),
+        (sm.MetricCollection(sm.Task(sm.HeavyHitters(), value="group")), {}),
+    ):
         with pytest.raises(sm.InvalidInputError, match=f"group: .*{words}"):
-            thing.update({"y_true": [0] * len(keys), "group": keys, **column})
+            thing.update({"y_true": [0] * n, "group": keys, **column})
+
+
+SKIPPING = [
+    (tag, need.role)
+    for tag in draws.OWN
+    for need in draws.usual(tag).make_state().needs()
+    if isinstance(need.kind, (Ids, FoundKeys)) and "missing_values" in draws.usual(tag).settings
+]
+
+
+@pytest.mark.parametrize(("tag", "role"), SKIPPING)
+@pytest.mark.parametrize("kind", KEYS)
+def test_every_metric_of_keys_leaves_the_same_rows_out(kind: str, tag: str, role: str) -> None:
+    """Whatever holds them, null is none of the keys."""
+    metric = type(draws.usual(tag))(**{**draws.usual(tag).settings, "missing": "skip"})
+    state = metric.make_state()
+    columns = fitting(state, sample(state.needs(), np.random.default_rng(1), len(Y), "plain", weighted=False))
+    wanted = metric.blank().update(columns | {role: KEYS[kind]})
+    assert sum(dropped_of(wanted.state).values()) == 1
+    for form, held in forms(kind).items():
+        same(metric.blank().update(columns | {role: held}), wanted, f"{form} to be keys as lists are")
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_columns_of_nulls_say_nothing_of_the_keys(kind: str) -> None:
+    """Of no rows, neither."""
+    typed = pa.array(KEYS[kind])
+    for other in KEYS:
+        sliced = sm.Sliced(sm.CTR(), by="k").update(y_true=Y, k=KEYS[other])
+        for gone in (pa.nulls(4, typed.type), pa.nulls(4, typed.type).dictionary_encode(), [None] * 4):
+            for n in (0, 4):
+                sliced.update(y_true=Y[:n], k=gone[:n])
+        assert sum(row["rows"] for row in sliced.table() if row["k"] is None) == 13
+        skipped = sm.MetricCollection(sm.Sharded(sm.CTR(), unit="k", missing="skip")).update(y_true=Y, k=KEYS[other])
+        assert sum(dropped_of(skipped.update(y_true=Y, k=pa.nulls(4, typed.type)).states[0]).values()) == 5
+    empty = sm.HeavyHitters(k=2).update(typed[:0]).update(np.zeros(0)).update([])
+    assert empty.compute() == {}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_a_dictionary_that_comes_again(kind: str) -> None:
+    """Its entries keep their places, whatever the order in which keys are held."""
+    entries = [k for k in dict.fromkeys(KEYS[kind]) if k is not None]
+    words = pa.array(entries[::-1] if kind == "decimal" else entries)
+    sliced, wanted = sm.Sliced(sm.CTR(), by="k"), sm.Sliced(sm.CTR(), by="k")
+    for codes in ([0, 1, 1], [0, 0, 0], [1, 0, 1]):
+        sliced.update(y_true=[0, 1, 1], k=pa.DictionaryArray.from_arrays(pa.array(codes, pa.int8()), words))
+        wanted.update(y_true=[0, 1, 1], k=[words[i].as_py() for i in codes])
+    same(sliced, wanted, "dictionaries to be keys as lists are")
+
+
+def test_keys_beyond_int64_in_a_table() -> None:
+    for keys, kind in (([1 << 63, 5], pa.uint64()), ([1 << 63, -5], pa.decimal128(20))):
+        table = sm.Sliced(sm.CTR(), by="k").update(y_true=[0, 1], k=keys).table().to_arrow()
+        assert table["k"].type == kind
+        assert sorted(int(k) for k in table["k"].to_pylist()) == sorted(keys)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -98,3 +101,30 @@ def test_records_say_why_there_is_no_interval():
     assert why["max"]
     plain = sm.MetricCollection(sm.CTR()).update(y_true=[0, 1] * 40)
     assert [r["interval_reason"] for r in plain.records(plain.states)] == [None]
+
+
+@pytest.mark.parametrize("order", [["task", "bare"], ["bare", "task"], ["task", "task2"], ["bare"]])
+def test_a_collection_that_has_tasks_among_others_inside_another(order: list[str]) -> None:
+    things = {"task": sm.Task(sm.CTR(), where="f"), "bare": sm.AUC(), "task2": sm.Task(sm.CTR(), y_true="f")}
+    outer = sm.MetricCollection({"x": sm.MetricCollection({name: things[name] for name in order})})
+    outer.update({"y_true": [0, 1, 1], "y_score": [0.1, 0.2, 0.3], "f": [1, 1, 0]})
+    for again in (sm.from_bytes(outer.to_bytes()), outer.copy(), pickle.loads(pickle.dumps(outer)), sm.merge([outer])):
+        assert again == outer
+        assert again.compute() == outer.compute()
+    sliced = sm.Sliced(outer, by="k").update({"y_true": [0], "y_score": [0.1], "f": [1], "k": ["a"]})
+    assert sm.from_bytes(sliced.to_bytes()) == sliced
+
+
+AROUND = {
+    "sliced": lambda m: sm.Sliced(m, by="g"),
+    "windowed": lambda m: sm.Windowed(m, width=2, time="g"),
+    "decayed": lambda m: sm.Decayed(m, half_life=2, time="g"),
+}
+
+
+@pytest.mark.parametrize("of", AROUND.values(), ids=AROUND)
+def test_what_is_told_apart_already_is_not_again(of: Any) -> None:
+    inner = of(sm.CTR())
+    for outer in (inner, sm.MetricCollection(inner), sm.Sliced(inner, by="other")):
+        with pytest.raises(ValueError, match="g: what is behind tells rows apart by this already"):
+            of(outer)

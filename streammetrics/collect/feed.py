@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from ..columns.columns import Batch, Column
 from ..columns.convert import TENSORS, is_bfloat16, library_of, of_tensor, one_column
 from ..columns.flat import check_of, flat_of
-from ..columns.ids import IdColumn, Ids
+from ..columns.ids import IdColumn, Ids, are_several
 from ..columns.times import EventTime, Latest, TimeColumn
-from ..errors import CounterOverflowError, MemoryLimitError
+from ..errors import CounterOverflowError, InvalidInputError, MemoryLimitError
 from ..numerics.compiled import kernel
 from ..numerics.once import at_once
 from ..state.axes import EPOCHS, Axis
@@ -816,7 +816,16 @@ def change(changes: Sequence[Change]) -> None:
 
 
 def _batch(names: tuple[str, ...], given: tuple[Any, ...], widened: frozenset[str] = NONE_WIDENED) -> Batch:
+    """Columns by name, all of one length, whoever reads them."""
+    known = [(name, len(c)) for name, c in zip(names, given, strict=True) if _has_rows(c)]
+    for name, n in known[1:]:
+        if n != known[0][1]:
+            raise InvalidInputError(f"{name} has {n:,} rows, {known[0][0]} has {known[0][1]:,}", column=name)
     return Batch(dict(zip(names, given, strict=True)), widened=widened)
+
+
+def _has_rows(column: Any) -> bool:
+    return hasattr(column, "__len__") and getattr(column, "ndim", 1) > 0 and not are_several(column)
 
 
 def _widened(names: tuple[str, ...], given: tuple[Any, ...]) -> frozenset[str]:
@@ -898,7 +907,7 @@ def _mass(states: Sequence[State]) -> float:
 
 
 def shard_codes(batch: Batch, name: str, axis: Any) -> Ints:
-    """The shard of each row; rows without a unit are raised for, or left out, where rows are prepared."""
+    """The shard of each row; rows without a unit are raised for, or left out and counted in the first one."""
     ids = batch.column(name, Ids())
     assert isinstance(ids, IdColumn)
     words = (
@@ -906,6 +915,8 @@ def shard_codes(batch: Batch, name: str, axis: Any) -> Ints:
     )
     out = np.empty(len(ids.values), np.int64)
     kernel("cells:shard_units")(*words, SHARD_SALT, axis.size, out)
+    if ids.missing is not None:
+        out[ids.missing] = 0
     return out
 
 

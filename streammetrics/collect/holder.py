@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from ..columns.columns import Batch
 from ..columns.convert import COLUMNS, as_columns
-from ..errors import IncompatibleStateError, InvalidInputError, StateFormatError
+from ..errors import IncompatibleStateError, StateFormatError
 from ..numerics.canonical import canonical_json
 from ..state import frame
 from ..state.state import State
@@ -23,7 +23,7 @@ from .sample import Sample
 from .scalars import Named, settled_names
 
 __all__ = [
-    "Holder", "Reader", "blank_of", "coarsened", "described", "inconsistent", "made", "same_lengths", "states_of",
+    "Holder", "Reader", "blank_of", "coarsened", "described", "inconsistent", "made", "states_of",
     "whole_kinds",
 ]  # fmt: skip
 
@@ -312,12 +312,6 @@ class Holder(Drawn):
                 raise TypeError(f"{type(self).__name__}.update() was given {name} twice")
             if column is not None:
                 given, arrays = (*given, name), (*arrays, column)
-        rows = None
-        for column in arrays:
-            if type(column) is not ndarray or not column.ndim or rows not in (None, len(column)):
-                same_lengths(dict(zip(given, arrays, strict=True)))
-                break
-            rows = len(column)
         return given, arrays
 
     def merge(self, other: Self) -> Self:
@@ -355,8 +349,8 @@ class Holder(Drawn):
         Notes
         -----
         The state is what the other rows alone would have made, but for what they had to be added up for: exact scores that
-        became buckets, slices beyond a limit and windows that were not kept do not come apart again, and notes that scores
-        were rounded stay. Late and changed labels have `Delta`.
+        became buckets, slices beyond a limit and windows that were not kept do not come apart again, second moments that
+        were too large stay so, and so do notes that scores were rounded. Late and changed labels have `Delta`.
 
         Examples
         --------
@@ -582,11 +576,3 @@ def coarsened(state: State, bits: int) -> State:
         return state
     made: State = state.coarsen(bits)
     return made
-
-
-def same_lengths(columns: Mapping[str, Any]) -> None:
-    """Raise unless all columns that know their length have the same."""
-    known = [(name, len(c)) for name, c in columns.items() if hasattr(c, "__len__") and getattr(c, "ndim", 1) > 0]
-    for name, n in known[1:]:
-        if n != known[0][1]:
-            raise InvalidInputError(f"{name} has {n:,} rows, {known[0][0]} has {known[0][1]:,}", column=name)

@@ -78,9 +78,9 @@ class Plan:
         return [(n, e.thing.blank(), self.binding(e)) for n, e in self.entries.items()]
 
     def binding(self, entry: Entry) -> Binding:
-        """The columns that an entry is bound to by a task."""
+        """The columns that an entry is bound to by a task: all that it reads, or, as it has tasks of its own, none."""
         own = [read.binding for read in entry.thing.reads()]
-        return PLAIN if all(b != PLAIN for b in own) else self.units[entry.units[0]].binding
+        return PLAIN if any(b != PLAIN for b in own) else self.units[entry.units[0]].binding
 
     def header(self) -> list[dict[str, Any]]:
         """Describe the entries as plain data."""

@@ -122,7 +122,7 @@ class Table:
         """Return an Arrow table."""
         import pyarrow
 
-        return pyarrow.table(self.to_dict())
+        return pyarrow.table({name: _arrow(values) for name, values in self.to_dict().items()})
 
     def texts(self) -> tuple[list[str], list[list[str]]]:
         """Return head and cells as a person reads them: the bound beside the value, empty columns left out."""
@@ -195,6 +195,16 @@ def between(record: dict[str, Any]) -> str:
     """The statistical interval, where it is by units."""
     low, high = record["interval_low"], record["interval_high"]
     return "" if record["unit"] is None or math.isnan(low) else f"{show(low)} to {show(high)}"
+
+
+def _arrow(values: list[Any]) -> Any:
+    """A column; of integers of which some are beyond int64 as keys may be."""
+    import pyarrow as pa
+
+    whole = [v for v in values if type(v) is int]
+    if not whole or max(whole) < 1 << 63:
+        return pa.array(values)
+    return pa.array(values, pa.uint64() if min(whole) >= 0 else pa.decimal128(20))
 
 
 def _plain(value: Any) -> Any:

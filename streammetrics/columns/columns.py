@@ -128,20 +128,22 @@ class Label(Kind):
         named = self.labels if self.labels is not None else (self.pos_label,)
         objects = values.dtype.kind in "OT"
         gone = missing(values, len(values)) if objects else values != values if values.dtype.kind == "f" else None
-        there = values[~gone] if objects and gone is not None else values
+        there = values if gone is None else values[~gone]
         found = (
-            {kind_word(type(v)) for v in there} if objects else {kind_word(values.dtype.type)} if len(values) else set()
+            {kind_word(type(v)) for v in there} if objects else {kind_word(values.dtype.type)} if len(there) else set()
         )
         if strange := found - {kind_word(type(n)) for n in named}:
             raise InvalidInputError(
                 f"{name}: expected {self.expected}, got a column of {' and '.join(sorted(strange))}", column=name
             )
-        out = np.asarray(values == named[-1]).astype(np.uint8)
+        out = np.asarray(there == named[-1]).astype(np.uint8)
         if self.labels is not None:
-            out[~((values == named[0]) | (out == 1))] = 2
-        if gone is not None:
-            out[gone] = 2
-        return out
+            out[~((there == named[0]) | (out == 1))] = 2
+        if gone is None:
+            return out
+        whole = np.full(len(values), 2, np.uint8)
+        whole[~gone] = out
+        return whole
 
     def ok(self, column: Column) -> bool:
         return int(column.values.max(initial=0)) <= 1

@@ -17,6 +17,7 @@ __all__ = [
     "arrow_values",
     "as_array",
     "as_columns",
+    "check_column",
     "first_of",
     "is_bfloat16",
     "is_listed",
@@ -65,7 +66,7 @@ def is_listed(raw: Any) -> bool:
         return True
     if str(getattr(raw, "dtype", "")).startswith(("List", "Array")):
         return True
-    if getattr(raw, "ndim", 1) == 2:
+    if len(getattr(raw, "shape", ())) == 2:  # a data frame or table, too
         return True
     first = raw[0] if isinstance(raw, (list, tuple)) and len(raw) else None
     if getattr(getattr(raw, "dtype", None), "kind", "") == "O" and len(raw):
@@ -81,6 +82,7 @@ def _foreign(raw: Any, name: str) -> Array:
                 f"{name}: masked rows would be read through their mask; drop or fill them", column=name
             )
         return np.asarray(raw.data)
+    check_column(raw, name)
     convert = _from_list if isinstance(raw, (list, tuple)) else _FROM.get(library)
     if convert is None:
         return _from_anything(raw)  # what a class of its own raises there is its own
@@ -91,6 +93,14 @@ def _foreign(raw: Any, name: str) -> Array:
         raise InvalidInputError(
             f"{name}: a {type(raw).__name__} does not convert to an array: {cause}", column=name
         ) from error
+
+
+def check_column(raw: Any, name: str) -> None:
+    """Raise for what holds no rows although it is of a library of columns."""
+    library, kind = library_of(type(raw)), type(raw).__name__
+    if library in ("pandas", "polars", "pyarrow") and not hasattr(raw, "__len__"):
+        lazy = "; collect() it first" if hasattr(raw, "collect") else ""
+        raise InvalidInputError(f"{name}: a {kind} of {library} is no column{lazy}", column=name)
 
 
 def is_tensor(raw: Any) -> bool:
@@ -208,6 +218,8 @@ def _from_polars(raw: Any) -> Array:
 
 
 def _from_arrow(raw: Any) -> Array:
+    if hasattr(type(raw), "schema"):  # a table or record batch, for a matrix
+        return np.column_stack([_from_arrow(column) for column in raw.columns])
     kind = str(raw.type)
     if "list<" in kind:
         return _from_lists(raw)

@@ -55,7 +55,7 @@ class FoundKeys(FoundClasses):
             keys, codes = _distinct(values)
         none = [i for i, key in enumerate(keys) if key in self._stand_ins(kind)] if self.missing_values else []
         absent = np.isin(codes, none) if gone is None else np.isin(codes, none) | gone
-        return FoundColumn(np.where(absent, NONE, codes).astype(np.int64), kind, keys)
+        return FoundColumn(np.where(absent, NONE, codes.astype(np.int64)), kind, keys)  # which may be unsigned
 
     def _stand_ins(self, kind: str) -> set[Any]:
         found = [raw(value) for value in self.missing_values]

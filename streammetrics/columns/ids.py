@@ -23,7 +23,7 @@ from .columns import Array, Batch, Column, Kind, Mask, Need
 from .keys import read_keys
 from .slice_keys import read_slice_keys
 
-__all__ = ["IdColumn", "Ids", "Names", "group", "name", "query"]
+__all__ = ["IdColumn", "Ids", "Names", "are_several", "group", "name", "query"]
 
 WRAP = 1 << 64
 
@@ -102,8 +102,7 @@ class Ids(Kind):
             parts = [(batch.raw(n), n) for n in name]
         else:
             raw = batch.raw(name)
-            several = isinstance(raw, tuple) and len(raw) > 0 and all(_is_column(r) for r in raw)
-            parts = [(r, name) for r in raw] if several else [(raw, name)]
+            parts = [(r, name) for r in raw] if are_several(raw) else [(raw, name)]
         read = [self._one(raw, n) for raw, n in parts]
         for one, (_, n) in zip(read[1:], parts[1:], strict=True):
             if len(one.values) != len(read[0].values):
@@ -182,6 +181,11 @@ def query(role: str = "query") -> Need:
     return Need(role, Ids())
 
 
+def are_several(raw: Any) -> bool:
+    """Whether these are several columns, one key together."""
+    return isinstance(raw, tuple) and len(raw) > 0 and all(map(_is_column, raw))
+
+
 def _is_column(part: Any) -> bool:
     return hasattr(part, "__len__") and not isinstance(part, (str, bytes))
 
@@ -208,7 +212,7 @@ def _joined(texts: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64
 def _crossed(parts: list[IdColumn]) -> IdColumn:
     """Return the ids of keys of several columns: the hash of the ids side by side."""
     n = len(parts[0].values)
-    words = [p.values.reshape(n, -1) for p in parts]
+    words = [p.values if p.values.ndim == 2 else p.values[:, None] for p in parts]
     side = np.column_stack([w if w.shape[1] == 2 else np.column_stack([w, np.zeros(n, np.int64)]) for w in words])
     data = np.ascontiguousarray(side, "<i8").view(np.uint8).reshape(-1)
     ids = _hashes(data, np.arange(n + 1, dtype=np.int64) * (16 * len(parts)))

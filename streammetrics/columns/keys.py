@@ -10,17 +10,20 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
 from ..numerics.keys import decode_key, encode_key, fixed_hash, plain, raw, sort_key
-from .convert import arrow_values, first_of, missing, one_column
+from .convert import arrow_values, as_columns, check_column, first_of, missing, one_column
 
 __all__ = [
     "Key",
     "decode_key",
     "encode_key",
     "fixed_hash",
+    "key_column",
     "kind_of",
+    "or_none",
     "plain_key",
     "read_keys",
     "sort_key",
+    "wrong_kind",
 ]
 
 Atom = Any
@@ -35,17 +38,89 @@ KEYS = "integers, strings, bytes, booleans, dates, timestamps or decimals, of on
 
 def read_keys(raw: Any, name: str) -> tuple[str, Any]:
     """Return the kind of keys, and integers or (texts, index) with a mask of missing rows; "" and n if all are null."""
+    raw = key_column(raw, name)
+    if isinstance(raw, (list, tuple)):
+        raw = _from_list(raw, name)
+    return or_none(_from_numpy(raw, name) if isinstance(raw, np.ndarray) else _from_arrow(raw, name))
+
+
+def or_none(found: tuple[str, Any]) -> tuple[str, Any]:
+    """What was read; of no rows, and of nothing but nulls, whose type says nothing, no kind and their number."""
+    kind, made = found
+    if kind and (not len(made[-2]) or (made[-1] is not None and made[-1].all())):
+        return "", len(made[-2])
+    return found
+
+
+def key_column(raw: Any, name: str) -> Any:
+    """Return what holds keys as a list, a numpy array, or an Arrow array of a type that keys may have.
+
+    Raises
+    ------
+    InvalidInputError
+        There are several columns, rows are masked, or it holds what no key is.
+    """
+    if isinstance(raw, (list, tuple)):
+        return raw
+    raw = _sole_column(raw, name)
+    check_column(raw, name)
     library = type(raw).__module__.partition(".")[0]
     if library in ("pandas", "polars"):
-        raw = _arrow_or_numpy(raw, library)
+        raw = _from_series(raw, library, name)
         library = type(raw).__module__.partition(".")[0]
     if library == "pyarrow":
-        return _from_arrow(raw, name)
+        return _plain_arrow(raw, name)
     if library == "torch":
         raw = raw.detach().cpu().numpy()
     if isinstance(raw, np.ma.MaskedArray) and np.ma.getmaskarray(raw).any():
         raise InvalidInputError(f"{name}: masked rows would be read through their mask; drop or fill them", column=name)
-    return _from_numpy(np.asarray(raw) if not isinstance(raw, (list, tuple)) else _from_list(raw, name), name)
+    return raw if isinstance(raw, list) else np.asarray(raw)
+
+
+def _sole_column(raw: Any, name: str) -> Any:
+    """The column of a data frame or table of one."""
+    if isinstance(raw, np.ndarray) or (table := as_columns(raw)) is None:
+        return raw
+    if len(table) != 1:
+        raise InvalidInputError(f"{name}: expected one column, got a table of {len(table)}", column=name)
+    return next(iter(table.values()))
+
+
+def _from_series(raw: Any, library: str, name: str) -> Any:
+    """A series of pandas or polars: its numpy array where it is one, else an Arrow array."""
+    if isinstance(getattr(raw, "dtype", None), np.dtype):
+        return raw.to_numpy()
+    if library == "polars" and str(raw.dtype) == "Object":  # whose bytes would be addresses
+        return raw.to_list()
+    try:
+        import pyarrow as pa
+    except ImportError:  # pandas works without it
+        return raw.to_numpy()
+    try:
+        return raw.to_arrow() if library == "polars" else pa.array(raw, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError):  # how it says that it has no such type
+        raise wrong_kind(name, str(raw.dtype)) from None
+
+
+def _plain_arrow(raw: Any, name: str) -> Any:
+    """An Arrow array, or chunked array, that may hold keys: as it is, but runs written out."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_run_end_encoded(raw.type):
+        chunks = [pc.run_end_decode(chunk) for chunk in (raw.chunks if isinstance(raw, pa.ChunkedArray) else [raw])]
+        raw = pa.chunked_array(chunks, raw.type.value_type)
+    kind = raw.type.value_type if pa.types.is_dictionary(raw.type) else raw.type
+    known = (
+        "null", "boolean", "integer", "string", "large_string", "binary", "large_binary", "fixed_size_binary", "date",
+        "timestamp", "decimal",
+    )  # fmt: skip
+    if not any(getattr(pa.types, f"is_{one}")(kind) for one in known) and str(kind) not in (
+        "string_view",
+        "binary_view",
+    ):
+        raise wrong_kind(name, str(kind))
+    return raw
 
 
 class Numbered(dict[Any, int]):
@@ -85,20 +160,10 @@ def _from_list(raw: Any, name: str) -> NDArray[Any]:
     if len(raw) and all(
         isinstance(v, (float, np.floating)) for v in raw
     ):  # NaN beside keys is null, alone it is a float
-        raise _wrong_kind(name, "float")
+        raise wrong_kind(name, "float")
     out = np.empty(len(raw), object)
     out[:] = raw
     return out
-
-
-def _arrow_or_numpy(raw: Any, library: str) -> Any:
-    try:
-        import pyarrow
-    except ImportError:  # pandas works without it
-        return raw.to_numpy()
-    if library == "polars":
-        return raw.to_arrow()
-    return pyarrow.array(raw, from_pandas=True)
 
 
 def _from_arrow(raw: Any, name: str) -> tuple[str, Any]:
@@ -140,7 +205,7 @@ def _arrow_kind(kind: Any, name: str) -> str:
         return "string"
     if "binary" in text:
         return "bytes"
-    raise _wrong_kind(name, text)
+    raise wrong_kind(name, text)
 
 
 def _from_numpy(values: NDArray[Any], name: str) -> tuple[str, Any]:
@@ -155,7 +220,7 @@ def _from_numpy(values: NDArray[Any], name: str) -> tuple[str, Any]:
         values = values.astype(object)
     if values.dtype.kind in "OT":
         return _objects(values.astype(object, copy=False), name)
-    raise _wrong_kind(name, values.dtype.name)
+    raise wrong_kind(name, values.dtype.name)
 
 
 def _objects(values: NDArray[Any], name: str) -> tuple[str, Any]:
@@ -166,6 +231,9 @@ def _objects(values: NDArray[Any], name: str) -> tuple[str, Any]:
     mask = gone if gone.any() else None
     if not types:
         return "", len(values)
+    flags = {t for t in types if issubclass(t, (bool, np.bool_))}
+    if types - flags and flags:
+        raise wrong_kind(name, "booleans and others")
     if all(issubclass(t, (int, np.integer, np.bool_)) for t in types):
         filled = [0 if m else int(v) for v, m in zip(values, gone, strict=True)]
         low, high = min(filled), max(filled)
@@ -175,10 +243,11 @@ def _objects(values: NDArray[Any], name: str) -> tuple[str, Any]:
             )
         wide: Any = np.int64 if high < 1 << 63 else np.uint64 if low >= 0 else object
         return "integer", (np.array(filled, wide), mask)
-    raise _wrong_kind(name, " and ".join(sorted(t.__name__ for t in types)))
+    raise wrong_kind(name, " and ".join(sorted(t.__name__ for t in types)))
 
 
-def _wrong_kind(name: str, found: str) -> InvalidInputError:
+def wrong_kind(name: str, found: str) -> InvalidInputError:
+    """Return what to raise where a column holds what no key is."""
     floats = "float" in found or found == "double"
     hint = "; round or format them first: equal floats are not equal keys everywhere" if floats else ""
     return InvalidInputError(f"{name}: keys are {KEYS}, not {found}{hint}", column=name)

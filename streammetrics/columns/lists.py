@@ -53,7 +53,7 @@ class ListedRows(Batch):
         if "mask" not in parent and sizes.all():  # every cell is a document
             self._index = owner
             return
-        kept = self._flat("mask") != 0 if "mask" in parent else np.ones(len(owner), bool)
+        kept = self._marks() if "mask" in parent else np.ones(len(owner), bool)
         bare = np.bincount(owner[kept], minlength=len(sizes)) == 0
         cells = np.concatenate([np.flatnonzero(kept), np.full(int(bare.sum()), -1)])
         owner = np.concatenate([owner[kept], np.flatnonzero(bare)])
@@ -62,6 +62,13 @@ class ListedRows(Batch):
         self._there = there = self._cells >= 0
         first = np.cumsum(sizes) - sizes  # in the long form a query is where its rows are
         self._index = owner[order] if lengths is not None else np.where(there, self._cells, first[owner[order]])
+
+    def _marks(self) -> Mask:
+        """Which documents the mask keeps."""
+        marks = self._flat("mask")
+        if marks.dtype.kind not in "biuf":
+            raise InvalidInputError(f"mask: expected 0 or 1, got an array of {marks.dtype}", column="mask")
+        return np.asarray(marks != 0)
 
     @property
     def numbered(self) -> bool:

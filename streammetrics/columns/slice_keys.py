@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidInputError
 from ..numerics.keys import raw as held
 from .convert import arrow_values, first_of, missing, one_column
-from .keys import read_keys
+from .keys import key_column, or_none, read_keys, wrong_kind
 
 __all__ = ["read_slice_keys"]
 
@@ -36,17 +36,9 @@ def read_slice_keys(raw: Any, name: str, *, whole: bool = True) -> Read:
     Dates are days, timestamps microseconds since 1970, in UTC unless they say otherwise; decimals are text. A finer
     timestamp is refused, unless it need not be `whole`: then it counts as the microsecond that it lies in.
     """
-    library = type(raw).__module__.partition(".")[0]
-    if library == "polars":
-        raw, library = raw.to_arrow(), "pyarrow"
-    if library == "pandas" and isinstance(getattr(raw, "dtype", None), np.dtype):
-        raw = raw.to_numpy()
-    elif library == "pandas":
-        import pyarrow
-
-        raw, library = pyarrow.array(raw, from_pandas=True), "pyarrow"
-    found = _from_arrow(raw, name, whole) if library == "pyarrow" else _from_numpy(raw, name, whole)
-    return read_keys(raw, name) if found is None else found
+    raw = key_column(raw, name)
+    found = (_from_numpy if isinstance(raw, (list, tuple, np.ndarray)) else _from_arrow)(raw, name, whole)
+    return read_keys(raw, name) if found is None else or_none(found)
 
 
 def _from_arrow(raw: Any, name: str, whole: bool) -> Read | None:
@@ -64,7 +56,9 @@ def _from_arrow(raw: Any, name: str, whole: bool) -> Read | None:
         (values, missing) = _integers("timestamp", raw, pa.int64())[1]
         return _times(values.view(f"M8[{kind.unit}]"), missing, name, whole)
     if pa.types.is_decimal(kind):
-        return _from_objects(np.array([*raw.to_pylist(), None], object)[:-1])
+        if raw.null_count == len(raw):
+            return "", len(raw)
+        return _from_objects(np.array([*raw.to_pylist(), None], object)[:-1], name)
     return None
 
 
@@ -107,22 +101,33 @@ def _integers(kind: str, raw: Any, to: Any) -> Read:
 
 def _from_numpy(raw: Any, name: str, whole: bool) -> Read | None:
     if isinstance(raw, (list, tuple)):
-        first = next((v for v in raw if v is not None), None)
-        if not isinstance(first, (bool, np.bool_, datetime.date, Decimal, np.datetime64)):
+        first = first_of(raw)
+        if isinstance(first, np.datetime64):
+            return _from_numpy(_datetimes(raw, name), name, whole)
+        if not isinstance(first, (bool, np.bool_, datetime.date, Decimal)):
             return None
         raw = np.array([*raw, None], object)[:-1]
-    raw = one_column(raw) if isinstance(raw, np.ndarray) else raw
-    if not isinstance(raw, np.ndarray) or raw.ndim != 1 or isinstance(raw, np.ma.MaskedArray):
+    raw = one_column(raw)
+    if raw.ndim != 1:
         return None
     if raw.dtype.kind == "b":
         return "bool", (raw.astype(np.int64), None)
     if raw.dtype.kind == "M":
         gone = np.isnat(raw)
         return _times(raw, gone if gone.any() else None, name, whole)
-    return _from_objects(raw) if raw.dtype == object else None
+    return _from_objects(raw, name) if raw.dtype == object else None
 
 
-def _from_objects(values: Array) -> Read | None:
+def _datetimes(raw: Any, name: str) -> Array:
+    """Of a list of numpy's dates and times the array."""
+    values = np.array([*raw, None], object)[:-1]
+    gone = missing(values, len(values))
+    if strange := {type(v).__name__ for v in values[~gone]} - {"datetime64"}:
+        raise wrong_kind(name, " and ".join(["datetime64", *sorted(strange)]))
+    return np.array([np.datetime64("NaT") if m else v for v, m in zip(values, gone, strict=True)])
+
+
+def _from_objects(values: Array, name: str) -> Read | None:
     """Read objects of one of the kinds above; None if they are none, or of several."""
     if not isinstance(first_of(values), (bool, np.bool_, datetime.date, Decimal)):
         return None
@@ -131,7 +136,7 @@ def _from_objects(values: Array) -> Read | None:
     kind = next((k for k, types in OBJECTS if len(there) and all(isinstance(v, types) for v in there)), None)
     if kind is None:
         return None
-    words = [_word(v) for v in there]
+    words = [_word(v, name) for v in there]
     if {k for k, _ in words} != {kind}:  # dates among timestamps
         return None
     mask = gone if gone.any() else None
@@ -147,7 +152,8 @@ def _from_objects(values: Array) -> Read | None:
     return kind, ((np.frombuffer(b"".join(distinct), np.uint8), ends), index, mask)
 
 
-def _word(value: Any) -> tuple[str, Any]:
+def _word(value: Any, name: str) -> tuple[str, Any]:
     found = held(value)
-    assert found is not None
+    if found is None:
+        raise wrong_kind(name, f"{value!r}, which is infinite")
     return found

@@ -172,7 +172,7 @@ class EventTime(Kind):
         return np.full(batch.rows, stamp, np.int64), None
 
     def _read(self, raw: Any, name: str) -> tuple[str, Any]:
-        if not len(raw):  # of any dtype: what holds nothing is often of floats
+        if hasattr(raw, "__len__") and not len(raw):  # of any dtype: what holds nothing is often of floats
             return "", 0
         kind = str(getattr(raw, "dtype", getattr(raw, "type", "")))
         if (
@@ -183,8 +183,6 @@ class EventTime(Kind):
             self._refuse("floats", name)
         if hasattr(getattr(raw, "dtype", None), "tz") and hasattr(raw, "dt"):  # pandas, with or without Arrow
             raw = raw.dt.tz_convert(None).to_numpy()
-        if isinstance(raw, (list, tuple)) and any(isinstance(v, np.datetime64) for v in raw[:1]):
-            raw = np.array(raw)
         return read_slice_keys(raw, name, whole=False)
 
     def _check_kind(self, kind: str, name: str) -> None:

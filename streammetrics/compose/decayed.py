@@ -11,6 +11,7 @@ from ..collect.holder import Holder
 from ..collect.interval import check_confidence, refused
 from ..collect.metric import Metric
 from ..collect.task import Metrics
+from ..numerics.settings import as_int
 from ..state.declare import FORMS, Flat
 from ..state.state import State
 from .front import check_dense
@@ -85,7 +86,7 @@ class Decayed(Pooled):
         memory_limit: int = MEMORY_LIMIT,
         on_invalid: str | None = None,
     ) -> None:
-        check_epochs(keep)
+        check_epochs(keep := as_int(keep))
         how = on_invalid or str(getattr(metric, "on_invalid", "raise"))
         inner = self._holding(metric)
         self._take(inner, axis_of(time, half_life, keep, "half_life="), memory_limit=memory_limit, on_invalid=how)

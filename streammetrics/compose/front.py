@@ -96,6 +96,8 @@ class Front(Parted):
 
     def _fronted(self, read: Read) -> Read:
         """What is read behind the axis, with it."""
+        if self.axis in read.state.axes:
+            raise ValueError(f"{', '.join(self.axis.names)}: what is behind tells rows apart by this already")
         return read._replace(state=read.state.empty((self.axis, *read.state.axes)))
 
     def blank(self) -> Self:

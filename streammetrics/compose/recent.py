@@ -13,6 +13,7 @@ from ..collect.task import Metrics
 from ..columns.columns import Batch
 from ..columns.convert import as_columns
 from ..errors import IncompatibleStateError
+from ..numerics.settings import as_int
 from ..state.axes import Axis
 from ..state.state import State
 from .pooled import Pooled, newest, starts
@@ -242,6 +243,7 @@ def _rows(*columns: Any) -> int:
 
 
 def _axis(kind: str, size: Any) -> Axis:
+    size = as_int(size)
     if type(size) is not int or not 1 <= size < 1 << 31:
         raise ValueError(f"{kind}= takes a number from 1 to 2**31 - 1, not {size!r}")
     return Axis((KINDS[kind],), "step", 1, keep=size)

@@ -23,7 +23,7 @@ from ..collect.task import Metrics
 from ..columns.ids import Ids
 from ..inference.alone import intervals_of
 from ..inference.measured import each
-from ..numerics.settings import decode_setting, encode_setting
+from ..numerics.settings import as_int, as_set, decode_setting, encode_setting, plain
 from ..state.axes import Axis
 from ..state.opaque import OpaqueState
 from ..state.state import State
@@ -99,10 +99,11 @@ class Sharded(Parted):
         memory_limit: int = MEMORY_LIMIT,
         on_invalid: str | None = None,
     ) -> None:
+        shards, shard_bits = as_int(shards), as_int(shard_bits)
         check_settings(unit, shards, shard_bits, missing)
         inner = metric if isinstance(metric, Holder) else MetricCollection(metric)
         check_inner(inner)
-        how = Ids(missing, tuple(missing_values))
+        how = Ids(missing, as_set(map(plain, missing_values)))
         self._take(inner.blank(), Unit(unit, how), shards, shard_bits)
         self.memory_limit = memory_limit
         self.on_invalid = on_invalid or str(getattr(metric, "on_invalid", "raise"))

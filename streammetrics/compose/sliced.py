@@ -18,6 +18,7 @@ from ..collect.table import Table
 from ..collect.task import Metrics
 from ..columns.keys import plain_key
 from ..numerics.keys import decode_key, encode_key, fixed_hash, sort_key
+from ..numerics.settings import as_int
 from ..state.axes import OTHER, Axis
 from ..state.policy import settled
 from ..state.state import State
@@ -78,6 +79,7 @@ class Sliced(Front):
         names = (by,) if isinstance(by, str) else tuple(by)
         if not names or len(set(names)) != len(names) or not all(isinstance(n, str) for n in names):
             raise ValueError(f"by= takes one or more different column names, not {names!r}")
+        limit = as_int(limit)
         if limit is not None and (type(limit) is not int or limit < 0):
             raise ValueError(f"limit must be a number of slices, not {limit!r}")
         if isinstance(values, (str, bytes)):

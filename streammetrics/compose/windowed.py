@@ -18,6 +18,7 @@ from ..collect.task import Metrics
 from ..columns.times import Latest
 from ..numerics.durations import duration_text, microseconds
 from ..numerics.keys import plain, raw
+from ..numerics.settings import as_int
 from ..state.axes import EPOCHS, EXPIRED, Axis
 from ..state.policy import settled
 from ..state.state import State
@@ -318,6 +319,7 @@ def axis_of(time: Any, width: Any, keep: Any, what: str = "width=") -> Axis:
     """The axis of some settings, which are checked."""
     if not isinstance(time, str) or not time:
         raise TypeError(f"time= takes the name of a column, not {time!r}")
+    width, keep = as_int(width), as_int(keep)
     if keep is not None and (type(keep) is not int or keep < 1):
         raise ValueError(f"keep= takes a number of windows, not {keep!r}")
     if type(width) is int:

@@ -351,7 +351,7 @@ class Counter:
         return (self.folded, *(a for a in target if isinstance(a, np.ndarray)))
 
     def _made(self, part: Flat) -> Array:
-        """An optional part, spelled out as it was while it was absent; kernels go over all cells for which there is room."""
+        """An optional part, spelled out as it was while it was absent; kernels go over all cells that have room."""
         parts = self.statistic.parts()
         rooms = [len(a) for n, a in self.flats.items() if parts[n].front == part.front]
         made = part.empty(self.statistic, max([self.index.count(self.front if part.front else self.inner), 1, *rooms]))

@@ -164,14 +164,12 @@ class KeyNumbers:
         kind, made = read_slice_keys(raw, self.name)
         if not kind:
             return np.full(int(made), NULL)
-        if kind_is_null(made):  # whatever their type: it says nothing about the keys
-            return np.full(len(made[-2]), NULL)
         self.accept(kind)
         if not KINDS[kind]:
             return self._numbered(*made)
         (data, offsets), index, missing = made
         numbers = self._texts.of(data, offsets)
-        if missing is None and whole:
+        if missing is None and whole and kind in ("string", "bytes"):  # decimals are read in an order of their own
             self._last = raw.dictionary, kind, numbers
         if missing is not None:
             numbers, index = np.append(numbers, NULL), np.where(missing, len(numbers), index)
@@ -255,9 +253,3 @@ def _distinct(codes: Ints) -> tuple[Ints, Ints]:
     there = np.zeros(int(codes.max()) + 1, bool)
     there[codes] = True
     return np.flatnonzero(there), (np.cumsum(there) - 1)[codes]
-
-
-def kind_is_null(made: Any) -> bool:
-    """Whether no row has a key."""
-    *_, index, missing = made
-    return not len(index) or (missing is not None and bool(missing.all()))

@@ -20,7 +20,8 @@ __all__ = ["Condition", "Filter", "as_numbers", "read_where"]
 
 _SIGNS = {"=": pc.equal, "!=": pc.not_equal, ">": pc.greater, ">=": pc.greater_equal, "<": pc.less, "<=": pc.less_equal}
 _JOINED = re.compile(r"[=<>].*?\s+((?:and|or|AND|OR|&&?|\|\|?)\s+\S+?\s*(?:!=|[=<>]).*)", re.DOTALL)
-_COMPARED = re.compile(r"\s*(.+?)\s*(!=|>=|<=|==|=|>|<)\s*(.*?)\s*", re.DOTALL)
+_COMPARED = re.compile(r"\s*(.+?)\s*(!=|<>|>=|<=|==|=|>|<)\s*(.*?)\s*", re.DOTALL)
+_SPELLED = {"==": "=", "<>": "!="}
 _INTEGER = re.compile(r"[+-]?\d+")
 _LARGEST = (1 << 63) - 1
 _FLAGS = {"true": True, "false": False, "1": True, "0": False}
@@ -160,8 +161,12 @@ def read_where(texts: Sequence[str], names: Collection[str]) -> Filter | None:
         if text not in names and (joined := _JOINED.search(text)):
             raise LogError(f"{text!r}: one comparison at a time; give {joined[1]} as a condition of its own")
         found = None if text in names else _COMPARED.fullmatch(text)
+        if found is not None and found[3][:1] in (*"=<>!",):
+            raise LogError(f"{text!r}: which comparison is meant? There are {', '.join(_SIGNS)}; a text may be quoted")
         conditions.append(
-            Condition(text.strip()) if found is None else Condition(found[1], found[2].replace("==", "="), found[3])
+            Condition(text.strip())
+            if found is None
+            else Condition(found[1], _SPELLED.get(found[2], found[2]), found[3])
         )
     return Filter(tuple(dict.fromkeys(conditions))) if conditions else None
 

@@ -8,6 +8,7 @@ import inspect
 import math
 import types
 import typing
+from collections.abc import Iterable
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from typing import Any
 
@@ -23,6 +24,7 @@ def setting(
     high: float | None = None,
     above: float | None = None,
     choices: tuple[Any, ...] | None = None,
+    unordered: bool = False,
     operational: bool = False,
     kw_only: bool = True,
 ) -> Any:
@@ -38,13 +40,15 @@ def setting(
         Exclusive lower limit of a number.
     choices : tuple, optional
         The values allowed.
+    unordered : bool
+        Whether the order of several values means nothing, nor that one is there twice.
     operational : bool
         True for a setting that changes how rows are taken in, never what the state means (`on_invalid`, memory
         limits): not saved, not compared.
     kw_only : bool
         Settings are given by keyword.
     """
-    rules = {"low": low, "high": high, "above": above, "choices": choices}
+    rules = {"low": low, "high": high, "above": above, "choices": choices, "unordered": unordered}
     return field(default=default, kw_only=kw_only, metadata={"operational": operational, "rules": rules})
 
 
@@ -218,10 +222,21 @@ def _check(owner: str, name: str, value: Any, hint: Any, rules: dict[str, Any]) 
         if kind in (str, bytes) and isinstance(value, kind):
             return value
         if typing.get_origin(kind) is tuple and isinstance(value, (tuple, list)):
-            return tuple(_check(owner, name, v, typing.get_args(kind)[0], rules) for v in value)
+            several = tuple(_check(owner, name, v, typing.get_args(kind)[0], rules) for v in value)
+            return as_set(several) if rules.get("unordered") else several
         if kind is Any and isinstance(value, PLAIN):
             return value
     raise TypeError(f"{owner}: {name} must be {_spell(hint)}, not {value!r}")
+
+
+def as_set(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Values whose order means nothing, each once, in the one order in which they are kept."""
+    return tuple(sorted(set(values), key=lambda v: (type(v).__name__, v)))
+
+
+def as_int(value: Any) -> Any:
+    """An integer of numpy as one of Python; everything else as it is, for a check to refuse."""
+    return int(value) if isinstance(value, np.integer) else value
 
 
 PLAIN = (int, float, str, bytes, tuple, types.NoneType)

@@ -55,7 +55,7 @@ class KeyCounts(State, tag="key_counts"):
     column: str = setting(default="value")
     limit: int = setting(default=1 << 20, low=1, high=1 << 28, operational=True)
     missing: str = setting(default="raise", choices=("raise", "skip"))
-    missing_values: tuple[int | str | bytes, ...] = setting(default=())
+    missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
     edges: tuple[float, ...] = setting(default=())
 
     counts = Flat()

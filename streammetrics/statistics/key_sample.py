@@ -46,7 +46,7 @@ class KeySample(State, tag="key_sample"):
 
     limit: int = setting(default=1 << 16, low=16, high=float(1 << 24))
     missing: str = setting(default="raise", choices=("raise", "skip"))
-    missing_values: tuple[int | str | bytes, ...] = setting(default=())
+    missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
 
     rows = Flat()
     level = Flat(form="register")

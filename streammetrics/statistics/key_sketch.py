@@ -47,7 +47,7 @@ class KeySketch(State, tag="key_sketch"):
     bits: int = setting(default=16, low=4, high=24)
     depth: int = setting(default=4, low=1, high=16)
     missing: str = setting(default="raise", choices=("raise", "skip"))
-    missing_values: tuple[int | str | bytes, ...] = setting(default=())
+    missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
 
     rows = Tally("places")
 

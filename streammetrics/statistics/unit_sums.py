@@ -49,7 +49,7 @@ class UnitSums(WeighedRows, tag="unit_sums"):
     unit: str = setting(default="unit")
     cap: float | None = setting(default=None, above=0.0)
     missing: str = setting(default="raise", choices=("raise", "skip"))
-    missing_values: tuple[int | str | bytes, ...] = setting(default=())
+    missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
 
     sums = Flat(2, form="exact")
 

@@ -252,3 +252,15 @@ def test_json_lines_have_no_delimiter(run, tmp_path):
     ran = run("eval", path, *BASE, "--delimiter", ";")
     assert ran.code == 2
     assert "JSON lines have none" in ran.err
+
+
+def test_a_sign_that_is_spelled_otherwise(run, tmp_path):
+    columns = {"click": [1, 0, 1, 0], "pctr_b": [0.5, 0.2, 0.7, 0.1], "country": ["br", "us", "de", "br"]}
+    path = _written(tmp_path / "log.csv", "csv", columns)
+    for condition in ("country<>br", "country!=br", "country <> br"):
+        ran = run("eval", path, *BASE, "--where", condition, "--metrics", "ctr", "--format", "json")
+        assert ran.values["ctr"] == 0.5
+    for condition in ("country=>br", "country=<br", "country=!br"):
+        ran = run("eval", path, *BASE, "--where", condition)
+        assert ran.code == 2
+        assert "which comparison is meant?" in ran.err

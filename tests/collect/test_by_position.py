@@ -92,3 +92,36 @@ def test_classes_that_do_not_sum_to_one_name_both_scales() -> None:
             metric.update([0, 1], [[0.2, 0.3], [0.5, 0.5]])
     scores = [[0.2, 0.3], [0.9, 0.5]]
     assert sm.AUC(num_classes=2, scale="real").update([0, 1], scores).compute() == 0.5
+
+
+AROUND = {
+    "alone": lambda: sm.CTR(),
+    "collection": lambda: sm.MetricCollection(sm.CTR()),
+    "nested": lambda: sm.MetricCollection({"in": sm.MetricCollection(sm.CTR())}),
+    "delta": lambda: sm.Delta(sm.CTR()),
+    "sliced": lambda: sm.Sliced(sm.CTR(), by="k"),
+    "sharded": lambda: sm.Sharded(sm.CTR(), unit="k"),
+    "windowed": lambda: sm.Windowed(sm.CTR(), width=1, time="k"),
+    "recent": lambda: sm.Recent(sm.CTR(), rows=5),
+    "decayed": lambda: sm.Decayed(sm.CTR(), half_life=3, time="k"),
+}
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize(
+    "second", [[0.5], "nonsense", np.array([0.5]), np.zeros(3, np.float32), (0.1, 0.2, 0.3)], ids=repr
+)
+def test_columns_that_nobody_reads_have_as_many_rows(around: str, second: Any) -> None:
+    thing = AROUND[around]()
+    more = {"k": [1, 2]} if "k" in thing.columns else {}
+    for _ in range(2):
+        for y in ([0, 1], np.array([0, 1])):
+            with pytest.raises(sm.InvalidInputError, match=f"y_score has {len(second)} rows, y_true has 2"):
+                thing.update(y, second, **more)
+        thing.update(np.array([0, 1]), np.array([0.1, 0.2]), **more)
+
+
+def test_a_key_of_several_columns_by_keyword() -> None:
+    y, s, parts = [0, 1, 1], [0.1, 0.2, 0.3], ([1, 1, 2], ["a", "a", "b"])
+    wanted = sm.GroupAUC().update({"y_true": y, "y_score": s, "group": parts})
+    assert sm.GroupAUC().update(y, s, group=parts) == wanted

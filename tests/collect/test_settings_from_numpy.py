@@ -114,3 +114,35 @@ def test_a_missing_label_is_no_negative() -> None:
             sm.InvalidInputError, match=r"y_true: expected labels, of which 'yes' is positive, found .* row 1"
         ):
             sm.MetricCollection(sm.Task(sm.CTR(), pos_label="yes")).update(y_true=column)
+
+
+@pytest.mark.parametrize("kind", [int, np.int64, np.int8, np.uint32])
+def test_settings_of_what_goes_around(kind: Any) -> None:
+    for of in (
+        lambda n: sm.Sliced(sm.CTR(), by="k", limit=n(4)),
+        lambda n: sm.Windowed(sm.CTR(), width=n(4), time="t", keep=n(4)),
+        lambda n: sm.Sharded(sm.CTR(), unit="u", shards=n(16), shard_bits=n(8)),
+        lambda n: sm.Recent(sm.CTR(), rows=n(4)),
+        lambda n: sm.Recent(sm.CTR(), steps=n(4)),
+        lambda n: sm.Decayed(sm.CTR(), half_life=n(4), keep=n(4)),
+    ):
+        same(of(kind), of(int), "numpy's settings to be ours")
+        assert repr(of(kind)) == repr(of(int))
+
+
+@pytest.mark.parametrize("tag", [t for t in draws.OWN if "missing_values" in draws.usual(t).settings])
+def test_values_that_stand_for_none_have_no_order(tag: str) -> None:
+    made = [
+        type(draws.usual(tag))(**{**draws.usual(tag).settings, "missing": "skip", "missing_values": values})
+        for values in ((0, 7, "?"), ["?", 7, 0, 7], (7, "?", 0))
+    ]
+    for one in made:
+        same(one, made[0], "the same values in another order to be the same")
+        assert not one.differences(made[0])
+
+
+def test_values_that_stand_for_no_unit_have_no_order() -> None:
+    one, other = (
+        sm.Sharded(sm.CTR(), unit="u", missing="skip", missing_values=v) for v in ((0, 7), [np.int64(7), 0, 7])
+    )
+    same(one, other, "the same values in another order to be the same")

@@ -192,3 +192,13 @@ def test_groups_that_are_not_the_units():
 def test_what_every_shard_has_is_too_large_when_it_is_built():
     with pytest.raises(sm.MemoryLimitError, match=r"would take 2\d\d,\d{3},\d{3} bytes .* memory_limit is 100,000,000"):
         sm.Sharded(sm.ConfusionMatrix(num_classes=700), unit="user", memory_limit=10**8)
+
+
+@pytest.mark.parametrize("values", [[None, "a", "b"], [None, 1, 2], [None, b"a", b"b"], [None, True, False]])
+@pytest.mark.parametrize("how", [{"missing": "skip"}, {"on_invalid": "drop"}])
+def test_rows_without_a_unit_are_left_out_alike_however_they_come(how, values):
+    together, apart = (sm.Sharded(sm.CTR(), unit="u", shards=8, **how) for _ in range(2))
+    together.update(y_true=[1, 0, 1], u=values)
+    for y, u in zip([1, 0, 1], values, strict=True):
+        apart.update(y_true=[y], u=[u])
+    assert together == apart

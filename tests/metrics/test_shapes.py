@@ -7,6 +7,9 @@ from typing import Any
 
 import draws
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn import metrics as sk
 
@@ -250,3 +253,15 @@ def test_nor_where_the_rows_tell_which_there_are(of: Any, other: Any, rows: Any)
     with pytest.raises(sm.InvalidInputError, match=f"y_true: ignore_class={other!r} is a class of another kind"):
         metric.update(rows, rows)
     assert metric.digest() == before
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_matrices_are_frames_of_any_library(frame: Any) -> None:
+    hot, scores = {"a": [1, 0, 0], "b": [0, 1, 1]}, {"a": [0.9, 0.2, 0.6], "b": [0.1, 0.8, 0.4]}
+    weights = {"a": [1.0, 0.5, 2.0], "b": [0.25, 1.0, 1.0]}
+    plain = [np.column_stack([*columns.values()]) for columns in (hot, scores, weights)]
+    wanted = sm.LogLoss(num_classes=2).update(plain[0], plain[1])
+    assert sm.LogLoss(num_classes=2).update(y_true=frame(hot), y_score=frame(scores)) == wanted
+    wanted = sm.F1(num_labels=2).update(plain[0], plain[1], sample_weight=plain[2])
+    made = sm.F1(num_labels=2).update(y_true=frame(hot), y_score=frame(scores), sample_weight=frame(weights))
+    assert made == wanted

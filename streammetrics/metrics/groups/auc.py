@@ -81,7 +81,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
     one_class: Any = setting(default="skip", choices=("skip", 0.5))
     scale: str = setting(default="probability", choices=("probability", "real", "logit"))
     missing: str = setting(default="raise", choices=("raise", "skip"))
-    missing_values: tuple[int | str | bytes, ...] = setting(default=())
+    missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
     grouped: str | None = setting(default=None, choices=(None, "sorted"))
     partition: tuple[int, ...] | None = setting(default=None)
     sample: bool = setting(default=False)

@@ -28,7 +28,7 @@ class OpenGroups(Metric[GroupRows, float]):
 
     scale: str = setting(default="probability", choices=("probability", "real", "logit"))
     missing: str = setting(default="raise", choices=("raise", "skip"))
-    missing_values: tuple[int | str | bytes, ...] = setting(default=())
+    missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
     memory_limit: int = setting(default=1 << 32, low=0, operational=True)
 
     ranks = True

@@ -53,7 +53,7 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
 
     limit: int = setting(default=1 << 16, low=16, high=float(1 << 24))
     missing: str = setting(default="raise", choices=("raise", "skip"))
-    missing_values: tuple[int | str | bytes, ...] = setting(default=())
+    missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
 
     methods = ("sample",)
     instead = (

@@ -52,7 +52,7 @@ class KeyFrequency(Metric[KeySketch, float], tag="key_frequency"):
     bits: int = setting(default=16, low=4, high=24)
     depth: int = setting(default=4, low=1, high=16)
     missing: str = setting(default="raise", choices=("raise", "skip"))
-    missing_values: tuple[int | str | bytes, ...] = setting(default=())
+    missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
 
     grows = True
     instead = "a count of these rows is no estimate; Mean of a 0/1 column has an interval"

@@ -24,7 +24,7 @@ class CountedKeys(Metric[KeyCounts, Any]):
 
     limit: int = setting(default=1 << 20, low=1, high=1 << 28, operational=True)
     missing: str = setting(default="raise", choices=("raise", "skip"))
-    missing_values: tuple[int | str | bytes, ...] = setting(default=())
+    missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
 
     cost = "40 bytes a key, and the key once; about 30 ns a row"
 

@@ -304,7 +304,7 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
     exposed: str = setting(default="exposed")
     cap: float | None = setting(default=None, above=0.0, high=2.0**400)
     missing: str = setting(default="raise", choices=("raise", "skip"))
-    missing_values: tuple[int | str | bytes, ...] = setting(default=())
+    missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
 
     formula = "sum of outcomes / number of exposures"
     cost = "about 1.1 kB; 5 ns a row"

@@ -33,7 +33,7 @@ class ScoredGroups(State):
 
     scale: str = setting(default="probability", choices=("probability", "real", "logit"))
     missing: str = setting(default="raise", choices=("raise", "skip"))
-    missing_values: tuple[int | str | bytes, ...] = setting(default=())
+    missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
 
     scores = Tally("exact_places")
 

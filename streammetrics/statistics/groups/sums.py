@@ -39,7 +39,7 @@ class GroupSums(TermSums, tag="group_sums"):
     """
 
     missing: str = setting(default="raise", choices=("raise", "skip"))
-    missing_values: tuple[int | str | bytes, ...] = setting(default=())
+    missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
     memory_limit: int = setting(default=1 << 32, low=0, operational=True)
 
     kinds = Flat(len(KINDS), form="flag", front=True)
