@@ -115,14 +115,14 @@ def test_a_collection_that_has_tasks_among_others_inside_another(order: list[str
     assert sm.from_bytes(sliced.to_bytes()) == sliced
 
 
-AROUND = {
+APART = {
     "sliced": lambda m: sm.Sliced(m, by="g"),
     "windowed": lambda m: sm.Windowed(m, width=2, time="g"),
     "decayed": lambda m: sm.Decayed(m, half_life=2, time="g"),
 }
 
 
-@pytest.mark.parametrize("of", AROUND.values(), ids=AROUND)
+@pytest.mark.parametrize("of", APART.values(), ids=APART)
 def test_what_is_told_apart_already_is_not_again(of: Any) -> None:
     inner = of(sm.CTR())
     for outer in (inner, sm.MetricCollection(inner), sm.Sliced(inner, by="other")):
