@@ -32,7 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     for name in ("stdout", "stderr"):
-        if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+        if getattr(sys, name) is None:  # closed by who called: what is said is heard by nobody
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif isinstance(stream := getattr(sys, name), io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ± gets a question mark, not a traceback
             if arguments is None and not stream.isatty():
                 setattr(sys, name, _forgiving(stream))
@@ -52,10 +54,15 @@ class _Pipe(io.FileIO):
         try:
             return super().write(data)
         except BrokenPipeError:  # from now on nothing is told that it is
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.fileno())
-            os.close(nowhere)
+            _silence(self)
             return len(data)
+
+
+def _silence(stream: Any) -> None:
+    """Send nowhere what a stream is given from now on."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def _forgiving(stream: io.TextIOWrapper) -> io.TextIOWrapper:
@@ -90,6 +97,10 @@ def _run(arguments: Sequence[str]) -> int:
         if line is None:
             raise
         _complain(line)
+        try:
+            sys.stdout.flush()
+        except OSError:  # what could not be written was said; Python would say it again
+            _silence(sys.stdout)
         return USAGE
     return code
 

@@ -342,6 +342,7 @@ def _eval(
             arm=arm or told.get("arm"),
             asked=asked,
             push=_pushed(push, experiment, hour, source, seq),
+            task_file=task,
         )
     )
     raise typer.Exit(code)

@@ -11,7 +11,15 @@ from typing import Any
 
 from streammetrics.cli.messages import UsageError, nearest
 from streammetrics.cli.records import check_order, restricted, rolled
-from streammetrics.cli.score import check_report, check_target, print_results, print_versus, read_sets, write_report
+from streammetrics.cli.score import (
+    check_apart,
+    check_report,
+    check_target,
+    print_results,
+    print_versus,
+    read_sets,
+    write_report,
+)
 from streammetrics.cli.shown import Shown
 from streammetrics.cli.versus import Asked, Versus, check_alike, check_names, in_full, rows_of
 from streammetrics.collect.files import identity
@@ -71,6 +79,7 @@ def show_file(
     if report is not None:
         check_report(report)
         check_target(report)
+        check_apart({"report": report}, [file], "the file that is shown")
     sets = read_sets(by)
     thing = load(file, max_bytes=MOST)
     title = f"{file}, {_held(thing)}{_rows(thing)}digest {thing.digest()[:16]}"

@@ -60,6 +60,8 @@ class Request:
         How models, or arms, are compared.
     push : Pushed, optional
         Where states are pushed to.
+    task_file : str, optional
+        The file that tells the tasks.
     """
 
     paths: Sequence[str]
@@ -85,6 +87,7 @@ class Request:
     arm: str | None = None
     asked: Asked = NOTHING
     push: Any = None
+    task_file: str | None = None
 
     def check(self) -> None:
         """Raise UsageError where options contradict one another."""
@@ -97,6 +100,11 @@ class Request:
         ]
         if named and self.unit is None:
             raise UsageError(f"{', '.join(named)}: {WHOSE}")
+        idle = [f"--{n}" for n in ("better", "users", "confidence") if self._has(n)]
+        if idle and self.unit is None:
+            raise UsageError(f"{', '.join(idle)}: {WHOSE}")
+        if idle := [f"--{name}" for name, given in self._of_slices.items() if given] if not self.by else []:
+            raise UsageError(f"{', '.join(idle)}: for slices; name their columns by --by")
         if (self.shards is not None or self.missing_unit != "raise") and self.by_rows is not False:
             raise UsageError("--shards and --missing-unit are about the column that --unit names")
         self.asked.check()
@@ -105,7 +113,14 @@ class Request:
         asked = self.asked
         given: dict[str, Any] = {"primary": asked.primary, "guardrail": asked.guardrails, "control": asked.control}
         given |= {"arm": self.arm, "sequential": asked.sequential, "planned-users": asked.planned}
+        given |= {"better": asked.better, "users": asked.users, "confidence": asked.confidence != NOTHING.confidence}
         return bool(given[option])
+
+    @property
+    def _of_slices(self) -> dict[str, bool]:
+        """Which options are given that say which slices there are, and which of them are shown."""
+        given = {"limit": self.limit is not None, "keep": self.keep is not None}
+        return given | {"sort": self.sort is not None, "min-rows": self.min_rows > 0}
 
     @property
     def by_rows(self) -> bool | None:
@@ -129,7 +144,12 @@ def score_log(request: Request) -> int:
     from streammetrics.io.logs import Log  # pyarrow only once the request makes sense
 
     log = Log(request.paths, delimiter=_delimiter(request.delimiter))
-    _check_apart({"save": request.save, "report": request.report}, log.files)
+    outputs = {"save": request.save, "report": request.report, "checkpoint": request.checkpoint}
+    check_apart(outputs, log.files)
+    if request.task_file is not None:
+        check_apart(outputs, [request.task_file], "the file of the task")
+    for spec in specs.values():
+        spec.check_columns(log.schema.names)
     metrics = make_collection(specs, request.on_invalid, log.schema)
     request = replace(request, asked=_checked(request, metrics))
     if request.sort is not None:  # before hours go into the log
@@ -315,12 +335,12 @@ def _check_targets(given: dict[str, str | None]) -> None:
             raise UsageError(f"--{other} and --{option} are one file, {target}; the one would replace the other")
 
 
-def _check_apart(given: dict[str, str | None], files: Sequence[object]) -> None:
-    """Raise where a file would replace one of the log."""
+def check_apart(given: dict[str, str | None], files: Sequence[object], what: str = "a file of the log") -> None:
+    """Raise where a file would replace one that is read."""
     there = {os.path.realpath(str(file)) for file in files}
     for option, target in given.items():
         if target is not None and os.path.realpath(target) in there:
-            raise UsageError(f"--{option} {target}: this is a file of the log")
+            raise UsageError(f"--{option} {target}: this is {what}; write elsewhere")
 
 
 def check_target(path: str) -> None:

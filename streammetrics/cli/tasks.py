@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from streammetrics.cli.messages import UsageError, nearest
 from streammetrics.cli.models import Model, find_model
-from streammetrics.cli.specs import make_metrics
+from streammetrics.cli.specs import at_setting, make_metrics
 from streammetrics.cli.types import TYPES
 from streammetrics.collect.collection import MetricCollection
 from streammetrics.collect.metric import Metric
@@ -104,7 +105,7 @@ class TaskSpec:
         if self.corrects is not None and self.corrects not in _CORRECTS:
             raise nearest("way to correct", self.corrects, _CORRECTS)
         if (self.negative_rate is None) != (self.corrects is None):
-            raise UsageError("a negative rate needs to know what it corrects (score, rows or both), and the other way")
+            raise UsageError("--negative-rate needs --corrects (score, rows or both), and the other way")
         if self.scale == "real" and self.corrects in ("score", "both"):
             raise UsageError("scores of scale real cannot be corrected; probabilities and logits can")
         if self.score and self.pred:
@@ -184,7 +185,17 @@ class TaskSpec:
             if getattr(self, role) is not None and role not in read:
                 hint = "group_auc does" if role == "group" else "those of --task-type ranking do"
                 raise UsageError(f"--{role} {getattr(self, role)}: none of {', '.join(made)} reads it; {hint}")
+        if self.k and not any(at_setting(type(metric)) == "k" for metric in made.values()):
+            raise UsageError(f"--k {','.join(map(str, self.k))}: none of {', '.join(made)} has a cut-off")
+        if self.scale != "probability" and not any("scale" in metric.settings for metric in made.values()):
+            raise UsageError(f"--scale {self.scale}: none of {', '.join(made)} reads scores on a scale")
         return made
+
+    def check_columns(self, names: Collection[str]) -> None:
+        """Raise where a column of scores or decisions is not there, although it may be that no metric reads it."""
+        for given in (*self.score, *self.pred):
+            if given not in names and not re.search(r"[*?]", given):
+                raise nearest("column", given, names)
 
     def _task(self, metrics: dict[str, Metric[Any, Any]], label: Any, model: Model | None, schema: Any) -> Task:
         columns = {"y_pred" if self.pred else TYPES[self.task_type].role: model.column} if model is not None else {}

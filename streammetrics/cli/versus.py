@@ -381,6 +381,11 @@ def check_names(asked: Asked, known: Mapping[str, Any], where: str = "") -> None
     for name in asked.names:
         if name not in known:
             raise nearest(f"metric in {where}:" if where else "metric", name, list(known))
+    for name in asked.better:
+        if (best := known[name].best) is not None:
+            raise UsageError(
+                f"--better {name}: its best value is known, {best}; this is for metrics that do not say it"
+            )
     for option, names in (
         ("--primary", [asked.primary] if asked.primary else []),
         ("--guardrail", list(asked.guardrails)),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import InvalidInputError
-from ..numerics.keys import shown
+from ..numerics.keys import shown, visible
 
 __all__ = ["Layout", "Table", "check_levels"]
 
@@ -127,7 +127,7 @@ class Table:
     def texts(self) -> tuple[list[str], list[list[str]]]:
         """Return head and cells as a person reads them: the bound beside the value, empty columns left out."""
         head = [*self.by, *self.layout.head]
-        rows = [[*(shown(r[c]) for c in self.by), *self.layout.texts(r)] for r in self.records]
+        rows = [[*(visible(shown(r[c])) for c in self.by), *self.layout.texts(r)] for r in self.records]
         kept = [i for i, name in enumerate(head) if name not in self.layout.spare or any(r[i] for r in rows)]
         return [head[i] for i in kept], [[row[i] for i in kept] for row in rows]
 

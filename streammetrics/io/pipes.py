@@ -80,6 +80,8 @@ def standard_input() -> Source:
     LogError
         It is a format whose end has to be read first.
     """
+    if sys.stdin is None:
+        raise LogError(f"{STDIN}: standard input is closed")
     pipe = Pipe(sys.stdin.buffer)
     head = pipe.read(_PEEK)
     compression = next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as csv
 
 from streammetrics.io.json_lines import JsonReader
@@ -23,6 +24,8 @@ _ROW = re.compile(r"Row #(\d+): ")
 _VALUE = re.compile(r"In CSV column #(\d+): .*?CSV conversion error to (.+?): (?:invalid value '(.*)'|(.*))", re.DOTALL)
 _COUNT = re.compile(r"Expected (\d+) columns, got (\d+)")
 _KEY_TEXT = pa.dictionary(pa.int32(), pa.string())
+PADDED = pa.large_string()
+"""What stands for integers that begin with zeros, which no guess gives: numbers, but as keys "007" is not "7"."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,21 @@ class TextReader:
         """Read the header and guess types from the first rows."""
         with self._reading(), self._raw() as raw:
             schema = self._open(raw, _PEEK_BYTES).schema
+        with self._reading(), self._raw() as raw:
+            schema = self._with_zeros(schema, raw)
             return Facts.of(schema, None, (Span(0, None, (0, 1), self.source.bytes),))
+
+    def _with_zeros(self, schema: pa.Schema, raw: pa.NativeFile) -> pa.Schema:
+        """The schema, where integers of the first rows that begin with zeros are PADDED: as keys they are texts."""
+        whole = {field.name: pa.string() for field in schema if pa.types.is_integer(field.type)}
+        first = next(iter(self._open(raw, _PEEK_BYTES, column_types=whole)), None) if whole else None
+        if first is None:
+            return schema
+        padded = [
+            f.name in whole and pc.any(pc.match_substring_regex(column, r"^\s*[+-]?0\d")).as_py()
+            for f, column in zip(schema, first.columns, strict=True)
+        ]
+        return pa.schema([pa.field(f.name, PADDED) if p else f for f, p in zip(schema, padded, strict=True)])
 
     def read(self, span: Span, columns: Sequence[str], keys: Collection[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield the file block by block."""
@@ -176,7 +193,7 @@ def _type_of(guess: pa.DataType, is_key: bool, is_json: bool) -> pa.DataType:
         return guess
     if is_key and not (is_json and pa.types.is_floating(guess)):  # JSON says what is a text; numbers cannot be read so
         return pa.int64() if pa.types.is_integer(guess) else _KEY_TEXT
-    if pa.types.is_integer(guess) or pa.types.is_floating(guess):
+    if pa.types.is_integer(guess) or pa.types.is_floating(guess) or guess == PADDED:
         return pa.float64()
     if pa.types.is_timestamp(guess) and guess.unit != "ns":
         return pa.timestamp("us", guess.tz)  # later rows may have fractions of a second

@@ -166,6 +166,13 @@ def shown(atom: Any) -> str:
     return atom.isoformat() if isinstance(atom, datetime.date) else str(atom)
 
 
+def visible(text: str) -> str:
+    r"""A text on one line, and no orders to a terminal: what cannot be printed as Python writes it, such as \n."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def atom_text(atom: Any) -> str:
     """The text of one column of a key, of which that of the key is made."""
     return canonical_json(_encode(atom))

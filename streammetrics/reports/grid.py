@@ -6,8 +6,10 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
+
+from ..numerics.keys import visible
 
 __all__ = ["Cell", "Grid", "is_terminal", "say", "show"]
 
@@ -78,8 +80,13 @@ def is_terminal() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
+def _visible(cell: Cell) -> Cell:
+    return cell if cell.text.isprintable() else replace(cell, text=visible(cell.text))
+
+
 def say(text: str = "", style: str = "") -> None:
     """Print a line."""
+    text = visible(text)
     if is_terminal():
         _painter()([(" " * INDENT if text else "", ""), (text, style)])
     else:
@@ -88,7 +95,7 @@ def say(text: str = "", style: str = "") -> None:
 
 def show(grid: Grid) -> None:
     """Print a table."""
-    terminal = is_terminal()
+    grid, terminal = replace(grid, rows=[row and list(map(_visible, row)) for row in grid.rows]), is_terminal()
     if grid.title:
         say(grid.title, "bold cyan")
     for chosen in _fitted(grid, terminal) if terminal or not grid.whole else [list(range(len(grid.heads)))]:
@@ -107,12 +114,17 @@ def _show(grid: Grid, chosen: Sequence[int], terminal: bool) -> None:
     rule = "─" * (sum(layout.width for layout in layouts) + GAP * (len(layouts) - 1))
     if terminal:
         paint([(" " * INDENT + rule, "dim")])
+    named: dict[int, Cell] = {}  # in rows that are not printed, and stands above those that are
     for row in grid.rows:
         if row is None:
             if terminal:
                 paint([(" " * INDENT + rule, "dim")])
-        elif len(chosen) == len(grid.heads) or any(row[i].text for i in chosen if i >= grid.lead):
-            paint(_joined([layout.cell(row[i]) for i, layout in zip(chosen, layouts, strict=True)], terminal))
+            continue
+        named |= {i: row[i] for i in range(grid.lead) if row[i] is not ABOVE}
+        if len(chosen) == len(grid.heads) or any(row[i].text for i in chosen if i >= grid.lead):
+            cells = [named.get(i, ABOVE) if row[i] is ABOVE else row[i] for i in chosen]
+            paint(_joined([layout.cell(cell) for cell, layout in zip(cells, layouts, strict=True)], terminal))
+            named = {}
 
 
 class _Layout:

@@ -243,7 +243,7 @@ def slices(
     found = by_slice(sliced, top, sort, min_rows, confidence)
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for record in found:
-        key = [record.get(name, "") for name in sliced.levels]  # as they are: null is no text of four letters
+        key = [record["slice"].get(name, "") for name in sliced.levels]  # as they are: null is no text of four letters
         groups.setdefault((record["other"], *key), []).append(record)
     most = len(groups) if top is None or not isinstance(sliced.inner, Front) else top
     first = max(len(groups) - most, 0) if isinstance(sliced, Windowed) else 0  # the newest

@@ -511,8 +511,8 @@ class TestMistakes:
             (("--metrics", "auc:bits=99"), "bits must be at least 8 and at most 24"),
             (("--metrics", "log_loss", "--scale", "real"), "scale must be one of"),
             (("--scale", "logits"), "logits"),
-            (("--corrects", "both"), "a negative rate needs to know"),
-            (("--negative-rate", "0.1"), "a negative rate needs to know"),
+            (("--corrects", "both"), "--negative-rate needs --corrects"),
+            (("--negative-rate", "0.1"), "--negative-rate needs --corrects"),
             (("--negative-rate", "7", "--corrects", "rows"), "in (0, 1], not 7"),
             (("--negative-rate", "0.1", "--corrects", "both", "--scale", "real"), "cannot be corrected"),
             (("--by", "variant,variant"), "--by takes different columns"),
@@ -527,6 +527,17 @@ class TestMistakes:
             (("--delimiter", ";"), "are for text files"),
             (("--by", "variant", "--weight", "nix"), "no column 'nix'"),
             (("--by", "weight"), "slices by 'weight' cannot be listed"),
+            (("--k", "5"), "--k 5: none of auc, average_precision, log_loss, "),
+            (("--task-type", "regression", "--scale", "logit"), "--scale logit: none of "),
+            (("--sort", "auc", "--min-rows", "9"), "--sort, --min-rows: for slices; name their columns by --by"),
+            (("--limit", "3", "--keep", "hash"), "--limit, --keep: for slices; name their columns by --by"),
+            (("--users", "9"), "--users: say whose rows belong together"),
+            (("--better", "ctr=high", "--confidence", "0.9"), "--better, --confidence: say whose rows belong together"),
+            (("--score", "pctr_x", "--metrics", "ctr"), "there is no column 'pctr_x'; did you mean 'pctr_"),
+            (
+                ("--score", "pctr_a", "--unit", "user_id", "--better", "auc=low"),
+                "--better auc: its best value is known, high",
+            ),
         ],
     )
     def test_one_line_and_code_2(self, fails, log, arguments, part):

@@ -264,3 +264,84 @@ def test_a_sign_that_is_spelled_otherwise(run, tmp_path):
         ran = run("eval", path, *BASE, "--where", condition)
         assert ran.code == 2
         assert "which comparison is meant?" in ran.err
+
+
+def test_keys_that_begin_with_zeros(run, tmp_path):
+    """As keys they are texts; as numbers they are numbers, and conditions compare these."""
+    columns = {"click": [0, 1, 0], "pctr_b": ["00", "0", "01"], "zip": ["007", "7", "07"]}
+    path = _written(tmp_path / "log.csv", "csv", columns)
+    ran = run("eval", path, *BASE, "--by", "zip", "--metrics", "ctr", "--format", "json")
+    assert {r["slice"]["zip"]: r["value"] for r in ran.records if r["by"]} == {"007": 0.0, "07": 0.0, "7": 1.0}
+    ran = run(
+        "eval", path, *BASE, "--by", "zip", "--where", "zip=7", "--metrics", "ctr,predicted_ctr", "--format", "json"
+    )
+    assert ran.values == {"ctr": 1 / 3, "predicted_ctr": 1 / 3}
+    other = _written(tmp_path / "other.csv", "csv", columns | {"zip": ["8", "9", "10"]})
+    ran = run("eval", other, path, *BASE, "--by", "zip", "--metrics", "ctr", "--format", "json")
+    assert {r["slice"]["zip"] for r in ran.records if r["by"]} == {"007", "07", "7", "8", "9", "10"}
+
+
+def test_a_key_called_slice(run, tmp_path):
+    path = _written(tmp_path / "log.parquet", "parquet", {"click": [0, 1], "pctr_b": [0.5, 0.2], "slice": ["a", "b"]})
+    ran = run("eval", path, *BASE, "--by", "slice", "--metrics", "ctr")
+    assert [line.split()[0] for line in ran.out.splitlines() if line[:2] in ("a ", "b ")] == ["a", "b"]
+
+
+def test_keys_give_no_orders_to_a_terminal(run, tmp_path):
+    keys = ["\x1b[31mred", "a\nb", "\u202etfel", "caf\u00e9"]
+    columns = {"click": [0, 1, 1, 0], "pctr_b": [0.5, 0.2, 0.1, 0.3], "k": keys}
+    path = _written(tmp_path / "log.parquet", "parquet", columns)
+    ran = run("eval", path, *BASE, "--by", "k", "--metrics", "ctr")
+    for shown in (r"\x1b[31mred ", r"a\nb ", r"\u202etfel ", "caf\u00e9 "):
+        assert any(line.startswith(shown) for line in ran.out.splitlines())
+    assert repr(sm.Sliced(sm.CTR(), by="k").update([1], k=["a\nb"]).table()).splitlines()[1].startswith(r"a\nb ")
+    ran = run("eval", path, *BASE, "--by", "k", "--metrics", "ctr", "--format", "json")
+    assert {r["slice"]["k"] for r in ran.records if r["by"]} == set(keys)
+
+
+@pytest.mark.parametrize("option", ["--by", "--unit", "--group"])
+def test_what_no_key_is(run, tmp_path, option):
+    columns = {"click": [0, 1], "pctr_b": [0.5, 0.2], "pair": [{"a": 1}, {"a": 2}], "items": [[1], [2]]}
+    path = _written(tmp_path / "log.parquet", "parquet", columns)
+    for name, kind in (("pair", "struct"), ("items", "list")):
+        ran = run("eval", path, *BASE, option, name)
+        assert ran.code == 2
+        assert f"{name}: keys are integers, strings" in ran.err
+        assert f"not {kind}" in ran.err
+
+
+def test_rows_of_a_table_that_is_split_keep_their_keys(run, tmp_path):
+    """A line is left out where it has no value, and with it the key that stands once above several."""
+    text = "".join(
+        f'[tasks.{name}]\nlabel = "{label}"\nscore = ["pctr_b"]\nmetrics = [{metrics}]\n'
+        for name, label, metrics in (
+            ("first", "click", '"auc", "log_loss", "average_precision", "normalized_entropy", "calibration", "ks"'),
+            ("other", "buy", '"ctr", "predicted_ctr", "brier_score", "gini"'),
+        )
+    )
+    (tasks := tmp_path / "tasks.toml").write_text(text)
+    rng = np.random.default_rng(1)
+    columns = {"click": rng.integers(0, 2, 90), "buy": rng.integers(0, 2, 90), "pctr_b": rng.random(90)}
+    columns |= {"arm": np.array(["left", "mid", "right"])[np.arange(90) % 3]}
+    pq.write_table(pa.table(columns), path := tmp_path / "log.parquet")
+    ran = run("eval", path, "--task", tasks, "--by", "arm")
+    assert ran.code == 0, ran.err
+    lines = ran.out[ran.out.index("by arm") :].splitlines()
+    heads = [i for i, line in enumerate(lines) if line.startswith("arm ")]
+    assert len(heads) > 1
+    for i in heads:
+        begun = [line.split()[0] for line in lines[i + 1 : i + 7] if line[:1].strip()]
+        assert begun[:3] == ["left", "mid", "right"], "\n".join(lines)
+
+
+def test_files_that_are_read_are_not_replaced(run, log, tmp_path):
+    (tasks := tmp_path / "tasks.toml").write_text('[tasks.a]\nlabel = "click"\nscore = ["pctr_b"]\nmetrics = ["ctr"]\n')
+    for option in ("--save", "--report", "--checkpoint"):
+        ran = run("eval", log, "--task", tasks, option, tasks)
+        assert (ran.code, tasks.read_text()[:7]) == (2, "[tasks."), ran.err
+        assert "this is the file of the task" in ran.err
+    run("eval", log, "--task", tasks, "--save", saved := tmp_path / "saved.smet")
+    before = saved.read_bytes()
+    ran = run("show", saved, "--report", saved)
+    assert (ran.code, saved.read_bytes()) == (2, before)
+    assert "this is the file that is shown" in ran.err

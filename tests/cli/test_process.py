@@ -162,3 +162,16 @@ def test_an_ascii_terminal_gets_question_marks(log):
     command = [sys.executable, "-m", "streammetrics", "eval", str(log), *BASE, "--bits", "12"]  # a bound is shown
     ran = subprocess.run(command, capture_output=True, env=environment, check=True)
     assert b" ?" in ran.stdout
+
+
+def test_streams_that_are_closed_or_full(log):
+    command = f"{sys.executable} -m streammetrics eval"
+    rest = "--label click --score pctr_b --metrics ctr"
+    for shell, code, said in (
+        (f"{command} {log} {rest} >&-", 0, ""),
+        (f"{command} {log} {rest} >&- 2>&-", 0, ""),
+        (f"{command} - {rest} <&-", 2, "streammetrics: -: standard input is closed\n"),
+        (f"{command} {log} {rest} > /dev/full", 2, "streammetrics: No space left on device\n"),
+    ):
+        ran = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=120)
+        assert (ran.returncode, ran.stderr) == (code, said), shell
