@@ -223,8 +223,9 @@ def _unions(
     columns = (x.tolist() for x in (masses.totals(at), positives.totals(at), least, most))
     made = []
     for weight, positive, a, b in zip(*columns, strict=True):
-        a, b = a / unit, b / unit
-        made.append(Bin(Fraction(weight, unit), Fraction(positive, unit), a, (a + b) / 2, b))
+        if unit != 1:
+            a, b = a / unit, b / unit
+        made.append(Bin(Fraction(weight, unit), Fraction(positive, unit), a, a if a == b else (a + b) / 2, b))
     return made
 
 

@@ -128,7 +128,8 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
     def details(self, state: Any) -> dict[str, Any]:
         if self.which:
             return super().details(state)
-        bins, value = self._filled(state), self.of(state)
+        bins = self._filled(state)
+        value = Limits.sum([(_part(b, b.predicted),) * 3 for b in bins]).rounded() if bins else math.nan
         df = len(bins) - 2
         return {"degrees_of_freedom": df, "p_value": chi2_tail(value, df) if df > 0 else math.nan}
 
