@@ -111,22 +111,22 @@ def _plain_arrow(raw: Any, name: str) -> Any:
     if pa.types.is_run_end_encoded(raw.type):
         chunks = [pc.run_end_decode(chunk) for chunk in (raw.chunks if isinstance(raw, pa.ChunkedArray) else [raw])]
         raw = pa.chunked_array(chunks, raw.type.value_type)
-    if not _may_be_key(raw.type):
-        raise wrong_kind(name, str(raw.type))
+    kind = raw.type.value_type if pa.types.is_dictionary(raw.type) else raw.type
+    if not _may_be_key(kind):
+        raise wrong_kind(name, str(kind))
     return raw
 
 
 @cache
 def _may_be_key(kind: Any) -> bool:
-    """Whether values of an Arrow type, or those of its dictionary, may be keys."""
+    """Whether values of an Arrow type may be keys."""
     import pyarrow as pa
 
     known = (
         "null", "boolean", "integer", "string", "large_string", "binary", "large_binary", "fixed_size_binary", "date",
         "timestamp", "decimal",
     )  # fmt: skip
-    held = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return str(held) in ("string_view", "binary_view") or any(getattr(pa.types, f"is_{one}")(held) for one in known)
+    return str(kind) in ("string_view", "binary_view") or any(getattr(pa.types, f"is_{one}")(kind) for one in known)
 
 
 class Numbered(dict[Any, int]):
