@@ -136,6 +136,8 @@ class Label(Kind):
             raise InvalidInputError(
                 f"{name}: expected {self.expected}, got a column of {' and '.join(sorted(strange))}", column=name
             )
+        if not len(there):  # of whatever kind, which need not compare with the names
+            return np.full(len(values), 2, np.uint8)
         out = np.asarray(there == named[-1]).astype(np.uint8)
         if self.labels is not None:
             out[~((there == named[0]) | (out == 1))] = 2
