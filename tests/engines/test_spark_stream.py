@@ -131,8 +131,8 @@ def test_killed_at_any_moment(log: Path, tmp_path: Path) -> None:
     finish(log, state)
 
 
-@pytest.mark.parametrize("by", [None, "country"])
-def test_groups_of_a_stream_are_refused(by: str | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", [(), "country"])
+def test_groups_of_a_stream_are_refused(by: str | tuple[str, ...], tmp_path: Path) -> None:
     """Rows of one user come in many batches; a sample of whole users needs no end."""
     with pytest.raises(sm.InvalidInputError, match="groups of a stream are never complete"):
         spark.Sink(tmp_path / "state.smet", [sm.AUC(), sm.GroupAUC()], by=by)
