@@ -66,7 +66,7 @@ class Sink:
         self.path = Path(path).absolute()
         self.metrics = holder_of(metrics, by)
         closed = zip(self.metrics.reads(), self.metrics.closing(1).reads(), strict=True)
-        if any(a.state.differences(b.state) and not getattr(a.state, "sample", False) for a, b in closed):
+        if any(a.state.differences(b.state) and not getattr(a.state, "sample_rows", 0) for a, b in closed):
             raise InvalidInputError(
                 "groups of a stream are never complete: rows of one user come in many micro-batches; take GroupAUC of a "
                 "sample (sample=True), or of a table once the day is there"
