@@ -95,26 +95,22 @@ class Request:
             raise UsageError("--window needs --time, the column of timestamps (or of steps), and the other way")
         if self.arm is not None and self.asked.control is None:
             raise UsageError(f"--arm {self.arm} needs --control, the arm that the others are compared with")
-        named = [
-            f"--{n}" for n in ("primary", "guardrail", "control", "arm", "sequential", "planned-users") if self._has(n)
-        ]
-        if named and self.unit is None:
+        if self.unit is None and (named := [f"--{name}" for name, given in self._of_units.items() if given]):
             raise UsageError(f"{', '.join(named)}: {WHOSE}")
-        idle = [f"--{n}" for n in ("better", "users", "confidence") if self._has(n)]
-        if idle and self.unit is None:
-            raise UsageError(f"{', '.join(idle)}: {WHOSE}")
-        if idle := [f"--{name}" for name, given in self._of_slices.items() if given] if not self.by else []:
+        if not self.by and (idle := [f"--{name}" for name, given in self._of_slices.items() if given]):
             raise UsageError(f"{', '.join(idle)}: for slices; name their columns by --by")
         if (self.shards is not None or self.missing_unit != "raise") and self.by_rows is not False:
             raise UsageError("--shards and --missing-unit are about the column that --unit names")
         self.asked.check()
 
-    def _has(self, option: str) -> bool:
+    @property
+    def _of_units(self) -> dict[str, bool]:
+        """Which options are given that say how sides are compared, and with what confidence."""
         asked = self.asked
         given: dict[str, Any] = {"primary": asked.primary, "guardrail": asked.guardrails, "control": asked.control}
         given |= {"arm": self.arm, "sequential": asked.sequential, "planned-users": asked.planned}
         given |= {"better": asked.better, "users": asked.users, "confidence": asked.confidence != NOTHING.confidence}
-        return bool(given[option])
+        return {name: bool(value) for name, value in given.items()}
 
     @property
     def _of_slices(self) -> dict[str, bool]:
@@ -148,9 +144,9 @@ def score_log(request: Request) -> int:
     check_apart(outputs, log.files)
     if request.task_file is not None:
         check_apart(outputs, [request.task_file], "the file of the task")
-    for spec in specs.values():
-        spec.check_columns(log.schema.names)
     metrics = make_collection(specs, request.on_invalid, log.schema)
+    for spec in specs.values():
+        spec.check_unread(log.schema.names, metrics.columns)
     request = replace(request, asked=_checked(request, metrics))
     if request.sort is not None:  # before hours go into the log
         from streammetrics.cli.records import check_order

@@ -191,10 +191,10 @@ class TaskSpec:
             raise UsageError(f"--scale {self.scale}: none of {', '.join(made)} reads scores on a scale")
         return made
 
-    def check_columns(self, names: Collection[str]) -> None:
-        """Raise where a column of scores or decisions is not there, although it may be that no metric reads it."""
+    def check_unread(self, names: Collection[str], read: Collection[str]) -> None:
+        """Raise where a column of scores or decisions is not there that no metric reads: of others reading says it."""
         for given in (*self.score, *self.pred):
-            if given not in names and not re.search(r"[*?]", given):
+            if given not in (*names, *read) and not re.search(r"[*?]", given):
                 raise nearest("column", given, names)
 
     def _task(self, metrics: dict[str, Metric[Any, Any]], label: Any, model: Model | None, schema: Any) -> Task:

@@ -22,6 +22,7 @@ __all__ = [
     "kind_of",
     "or_none",
     "plain_key",
+    "read_column",
     "read_keys",
     "sort_key",
     "wrong_kind",
@@ -39,7 +40,11 @@ KEYS = "integers, strings, bytes, booleans, dates, timestamps or decimals, of on
 
 def read_keys(raw: Any, name: str) -> tuple[str, Any]:
     """Return the kind of keys, and integers or (texts, index) with a mask of missing rows; "" and n if all are null."""
-    raw = key_column(raw, name)
+    return read_column(key_column(raw, name), name)
+
+
+def read_column(raw: Any, name: str) -> tuple[str, Any]:
+    """Do what `read_keys` does, of what `key_column` returned."""
     if isinstance(raw, (list, tuple)):
         raw = _from_list(raw, name)
     return or_none(_from_numpy(raw, name) if isinstance(raw, np.ndarray) else _from_arrow(raw, name))

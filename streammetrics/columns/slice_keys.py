@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidInputError
 from ..numerics.keys import raw as held
 from .convert import arrow_values, first_of, missing, one_column
-from .keys import key_column, or_none, read_keys, wrong_kind
+from .keys import key_column, or_none, read_column, wrong_kind
 
 __all__ = ["read_slice_keys"]
 
@@ -38,7 +38,7 @@ def read_slice_keys(raw: Any, name: str, *, whole: bool = True) -> Read:
     """
     raw = key_column(raw, name)
     found = (_from_numpy if isinstance(raw, (list, tuple, np.ndarray)) else _from_arrow)(raw, name, whole)
-    return read_keys(raw, name) if found is None else or_none(found)
+    return read_column(raw, name) if found is None else or_none(found)
 
 
 def _from_arrow(raw: Any, name: str, whole: bool) -> Read | None:
@@ -63,7 +63,7 @@ def _from_arrow(raw: Any, name: str, whole: bool) -> Read | None:
 
 
 def _is_plain(kind: Any) -> bool:
-    """Whether a dictionary is of what `read_keys` takes as it is."""
+    """Whether a dictionary is of what `read_column` takes as it is."""
     import pyarrow as pa
 
     return bool(pa.types.is_integer(kind) or "string" in str(kind) or "binary" in str(kind))

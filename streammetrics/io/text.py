@@ -45,16 +45,18 @@ class TextReader:
 
     def facts(self) -> Facts:
         """Read the header and guess types from the first rows."""
-        with self._reading(), self._raw() as raw:
-            schema = self._open(raw, _PEEK_BYTES).schema
-        with self._reading(), self._raw() as raw:
-            schema = self._with_zeros(schema, raw)
-            return Facts.of(schema, None, (Span(0, None, (0, 1), self.source.bytes),))
+        with self._reading():
+            with self._raw() as raw:
+                schema = self._open(raw, _PEEK_BYTES).schema
+            return Facts.of(self._with_zeros(schema), None, (Span(0, None, (0, 1), self.source.bytes),))
 
-    def _with_zeros(self, schema: pa.Schema, raw: pa.NativeFile) -> pa.Schema:
+    def _with_zeros(self, schema: pa.Schema) -> pa.Schema:
         """The schema, where integers of the first rows that begin with zeros are PADDED: as keys they are texts."""
         whole = {field.name: pa.string() for field in schema if pa.types.is_integer(field.type)}
-        first = next(iter(self._open(raw, _PEEK_BYTES, column_types=whole)), None) if whole else None
+        if not whole:  # then it is not opened again
+            return schema
+        with self._raw() as raw:
+            first = next(iter(self._open(raw, _PEEK_BYTES, column_types=whole)), None)
         if first is None:
             return schema
         padded = [

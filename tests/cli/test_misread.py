@@ -345,3 +345,13 @@ def test_files_that_are_read_are_not_replaced(run, log, tmp_path):
     ran = run("show", saved, "--report", saved)
     assert (ran.code, saved.read_bytes()) == (2, before)
     assert "this is the file that is shown" in ran.err
+
+
+def test_a_column_of_scores_that_some_files_lack(run, tmp_path):
+    """Reading it says which; where no metric reads it, nobody else would."""
+    (folder := tmp_path / "log").mkdir()
+    _written(folder / "a.csv", "csv", {"click": [1, 0], "pctr_b": [0.5, 0.2]})
+    lacking = _written(folder / "b.csv", "csv", {"click": [1, 0], "other": [0.5, 0.2]})
+    ran = run("eval", folder, *BASE, "--metrics", "auc")
+    assert ran.err.startswith(f"streammetrics: {lacking}: no column 'pctr_b' (1 of 2 files have it)")
+    assert "there is no column 'pctr_b'" in run("eval", folder, *BASE, "--metrics", "ctr").err
