@@ -9,10 +9,11 @@ by the same call.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import cache, partial
+from itertools import islice
 from operator import is_not
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -807,12 +808,30 @@ def change(changes: Sequence[Change]) -> None:
 
     No row that comes meanwhile is lost, and nobody who asks one of them for its states finds it half changed.
     """
+    feeds = [one.feed for one in changes]
+    with _locked(feeds):
+        _put(feeds, [tuple(one.how(one.feed._settled())) for one in changes])
+
+
+def hold(feeds: Sequence[Feed], states: Iterable[State]) -> None:
+    """Go on from these states, those of each feed in turn; all that was held is replaced as one."""
+    rest = iter(states)
+    made = [tuple(islice(rest, len(feed.reads))) for feed in feeds]
+    with _locked(feeds):
+        _put(feeds, made)
+
+
+@contextmanager
+def _locked(feeds: Sequence[Feed]) -> Iterator[None]:
     with ExitStack() as locked:
-        for one in sorted(changes, key=lambda c: id(c.feed)):  # as others do who lock some of them
-            locked.enter_context(one.feed.lock)
-        made = [tuple(one.how(one.feed._settled())) for one in changes]
-        each = zip(changes, made, strict=True)
-        at_once([partial(one.feed.__dict__.__setitem__, "_content", (states, None)) for one, states in each])
+        for feed in sorted(feeds, key=id):  # as others do who lock some of them
+            locked.enter_context(feed.lock)
+        yield
+
+
+def _put(feeds: Sequence[Feed], states: Sequence[tuple[State, ...]]) -> None:
+    each = zip(feeds, states, strict=True)
+    at_once([partial(feed.__dict__.__setitem__, "_content", (mine, None)) for feed, mine in each])
 
 
 def _batch(names: tuple[str, ...], given: tuple[Any, ...], widened: frozenset[str] = NONE_WIDENED) -> Batch:

@@ -17,7 +17,7 @@ from ..state import frame
 from ..state.state import State
 from .binding import Binding
 from .drawn import Drawn
-from .feed import MEMORY_LIMIT, Change, Feed, Read, change
+from .feed import MEMORY_LIMIT, Change, Feed, Read, change, hold
 from .interval import Interval
 from .sample import Sample
 from .scalars import Named, settled_names
@@ -206,6 +206,11 @@ class Holder(Drawn):
         return found
 
     @property
+    def feeds(self) -> tuple[Feed, ...]:
+        """What counts its rows."""
+        return (self.feed,)
+
+    @property
     def states(self) -> tuple[State, ...]:
         """What was seen."""
         return self.feed.states
@@ -218,7 +223,7 @@ class Holder(Drawn):
 
     def take_states(self, states: Sequence[State]) -> None:
         """Go on from what these states have seen."""
-        self.feed.hold(states)
+        hold(self.feeds, states)
 
     @property
     def columns(self) -> dict[str, bool]:
@@ -397,7 +402,7 @@ class Holder(Drawn):
 
     def reset(self) -> Self:
         """Forget every row."""
-        self.feed.hold([r.state for r in self.reads()])
+        hold(self.feeds, (r.state for r in self.reads()))
         self.__dict__.pop("_warned", None)
         return self
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Self
 
-from ..collect.feed import Change, Read
+from ..collect.feed import Change, Feed, Read
 from ..collect.holder import Holder, blank_of, states_of
 from ..collect.scalars import Named, prefixed
 from ..errors import IncompatibleStateError
@@ -78,6 +78,10 @@ class Bundle(Mapping[str, Any], Holder):
         return tuple(r for thing in self.values() for r in thing.reads())
 
     @property
+    def feeds(self) -> tuple[Feed, ...]:
+        return tuple(feed for thing in self.values() for feed in thing.feeds)
+
+    @property
     def states(self) -> tuple[State, ...]:
         return tuple(s for thing in self.values() for s in thing.states)
 
@@ -87,10 +91,6 @@ class Bundle(Mapping[str, Any], Holder):
     def numbers(self, value: Any) -> Named:
         for name, thing in self.items():
             yield from prefixed(name, thing.numbers(value[name]))
-
-    def take_states(self, states: Sequence[State]) -> None:
-        for thing, mine in self._shared(states):
-            thing.take_states(mine)
 
     def check_states(self, states: Sequence[State]) -> None:
         for thing, mine in self._shared(states):
@@ -132,11 +132,6 @@ class Bundle(Mapping[str, Any], Holder):
     def interval(self, confidence: float = 0.95, method: str | None = None) -> dict[str, Any]:
         """Return the intervals of everything it holds, by name."""
         return {n: thing.interval(confidence, method) for n, thing in self.items()}
-
-    def reset(self) -> Self:
-        for thing in self.values():
-            thing.reset()
-        return self
 
     def copy(self) -> Self:
         return self._of({n: thing.copy() for n, thing in self.items()})

@@ -153,11 +153,15 @@ class Recent(Pooled):
         """Count a batch, with the number of the update, or of each row, as a column; drop what is far behind."""
         column, by_row = self.axis.names[0], self.kind == "rows"
         with self._stepping:
-            at = self._next()
-            count({column: np.arange(at, at + rows) if by_row else at})
+            at, held = self._next(), self.__dict__
+            del held["_at"]  # an interrupt once they are counted leaves a number that is found again
+            try:
+                count({column: np.arange(at, at + rows) if by_row else at})
+            except Exception:
+                held["_at"] = at
+                raise
+            held["_at"] = at = at + ((rows if by_row else 1) if rows else 0)
             if rows:
-                held = self.__dict__
-                held["_at"] = at = at + (rows if by_row else 1)
                 oldest = held.setdefault("_oldest", at - 1)
                 if at - oldest > self.size + max(self.size, SLACK):
                     change([Change(self.feed, self._last)])
@@ -180,8 +184,8 @@ class Recent(Pooled):
 
     def take_states(self, states: Sequence[State]) -> None:
         with self._stepping:
+            self._forget()  # first: an interrupt behind it leaves a number that is found again
             super().take_states(states)
-            self._forget()
 
     def reset(self) -> Self:
         """Forget every row."""
@@ -203,8 +207,8 @@ class Recent(Pooled):
                 "step by step"
             )
         with self._stepping:
-            super().merge(other)
             self._forget()
+            super().merge(other)
         return self
 
     def _forget(self) -> None:

@@ -2,26 +2,29 @@
 
 A signal handler of Python runs between instructions: after a call, at the start of a function, and at the end of a
 turn of a loop. A tracer raises at each of these places, one run after the other. ``LAWS=150 pytest
-tests/collect/test_interrupts.py`` takes every place, the short form some of each call.
+tests/collect/test_interrupts.py`` takes every place, the short form some of each call; where the errors take turns.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import draws
 import faults
 import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.holder import Holder
 from streammetrics.numerics import compiled
 
-PLACES = 8  # of each call and error
+PLACES = 12  # of each call
 
 
 def batch(rows: int, seed: int, names: Sequence[str]) -> dict[str, Any]:
@@ -38,6 +41,11 @@ def batch(rows: int, seed: int, names: Sequence[str]) -> dict[str, Any]:
         "day": rng.integers(0, 5, rows),
         "value": rng.integers(0, 30, rows),
         "class": rng.choice(["u", "v", f"w{seed}"], rows),
+        "share": rng.random(rows),
+        "relevance": rng.integers(0, 2, (rows, 3)),
+        "scores": rng.random((rows, 3)),
+        "step": np.full(rows, seed),
+        "y_pred": rng.random(rows),
     }
     return {name: drawn[name] for name in names}
 
@@ -78,16 +86,45 @@ MADE: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
         (*THREE, "country", "day"),
     ),
     "corrections": (lambda: sm.Delta(sm.Windowed(sm.AUC(bits=12), width=2, time="day")), (*TWO, "day")),
+    "shards": (lambda: sm.Sharded([sm.AUC(bits=12), sm.LogLoss()], unit="group", shards=8), (*THREE, "group")),
+    "slices of shards": (
+        lambda: sm.Sliced(sm.Sharded(sm.LogLoss(), unit="group", shards=8), by="country", limit=2),
+        (*TWO, "group", "country"),
+    ),
+    "recent steps": (lambda: sm.Recent([sm.AUC(bits=12), sm.LogLoss()], steps=3), THREE),
+    "recent rows": (lambda: sm.Recent(sm.Sliced(sm.LogLoss(), by="country"), rows=60), (*TWO, "country")),
+    "decayed": (lambda: sm.Decayed([sm.AUC(bits=12), sm.LogLoss()], half_life=2), (*THREE, "step")),
+    "soft labels": (
+        lambda: sm.MetricCollection(
+            sm.Task([sm.LogLoss(soft_labels=True), sm.Calibration(soft_labels=True)], y_true="share")
+        ),
+        ("share", "y_score"),
+    ),
+    "several labels": (
+        lambda: sm.MetricCollection(
+            sm.Task([sm.AUC(num_labels=3), sm.F1(num_labels=3)], y_true="relevance", y_score="scores")
+        ),
+        ("relevance", "scores"),
+    ),
+    "regression": (
+        lambda: sm.MetricCollection(
+            sm.Task([sm.MAE(), sm.R2(), sm.ErrorQuantile(), sm.SpearmanCorrelation()], y_true="share")
+        ),
+        ("share", "y_pred", "sample_weight"),
+    ),
+    "heavy hitters": (lambda: sm.HeavyHitters(k=3), ("value",)),
+    "losses of groups": (sm.GroupLogLoss, (*TWO, "group")),
     "bundle": (
         lambda: sm.Bundle({"all": sm.AUC(), "sliced": sm.Sliced(sm.LogLoss(), by="country")}),
         (*TWO, "country"),
     ),
+    "ledger": (lambda: sm.Ledger(sm.CTR()), ("y_true",)),
 }
-ONLY_MERGED = ("bundle",)
+ONLY_MERGED = ("bundle", "ledger")
 
 
 def batches(name: str) -> list[dict[str, Any]]:
-    made = [batch(rows, seed, MADE[name][1]) for seed, rows in enumerate((40, 70))]
+    made = [batch(rows, seed, MADE[name][1]) for seed, rows in enumerate((40, 70, 50))]
     for i, b in enumerate(made):
         for role in SORTED & b.keys():
             b[role] = b[role] + 100 * i  # what was met does not return
@@ -97,62 +134,89 @@ def batches(name: str) -> list[dict[str, Any]]:
 def fed(name: str, batches: list[dict[str, Any]]) -> Any:
     thing = MADE[name][0]()
     for b in batches:
-        for part in thing.values() if isinstance(thing, sm.Bundle) else [thing]:
-            part.update({n: column for n, column in b.items() if n in part.columns})
+        count(thing, b)
     return thing
+
+
+def count(thing: Any, batch: dict[str, Any]) -> None:
+    if isinstance(thing, sm.Ledger):
+        thing.add(str(len(batch["y_true"])), sm.CTR().update(batch))
+        return
+    for part in thing.values() if isinstance(thing, sm.Bundle) else [thing]:
+        part.update({n: column for n, column in batch.items() if n in part.columns})
 
 
 CALLS: dict[str, Callable[[Any, str, list[dict[str, Any]]], Callable[[], Any]]] = {
     "plain arrays": lambda thing, name, b: lambda: thing.update(**b[1]),
     "a table": lambda thing, name, b: lambda: thing.update(b[1]),
-    "merge": lambda thing, name, b: functools.partial(thing.merge, fed(name, b[1:])),
+    "merge": lambda thing, name, b: functools.partial(thing.merge, fed(name, b[1:2])),
+    "subtract": lambda thing, name, b: functools.partial(thing.subtract, fed(name, b[:1])),
+    "add": lambda thing, name, b: functools.partial(thing.add, "70", sm.CTR().update(b[1])),
+    "reset": lambda thing, name, b: thing.reset,
 }
 
 
 def cases() -> list[tuple[str, str]]:
-    return [(name, call) for name in MADE for call in CALLS if call == "merge" or name not in ONLY_MERGED]
+    made = {name: make() for name, (make, _) in MADE.items()}
+    return [(name, call) for name in MADE for call in CALLS if takes(made[name], name, call)]
+
+
+def takes(thing: Any, name: str, call: str) -> bool:
+    """Whether there is such a call."""
+    if call == "subtract":
+        return isinstance(thing, Holder) and thing.adds and all(s.subtracts for s in thing.states)
+    if name == "recent rows" and call == "merge":
+        return False
+    return {"add": name == "ledger", "merge": True, "reset": True}.get(call, name not in ONLY_MERGED)
 
 
 def fresh(name: str, call: str, given: list[dict[str, Any]]) -> Any:
     """What has seen the first batch: as it was counted, or as it was read."""
-    thing = fed(name, given[:1])
+    thing = fed(name, given[: 2 if call == "subtract" else 1])
     return sm.from_bytes(thing.to_bytes()) if call == "merge" else thing
 
 
-def outcomes(name: str, call: str, given: list[dict[str, Any]]) -> tuple[bytes, bytes]:
-    """What is seen before, and after, where nothing fails; by then everything is compiled."""
+def outcomes(name: str, call: str, given: list[dict[str, Any]]) -> tuple[bytes, bytes, bytes]:
+    """What is seen before, and after, where nothing fails, and one batch later; by then everything is compiled."""
     thing = fresh(name, call, given)
     before = thing.to_bytes()
     CALLS[call](thing, name, given)()
-    return before, thing.to_bytes()
+    after = thing.to_bytes()
+    count(thing, given[2])
+    return before, after, thing.to_bytes()
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 @pytest.mark.parametrize(("name", "call"), cases())
-def test_all_or_nothing(name, call, error):
+def test_all_or_nothing(name, call):
     given = batches(name)
-    before, after = outcomes(name, call, given)
-    assert before != after == outcomes(name, call, given)[1]
-    count = faults.At(None, error)
-    count.run(CALLS[call](fresh(name, call, given), name, given))
-    assert count.passed > 10
-    for stop in faults.places(count.passed, PLACES):
+    before, after, later = outcomes(name, call, given)
+    assert before != after
+    assert (before, after, later) == outcomes(name, call, given)
+    every = faults.At(None, KeyboardInterrupt)
+    every.run(CALLS[call](fresh(name, call, given), name, given))
+    assert every.passed > 5
+    turns = itertools.cycle(((KeyboardInterrupt,), (MemoryError,)))
+    errors = turns if draws.TIMES <= 1 else itertools.repeat((KeyboardInterrupt, MemoryError))
+    places = faults.places(every.passed, PLACES)
+    for stop, error in ((stop, error) for stop, both in zip(places, errors, strict=False) for error in both):
         thing = fresh(name, call, given)
         made = CALLS[call](thing, name, given)
         interrupted = faults.At(stop, error).run(made)
-        seen = thing.to_bytes()
-        assert interrupted or seen == after, f"place {stop} of {count.passed}"
-        assert seen in (before, after), f"place {stop} of {count.passed}: torn"
+        seen, where = thing.to_bytes(), f"{error.__name__} at place {stop} of {every.passed}"
+        assert interrupted or seen == after, where
+        assert seen in (before, after), f"{where}: torn"
         if seen == before:
             made()
-            assert thing.to_bytes() == after, f"place {stop} of {count.passed}: does not go on"
+            assert thing.to_bytes() == after, f"{where}: does not go on"
+        count(thing, given[2])
+        assert thing.to_bytes() == later, f"{where}: goes on with something else"
 
 
 @pytest.mark.parametrize(("name", "call"), cases())
 def test_a_kernel_that_fails(name, call, monkeypatch):
     """Of those that prepare: memory may end there. Those that count need none, which tests/kernels makes sure of."""
     given = batches(name)
-    before, after = outcomes(name, call, given)
+    before, after, _ = outcomes(name, call, given)
     real, passed, stop = compiled._FIND[0], 0, 0
 
     def find(kernel: str) -> Callable[..., Any]:
