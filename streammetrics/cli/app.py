@@ -112,6 +112,7 @@ SCORE = (
     "Column of scores (of predictions, for regression); for several classes a pattern such as 'p_*', or a column of "
     "lists. Again for more models, side by side."
 )
+POSITIVE = "What the label says of a positive, such as yes, if not 1; everything else is negative."
 PRED = "Column of decisions, 0 or 1, or of predicted classes, instead of scores."
 CLASSES = (
     "How many classes (or labels) there are, or what they are called: cat,dog. By default as many as score columns."
@@ -200,6 +201,7 @@ Sequential = Annotated[bool, typer.Option("--sequential", help=SEQUENTIAL)]
 def _eval(
     log: Annotated[Texts, typer.Argument(metavar="LOG...", help=LOG)] = None,
     label: Annotated[Text, typer.Option(help="Column of labels: 0 or 1, a class, a grade, a number; 'y_*'.")] = None,
+    pos_label: Annotated[Text, typer.Option(help=POSITIVE)] = None,
     score: Annotated[Texts, typer.Option(help=SCORE)] = None,
     pred: Annotated[Texts, typer.Option(help=PRED)] = None,
     task_type: Annotated[Type, typer.Option(help="What is predicted.")] = Type.binary,
@@ -269,6 +271,7 @@ def _eval(
     if task is not None:
         given: dict[str, object] = {
             "label": label,
+            "pos-label": pos_label,
             "score": score,
             "pred": pred,
             "classes": classes,
@@ -291,6 +294,7 @@ def _eval(
         specs = {
             "": TaskSpec(
                 label=label,
+                pos_label=pos_label,
                 score=tuple(score or ()),
                 pred=tuple(pred or ()),
                 task_type=task_type.value,

@@ -16,6 +16,7 @@ COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
 
 _KEYWORD = re.compile(r"\b([a-z_]+)=\"?([\w.-]+)\"?(?= |;|,|\)|$)")
 _OPTIONS = ("scale", "on_invalid", "corrects", "limit", "negative_rate", "bits")
+_NAMED = "give labels=(negative, positive) to the task", "say which are positive: --pos-label VALUE"
 
 
 class UsageError(Exception):
@@ -42,7 +43,7 @@ def as_options(message: str) -> str:
         name, value = match.groups()
         return f"--{name.replace('_', '-')} {value}" if name in _OPTIONS else match[0]
 
-    return _KEYWORD.sub(spell, message)
+    return _KEYWORD.sub(spell, message.replace(*_NAMED))
 
 
 def nearest(what: str, given: str, known: Iterable[str]) -> UsageError:

@@ -28,7 +28,7 @@ from streammetrics.compose.checkpoint import Checkpoint
 from streammetrics.compose.front import Front
 from streammetrics.compose.ledger import Ledger
 from streammetrics.compose.sliced import Sliced
-from streammetrics.errors import InvalidInputError
+from streammetrics.errors import IncompatibleStateError, InvalidInputError
 from streammetrics.inference.power import power
 from streammetrics.io.sources import find_files
 from streammetrics.reports.grid import Cell, Grid, show
@@ -44,7 +44,13 @@ def merge_files(paths: Sequence[str], output: str) -> None:
     """Merge the files behind paths, folders and patterns into one."""
     check_target(output)
     files = _found(paths, output)
-    total = merge(files, max_bytes=MOST)
+    try:
+        total = merge(files, max_bytes=MOST)
+    except IncompatibleStateError as error:
+        if " into a " not in str(error):
+            raise
+        kinds = str(error).partition(": cannot")[0]
+        raise UsageError(f"{kinds}: was counted by other options than {files[0]} (--by, --unit, --window)") from None
     if isinstance(total, Checkpoint):
         raise UsageError(f"{files[0]}: is a checkpoint, half of a result: finish its pass, and merge what --save wrote")
     save(total, output)

@@ -142,16 +142,19 @@ class TaskSpec:
             models = [model.ordered(self.classes) for model in models]
         label = find_model(self.label, schema).column if TYPES[self.task_type].several == "labels" else self.label
         if not models:
-            metrics = self._metrics({})
+            metrics = self._metrics({}, schema)
             _check_scoreless(metrics)
             return {"": self._task(metrics, label, None, schema)}
-        return {m.name: self._task(self._metrics(self._several(m, schema)), label, m, schema) for m in models}
+        return {m.name: self._task(self._metrics(self._several(m, schema), schema), label, m, schema) for m in models}
 
     def filter(self, schema: Any = None) -> Any:
         """Return what says which rows count, as `evaluate` takes it; None where that is no comparison."""
         from streammetrics.io.where import read_where  # which loads pyarrow
 
         found = read_where(self.where, () if schema is None else schema.names)
+        for one in found.conditions if found is not None and schema is not None else ():
+            if not one.sign and one.column in schema.names and "string" in str(schema.field(one.column).type):
+                raise UsageError(f"--where {one.column}: is a column of texts; say which: '{one.column}=VALUE'")
         return None if found is None or not (found.conditions[1:] or found.conditions[0].sign) else found
 
     def _several(self, model: Model, schema: Any) -> dict[str, Any]:
@@ -169,7 +172,7 @@ class TaskSpec:
             raise UsageError(f"{model.name}: how many {what} are there? Give --classes")
         return {f"num_{what}": width or known} if what else {}
 
-    def _metrics(self, several: dict[str, Any]) -> dict[str, Metric[Any, Any]]:
+    def _metrics(self, several: dict[str, Any], schema: Any) -> dict[str, Metric[Any, Any]]:
         kind = TYPES[self.task_type]
         shared: dict[str, Any] = several | ({"bits": self.bits} if self.bits is not None else {})
         if self.pred:
@@ -180,16 +183,32 @@ class TaskSpec:
         if self.report:
             screen += tuple(name for name in kind.drawn if name.partition("@")[2] not in map(str, ks))
         made = make_metrics(self.metrics, screen=screen, ks=ks, scale=self.scale, **shared)
-        read = {need.role for metric in made.values() for need in metric.make_state().needs()}
-        for role in ("group", "query"):
-            if getattr(self, role) is not None and role not in read:
+        needs = {name: {need.role for need in metric.make_state().needs()} for name, metric in made.items()}
+        for role, whose in (("group", "users"), ("query", "queries")):
+            readers, given = [name for name, roles in needs.items() if role in roles], getattr(self, role)
+            if given is not None and not readers:
                 hint = "group_auc does" if role == "group" else "those of --task-type ranking do"
-                raise UsageError(f"--{role} {getattr(self, role)}: none of {', '.join(made)} reads it; {hint}")
+                raise UsageError(f"--{role} {given}: none of {', '.join(made)} reads it; {hint}")
+            if given is None and readers and schema is not None and role not in schema.names:
+                raise UsageError(f"{', '.join(readers)}: which column is of {whose}? Give --{role}")
         if self.k and not any(at_setting(type(metric)) == "k" for metric in made.values()):
             raise UsageError(f"--k {','.join(map(str, self.k))}: none of {', '.join(made)} has a cut-off")
         if self.scale != "probability" and not any("scale" in metric.settings for metric in made.values()):
             raise UsageError(f"--scale {self.scale}: none of {', '.join(made)} reads scores on a scale")
         return made
+
+    def _positive(self, schema: Any) -> Any:
+        """What the label of a positive is: of an option, as the column holds it."""
+        if not isinstance(self.pos_label, str) or schema is None or self.label not in schema.names:
+            return self.pos_label
+        from streammetrics.io.sources import LogError
+        from streammetrics.io.where import Condition
+
+        kind = schema.field(self.label).type
+        try:
+            return Condition(self.label, "=", self.pos_label).read_as(getattr(kind, "value_type", kind))
+        except LogError:
+            raise UsageError(f"--pos-label {self.pos_label}: {self.label!r} holds {kind}, and that is none") from None
 
     def check_unread(self, names: Collection[str], read: Collection[str]) -> None:
         """Raise where a column of scores or decisions is not there that no metric reads: of others reading says it."""
@@ -207,7 +226,7 @@ class TaskSpec:
                 sample_weight=self.weight,
                 where=found.name if (found := self.filter(schema)) else next(iter(self.where), None),
                 labels=self.labels,
-                pos_label=self.pos_label,
+                pos_label=self._positive(schema),
                 negative_rate=self.negative_rate,
                 corrects=self.corrects,
                 scale="logit" if self.scale == "logit" else "probability",

@@ -175,7 +175,12 @@ class Versus:
     def sentences(self) -> list[str]:
         """What to do, or which is better, one for each treatment."""
         if self.card is not None:
-            return [self._by_name(v.sentence, name) for name, v in self.card.verdicts.items()]
+            said = self.card.verdicts.items()
+            several = len(said) > 1
+            return [
+                f"{name}: " * (several and v.sentence.startswith("Keep running")) + self._by_name(v.sentence, name)
+                for name, v in said
+            ]
         return [self._by_name(self._sentence(name, found), name) for name, found in self.found.items()]
 
     def _by_name(self, text: str, treatment: str) -> str:
@@ -249,10 +254,13 @@ def _model(given: str, group: Sequence[str]) -> str:
 def arms_of(sliced: Sliced, asked: Asked, order: Any = None) -> Versus:
     """Return the arms of an experiment against the control; rows without an arm are in none."""
     sides = {shown(key): sliced[key] for key in sliced.keys if key is not None}
-    if asked.control not in sides:
-        raise UsageError(
-            f"--control {asked.control}: is no arm of {sliced.by[0]}; there are {', '.join(sides) or 'none'}"
-        )
+    if asked.control not in sides:  # a boolean may be spelled as programs print it
+        named = {shown(arm).lower(): shown(arm) for arm in sliced.keys if isinstance(arm, bool)}
+        if (control := named.get(str(asked.control).lower())) is None:
+            raise UsageError(
+                f"--control {asked.control}: is no arm of {sliced.by[0]}; there are {', '.join(sides) or 'none'}"
+            )
+        asked = replace(asked, control=control)
     if len(sides) < 2:
         raise UsageError(f"there is one arm of {sliced.by[0]}, {asked.control}, and nothing to compare it with")
     return Versus(sides, str(asked.control), replace(asked, experiment=True), **_about(sliced.total, order))
@@ -281,10 +289,14 @@ def check_alike(sides: Mapping[str, Any], asked: Asked) -> None:
     control = str(asked.control)
     ours = sharded(sides[control])
     for name, side in sides.items():
+        if name == control:
+            continue
         theirs = sharded(side)
         if asked.independent or (ours and theirs and (ours.unit, ours.shards) == (theirs.unit, theirs.shards)):
             continue
         units = " and ".join(f"{n} has {_plan(s)}" for n, s in ((control, ours), (name, theirs)))
+        if ours is theirs is None:
+            units = f"{control} and {name} have no shards of units"
         known = ours or theirs
         cure = f"--unit {known.unit} --shards {known.shards}" if known else "--unit user_id"
         raise UsageError(

@@ -50,13 +50,13 @@ class Condition:
             return values.is_null() if self.sign == "=" else values.is_valid()
         if pa.types.is_null(values.type):
             return pa.array(np.zeros(len(values), bool))
-        value = self._value(values.type)
+        value = self.read_as(values.type)
         if isinstance(value, float) and pa.types.is_integer(values.type):
             values = values.cast(pa.float64(), safe=False)
         return _SIGNS[self.sign](values, _scalar(value, values.type)).fill_null(False)
 
-    def _value(self, kind: pa.DataType) -> Any:
-        """What is written, as the column holds it."""
+    def read_as(self, kind: pa.DataType) -> Any:
+        """What is written, as a column of a type holds it; LogError where it holds no such thing."""
         text = self.value
         try:
             if pa.types.is_boolean(kind):

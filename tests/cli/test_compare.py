@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -195,6 +195,17 @@ class TestArms:
         kept = ("--where", "arm!=C")
         assert run("eval", users, *ONE, *UNIT, *self.ARMS[:-1], "calibration=0.99", *kept).code == 0
 
+    def test_each_of_several_treatments_is_named(self, run, users):
+        unclear = run("eval", users, *ONE, *UNIT, "--arm", "arm", "--control", "A", "--primary", "log_loss")
+        assert [line[:16] for line in unclear.out.splitlines()[:2]] == ["B: Keep running:", "Do not ship C: l"]
+
+    def test_the_control_of_a_flag_is_spelled_as_programs_print_it(self, run, rows, tmp_path):
+        pq.write_table(rows.append_column("treated", pc.equal(rows["arm"], "B")), tmp_path / "log.parquet")
+        for control in ("true", "True", "TRUE"):
+            given = (*UNIT, "--arm", "treated", "--control", control, "--primary", "log_loss", "--format", "json")
+            found = run("eval", tmp_path / "log.parquet", *ONE, *given)
+            assert [v["treatment"] for v in found.verdicts] == ["False"]
+
     def test_slices_within_arms(self, run, users, rows):
         ran = run("eval", users, *ONE, *UNIT, *self.ARMS, "--by", "country", "--format", "json")
         inner = sm.Sharded(task("old"), unit="user_id")
@@ -353,7 +364,7 @@ class TestSaved:
     def test_days_merge(self, run, users, rows, tmp_path):
         parts = [tmp_path / f"{day}.smet" for day in range(3)]
         for day, part in enumerate(parts):
-            pq.write_table(rows.filter(pa.compute.equal(rows["day"], day)), tmp_path / "day.parquet")
+            pq.write_table(rows.filter(pc.equal(rows["day"], day)), tmp_path / "day.parquet")
             assert run("eval", tmp_path / "day.parquet", *MODELS, *UNIT, "--save", part).code == 0
         assert run("merge", *parts[::-1], "-o", tmp_path / "all").code == 0
         assert sm.load(tmp_path / "all") == both().update(rows)
@@ -452,6 +463,7 @@ class TestMistakes:
             (("--control", "neww"), "there is no model 'neww'; did you mean 'new'?"),
             (("--arm", "arm"), "--arm arm needs --control"),
             (("--arm", "arm", "--control", "Z"), "--control Z: is no arm of arm; there are A, B, C"),
+            (("--arm", "arm", "--control", "a"), "--control a: is no arm of arm; there are A, B, C"),
             (("--arm", "arm", "--control", "A", "--by", "arm"), "--by arm: --arm makes these slices"),
             (("--guardrail", "calibratoin=0.1"), "there is no metric 'calibratoin'; did you mean 'calibration'?"),
             (("--guardrail", "calibration"), "--guardrail calibration: give the metric and by how much"),

@@ -76,6 +76,9 @@ class TestPatterns:
         bad = parts / "day=1" / "16.smet"
         sm.save(sm.CTR(num_labels=2).update([[0, 1]]), bad)
         assert fails("merge", parts, "-o", tmp_path / "x").startswith(f"{bad}: cannot merge this CTR")
+        sm.save(sm.Sliced(sm.CTR(), by="day").update(y_true=[0], day=[1]), bad)
+        first = parts / "day=0" / "00.smet"
+        assert f"{bad}: was counted by other options than {first}" in fails("merge", first, bad, "-o", tmp_path / "x")
         bad.write_bytes(b"SMET" + bytes(60))
         assert fails("merge", parts, "-o", tmp_path / "x").startswith(f"{bad}: ")
         (parts / "day=1" / "again.smet").hardlink_to(parts / "day=0" / "00.smet")

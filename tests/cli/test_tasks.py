@@ -66,6 +66,32 @@ def test_labels_by_name(run, write, toml):
         assert run("eval", path, "--task", toml(text), "--format", "json").values == {"a/auc": 1.0}
 
 
+def test_what_the_label_says_of_a_positive(run, write, fails):
+    path = write(answer=["no", "yes", "yes"], grade=[0, 2, 1], old=[True, False, False], p=[0.1, 0.9, 0.8])
+    for label, said, expected in (
+        ("answer", "yes", 1.0),
+        ("answer", "no", 0.0),
+        ("grade", "2", 1.0),
+        ("old", "true", 0.0),
+    ):
+        given = ("--label", label, "--score", "p", "--pos-label", said, "--metrics", "auc", "--format", "json")
+        assert run("eval", path, *given).values == {"auc": expected}
+    plain = ("eval", path, "--score", "p", "--metrics", "auc")
+    assert "--pos-label x: 'grade' holds int64" in fails(*plain, "--label", "grade", "--pos-label", "x")
+    assert (
+        "got an array of strings; convert the strings to numbers, or say which are positive: --pos-label VALUE"
+        in fails(*plain, "--label", "answer")
+    )
+
+
+def test_whose_rows_stand_together_is_asked_for(run, write, fails):
+    path = write(y=[0, 1], p=[0.1, 0.9], text=["a", "b"])
+    plain = ("eval", path, "--label", "y", "--score", "p")
+    assert "ndcg: which column is of queries? Give --query" in fails(*plain, "--metrics", "auc,ndcg")
+    assert "group_auc: which column is of users? Give --group" in fails(*plain, "--metrics", "group_auc")
+    assert "--where text: is a column of texts; say which: 'text=VALUE'" in fails(*plain, "--where", "text")
+
+
 def test_correction(run, write, toml):
     path = write(click=[0, 1], p=[0.5, 0.5])
     text = '[tasks.a]\nlabel = "click"\nscore = "p"\nmetrics = ["ctr"]\nnegative_rate = 0.1\ncorrects = "both"\n'
