@@ -318,7 +318,11 @@ def test_sums_beyond_float64_are_infinite(metric: Any) -> None:
     huge = state.holding(dataclasses.replace(state.cells, flats={**state.cells.flats, "sums": sums}))
     assert not np.isfinite(np.asarray(metric.of(huge))) or isinstance(metric, (sm.R2, sm.MeanError, sm.RMSE))
     metric.bounds_of(huge)
-    metric.holding([huge]).explain()
+    held = metric.holding([huge])
+    held.explain()
+    held.interval()
+    sm.Bundle({"all": held}).interval()
+    assert repr(held)
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0, 16.0])
