@@ -84,22 +84,20 @@ def fingerprint() -> list[str]:
     """Digests of every metric's state, and values and bounds to the last digit."""
     y, p, w, k = rows()
     out = []
-    weights: dict[str, Any] = {"sample_weight": w}
-    every = [(dtype, extra) for dtype in (np.float32, np.float64) for extra in ({}, weights)]
-    some = every if draws.TIMES > 1 else [(np.float32, {}), (np.float64, weights)]  # each is compiled anew
     for scale, scores in (("probability", p), ("logit", p * 20 - 8)):
-        for dtype, extra in some:
-            table = {"y_true": y, "y_score": scores.astype(dtype), "k": k} | extra
-            whole = scale == "probability" and dtype is np.float64
-            for metric in [*map(draws.usual, draws.OWN), *SEVERAL] if whole else one_of_each_statistic():
-                scaled = {"scale": scale} if metric.settings.get("scale") == "probability" else {}
-                made = type(metric)(**(metric.settings | scaled))
-                needs = [n for n in made.make_state().needs() if n.role in table or not n.optional or n.either]
-                given = fitting(made.make_state(), {n.role: column(n, table) for n in needs})
-                by_name(made, given) if extra else made.update(given)
-                out.append(f"{made.name} {made.digest()} {made.compute()!r} {made.bounds()!r} {made.interval()!r}")
-            sliced: Any = [sm.AUC(bits=10), sm.LogLoss()] if scale == "probability" else sm.F1()
-            out.append(sm.Sliced(sliced, by="k").update(table).digest())
+        for dtype in (np.float32, np.float64):
+            for extra in ({}, {"sample_weight": w}):
+                table = {"y_true": y, "y_score": scores.astype(dtype), "k": k} | extra
+                whole = scale == "probability" and dtype is np.float64
+                for metric in [*map(draws.usual, draws.OWN), *SEVERAL] if whole else one_of_each_statistic():
+                    scaled = {"scale": scale} if metric.settings.get("scale") == "probability" else {}
+                    made = type(metric)(**(metric.settings | scaled))
+                    needs = [n for n in made.make_state().needs() if n.role in table or not n.optional or n.either]
+                    given = fitting(made.make_state(), {n.role: column(n, table) for n in needs})
+                    by_name(made, given) if extra else made.update(given)
+                    out.append(f"{made.name} {made.digest()} {made.compute()!r} {made.bounds()!r} {made.interval()!r}")
+                out.append(sm.Sliced([sm.AUC(bits=10), sm.LogLoss()] if scale == "probability" else sm.F1(), by="k")
+                           .update(table).digest())  # fmt: skip
     return out
 
 

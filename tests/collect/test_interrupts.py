@@ -24,7 +24,7 @@ import streammetrics as sm
 from streammetrics.collect.holder import Holder
 from streammetrics.numerics import compiled
 
-PLACES = 12  # of each call
+PLACES = 6  # of each call
 
 
 def batch(rows: int, seed: int, names: Sequence[str]) -> dict[str, Any]:
