@@ -147,10 +147,8 @@ class Entries:
         return out
 
     def cells_with(self, some: Array) -> Array:
-        """The cells that have one of these entries, each once; entries of a cell stand together."""
+        """The cells that have one of these entries: each once, where the entries of a cell stand together."""
         cells = self.cells
-        if len(cells) and cells[0] == cells[-1]:
-            return cells[: int(some.any())]
         first = np.flatnonzero(np.append(True, cells[1:] != cells[:-1])[: len(cells)])
         return cells[first][np.logical_or.reduceat(some, first)] if len(cells) else cells
 

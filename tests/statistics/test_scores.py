@@ -382,3 +382,22 @@ def test_numpy_alone_makes_the_same(monkeypatch):
                 f(x) for x in (a.merge(b), c, c.merge(a)) for f in (lambda x: x.coarsen(16, 0), lambda x: x.pairs())
             ]
         assert all(x == y for x, y in zip(both, alone, strict=True))
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [sm.AUC(limit=2), sm.AUC(limit=2, scale="real"), sm.AUC(limit=2, num_labels=2), sm.KendallCorrelation(limit=2)],
+    ids=repr,
+)
+def test_every_slice_that_rolls_up_to_buckets_says_what_it_lost(metric):
+    """Cells that become one stand apart before: the first and the last are of the same device."""
+    rng = np.random.default_rng(0)
+    country, device = np.divmod(np.arange(14) % 7, 3)
+    rows = {"country": country, "device": device}
+    shape = (14, 2) if metric.settings.get("num_labels") else 14
+    if isinstance(metric, sm.KendallCorrelation):
+        rows |= {"y_true": rng.random(14), "y_pred": rng.random(14)}
+    else:
+        rows |= {"y_true": rng.integers(0, 2, shape), "y_score": rng.random(shape)}
+    cells = sm.Sliced(metric, by=("country", "device")).update(rows)
+    assert cells.rollup("device").to_bytes() == sm.Sliced(metric, by="device").update(rows).to_bytes()
