@@ -171,3 +171,12 @@ def test_pickled_ledgers_keep_their_settings():
     again = pickle.loads(pickle.dumps(ledger.add(1, ledger.total.update([0, 1], k=[1, 2]))))
     assert again == ledger
     assert (again.total.on_invalid, again.total.memory_limit) == ("drop", 1 << 20)
+
+
+def test_what_it_holds_warns_again_once_it_is_reset():
+    held = sm.Bundle({"inner": sm.Bundle({"ctr": sm.CTR()})})
+    for _ in range(2):
+        with pytest.warns(sm.UndefinedMetricWarning, match="ctr"):
+            held["inner"]["ctr"].compute()
+        held["inner"]["ctr"].compute()  # said once
+        held.reset()

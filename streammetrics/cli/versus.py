@@ -175,11 +175,10 @@ class Versus:
     def sentences(self) -> list[str]:
         """What to do, or which is better, one for each treatment."""
         if self.card is not None:
-            said = self.card.verdicts.items()
-            several = len(said) > 1
+            several = len(self.card.verdicts) > 1
             return [
-                f"{name}: " * (several and v.sentence.startswith("Keep running")) + self._by_name(v.sentence, name)
-                for name, v in said
+                (f"{name}: " if several and v.decision == "keep running" else "") + self._by_name(v.sentence, name)
+                for name, v in self.card.verdicts.items()
             ]
         return [self._by_name(self._sentence(name, found), name) for name, found in self.found.items()]
 
@@ -294,11 +293,10 @@ def check_alike(sides: Mapping[str, Any], asked: Asked) -> None:
         theirs = sharded(side)
         if asked.independent or (ours and theirs and (ours.unit, ours.shards) == (theirs.unit, theirs.shards)):
             continue
-        units = " and ".join(f"{n} has {_plan(s)}" for n, s in ((control, ours), (name, theirs)))
-        if ours is theirs is None:
-            units = f"{control} and {name} have no shards of units"
-        known = ours or theirs
-        cure = f"--unit {known.unit} --shards {known.shards}" if known else "--unit user_id"
+        units, cure = f"{control} and {name} have no shards of units", "--unit user_id"
+        if known := ours or theirs:
+            units = " and ".join(f"{n} has {_plan(s)}" for n, s in ((control, ours), (name, theirs)))
+            cure = f"--unit {known.unit} --shards {known.shards}"
         raise UsageError(
             f"{units}, so that what they share cannot be told from what differs: count both with {cure}; or, if no unit "
             f"is in both, say --independent"

@@ -403,8 +403,12 @@ class Holder(Drawn):
     def reset(self) -> Self:
         """Forget every row."""
         hold(self.feeds, (r.state for r in self.reads()))
-        self.__dict__.pop("_warned", None)
+        self.warn_again()
         return self
+
+    def warn_again(self) -> None:
+        """Warn of undefined values as if none had been met."""
+        self.__dict__.pop("_warned", None)
 
     def copy(self) -> Self:
         """Return an independent copy."""

@@ -605,10 +605,10 @@ class Batch:
 def _numeric(values: Array, name: str, expected: str, instead: str = "") -> None:
     """Raise unless an array is of numbers; `instead` is what may be done with strings but make numbers of them."""
     kind, dtype = values.dtype.kind, dtype_name(values.dtype)
-    if kind == "O" and values.size and all(isinstance(v, str) for v in values.flat):
-        kind, dtype = "U", "strings"
     if kind in "biu" or dtype in ("float16", "float32", "float64"):
         return
+    if kind == "O" and values.size and all(isinstance(v, str) for v in values.flat):
+        kind, dtype = "U", "strings"
     hint = {
         "O": "; objects are not converted by guessing: pass numbers, or astype() them yourself",
         "c": "; complex numbers have no order",

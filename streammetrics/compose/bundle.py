@@ -133,6 +133,10 @@ class Bundle(Mapping[str, Any], Holder):
         """Return the intervals of everything it holds, by name."""
         return {n: thing.interval(confidence, method) for n, thing in self.items()}
 
+    def warn_again(self) -> None:
+        for thing in self.values():
+            thing.warn_again()
+
     def copy(self) -> Self:
         return self._of({n: thing.copy() for n, thing in self.items()})
 

@@ -160,7 +160,7 @@ class Recent(Pooled):
             except Exception:
                 held["_at"] = at
                 raise
-            held["_at"] = at = at + ((rows if by_row else 1) if rows else 0)
+            held["_at"] = at = at + (rows if by_row else min(rows, 1))
             if rows:
                 oldest = held.setdefault("_oldest", at - 1)
                 if at - oldest > self.size + max(self.size, SLACK):

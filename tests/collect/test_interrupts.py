@@ -195,10 +195,10 @@ def test_all_or_nothing(name, call):
     every = faults.At(None, KeyboardInterrupt)
     every.run(CALLS[call](fresh(name, call, given), name, given))
     assert every.passed > 5
-    turns = itertools.cycle(((KeyboardInterrupt,), (MemoryError,)))
-    errors = turns if draws.TIMES <= 1 else itertools.repeat((KeyboardInterrupt, MemoryError))
-    places = faults.places(every.passed, PLACES)
-    for stop, error in ((stop, error) for stop, both in zip(places, errors, strict=False) for error in both):
+    places, errors = faults.places(every.passed, PLACES), (KeyboardInterrupt, MemoryError)
+    both = ((stop, error) for stop in places for error in errors)
+    turns = zip(places, itertools.cycle(errors), strict=False)
+    for stop, error in both if draws.TIMES > 1 else turns:
         thing = fresh(name, call, given)
         made = CALLS[call](thing, name, given)
         interrupted = faults.At(stop, error).run(made)
