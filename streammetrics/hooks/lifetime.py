@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from ..collect.holder import Holder
 from ..collect.saved import merge
@@ -20,13 +19,18 @@ class Lifetime:
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        What is counted; this object becomes the lifetime's, and goes on from what it has seen.
+        What is counted. The lifetime goes on from what it has seen; the object itself stays as it is.
     window : int, optional
         How many updates a window has at most, a multiple of `panes`. Without it a window is what came since the last
         `compute`.
     panes : int
-        In how many steps a window moves on: it holds between ``(panes - 1) / panes`` and all of `window` updates. More
-        panes move smoothly, and each takes the memory of the metrics.
+        In how many steps a window moves on: it holds more than ``(panes - 1) / panes`` of `window` updates, and at most
+        all. More panes move smoothly, and each takes the memory of the metrics.
+
+    Attributes
+    ----------
+    lifetime : Metric or MetricCollection
+        The metrics of all updates, a copy: to save, or to merge with those of other workers.
 
     Examples
     --------
@@ -39,6 +43,8 @@ class Lifetime:
     {'window_ctr': 1.0, 'lifetime_ctr': 0.5}
     """
 
+    # One tuple holds all that changes, and is replaced as one: an interrupt leaves what was before, or what is after.
+
     def __init__(self, metrics: Holder, window: int | None = None, panes: int = 10) -> None:
         if not isinstance(metrics, Holder) or isinstance(metrics, (Bundle, Front)):
             raise TypeError(f"metrics is a metric or a MetricCollection, not a {type(metrics).__name__}")
@@ -47,51 +53,71 @@ class Lifetime:
             raise ValueError(
                 f"window= is some updates for each of panes=, of which there are at least 2; not {window!r} and {panes!r}"
             )
-        self.lifetime, self.window, self.panes = metrics, window, panes
-        self._recent: deque[Holder] = deque([metrics.blank()], panes)  # of these, the last is not yet in the lifetime
-        self._size = 0 if window is None else window // panes
-        self._updates = 0
+        self.window, self.panes = window, panes
+        self._held = _Held(metrics.copy(), (metrics.blank(),), 0)
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Self:
         """Count a batch in both; takes, and raises, what `update` of the metrics does."""
-        self._recent[-1].update(y_true, y_score, **columns)
-        self._updates += 1
-        if self._size and self._updates >= self._size:
-            self._turn()
+        held = self._held
+        if self.window is not None and held.updates >= self.window // self.panes:
+            held = held.turned(self.panes)
+        held.panes[-1].update(y_true, y_score, **columns)
+        self._held = held._replace(updates=held.updates + 1)
         return self
 
-    def _turn(self) -> None:
-        """Begin a new pane; the oldest falls out of a full window."""
-        self.lifetime.merge(self._recent[-1])
-        self._recent.append(self.lifetime.blank())
-        self._updates = 0
+    @property
+    def lifetime(self) -> Any:
+        return self._held.all()
 
     def _values(self) -> list[tuple[str, Holder]]:
-        recent = merge([pane.copy() for pane in self._recent])
-        whole = self.lifetime.copy().merge(self._recent[-1])
+        return [("window", self._held.recent()), ("lifetime", self._held.all())]
+
+    def _told(self, values: Any) -> Any:
+        """These values, behind which a window without a size ends."""
         if self.window is None:
-            self._turn()
-            self._recent.popleft()
-        return [("window", recent), ("lifetime", whole)]
+            self._held = self._held.turned(1)
+        return values
 
     def compute(self) -> dict[str, Any]:
         """Return both values of every metric by name: "window_auc", "lifetime_auc"; of a task "ctr/window_auc".
 
         Without `window`, the next window begins here.
         """
-        return {_under(span, name): value for span, made in self._values() for name, value in _named(made).items()}
+        return self._told({_under(s, n): value for s, made in self._values() for n, value in _named(made).items()})
 
     def flat(self, undefined: str = "omit") -> dict[str, float]:
         """Return what `compute` does as plain floats for a logger (see `flat` of the metrics)."""
         numbers = [(_under(s, n), x) for s, made in self._values() for n, x in made.numbers(made.value(made.states))]
-        return settled_names(numbers, undefined)
+        return self._told(settled_names(numbers, undefined))
 
     def reset(self) -> Self:
         """Forget every row, of both."""
-        self.lifetime.reset()
-        self._recent = deque([self.lifetime.blank()], self.panes)
-        self._updates = 0
+        self._held = self._held.reset()
         return self
+
+
+class _Held(NamedTuple):
+    """What came before the last pane, the panes of the window, and how many updates the last of them has."""
+
+    before: Holder
+    panes: tuple[Holder, ...]
+    updates: int
+
+    def all(self) -> Holder:
+        """The metrics of every row."""
+        return self.before.copy().merge(self.panes[-1])
+
+    def recent(self) -> Holder:
+        """The metrics of the window."""
+        return merge(self.panes)
+
+    def turned(self, most: int) -> _Held:
+        """With a new pane behind the last; the oldest falls out of a full window."""
+        return _Held(self.all(), (*self.panes, self.before.blank())[-most:], 0)
+
+    def reset(self) -> _Held:
+        blank = self.before.blank()
+        return _Held(blank, (blank.blank(),), 0)
 
 
 def _named(metrics: Any) -> dict[str, Any]:

@@ -173,20 +173,6 @@ def test_windows_that_panes_do_not_fill(window, panes):
         Lifetime(sm.CTR(), window=window, panes=panes)
 
 
-def test_a_pane_that_could_not_be_merged_turns_later(monkeypatch):
-    both = Lifetime(sm.CTR(), window=4, panes=2)
-    both.update([1])
-    monkeypatch.setattr(
-        type(both.lifetime), "merge", lambda self, other: (_ for _ in ()).throw(sm.MemoryLimitError("full"))
-    )
-    with pytest.raises(sm.MemoryLimitError):
-        both.update([1])
-    monkeypatch.undo()
-    for label in (0, 0, 0, 0):
-        both.update([label])
-    assert both.compute()["window_ctr"] < 1.0
-
-
 @pytest.mark.parametrize("name", ["ctr", "clicks", "log_loss"])
 def test_shares_are_read_in_percent_whatever_they_are_called(name):
     def arm(seed):
