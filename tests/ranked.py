@@ -47,7 +47,7 @@ def random_queries(rng: np.random.Generator, kind: str, n: int = 40) -> list[Que
         absent = tuple(rng.integers(0, 3, rng.integers(0, 4))) if "absent" in kind else ()
         relevant = None
         if "relevant" in kind:
-            relevant = int(sum(g > 0 for g in (*grades, *absent)) + rng.integers(0, 3))
+            relevant = int(sum(g > 0 for g in (*grades, *absent)) + rng.choice([0, 1, 2, 30]))  # far more than rows
         weight = float(rng.choice([0.0, 1.0, 0.25, 3.7])) if "weights" in kind else 1.0
         made.append(Query(tuple(grades.tolist()), tuple(scores.tolist()), absent, relevant, weight))
     return made

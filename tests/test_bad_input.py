@@ -159,6 +159,12 @@ def test_missing_and_unknown_columns(tag: str) -> None:
         metric.update([0, 1], [0.1, 0.2], wieght=[1, 1])
 
 
+def test_predicted_classes_where_scores_are_read() -> None:
+    with pytest.raises(TypeError, match="predicted classes y_pred, which metrics read that have threshold=None"):
+        sm.Accuracy().update(y_true=[0, 1], y_pred=[0, 1])
+    assert sm.Accuracy(threshold=None).update(y_true=[0, 1], y_pred=[0, 1]).compute() == 1.0
+
+
 @pytest.mark.parametrize("tag", BINARY)
 def test_an_empty_batch_is_nothing(tag: str) -> None:
     for thing in targets(tag).values():

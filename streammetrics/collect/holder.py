@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -24,7 +24,7 @@ from .scalars import Named, settled_names
 
 __all__ = [
     "Holder", "Reader", "blank_of", "coarsened", "described", "inconsistent", "made", "states_of",
-    "whole_kinds",
+    "unknown_column", "whole_kinds",
 ]  # fmt: skip
 
 kinds: dict[str, type[Holder]] = {}
@@ -312,7 +312,7 @@ class Holder(Drawn):
     ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
         for name, column in columns.items():
             if name not in names:
-                raise TypeError(f"{type(self).__name__}.update() does not know {name!r}; it reads {', '.join(names)}")
+                raise unknown_column(self, name, names)
             if name in given:
                 raise TypeError(f"{type(self).__name__}.update() was given {name} twice")
             if column is not None:
@@ -523,6 +523,15 @@ def made(about: Any, states: list[State]) -> Any:
         thing.check_states(states)
         thing.take_states(states)
     return thing
+
+
+def unknown_column(of: Any, name: str, known: Iterable[str]) -> TypeError:
+    """What to say of a column that is not read."""
+    known = list(known)
+    say = f"{type(of).__name__}.update() does not know {name!r}; it reads {', '.join(known)}"
+    if name == "y_pred" and "y_score" in known:
+        say += ": scores are y_score, and predicted classes y_pred, which metrics read that have threshold=None"
+    return TypeError(say)
 
 
 def blank_of(header: dict[str, Any], like: Sequence[State]) -> Any:

@@ -18,7 +18,7 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from .. import errors
-from ..collect.holder import Holder
+from ..collect.holder import Holder, unknown_column
 from ..columns.convert import as_columns, library_of
 from ..compose.bundle import Bundle
 from ..errors import InvalidInputError, MemoryLimitError, NotArrivedError, StreamMetricsError
@@ -216,8 +216,7 @@ class Deferred(Generic[H]):
             given: dict[Any, Any] = {name: table[name] for name in self._columns if name in table}
         else:
             if not columns.keys() <= self._columns.keys():
-                strange = next(n for n in columns if n not in self._columns)
-                raise TypeError(f"Deferred.update() does not know {strange!r}; it reads {', '.join(self._columns)}")
+                raise unknown_column(self, next(n for n in columns if n not in self._columns), self._columns)
             given = {0: y_true, 1: y_score, **columns}
         marks = []
         for name, column in given.items():

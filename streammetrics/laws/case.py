@@ -202,12 +202,12 @@ def numbers(value: Any) -> NDArray[np.float64]:
     return np.asarray(value, np.float64).reshape(-1)
 
 
-def same_value(a: Any, b: Any, expected: str, close: float = 0.0) -> None:
-    """Raise LawError unless two values are equal, or relatively close; NaN is equal to NaN."""
+def same_value(a: Any, b: Any, expected: str, close: float = 0.0, nearly: float = 0.0) -> None:
+    """Raise LawError unless two values are equal, or relatively close, or absolutely `nearly`; NaN is equal to NaN."""
     x, y = numbers(a), numbers(b)
     good = x.shape == y.shape
     if good:
         with np.errstate(invalid="ignore"):  # infinity less infinity
-            near = np.abs(x - y) <= close * np.maximum(np.abs(x), np.abs(y))
+            near = np.abs(x - y) <= np.maximum(close * np.maximum(np.abs(x), np.abs(y)), nearly)
         good = bool(np.all((x == y) | (np.isnan(x) & np.isnan(y)) | near))
     expect(good, f"{expected}: {a!r}", repr(b))

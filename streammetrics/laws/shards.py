@@ -23,6 +23,7 @@ from .specimens import KEYS, Columns, sample_keys
 __all__ = ["SHARD_LAWS"]
 
 SHARDS = 8
+UNIT = "whose"  # a column that no metric reads for itself
 
 
 def shards_are_alone(case: Case) -> None:
@@ -33,7 +34,7 @@ def shards_are_alone(case: Case) -> None:
     half = len(sharded.states) // 2
     for ours, theirs in zip(sharded.states[:half], alone.states, strict=True):
         expect(ours == theirs, "the state of the metric alone", "another")
-    of = shards_of(units["unit"])
+    of = shards_of(units[UNIT])
     for k in np.unique(of).tolist():
         mine = case.fed(case.take(np.flatnonzero(of == k)))
         for parts, theirs in zip(sharded.states[half:], mine.states, strict=True):
@@ -51,7 +52,7 @@ def without_each_shard(case: Case) -> None:
     units = _units(case)
     sharded = sharding(case)().update(case.columns | units)
     found = quiet(partial(sharded.samples, sharded.states))
-    of, whole = shards_of(units["unit"]), case.fed()
+    of, whole = shards_of(units[UNIT]), case.fed()
     for k in range(SHARDS):
         rest = case.fed(case.take(np.flatnonzero(of != k)))
         if folded(rest) != folded(whole):  # so few rows are kept exactly, and have other values
@@ -95,7 +96,7 @@ def shards_in_slices(case: Case) -> None:
     sliced = Sliced(sharding(case)(), by="key").update(case.columns | units | {"key": key})
     for value in np.unique(key).tolist():
         rows = np.flatnonzero(key == value)
-        alone = sharding(case)().update(case.take(rows) | {"unit": units["unit"][rows]})
+        alone = sharding(case)().update(case.take(rows) | {UNIT: units[UNIT][rows]})
         same(alone, sliced[value], f"slice {value} to be what its rows make alone")
         one, other = quiet(alone.interval), quiet(sliced.interval)[value]
         if case.metric is not None:
@@ -105,17 +106,17 @@ def shards_in_slices(case: Case) -> None:
 
 def sharding(case: Case) -> Callable[[], Sharded]:
     """Return what makes empty shards of a case."""
-    return lambda: Sharded(case.make(), unit="unit", shards=SHARDS)
+    return lambda: Sharded(case.make(), unit=UNIT, shards=SHARDS)
 
 
 def shards_of(units: Any) -> Any:
     """The shard of each unit, as a batch has them."""
-    return shard_codes(Batch({"unit": units}), "unit", Axis(("unit",), "shard", SHARDS))
+    return shard_codes(Batch({UNIT: units}), UNIT, Axis((UNIT,), "shard", SHARDS))
 
 
 def _units(case: Case) -> Columns:
     units = case.rng.integers(0, 20, case.n)[case.blocks]
-    return {"unit": units.astype(f"U{case.rng.integers(2, 9)}") if case.rng.random() < 0.5 else units}
+    return {UNIT: units.astype(f"U{case.rng.integers(2, 9)}") if case.rng.random() < 0.5 else units}
 
 
 SHARD_LAWS: list[Law] = [shards_are_alone, without_each_shard, shards_in_any_order, shards_in_slices]

@@ -221,7 +221,7 @@ def _check(owner: str, name: str, value: Any, hint: Any, rules: dict[str, Any]) 
             return _in_range(owner, name, kind(value), rules)
         if kind in (str, bytes) and isinstance(value, kind):
             return value
-        if typing.get_origin(kind) is tuple and isinstance(value, (tuple, list)):
+        if _is_list(kind) and isinstance(value, (tuple, list)):
             several = tuple(_check(owner, name, v, typing.get_args(kind)[0], rules) for v in value)
             return as_set(several) if rules.get("unordered") else several
         if kind is Any and isinstance(value, PLAIN):
@@ -240,16 +240,18 @@ def as_int(value: Any) -> Any:
 
 
 PLAIN = (int, float, str, bytes, tuple, types.NoneType)
+UNPACKS = ("tolist", "to_pylist", "to_list", "as_py")  # of numpy and pandas, pyarrow, polars, and scalars of pyarrow
 
 
 def plain(value: Any) -> Any:
-    """A value as settings hold it, whatever library it is of: scalars, texts and lists of numpy as those of Python.
+    """A value as settings hold it, whatever library it is of: its scalars, texts and columns as those of Python.
 
     So settings that mean the same are equal, and are written and shown alike.
     """
-    if isinstance(value, (np.ndarray, np.generic)):
-        value = value.tolist()
-    if isinstance(value, (list, tuple)):
+    kind: type = type(value)
+    if kind not in PLAIN:
+        value = next((getattr(value, name)() for name in UNPACKS if hasattr(value, name)), value)
+    if isinstance(value, (list, tuple, range)):
         return tuple(map(plain, value))
     if isinstance(value, str) and type(value) is not str:
         return str.__str__(value)
@@ -264,6 +266,10 @@ def _is_number(value: Any, kind: type) -> bool:
 
 def _is_union(hint: Any) -> bool:
     return typing.get_origin(hint) in (typing.Union, types.UnionType)
+
+
+def _is_list(hint: Any) -> bool:
+    return typing.get_origin(hint) is tuple
 
 
 def _both_nan(a: Any, b: Any) -> bool:
@@ -283,7 +289,9 @@ def _in_range(owner: str, name: str, value: float, rules: dict[str, Any]) -> flo
 
 def _spell(hint: Any) -> str:
     if _is_union(hint):
-        return " or ".join(_spell(h) for h in typing.get_args(hint))
+        return " or ".join(map(_spell, sorted(typing.get_args(hint), key=_is_list)))
+    if _is_list(hint):
+        return f"a list of {_spell(typing.get_args(hint)[0])}"
     return getattr(hint, "__name__", str(hint)).replace("NoneType", "None")
 
 

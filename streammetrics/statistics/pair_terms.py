@@ -278,7 +278,7 @@ TERMS = {
     "neither": Term("models", lambda rows, at: decided(rows, at, (False, False)), 1),
     "poisson": Term("rates", poisson, signed=True),
     "poisson_of_log": Term("logs", poisson_of_log, signed=True),
-    "stirling": Term("rates", stirling),
+    "stirling": Term("rates", stirling, signed=True),  # of y from 1 to 1.08
     "target": Term("amounts", lambda rows: rows["y_true"], 2.0**POWERS),
     "unit": Term("amounts", unit, signed=True),
     "deviance": Term("amounts", deviance),

@@ -161,7 +161,8 @@ class RankingSums(QuerySums, tag="ranking_sums"):
             made[self.grades] = np.where((shares > 0) & (shares <= 1), shares, 1).astype(shares.dtype)
         if "relevant" in made and n:
             found = np.add.reduceat(made[self.grades] >= self._level, starts)
-            made["relevant"] = np.maximum(made["relevant"], found[of_row]).astype(made["relevant"].dtype)
+            more = made["relevant"] ** 2  # than there are rows, now and then
+            made["relevant"] = (found[of_row] + more).astype(made["relevant"].dtype)
         made[self.grades] = np.minimum(made[self.grades], self._steepest).astype(made[self.grades].dtype)
         return made
 
@@ -218,7 +219,8 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         for which, width in alike(lengths):
             deepest = int((lengths[which] + relevant[which]).max()) if len(relevant) else width
             discounts = self._discounts(deepest)
-            longest = max(width + 1, len(discounts))
+            whole = deepest if self._has("gain_over_cost") else 0  # which divides by the gain of the whole ideal order
+            longest = max(width + 1, len(discounts), whole)
             how = (self._level, average, relevant, lowest, top, discounts)
             scratch = np.zeros((8, longest)), np.zeros((5, longest), np.int64)
             height = max(1, BLOCK // width)

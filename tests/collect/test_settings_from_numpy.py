@@ -6,6 +6,9 @@ from typing import Any
 
 import draws
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import streammetrics as sm
@@ -64,6 +67,15 @@ def test_labels_and_rates(column: str, equal: list[dict[str, Any]]) -> None:
         assert made(equal[0]).merge(one).merge(made(given)).digest() == one.digest()
         assert sm.from_bytes(one.to_bytes()).update(table).digest() == one.copy().merge(one.copy()).digest()
         assert one["ctr"].state.facts()["positives"] == 3
+
+
+@pytest.mark.parametrize("column", [pd.Series, pl.Series, pa.array, np.array, list])
+def test_settings_from_a_column_of_any_library(column: Any) -> None:
+    assert repr(sm.Task(sm.CTR(), labels=column(["no", "yes"]))) == repr(sm.Task(sm.CTR(), labels=("no", "yes")))
+    assert repr(sm.Quantile(q=column([0.25, 0.5])[0])) == repr(sm.Quantile(q=0.25))
+    assert repr(sm.ConfusionMatrix(labels=range(3))) == repr(sm.ConfusionMatrix(labels=column([0, 1, 2])))
+    with pytest.raises(TypeError, match="missing_values must be a list of int or str or bytes, not 0"):
+        sm.GroupAUC(missing_values=0)
 
 
 def test_missing_values_of_groups() -> None:
