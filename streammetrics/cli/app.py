@@ -102,7 +102,7 @@ class Type(StrEnum):
 Text = str | None
 Texts = list[str] | None
 LOG = (
-    "Files, folders, patterns: Parquet, CSV, TSV, JSON lines (.jsonl), Arrow; - is standard input. URLs such as "
+    "Files, folders, patterns: Parquet, CSV, TSV, JSON lines (.jsonl, .json), Arrow; - is standard input. URLs such as "
     "s3://bucket/log/*.parquet. Tables: a folder with a _delta_log, delta:URL, iceberg:CATALOG/NAMESPACE.TABLE or "
     "iceberg:PATH.metadata.json."
 )

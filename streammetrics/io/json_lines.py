@@ -37,6 +37,10 @@ class JsonReader:
         """Guess names and types from the first lines."""
         with reading(self.file):
             for block in self._blocks():
+                if block.lstrip().startswith(b"["):
+                    raise LogError(
+                        f"{self.file}: a JSON array; a log is JSON lines, an object in each, which jq -c '.[]' makes of it"
+                    )
                 with self._located(0):
                     return Facts.of(self._table(block, None).schema, None, (Span(0, None, (0, 1), self.source.bytes),))
         raise LogError(f"{self.file}: empty, without a single line")

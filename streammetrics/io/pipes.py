@@ -16,6 +16,7 @@ __all__ = ["STDIN", "Pipe", "opened", "standard_input"]
 STDIN = "-"
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _PEEK = 1 << 12
+_MARK = b"\xef\xbb\xbf"  # with which some programs begin text
 
 
 class Pipe(io.RawIOBase):
@@ -92,8 +93,8 @@ def standard_input() -> Source:
         raise LogError(
             f"{STDIN}: a Parquet or Arrow IPC file ends with what is read first, so not from a pipe; name it"
         )
-    line = head.lstrip().partition(b"\n")[0]
-    format_ = "ipc" if head.startswith(b"\xff\xff\xff\xff") else "json" if line.startswith(b"{") else "text"
+    line = head.removeprefix(_MARK).lstrip().partition(b"\n")[0]
+    format_ = "ipc" if head.startswith(b"\xff\xff\xff\xff") else "json" if line.startswith((b"{", b"[{")) else "text"
     if format_ == "ipc" and compression is not None:
         raise LogError(f"{STDIN}: an Arrow IPC stream is compressed by itself; pipe it as it is")
     delimiter = "\t" if b"\t" in line and b"," not in line else ","

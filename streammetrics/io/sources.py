@@ -24,11 +24,13 @@ _FORMATS = {
     ".tsv": "text",
     ".jsonl": "json",
     ".ndjson": "json",
+    ".json": "json",  # as Spark and BigQuery call JSON lines
     ".arrow": "ipc",
+    ".arrows": "ipc",
     ".feather": "ipc",
     ".ipc": "ipc",
 }
-_READABLE = ".parquet, .csv, .tsv and .jsonl (also .gz, .zst, .bz2), .arrow, .feather, .ipc"
+_READABLE = ".parquet, .csv, .tsv, .jsonl and .json (also .gz, .zst, .bz2), .arrow, .arrows, .feather, .ipc"
 _COMPRESSED = ("text", "json")
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"-?[0-9]{1,18}")  # 18 digits always fit an int64

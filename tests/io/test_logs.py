@@ -88,7 +88,7 @@ FORMATS = {
     "log.arrow": write_ipc,
     "log.feather": write_zstd_ipc,
     "log.ipc": write_ipc,
-    "stream.arrow": write_stream,
+    "stream.arrows": write_stream,
 }
 
 
@@ -133,7 +133,7 @@ def test_parts_tile_the_file(tmp_path, name):
     FORMATS[name](make_table(150_000), tmp_path / name)
     log = Log(tmp_path / name)
     parts = log.parts(["click"])
-    known = name.lower().endswith(".parquet") or (name != "stream.arrow" and "sv" not in name)
+    known = name.lower().endswith(".parquet") or (name != "stream.arrows" and "sv" not in name)
     assert len(parts) == (2 if known else 1)
     assert log.rows == (150_000 if known else None)
     assert sum(part.bytes for part in parts) == log.bytes
@@ -371,10 +371,10 @@ def test_nothing_found(tmp_path):
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("a.json", "unknown suffix '.json'"),
+        ("a.xml", "unknown suffix '.xml'"),
         ("part-0000", "no suffix"),
         ("a.gz", "unknown suffix '.gz'"),
-        ("a.json.gz", "unknown suffix '.json.gz'"),
+        ("a.xml.gz", "unknown suffix '.xml.gz'"),
         ("a.parquet.gz", "unknown suffix '.parquet.gz'"),
     ],
 )
@@ -444,7 +444,7 @@ def test_text_that_is_not_utf8(tmp_path):
     assert message == f"{tmp_path}/a.csv: row 1: column 'a': invalid UTF8 data"
 
 
-@pytest.mark.parametrize("name", [name for name in FORMATS if name != "stream.arrow"])
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "stream.arrows"])
 def test_truncated_files(tmp_path, name):
     FORMATS[name](TABLE, tmp_path / name)
     data = (tmp_path / name).read_bytes()
@@ -457,7 +457,7 @@ def test_truncated_files(tmp_path, name):
         assert len(message) < len(f"{tmp_path / name}: ") + 100
 
 
-@pytest.mark.parametrize("name", ["log.parquet", "log.csv", "log.csv.gz", "log.arrow", "log.feather", "stream.arrow"])
+@pytest.mark.parametrize("name", ["log.parquet", "log.csv", "log.csv.gz", "log.arrow", "log.feather", "stream.arrows"])
 def test_damaged_files_raise_nothing_else(tmp_path, name):
     rng = np.random.default_rng(3)
     FORMATS[name](TABLE.slice(0, 300), tmp_path / name)

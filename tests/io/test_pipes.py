@@ -91,7 +91,28 @@ def test_standard_input(form: str, expected: Any, monkeypatch: pytest.MonkeyPatc
     assert found.saved.digest() == expected.saved.digest()
 
 
-@pytest.mark.parametrize("name", ["log.jsonl", "log.ndjson", "log.jsonl.gz"])
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_text_that_begins_with_a_mark(
+    form: str, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As spreadsheets and PowerShell write it."""
+    data = b"\xef\xbb\xbf" + written(form)
+    (tmp_path / f"log.{form}").write_bytes(data)
+    monkeypatch.setattr(sys, "stdin", Standard(data))
+    for log in (Log("-"), Log(tmp_path / f"log.{form}")):
+        assert evaluate(log, METRICS, ["country"]).saved.digest() == expected.saved.digest()
+
+
+def test_an_array_is_no_json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b' [{"p": 0.5},\n {"p": 0.25}]'
+    (tmp_path / "log.json").write_bytes(data)
+    monkeypatch.setattr(sys, "stdin", Standard(data))
+    for log in (Log("-"), Log(tmp_path / "log.json")):
+        with pytest.raises(LogError, match="a JSON array; a log is JSON lines, an object in each"):
+            evaluate(log, METRICS)
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "log.ndjson", "log.json", "log.jsonl.gz", "log.json.gz"])
 def test_files_of_json_lines(name: str, expected: Any, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(written("json.gz" if name.endswith("gz") else "json"))
     found = evaluate(Log(tmp_path / name), METRICS, ["country"])
