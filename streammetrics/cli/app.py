@@ -257,7 +257,7 @@ def _eval(
 
     Exit code 3 if a guardrail is broken.
     """
-    from streammetrics.cli.score import Request, score_log
+    from streammetrics.cli.score import Request, no_label, score_log
     from streammetrics.cli.tasks import TaskSpec, read_classes, read_cutoffs, read_task_file
     from streammetrics.cli.versus import Asked, read_margins, read_words
 
@@ -289,7 +289,7 @@ def _eval(
         specs, sliced, told = read_task_file(task, bits)
         sets = sets or sliced
     elif label is None:
-        raise UsageError("which column is the label? Give --label, or --task FILE.toml")
+        raise no_label(log or [f"sql:{sql}"], delimiter)
     else:
         specs = {
             "": TaskSpec(

@@ -25,6 +25,7 @@ __all__ = [
     "Request",
     "check_report",
     "check_target",
+    "no_label",
     "print_results",
     "print_versus",
     "read_sets",
@@ -122,6 +123,14 @@ class Request:
     def by_rows(self) -> bool | None:
         """Whether rows are the units; None where nothing is said of units."""
         return None if self.unit is None else self.unit == ROW
+
+
+def no_label(paths: Sequence[str], delimiter: str | None) -> UsageError:
+    """What to say where nobody named the label: which columns there are."""
+    from streammetrics.io.logs import Log, listed
+
+    columns = listed(Log(paths, delimiter=_delimiter(delimiter)).columns)
+    return UsageError(f"which column is the label? Give --label, or --task FILE.toml; there are: {columns}")
 
 
 def score_log(request: Request) -> int:

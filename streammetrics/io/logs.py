@@ -241,9 +241,13 @@ class Log:
         hint = f"; did you mean {lower[close[0]]!r}?" if close else ""
         have = sum(name in self._names(j) for j in range(len(self._sources)))
         some = f" ({have:,} of {len(self._sources):,} files have it)" if have else ""
-        more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
-        listed = ", ".join(names[:_LISTED]) + more
-        return f"{self._sources[i].file}: no column {name!r}{some}{hint}; there are: {listed}"
+        return f"{self._sources[i].file}: no column {name!r}{some}{hint}; there are: {listed(names)}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names of columns as a message lists them."""
+    more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more
 
 
 def _data_type(name: str, kind: str | pa.DataType) -> pa.DataType:

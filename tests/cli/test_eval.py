@@ -544,7 +544,9 @@ class TestMistakes:
         assert part in fails("eval", log, *BASE, *arguments)
 
     def test_no_label(self, fails, log):
-        assert "which column is the label?" in fails("eval", log)
+        said = fails("eval", log)
+        assert "which column is the label? Give --label" in said
+        assert "; there are: " in said
 
     def test_no_log(self, fails):
         assert "no such file or folder" in fails("eval", "nowhere.parquet", *BASE)
