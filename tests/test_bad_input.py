@@ -348,3 +348,23 @@ def test_settings_say_what_they_take() -> None:
         auc.merge(auc)
     with pytest.raises(sm.IncompatibleStateError, match=r"bits is 12 here and 14 there.*coarsen"):
         sm.AUC(bits=12).merge(sm.AUC(bits=14))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        iter,
+        set,
+        lambda rows: (row for row in rows),
+        lambda rows: map(int, rows),
+        lambda rows: {r: 0 for r in rows}.keys(),
+    ],
+)
+def test_what_can_be_read_once_or_in_no_order_is_no_column(make: Any) -> None:
+    kind = type(make([0, 1])).__name__
+    for thing, name in ((sm.CTR(), "y_true"), (sm.Sliced(sm.CTR(), by="k"), "k"), (sm.DistinctCount(), "value")):
+        columns: dict[str, Any] = {"y_true": [0, 1], "k": [0, 1], "value": [0, 1], name: make([0, 1])}
+        with pytest.raises(
+            sm.InvalidInputError, match=f"{name}: expected one dimension.*; a {kind} is no column: pass a list"
+        ):
+            thing.update(**{n: column for n, column in columns.items() if n in thing.columns})

@@ -26,6 +26,7 @@ __all__ = [
     "missing",
     "of_tensor",
     "one_column",
+    "wrong_shape",
 ]
 
 Array = NDArray[Any]
@@ -47,12 +48,20 @@ def as_array(raw: Any, name: str, ndim: int = 1) -> Array:
     if ndim == 1:
         values = one_column(values)
     if values.ndim != ndim:
-        hint = "; pass a list or array of one row" if values.ndim == 0 else ""
-        expected = "one dimension" if ndim == 1 else "two dimensions, rows x columns"
-        raise InvalidInputError(f"{name}: expected {expected}, got shape {values.shape}{hint}", column=name)
+        raise wrong_shape(name, values, "one dimension" if ndim == 1 else "two dimensions, rows x columns")
     if values.dtype.byteorder not in "=|":
         values = values.astype(values.dtype.newbyteorder("="))
     return values
+
+
+def wrong_shape(name: str, values: Array, expected: str = "one dimension") -> InvalidInputError:
+    """What to say of an array that is no column, or no matrix."""
+    hint = ""
+    if values.ndim == 0:
+        inside = values.item()
+        some = values.dtype == object and hasattr(inside, "__iter__")  # numpy looks into no iterator, set or view
+        hint = f"; a {type(inside).__name__} is no column: pass a list" if some else "; pass a list or array of one row"
+    return InvalidInputError(f"{name}: expected {expected}, got shape {values.shape}{hint}", column=name)
 
 
 def one_column(values: Array) -> Array:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
 from ..numerics.keys import decode_key, encode_key, fixed_hash, plain, raw, sort_key
-from .convert import arrow_values, as_columns, check_column, first_of, missing, one_column
+from .convert import arrow_values, as_columns, check_column, first_of, missing, one_column, wrong_shape
 
 __all__ = [
     "Key",
@@ -222,7 +222,7 @@ def _arrow_kind(kind: Any, name: str) -> str:
 def _from_numpy(values: NDArray[Any], name: str) -> tuple[str, Any]:
     values = one_column(values)
     if values.ndim != 1:
-        raise InvalidInputError(f"{name}: expected one dimension, got shape {values.shape}", column=name)
+        raise wrong_shape(name, values)
     if not len(values):
         return "", 0
     if values.dtype.kind in "biu":
