@@ -357,7 +357,7 @@ def test_settings_say_what_they_take() -> None:
         set,
         lambda rows: (row for row in rows),
         lambda rows: map(int, rows),
-        lambda rows: {r: 0 for r in rows}.keys(),
+        lambda rows: dict.fromkeys(rows, 0).keys(),
     ],
 )
 def test_what_can_be_read_once_or_in_no_order_is_no_column(make: Any) -> None:
