@@ -46,11 +46,12 @@ def merge_files(paths: Sequence[str], output: str) -> None:
     files = _found(paths, output)
     try:
         total = merge(files, max_bytes=MOST)
-    except IncompatibleStateError as error:
-        if " into a " not in str(error):
+    except IncompatibleStateError:
+        first, *others = ((file, type(load(file, max_bytes=MOST))) for file in files)
+        odd = next((file for file, kind in others if kind is not first[1]), None)
+        if odd is None:
             raise
-        kinds = str(error).partition(": cannot")[0]
-        raise UsageError(f"{kinds}: was counted by other options than {files[0]} (--by, --unit, --window)") from None
+        raise UsageError(f"{odd}: was counted by other options than {files[0]} (--by, --unit, --window)") from None
     if isinstance(total, Checkpoint):
         raise UsageError(f"{files[0]}: is a checkpoint, half of a result: finish its pass, and merge what --save wrote")
     save(total, output)
