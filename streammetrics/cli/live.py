@@ -111,7 +111,7 @@ class LiveDemo:
         try:
             push(url, part, experiment=self.simulated.id, source=source, hour=hour, token=self.token, retries=1)
         except PushError as error:  # said, unless it is the end that refused it
-            if not self.stopped.is_set():
+            if not (self.stopped.is_set() or self.server.should_exit):
                 say(str(error), "red")
         else:
             return True

@@ -76,6 +76,8 @@ def test_it_ends_after_so_many_seconds() -> None:
     with started("--seconds", "0.5") as (running, url):
         assert url.startswith("http://127.0.0.1:")
         assert running.wait(timeout=60) == 0
+        assert running.stdout is not None
+        assert "was not stored" not in running.stdout.read()  # by a server that has ended
 
 
 def test_a_port_that_is_taken_is_said() -> None:
