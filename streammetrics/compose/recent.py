@@ -135,7 +135,8 @@ class Recent(Pooled):
             return self._counted(rows, lambda number: super(Recent, self).take(first, second, columns | number))
         if columns or second is not None:
             raise TypeError(f"{type(self).__name__}.update() takes a table or columns, not both")
-        return self._counted(_rows(*table.values()), lambda number: self.feed.count_batch(Batch({**table, **number})))
+        read = {name: column for name, column in table.items() if name in self.columns}  # others have any length
+        return self._counted(_rows(*read.values()), lambda number: self.feed.count_batch(Batch({**table, **number})))
 
     @property
     def _names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

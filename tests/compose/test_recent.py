@@ -172,3 +172,12 @@ def test_what_it_refuses() -> None:
     for hold in (sm.MetricCollection, lambda m: sm.Sliced(m, by="g"), lambda m: sm.Decayed(m, half_life=2), sm.Delta):
         with pytest.raises(TypeError, match="Recent"):
             hold(sm.Recent(sm.Mean(), steps=1))
+
+
+def test_columns_that_nobody_reads_have_any_length():
+    recent = sm.Recent(sm.CTR(), steps=1)
+    recent.update({"x": [], "y_true": [1, 1]}).update({"x": [], "y_true": [0, 0]})
+    assert recent.compute() == 0.0
+    recent = sm.Recent(sm.CTR(), steps=2).update([1]).update({"x": [1], "y_true": []}).update([0])
+    assert recent.compute() == 0.5  # an empty batch is none
+    assert sm.Recent(sm.CTR(), rows=2).update({"x": [5], "y_true": [1, 1, 0]}).compute() == 0.5
