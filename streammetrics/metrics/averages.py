@@ -104,9 +104,13 @@ class Several(OfClasses[S, Any]):
     def _certified(self, state: Any, slip: Fraction) -> Limits | None:
         """Return the limits for two classes, those of weights included."""
         found = self.limits_binary(state)
-        if found is None or not slip:
-            return found
-        return found.widened(self.slack(state, found, slip), *self.within)
+        if found is None:
+            return None
+        return found.widened(self.slack(state, found, slip) if slip else self.grain(state, found), *self.within)
+
+    def grain(self, state: Any, found: Limits) -> Fraction:
+        """Return how much wider the limits are without weights, as terms are multiples of 2**-60."""
+        return Fraction(0)
 
     def bounds_of_binary(self, state: Any) -> tuple[float, float]:
         """Return certified limits of the value for two classes."""

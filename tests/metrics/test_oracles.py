@@ -99,7 +99,9 @@ def check(oracle: Any, tag: str, y: Any, p: Any, w: Any) -> None:
         )  # 0/0 in a normalised matrix: scikit-learn's 0
         np.testing.assert_allclose(known, expected, rtol=1e-14, atol=1e-15)
         if metric.states[0].rounded is None:
-            assert np.array_equal(low, high, equal_nan=True)
+            small = np.nan_to_num(value) < 2**-10  # may have had bits below 2**-60
+            assert np.array_equal(low[~small], high[~small], equal_nan=True)
+            np.testing.assert_allclose(low[small], high[small], atol=2**-58)
         else:  # products of weights lost bits
             np.testing.assert_allclose(low, high, rtol=1e-12)
             assert ((low <= value) & (value <= high)).all()

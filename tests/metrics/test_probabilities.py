@@ -389,4 +389,6 @@ def test_a_statistic_of_very_many_bins_is_answered_soon() -> None:
     value = test.compute()
     assert time.process_time() - begin < 5
     assert value == pytest.approx(np.sum((y - p) ** 2 / (p * (1 - p))), rel=1e-9)
-    assert test.bounds() == (value, value)
+    low, high = test.bounds()  # p below 0.001 may have had bits below 2**-60
+    assert low <= value <= high
+    assert high - low < 1e-9 * value

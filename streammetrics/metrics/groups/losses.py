@@ -58,12 +58,14 @@ class GroupedMetric(Metric[GroupSums, float]):
         return _mean(*self.values(state))
 
     def bounds_of(self, state: GroupSums) -> tuple[float, float]:
-        value, slip = self.of(state), 8 * float(MOST_SLIP)
-        if not state.rounded or value != value:
+        value, slip = self.of(state), 8 * float(MOST_SLIP) if state.rounded else 0.0
+        if value != value:
             return value, value
         counts, _, divisors, there = self.parts(state)
-        lost = state.rows.sum(axis=1)[there] * 2.0**-58 / divisors  # each w and w x was rounded to 2**-60
-        reach = _mean(counts, lost) + 2 * slip * value
+        unit = 2.0**-58 if state.rounded else 2.0**-60  # each w and w x, or x alone, was rounded to 2**-60
+        reach = _mean(counts, state.rows.sum(axis=1)[there] * unit / divisors) + 2 * slip * value
+        if not state.rounded and reach <= 4 * math.ulp(value):  # the 2 ulp within which terms are
+            return value, value
         return max(0.0, value - reach), value + reach
 
     def reason_of(self, state: GroupSums) -> str | None:

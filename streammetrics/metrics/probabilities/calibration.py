@@ -37,6 +37,7 @@ NAN = float("nan")
 Floats = NDArray[np.float64]
 Binned = ScoreBins | ScoreHistogram
 NEAR = 2.0**-50
+SMALL = Fraction(1, 1 << 10)
 
 
 class Bin(NamedTuple):
@@ -56,6 +57,13 @@ class Bin(NamedTuple):
         """The least and the most that the gap can be."""
         above, below = self.low - self.positives, self.positives - self.high
         return max(Fraction(0), above, below), max(abs(above), abs(below))
+
+    def means(self) -> tuple[float, float]:
+        """The least and the most that the mean of p can be; NaN without rows."""
+        if self.low == self.high:
+            value: float = to_float(self.predicted, self.weight)
+            return value, value
+        return enclose(self.low / self.weight, self.high / self.weight)
 
 
 class Reliability(NamedTuple):
@@ -104,7 +112,7 @@ class BinnedMetric(OfClasses[Binned, T]):
     bits: int | None = setting(default=None, low=8, high=24)
 
     cost = "uniform: 48 bytes a bin, 4 ns a row; others: the histogram of AUC"
-    bound = "uniform: exact; others: the sum of p between the ends of the buckets; 0 for half-precision scores"
+    bound = "uniform: exact, below 0.001 within 2**-60; others: p between the ends of its bucket; 0 for half precision"
 
     @property
     def name(self) -> str:
@@ -160,9 +168,12 @@ def _buckets(state: ScoreHistogram) -> tuple[Mass, Mass, Floats, Floats, Floats]
 
 def _own_bins(state: ScoreBins) -> list[Bin]:
     made = []
-    for i in range(state.n_bins):
+    for i, rows in enumerate(state.rows.sum(axis=0).tolist()):
         positives, p = state.mass(1, i), state.predicted(i)
-        made.append(Bin(state.mass(0, i) + positives, positives, p, p, p))
+        weight = state.mass(0, i) + positives
+        # half a unit of 2**-60 a row, twice, where that is more than the 2 ulp within which p is
+        off = Fraction(rows, UNIT) if p < weight * SMALL else Fraction(0)
+        made.append(Bin(weight, positives, max(p - off, Fraction(0)), p, min(p + off, weight)))
     return made
 
 
@@ -448,10 +459,7 @@ class CalibrationCurve(BinnedMetric[Reliability], tag="calibration_curve"):
 
     def _limits(self, bins: list[Bin], edges: Floats) -> tuple[Reliability, Reliability]:
         """Return limits that hold of weights as they were counted."""
-        if all(b.low == b.high for b in bins):
-            value = _curve(bins, [to_float(b.predicted, b.weight) for b in bins], edges)
-            return value, value
-        limits = [enclose(b.low / b.weight, b.high / b.weight) if b.weight else (NAN, NAN) for b in bins]
+        limits = [b.means() for b in bins]
         low, high = ([pair[k] for pair in limits] for k in (0, 1))
         return _curve(bins, low, edges), _curve(bins, high, edges)
 

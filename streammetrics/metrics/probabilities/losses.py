@@ -38,7 +38,7 @@ class SummedMetric(Several[ScoreSums]):
     soft_labels: bool = setting(default=False)
 
     cost = "about 100 bytes a label; 1 ns a row, label and term"
-    bound = "exact: terms within 2 ulp, summed exactly, rounded once"
+    bound = "exact: terms within 2 ulp, summed exactly, rounded once; of values below 0.001 within 2**-60"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -74,6 +74,11 @@ class SummedMetric(Several[ScoreSums]):
         most = max(abs(found.low), abs(found.high))
         lost = self.lost(state) / self.divisor(state)
         return 8 * (most * slip + (lost * (1 + most) if self.soft_labels else lost))  # targets are summed, too
+
+    def grain(self, state: ScoreSums, found: Limits) -> Fraction:
+        """Return half a unit of 2**-60 a row, twice, where that is more than the 2 ulp within which terms are."""
+        off, value = self.slack(state, found, Fraction(0)) / 8, found.rounded()
+        return off if off and math.isfinite(value) and off > 4 * Fraction(math.ulp(value)) else Fraction(0)
 
     def lost(self, state: ScoreSums) -> Fraction:
         """Return what sums of w x may be short of: each was rounded to 2**-60, too."""
@@ -361,7 +366,9 @@ class Calibration(SummedMetric, tag="calibration"):
     def slack(self, state: ScoreSums, found: Limits, slip: Fraction) -> Fraction:
         predicted, lost = state.total("score"), self.lost(state)
         if self.inverse and predicted < 8 * lost:
-            return BEYOND
+            return BEYOND if found.high else Fraction(0)
+        if self.inverse and not slip:
+            return 8 * found.high * lost / predicted
         return super().slack(state, found, slip) * (max(found.high, Fraction(1)) if self.inverse else 1)
 
     def reason_of_binary(self, state: ScoreSums) -> str | None:
