@@ -19,13 +19,26 @@ class Parted(Holder):
         raise NotImplementedError
 
     def only(self, names: Iterable[str]) -> Self:
-        """Return the same of some of the metrics of a collection, with what they have seen."""
-        some = set(names)
+        """Return the same of some of the metrics of a collection, with what they have seen.
+
+        Raises
+        ------
+        KeyError
+            There is no metric of one of these names.
+        """
+        some = self._known(names)
         return self._kept({name: name for name in self.names if name in some})
 
     def ordered(self, names: Iterable[str]) -> Self:
-        """Return the same of some of the metrics of a collection, in this order, with what they have seen."""
-        return self._kept({name: name for name in names})
+        """Return the same of some of the metrics of a collection, in this order, with what they have seen; see `only`."""
+        return self._kept({name: name for name in self._known(names)})
+
+    def _known(self, names: Iterable[str]) -> list[str]:
+        asked, known = [names] if isinstance(names, str) else list(names), self.names
+        for name in asked:
+            if name not in known:
+                raise KeyError(f"there is no metric {name!r}; there are {', '.join(known)}")
+        return asked
 
     def aligned(self, other: Any) -> Any:
         alike = isinstance(other, Parted) and other.sort == self.sort and other.names != self.names

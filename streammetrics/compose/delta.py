@@ -120,5 +120,5 @@ class Delta(Bundle):
 
 def _rows(thing: Holder) -> str:
     """How many rows a thing has counted, as people say it."""
-    rows = int(thing.states[0].rows_seen.sum())
+    rows = max(int(state.rows_seen.sum()) for state in thing.states)
     return f"{rows:,} row{'s' if rows != 1 else ''}"

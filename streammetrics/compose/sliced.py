@@ -154,8 +154,8 @@ class Sliced(Front):
 
     @property
     def left(self) -> float:
-        """The share of all rows that is in `other`."""
-        state = self.states[0]
+        """The share of all rows that is in `other`: of several tasks, of the rows of that which has most."""
+        state = max(self.states, key=lambda s: int(s.rows_seen.sum()))
         rows = state.rows_seen
         return float(rows[state.cells.keys[:, 0] == OTHER].sum() / rows.sum()) if rows.sum() else 0.0
 
@@ -233,7 +233,8 @@ class Sliced(Front):
         if sort is None and not min_rows:
             return dict(places)
         if sort in (None, "rows"):
-            rows_of = {k: int(states[0].rows_seen[at[0]].sum()) for k, at in places.items()}
+            seen = [state.rows_seen for state in states]  # tasks leave out different rows: a slice has those of any
+            rows_of = {k: max(int(n[i].sum()) for n, i in zip(seen, at, strict=True)) for k, at in places.items()}
             many = [k for k, n in rows_of.items() if n >= min_rows]
             return {k: places[k] for k in (many if sort is None else sorted(many, key=lambda k: -rows_of[k]))}
         faults: dict[Any, float] = {}
@@ -266,11 +267,14 @@ class Sliced(Front):
             yield key, seen[int(at[unit][0])], values[int(at[unit][0])]
 
     def select(self, keys: Iterable[Any] | Callable[[Any], bool]) -> Self:
-        """Return the slices of these keys, or those for which a function of the key is true; without `other`."""
+        """Return the slices of these keys, or those for which a function of the key is true; without `other`.
+
+        Keys that are not there are left out; each is read as in ``sliced[key]``.
+        """
         states = self.states
         places = self._places(states)
         places.pop(REST, None)
-        chosen = set(filter(keys, map(plain, places))) if callable(keys) else set(keys)
+        chosen = set(filter(keys, map(plain, places))) if callable(keys) else {self._spelt(states, k) for k in keys}
         some = [at for k, at in places.items() if plain(k) in chosen]
         new = self._like(self.axis._replace(limit=None, pinned=()))
         held = []
@@ -280,6 +284,16 @@ class Sliced(Front):
             held.append(kept.holding(replace(kept.cells, axes=(new.axis, *state.axes[1:]))))
         new.feed.hold(held)
         return new
+
+    def _spelt(self, states: Sequence[State], key: Any) -> Any:
+        """A key as it is in `keys`, however it was written; the mark of the rest, which none is, where it is not there."""
+        atoms = key if isinstance(key, tuple) else (key,)
+        for state in states if len(atoms) == len(self.axis.names) else ():
+            words = state.cells.words[: len(atoms)]
+            ranks = [rank for w, atom in zip(words, atoms, strict=True) if (rank := w.rank(atom)) is not None]
+            if len(ranks) == len(atoms):
+                return plain(tuple(w.key(rank) for w, rank in zip(words, ranks, strict=True)))
+        return REST
 
     def top(self, n: int, by: str = "rows") -> Self:
         """Return the n slices with the most "rows", "weight" or "positives", or the highest value of a metric."""
@@ -292,9 +306,9 @@ class Sliced(Front):
             rows = self.inner.records(self._under(states, at), None)
             if by not in COUNTS and by not in [r["metric"] for r in rows]:
                 raise ValueError(f'top(by=) takes "rows", "weight", "positives" or a metric, not {by!r}')
-            value = rows[0][by] if by in COUNTS else next(r["value"] for r in rows if r["metric"] == by)
-            if value is not None and value == value:
-                found[key] = value
+            told = [r[by] for r in rows] if by in COUNTS else [r["value"] for r in rows if r["metric"] == by]
+            if known := [value for value in told if value is not None and value == value]:
+                found[key] = max(known)  # of several tasks, which may leave out different rows
         return self.select([plain(k) for k in sorted(found, key=lambda k: (-found[k], sort_key(k)))[:n]])
 
     def rollup(self, by: str | Iterable[str]) -> Self:
@@ -305,7 +319,7 @@ class Sliced(Front):
         With a limit, rows in `other` have no key left to roll up by, and stay in `other`.
         """
         names = (by,) if isinstance(by, str) else tuple(by)
-        if not names or not set(names) <= set(self.by):
+        if not names or not set(names) <= set(self.by) or len(set(names)) < len(names):
             raise ValueError(f"roll up by some of {', '.join(self.by)}, not {by!r}")
         new = self._like(self.axis._replace(names=names, pinned=self.axis.pinned if names == self.by else ()))
         width = len(self.by)

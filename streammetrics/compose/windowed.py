@@ -229,9 +229,8 @@ class Windowed(Front):
 
     @property
     def late(self) -> int:
-        """How many rows are in windows that are not kept."""
-        state = self.states[0]
-        return int(state.rows_seen[state.cells.keys[:, 0] == EXPIRED].sum())
+        """How many rows are in windows that are not kept: of several tasks, of that which has most."""
+        return max(int(s.rows_seen[s.cells.keys[:, 0] == EXPIRED].sum()) for s in self.states)
 
     def table(self, *, expired: bool = True, now: Any = None, confidence: float | None = 0.95) -> Table:
         """Return a row for every window and metric, the oldest first; what is not kept comes last, where there is any.
@@ -319,7 +318,8 @@ def axis_of(time: Any, width: Any, keep: Any, what: str = "width=") -> Axis:
     """The axis of some settings, which are checked."""
     if not isinstance(time, str) or not time:
         raise TypeError(f"time= takes the name of a column, not {time!r}")
-    width, keep = as_int(width), as_int(keep)
+    width = width if isinstance(width, np.timedelta64) else as_int(width)  # of which numpy thinks as an integer
+    keep = as_int(keep)
     if keep is not None and (type(keep) is not int or keep < 1):
         raise ValueError(f"keep= takes a number of windows, not {keep!r}")
     if type(width) is int:
@@ -331,14 +331,24 @@ def axis_of(time: Any, width: Any, keep: Any, what: str = "width=") -> Axis:
 
 def _stamp(axis: Axis, given: Any) -> int | None:
     """A time as columns of an axis hold it; None if it is none."""
-    if isinstance(given, str) and axis.kind == "epoch" and ISO.fullmatch(given):
-        given = datetime.datetime.fromisoformat(given)
+    if isinstance(given, str):
+        given = _printed(given) if axis.kind == "epoch" else None
+    if isinstance(given, datetime.date) and given != given:  # the NaT of pandas
+        return None
     if isinstance(given, np.datetime64):
         given = given.astype("M8[us]").item()
     if isinstance(given, datetime.date) and not isinstance(given, datetime.datetime):
         given = datetime.datetime(given.year, given.month, given.day, tzinfo=datetime.UTC)
     held = None if given is None else raw(given)
     return None if held is None or held[0] != EPOCHS[axis.kind] else int(held[1])
+
+
+def _printed(text: str) -> datetime.datetime | None:
+    """The time of a text as tables print it; None if it is none, such as the 30th of February."""
+    try:
+        return datetime.datetime.fromisoformat(text) if ISO.fullmatch(text) else None
+    except ValueError:
+        return None
 
 
 def _latest(axis: Axis, max_time: Any) -> Latest | None:

@@ -1,0 +1,68 @@
+"""What slices and windows say of their rows does not hang on which task is named first; keys are read alike everywhere."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import numpy as np
+import pytest
+
+import streammetrics as sm
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_counts_of_several_tasks(turn: int) -> None:
+    rows = {"y_true": [0, 1, 0, 1], "y_score": [0.1, 0.2, 0.3, 0.4], "wh": [0, 1, 0, 1], "t": [0, 0, 0, 5]}
+    tasks = {"a": sm.Task(sm.CTR(), where="wh"), "b": sm.Task(sm.AUC(bits=12))}
+    both = sm.MetricCollection(dict(list(tasks.items())[::turn]))
+    assert sm.Windowed(both, width=1, time="t", keep=1).update(rows).late == 3
+    assert sm.Sliced(both, by="t", limit=1).update(rows).left in (0.25, 0.75)
+    sliced = sm.Sliced(both, by="t").update(rows | {"wh": [0, 0, 0, 1]})
+    assert sliced.top(1).keys == [0]
+    assert sliced.table(min_rows=2).to_dict()["t"] == [0, 0]
+    assert {row["t"] for row in sliced.shown(sort="rows", top=1)} == {0}
+    assert str(sm.Delta(both.blank()).update(rows)).count("4 rows") == 1
+
+
+KEYS: list[Any] = [
+    [dt.datetime(2020, 1, 1), dt.datetime(2021, 1, 1)],
+    [dt.date(2020, 1, 1), None],
+    [1, 2],
+    [2**64 - 1, 3],
+    ["a", "b"],
+    [b"a", None],
+]
+
+
+@pytest.mark.parametrize("keys", KEYS, ids=repr)
+def test_keys_are_selected_as_they_are_read(keys: list[Any]) -> None:
+    sliced = sm.Sliced(sm.CTR(), by="k").update([0, 1], k=keys)
+    spelled = [keys[0], (keys[0],)]
+    if isinstance(keys[0], dt.datetime):
+        spelled.append(np.datetime64(keys[0]))
+    for key in spelled:
+        assert key in sliced
+        assert len(sliced.select([key])) == 1
+        assert sliced.select([key])[key] == sliced[key]
+    for odd in (True, 1.0, "1", b"1", (keys[0], 1)):
+        assert (odd in sliced) == bool(sliced.select([odd]).keys)
+    assert sliced.select(iter(keys)).keys == sliced.keys
+
+
+def test_keys_of_two_columns() -> None:
+    sliced = sm.Sliced(sm.CTR(), by=["a", "b"]).update([0, 1], a=[1, 2], b=["x", None])
+    assert sliced.select([(2, None), (1, "y"), 1]).keys == [(2, None)]
+    for twice in (["a", "a"], ["b", "a", "b"]):
+        with pytest.raises(ValueError, match="roll up by some of a, b"):
+            sliced.rollup(twice)
+
+
+def test_a_metric_that_is_not_there_is_named() -> None:
+    both = sm.MetricCollection(sm.CTR(), sm.AUC())
+    for thing in (both, sm.Sliced(both, by="k")):
+        assert thing.only("ctr").names == thing.only(["ctr"]).names == ["ctr"]
+        assert thing.ordered(["auc", "ctr"]).names == ["auc", "ctr"]
+        for choose in (thing.only, thing.ordered):
+            with pytest.raises(KeyError, match="there is no metric 'typo'; there are ctr, auc"):
+                choose(["ctr", "typo"])
