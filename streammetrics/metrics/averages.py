@@ -112,6 +112,13 @@ class Several(OfClasses[S, Any]):
         """Return how much wider the limits are without weights, as terms are multiples of 2**-60."""
         return Fraction(0)
 
+    def grained(self, state: Any, found: list[Any], cells: Any) -> list[Any]:
+        """Return certified limits of cells that are the values, with those of some cells, in which `grain` may be some."""
+        if not cells.any():
+            return found
+        each = zip(state.each_cell(), cells.tolist(), found, strict=True)
+        return [self.bounds_of(cell) if some else limits for cell, some, limits in each]
+
     def bounds_of_binary(self, state: Any) -> tuple[float, float]:
         """Return certified limits of the value for two classes."""
         found = self._certified(state, state.slip)

@@ -86,3 +86,17 @@ def test_ordinary_values_stay_exact() -> None:
     metrics = [sm.LogLoss(), sm.BrierScore(), sm.Calibration(), sm.PredictedCTR(), sm.NormalizedEntropy()]
     for name, (low, high) in sm.MetricCollection(metrics).update(y, p).bounds().items():
         assert low == high, name
+
+
+@pytest.mark.parametrize("size", [0.5, 3e-3, 1e-3, 1e-5, 1e-20])
+def test_slices_are_as_certain_as_they_are_alone(size: float) -> None:
+    rng = np.random.default_rng(3)
+    y, p, k = rng.integers(0, 2, 600), size * rng.random(600), rng.integers(0, 40, 600)
+    given = [
+        metric.blank() for name, (metric, _) in CASES.items() if name not in ("soft brier", "calibration", "groups")
+    ]
+    more = [sm.LogLoss(), sm.NormalizedEntropy(), sm.CalibrationFreeNE(), sm.BrierSkillScore()]
+    soft = sm.Task([sm.LogLoss(soft_labels=True), sm.CTR(soft_labels=True)], y_true="soft")
+    for metrics in (sm.MetricCollection([*given, *more]), sm.MetricCollection(soft)):
+        sliced = sm.Sliced(metrics, by="k").update({"y_true": y, "y_score": p, "soft": p, "k": k})
+        assert repr(sliced.bounds()) == repr({key: sliced[key].bounds() for key in sliced})

@@ -58,6 +58,10 @@ class Bin(NamedTuple):
         above, below = self.low - self.positives, self.positives - self.high
         return max(Fraction(0), above, below), max(abs(above), abs(below))
 
+    def wider(self, off: Fraction) -> Bin:
+        """The same where the sum of p may be off by so much."""
+        return self._replace(low=max(self.low - off, Fraction(0)), high=min(self.high + off, self.weight))
+
     def means(self) -> tuple[float, float]:
         """The least and the most that the mean of p can be; NaN without rows."""
         if self.low == self.high:
@@ -168,13 +172,20 @@ def _buckets(state: ScoreHistogram) -> tuple[Mass, Mass, Floats, Floats, Floats]
 
 def _own_bins(state: ScoreBins) -> list[Bin]:
     made = []
-    for i, rows in enumerate(state.rows.sum(axis=0).tolist()):
+    for i in range(state.n_bins):
         positives, p = state.mass(1, i), state.predicted(i)
-        weight = state.mass(0, i) + positives
-        # half a unit of 2**-60 a row, twice, where that is more than the 2 ulp within which p is
-        off = Fraction(rows, UNIT) if p < weight * SMALL else Fraction(0)
-        made.append(Bin(weight, positives, max(p - off, Fraction(0)), p, min(p + off, weight)))
+        made.append(Bin(state.mass(0, i) + positives, positives, p, p, p))
     return made
+
+
+def _grained(bins: list[Bin], state: Binned) -> list[Bin]:
+    """Bins, their sum of p half a unit of 2**-60 a row wider, twice, where that is more than the 2 ulp of p itself."""
+    if not isinstance(state, ScoreBins):
+        return bins
+    rows = state.rows.sum(axis=0).tolist()
+    return [
+        b.wider(Fraction(n, UNIT)) if b.predicted < b.weight * SMALL else b for b, n in zip(bins, rows, strict=True)
+    ]
 
 
 def _probabilities(state: ScoreHistogram) -> tuple[Floats, Floats, Floats]:
@@ -292,7 +303,14 @@ class CalibrationError(Several[Binned], BinnedMetric[Any]):
         return Fraction(1) if self.moves(state, slip) else 8 * slip
 
     def _filled(self, state: Binned) -> list[Bin]:
-        return [b for b in self.bins(state)[0] if b.weight]
+        return [b for b in _grained(self.bins(state)[0], state) if b.weight]
+
+    def limits_of_cells(self, state: Any) -> list[tuple[Any, Any]]:
+        found = super().limits_of_cells(state)
+        if not self.certain or not state.stacks or "rounded" in state.cells.flats:
+            return found
+        means = [to_float(b.predicted, b.weight) for b in self.bins(state.stacked())[0]]
+        return self.grained(state, found, np.logical_or.reduce([mean < float(SMALL) for mean in means]))
 
     def _value(self, gaps: Sequence[Fraction], bins: Sequence[Bin]) -> Limits:
         """Return the value for gaps."""
@@ -429,6 +447,7 @@ class CalibrationCurve(BinnedMetric[Reliability], tag="calibration_curve"):
 
     def bounds_of(self, state: Binned) -> tuple[Reliability, Reliability]:
         bins, edges = self.bins(state)
+        bins = _grained(bins, state)
         if state.slip:
             return self._widened(bins, edges, state)
         return self._limits(bins, edges)

@@ -170,6 +170,7 @@ class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
 
     best = "high"
     within = (None, None)
+    certain = False  # as of ShareSaved
     terms = ("score", "brier")
     formula = "mean p of positives - mean p of negatives"
 

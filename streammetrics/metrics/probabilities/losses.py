@@ -25,6 +25,8 @@ from ..chance import delta
 
 __all__ = ["CTR", "BrierScore", "Calibration", "LogLoss", "NormalizedEntropy", "PredictedCTR"]
 
+SMALL = 2.0**-8  # a term of which 2**-60 may be more than 2 ulp, and more
+
 
 class SummedMetric(Several[ScoreSums]):
     """A metric that reads exact sums over scored rows; `soft_labels` are targets in [0, 1]."""
@@ -79,6 +81,17 @@ class SummedMetric(Several[ScoreSums]):
         """Return half a unit of 2**-60 a row, twice, where that is more than the 2 ulp within which terms are."""
         off, value = self.slack(state, found, Fraction(0)) / 8, found.rounded()
         return off if off and math.isfinite(value) and off > 4 * Fraction(math.ulp(value)) else Fraction(0)
+
+    def limits_of_cells(self, state: ScoreSums) -> list[tuple[Any, Any]]:
+        found = super().limits_of_cells(state)
+        if not self._summed or not self.certain or "rounded" in state.cells.flats:
+            return found
+        if not (self.stacks and state.stacks):
+            return self.grained(state, found, np.ones(len(state), bool))
+        side = state.stacked()
+        sizes: list[Any] = [np.abs([value for value, _ in found])]
+        sizes += [to_float(side.total(term), side.weight()) for term in self._summed]
+        return self.grained(state, found, np.logical_or.reduce([size < SMALL for size in sizes]))
 
     def lost(self, state: ScoreSums) -> Fraction:
         """Return what sums of w x may be short of: each was rounded to 2**-60, too."""
