@@ -135,7 +135,10 @@ class MetricCollection(Parted):
 
     def differences(self, other: Any) -> list[str]:
         found = self._plan.differences(other._plan)
-        return [*found[:-1], f'{found[-1]}; sm.merge(parts, metrics="common") merges what they share'] if found else []
+        ours, theirs = set(self.names), set(other.names)
+        if found and ours != theirs and ours & theirs:
+            found[-1] += '; sm.merge(parts, metrics="common") merges what they share'
+        return found
 
     # -- rows in ------------------------------------------------------------------------------------------------------
 

@@ -26,14 +26,14 @@ class Parted(Holder):
         KeyError
             There is no metric of one of these names.
         """
-        some = self._known(names)
+        some = self._asked(names)
         return self._kept({name: name for name in self.names if name in some})
 
     def ordered(self, names: Iterable[str]) -> Self:
         """Return the same of some of the metrics of a collection, in this order, with what they have seen; see `only`."""
-        return self._kept({name: name for name in self._known(names)})
+        return self._kept({name: name for name in self._asked(names)})
 
-    def _known(self, names: Iterable[str]) -> list[str]:
+    def _asked(self, names: Iterable[str]) -> list[str]:
         asked, known = [names] if isinstance(names, str) else list(names), self.names
         for name in asked:
             if name not in known:

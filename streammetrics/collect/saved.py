@@ -16,6 +16,7 @@ from ..state.state import State
 from . import files
 from .collection import MetricCollection
 from .holder import Holder, made, whole_kinds
+from .parted import Parted
 
 __all__ = ["from_bytes", "load", "merge", "save"]
 
@@ -96,12 +97,15 @@ def merge(parts: Iterable[Any], *, metrics: str = "same", max_bytes: int = MAX_B
         What workers returned or saved. Order does not matter: the result is the same to the last bit. Bytes and files of
         one kind are read many at a time.
     metrics : {"same", "common"}
-        For collections: whether all must have the same metrics, or those that all have are merged and the others left.
+        For collections, and slices and windows of them: whether all must have the same metrics, or those that all have are
+        merged and the others left.
     max_bytes : int
         The most memory that decoding any one of the parts may take.
 
     Raises
     ------
+    TypeError
+        A part is nothing that can be merged.
     IncompatibleStateError
         Two parts answer different questions; the message names each difference, and the file if there is one. Or a file or
         an object is given twice.
@@ -121,7 +125,7 @@ def merge(parts: Iterable[Any], *, metrics: str = "same", max_bytes: int = MAX_B
     """
     if metrics not in ("same", "common"):
         raise ValueError(f'metrics must be "same" or "common", not {metrics!r}')
-    if isinstance(parts, (*BYTES, *PATHS)):
+    if isinstance(parts, (*BYTES, *PATHS, Holder)):  # slices have keys to go through, which are no parts
         raise TypeError("merge() takes an iterable of parts, such as [a, b]")
     total: Any = None
     for thing, fresh, path in _read(parts, max_bytes):
@@ -138,13 +142,26 @@ def _added(total: Any, thing: Any, fresh: bool, metrics: str) -> Any:
         return thing if fresh or isinstance(thing, State) else thing.copy()
     if isinstance(total, State):
         return total.merge(thing)
-    if metrics == "common" and isinstance(thing, MetricCollection):
+    if metrics == "common" and isinstance(thing, Holder) and _shares(total, thing):
         total, thing = _common(total, thing)
     return total.merge(thing)
 
 
+def _shares(total: Any, thing: Any) -> bool:
+    """Whether both hold a collection in the same way; what else differs is for `merge` to say."""
+    around = _around(total)
+    return around[-1] == MetricCollection.sort and around == _around(thing)
+
+
+def _around(thing: Any) -> list[str]:
+    """What holds the metrics, from the outside in."""
+    behind = getattr(thing, "inner", None) if isinstance(thing, Parted) else None
+    return [thing.sort] if behind is None else [thing.sort, *_around(behind)]
+
+
 def _common(total: Any, thing: Any) -> tuple[Any, Any]:
-    shared = [n for n in total.names if n in thing]
+    theirs = set(thing.names)
+    shared = [n for n in total.names if n in theirs]
     if not shared:
         raise InvalidInputError("the collections have no metric in common")
     return total.ordered(shared), thing.ordered(shared)  # which may name them in another order
@@ -181,8 +198,9 @@ def _read(parts: Iterable[Any], max_bytes: int) -> Iterator[Read]:
     run: list[_Saved] = []
     size, seen = 0, dict[Any, Any]()
     for part in parts:
+        _check_part(part)
         _check_new(part, seen)
-        if isinstance(part, (Holder, State)) or not isinstance(part, (*BYTES, *PATHS)):
+        if isinstance(part, (Holder, State)):
             yield from _united(run)
             run, size = [], 0
             yield part, False, None
@@ -194,6 +212,12 @@ def _read(parts: Iterable[Any], max_bytes: int) -> Iterator[Read]:
         run.append(opened)
         size += len(opened.frame.data)
     yield from _united(run)
+
+
+def _check_part(part: Any) -> None:
+    if not isinstance(part, (Holder, State, *BYTES, *PATHS)):
+        what = type(part).__name__
+        raise TypeError(f"a part is a metric, collection, slices, a state, bytes or a path, not a {what}")
 
 
 def _check_new(part: Any, seen: dict[Any, Any]) -> None:

@@ -113,16 +113,20 @@ class Table:
         return pandas.DataFrame(self.to_dict(), columns=list(self.columns))
 
     def to_polars(self) -> Any:
-        """Return a polars data frame."""
+        """Return a polars data frame. Keys beside a word such as "(other)" are texts, as the table prints them."""
         import polars
 
-        return polars.DataFrame(self.to_dict(), strict=False)
+        return polars.DataFrame(self._uniform(), strict=False)
 
     def to_arrow(self) -> Any:
-        """Return an Arrow table."""
+        """Return an Arrow table. Keys beside a word such as "(other)" are texts, as the table prints them."""
         import pyarrow
 
-        return pyarrow.table({name: _arrow(values) for name, values in self.to_dict().items()})
+        return pyarrow.table({name: _arrow(values) for name, values in self._uniform().items()})
+
+    def _uniform(self) -> dict[str, list[Any]]:
+        """The table as lists by column, keys of one kind in each."""
+        return {c: _of_one_kind(v) if c in self.by else v for c, v in self.to_dict().items()}
 
     def texts(self) -> tuple[list[str], list[list[str]]]:
         """Return head and cells as a person reads them: the bound beside the value, empty columns left out."""
@@ -195,6 +199,12 @@ def between(record: dict[str, Any]) -> str:
     """The statistical interval, where it is by units."""
     low, high = record["interval_low"], record["interval_high"]
     return "" if record["unit"] is None or math.isnan(low) else f"{show(low)} to {show(high)}"
+
+
+def _of_one_kind(keys: list[Any]) -> list[Any]:
+    """Keys as they are; as texts where a word stands beside others for what is not kept: columns of data have one type."""
+    worded = any(isinstance(k, str) for k in keys) and not all(k is None or isinstance(k, str) for k in keys)
+    return [None if k is None else shown(k) for k in keys] if worded else keys
 
 
 def _arrow(values: list[Any]) -> Any:

@@ -37,6 +37,9 @@ class Bundle(Mapping[str, Any], Holder):
     counts: ClassVar[bool] = False
 
     def __init__(self, things: Mapping[str, Any]) -> None:
+        if not isinstance(things, Mapping):
+            what = type(things).__name__
+            raise TypeError(f'a bundle names what it holds, as {{"overall": sm.CTR()}} does: it takes no {what}')
         for name, thing in things.items():
             if not isinstance(name, str) or not name:
                 raise TypeError(f"a bundle names what it holds by strings, not {name!r}")

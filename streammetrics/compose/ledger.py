@@ -17,7 +17,7 @@ from ..collect.feed import Read
 from ..collect.holder import Holder, blank_of, states_of
 from ..collect.saved import from_bytes, load
 from ..errors import IncompatibleStateError, PartitionConflictError, StateFormatError
-from ..numerics.keys import plain, raw
+from ..numerics.keys import KINDS, fits, plain, raw
 from ..numerics.once import at_once
 from ..state.axes import NULL, Axis, Vocabulary
 from ..state.cells import Cells
@@ -307,10 +307,18 @@ has 714858656aef...: its rows, or the metrics, are not what they were; count it 
 
 def _id(given: Any) -> tuple[str, Any]:
     """The kind of an id, and how it is held."""
-    held = None if given is None else raw(given)
-    if held is None:
-        raise TypeError(f"a partition is called by a text, an integer, bytes or a date, not by {given!r}")
-    return held
+    said = f"a partition is called by a text of Unicode, an integer of 64 bits, bytes or a date, not by {given!r}"
+    try:
+        held = None if given is None else raw(given)
+        if held is None:
+            raise TypeError(said)
+        kind, value = held
+        fit = KINDS[kind] or fits(kind, np.array([value], object))  # or it could be added, and never be saved
+    except ValueError:  # half a character, or the NaT of pandas
+        fit = False
+    if not fit:
+        raise ValueError(said)
+    return kind, value
 
 
 def _opened(state: Any) -> Any:

@@ -6,6 +6,8 @@ import datetime
 import re
 from typing import Any
 
+import numpy as np
+
 __all__ = ["duration_text", "microseconds"]
 
 UNITS = {
@@ -29,14 +31,21 @@ def microseconds(given: Any, what: str) -> int:
     ValueError
         It is none; `what` says of what it was to be one.
     """
-    if isinstance(given, datetime.timedelta):
-        found = given // datetime.timedelta(microseconds=1)
+    length = _standard(given) if isinstance(given, np.timedelta64) else given
+    if isinstance(length, datetime.timedelta):
+        found = length // datetime.timedelta(microseconds=1)
     else:
-        read = WRITTEN.fullmatch(given) if isinstance(given, str) else None
+        read = WRITTEN.fullmatch(length) if isinstance(length, str) else None
         found = 0 if read is None else int(read[1]) * UNITS[read[2]]
     if not 0 < found <= LONGEST:
         raise ValueError(f'{what} takes a duration such as "1h", "15m", "1d" or "30s", not {given!r}')
     return found
+
+
+def _standard(given: np.timedelta64) -> Any:
+    """A duration of numpy as one of Python; anything else if it has no length, such as months, or too great a one."""
+    fine = np.datetime_data(given.dtype)[0] == "ns"  # which Python has not, and pandas always
+    return (given.astype("m8[us]") if fine else given).item()
 
 
 def duration_text(length: int) -> str:

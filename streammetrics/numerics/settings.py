@@ -236,7 +236,8 @@ def as_set(values: Iterable[Any]) -> tuple[Any, ...]:
 
 def as_int(value: Any) -> Any:
     """An integer of numpy as one of Python; everything else as it is, for a check to refuse."""
-    return int(value) if isinstance(value, np.integer) else value
+    whole = isinstance(value, np.integer) and not isinstance(value, np.timedelta64)
+    return int(value) if whole else value
 
 
 PLAIN = (int, float, str, bytes, tuple, types.NoneType)
