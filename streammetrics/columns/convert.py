@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -24,6 +25,7 @@ __all__ = [
     "is_tensor",
     "library_of",
     "missing",
+    "native",
     "of_tensor",
     "one_column",
     "wrong_shape",
@@ -38,7 +40,7 @@ def as_array(raw: Any, name: str, ndim: int = 1) -> Array:
 
     Takes numpy arrays, lists, pandas and polars series, Arrow arrays and chunked arrays, tensors of torch, JAX and
     TensorFlow, and anything with DLPack or `__array__`; for two dimensions also columns of lists, and data frames.
-    Missing values become NaN, for the checks to find.
+    Missing values become NaN, for the checks to find; so does a column of nothing else, whatever its type.
     """
     values = raw if type(raw) is np.ndarray else _foreign(raw, name)
     if values.dtype.kind == "V" and is_bfloat16(values):
@@ -49,9 +51,14 @@ def as_array(raw: Any, name: str, ndim: int = 1) -> Array:
         values = one_column(values)
     if values.ndim != ndim:
         raise wrong_shape(name, values, "one dimension" if ndim == 1 else "two dimensions, rows x columns")
-    if values.dtype.byteorder not in "=|":
-        values = values.astype(values.dtype.newbyteorder("="))
-    return values
+    if values.dtype.kind not in "biufc" and first_of(values.flat) is None:  # no value, so its type says nothing
+        return np.full(values.shape, np.nan)
+    return native(values)
+
+
+def native(values: Array) -> Array:
+    """An array in the byte order of this machine, as kernels and comparisons of dtypes want it."""
+    return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
 
 
 def wrong_shape(name: str, values: Array, expected: str = "one dimension") -> InvalidInputError:
@@ -205,6 +212,10 @@ def _from_pandas(raw: Any) -> Array:
         return np.asarray(raw.to_numpy())
     if isinstance(getattr(raw, "dtype", None), np.dtype):
         return np.asarray(raw.to_numpy())
+    if hasattr(
+        getattr(raw, "dtype", None), "pyarrow_dtype"
+    ):  # of a dictionary of nulls pyarrow crashes if asked isna()
+        return _from_arrow(getattr(raw, "array", raw).__arrow_array__())
     if not hasattr(raw, "isna") or not raw.isna().any():
         plain = getattr(raw.dtype, "numpy_dtype", None)
         return np.asarray(
@@ -294,7 +305,7 @@ def as_columns(table: Any) -> Mapping[str, Any] | None:
         return table  # type: ignore[no-any-return]
     library = kind.__module__.partition(".")[0]
     if library == "pyarrow" and hasattr(kind, "schema") and hasattr(kind, "column"):
-        return _Lazy(table.schema.names, table.column)
+        return _Lazy(table.schema.names, partial(_arrow_column, table))
     if library == "pyarrow" and hasattr(kind, "__array__"):
         COLUMNS.add(kind)
         return None
@@ -312,6 +323,12 @@ def as_columns(table: Any) -> Mapping[str, Any] | None:
 
 COLUMNS: set[type] = {np.ndarray}
 """Classes that are no tables, as far as they have been asked for what they have."""
+
+
+def _arrow_column(table: Any, name: str) -> Any:
+    if (several := table.schema.names.count(name)) > 1:
+        raise InvalidInputError(f"{name}: expected one column, the table has {several} of that name", column=name)
+    return table.column(name)
 
 
 class _Lazy(Mapping[str, Any]):

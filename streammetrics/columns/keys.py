@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
 from ..numerics.keys import decode_key, encode_key, fixed_hash, plain, raw, sort_key
-from .convert import arrow_values, as_columns, check_column, first_of, missing, one_column, wrong_shape
+from .convert import arrow_values, as_columns, check_column, first_of, missing, native, one_column, wrong_shape
 
 __all__ = [
     "Key",
@@ -43,11 +43,11 @@ def read_keys(raw: Any, name: str) -> tuple[str, Any]:
     return read_column(key_column(raw, name), name)
 
 
-def read_column(raw: Any, name: str) -> tuple[str, Any]:
-    """Do what `read_keys` does, of what `key_column` returned."""
+def read_column(raw: Any, name: str, exact: bool = True) -> tuple[str, Any]:
+    """Do what `read_keys` does, of what `key_column` returned; integers of any size, unless they must be `exact`."""
     if isinstance(raw, (list, tuple)):
         raw = _from_list(raw, name)
-    return or_none(_from_numpy(raw, name) if isinstance(raw, np.ndarray) else _from_arrow(raw, name))
+    return or_none(_from_numpy(raw, name, exact) if isinstance(raw, np.ndarray) else _from_arrow(raw, name))
 
 
 def or_none(found: tuple[str, Any]) -> tuple[str, Any]:
@@ -59,7 +59,7 @@ def or_none(found: tuple[str, Any]) -> tuple[str, Any]:
 
 
 def key_column(raw: Any, name: str) -> Any:
-    """Return what holds keys as a list, a numpy array, or an Arrow array of a type that keys may have.
+    """Return what holds keys as a list, a native numpy array, or an Arrow array of a type that keys may have.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def key_column(raw: Any, name: str) -> Any:
         raw = raw.detach().cpu().numpy()
     if isinstance(raw, np.ma.MaskedArray) and np.ma.getmaskarray(raw).any():
         raise InvalidInputError(f"{name}: masked rows would be read through their mask; drop or fill them", column=name)
-    return raw if isinstance(raw, list) else np.asarray(raw)
+    return raw if isinstance(raw, list) else native(np.asarray(raw))
 
 
 def _sole_column(raw: Any, name: str) -> Any:
@@ -109,7 +109,7 @@ def _from_series(raw: Any, library: str, name: str) -> Any:
 
 
 def _plain_arrow(raw: Any, name: str) -> Any:
-    """An Arrow array, or chunked array, that may hold keys: as it is, but runs written out."""
+    """An Arrow array, or chunked array, that may hold keys: as it is, but runs written out, and nulls alone untyped."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -117,6 +117,8 @@ def _plain_arrow(raw: Any, name: str) -> Any:
         chunks = [pc.run_end_decode(chunk) for chunk in (raw.chunks if isinstance(raw, pa.ChunkedArray) else [raw])]
         raw = pa.chunked_array(chunks, raw.type.value_type)
     kind = raw.type.value_type if pa.types.is_dictionary(raw.type) else raw.type
+    if raw.null_count == len(raw) or pa.types.is_null(kind):  # of a dictionary of nulls pyarrow crashes if asked more
+        return pa.nulls(len(raw))
     if not _may_be_key(kind):
         raise wrong_kind(name, str(kind))
     return raw
@@ -219,40 +221,38 @@ def _arrow_kind(kind: Any, name: str) -> str:
     raise wrong_kind(name, text)
 
 
-def _from_numpy(values: NDArray[Any], name: str) -> tuple[str, Any]:
+def _from_numpy(values: NDArray[Any], name: str, exact: bool) -> tuple[str, Any]:
     values = one_column(values)
     if values.ndim != 1:
         raise wrong_shape(name, values)
-    if not len(values):
-        return "", 0
+    if not len(values) or (values.dtype.kind not in "biufc" and first_of(values) is None):
+        return "", len(values)
     if values.dtype.kind in "biu":
         return "integer", (values.astype(np.uint8) if values.dtype.kind == "b" else values, None)
     if values.dtype.kind in "US":
         values = values.astype(object)
     if values.dtype.kind in "OT":
-        return _objects(values.astype(object, copy=False), name)
+        return _objects(values.astype(object, copy=False), name, exact)
     raise wrong_kind(name, values.dtype.name)
 
 
-def _objects(values: NDArray[Any], name: str) -> tuple[str, Any]:
+def _objects(values: NDArray[Any], name: str, exact: bool) -> tuple[str, Any]:
     if (found := _texts(values, name)) is not None:
         return found
     gone = missing(values, len(values))
     types = {type(v) for v in values[~gone]}
     mask = gone if gone.any() else None
-    if not types:
-        return "", len(values)
     flags = {t for t in types if issubclass(t, (bool, np.bool_))}
     if types - flags and flags:
         raise wrong_kind(name, "booleans and others")
     if all(issubclass(t, (int, np.integer, np.bool_)) for t in types):
         filled = [0 if m else int(v) for v, m in zip(values, gone, strict=True)]
         low, high = min(filled), max(filled)
-        if low < -(1 << 63) or high >= 1 << 64:
+        if exact and (low < -(1 << 63) or high >= 1 << 64):
             raise InvalidInputError(
                 f"{name}: keys are integers of 64 bits; {low if low < 0 else high} is not", column=name
             )
-        wide: Any = np.int64 if high < 1 << 63 else np.uint64 if low >= 0 else object
+        wide = next((t for t in (np.int64, np.uint64) if np.iinfo(t).min <= low and high <= np.iinfo(t).max), object)
         return "integer", (np.array(filled, wide), mask)
     raise wrong_kind(name, " and ".join(sorted(t.__name__ for t in types)))
 

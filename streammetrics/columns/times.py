@@ -55,6 +55,8 @@ class TimeColumn(Column):
         When each row happened.
     missing : bool array, optional
         Which rows do not say it.
+    beyond : bool array, optional
+        Which rows say one that cannot be.
     wrong : bool array, optional
         Which rows are bad, these among them; found once, as the clock goes on.
     latest : int, optional
@@ -63,13 +65,14 @@ class TimeColumn(Column):
 
     stamps: Ints
     missing: Mask | None
+    beyond: Mask | None
     wrong: Mask | None
     latest: int | None = None
 
     def take(self, index: Ints) -> TimeColumn:
         """Return some of the rows."""
-        missing, wrong = (None if m is None else m[index] for m in (self.missing, self.wrong))
-        return TimeColumn(self.values[index], self.source, self.stamps[index], missing, wrong, self.latest)
+        missing, beyond, wrong = (None if m is None else m[index] for m in (self.missing, self.beyond, self.wrong))
+        return TimeColumn(self.values[index], self.source, self.stamps[index], missing, beyond, wrong, self.latest)
 
 
 class EventTime(Kind):
@@ -87,7 +90,11 @@ class EventTime(Kind):
 
     def __init__(self, source: str, width: int, latest: Latest | None = None) -> None:
         self.source, self.width, self.latest = source, width, latest
-        what = "a timestamp or date of the years 1 to 9999" if source == "timestamp" else "an integer of 64 bits"
+        what = (
+            "a timestamp or date of the years 1 to 9999"
+            if source == "timestamp"
+            else "a time below 2**63, an integer of 64 bits"
+        )
         self.expected = what if latest is None else f"{what}, not later than max_time"  # type: ignore[misc]
 
     def __eq__(self, other: object) -> bool:
@@ -105,18 +112,19 @@ class EventTime(Kind):
             whole = batch.parent.column(name, self)
             assert isinstance(whole, TimeColumn)
             return whole.take(batch.index)
-        stamps, missing = batch.make(("times", name, self.source), lambda: self._stamps(batch, name))
+        stamps, missing, beyond = batch.make(("times", name, self.source), lambda: self._stamps(batch, name))
         starts = stamps // self.width * self.width
         least = RANGES["timestamp"][0] if self.source == "timestamp" else np.iinfo(np.int64).min
         wrong = (starts > stamps) | (starts < least)  # a start below all integers comes out above
-        if missing is not None:
-            wrong |= missing
+        for bad in (missing, beyond):
+            if bad is not None:
+                wrong |= bad
         last = None if self.latest is None else self.latest.now()
         if last is not None:
             wrong |= stamps > last
         if not wrong.any():
-            return TimeColumn(starts, self.source, stamps, None, None)
-        return TimeColumn(np.where(wrong, 0, starts), self.source, stamps, missing, wrong, last)
+            return TimeColumn(starts, self.source, stamps, None, None, None)
+        return TimeColumn(np.where(wrong, 0, starts), self.source, stamps, missing, beyond, wrong, last)
 
     def bad(self, column: Column) -> Mask:
         assert isinstance(column, TimeColumn)
@@ -128,35 +136,31 @@ class EventTime(Kind):
         where = f"in row {batch.origin(row):,}"
         if column.missing is not None and column.missing[row]:
             return f"no time {where}"
+        if column.beyond is not None and column.beyond[row]:
+            return super().found(batch, name, row)
         late = column.latest is not None and column.stamps[row] > column.latest
         beyond = f", later than {shown(plain(self.source, column.latest))}" if late else ""
         return f"{shown(plain(self.source, column.stamps[row]))} {where}{beyond}"
 
     # -- what users pass ----------------------------------------------------------------------------------------------
 
-    def _stamps(self, batch: Batch, name: str) -> tuple[Ints, Mask | None]:
+    def _stamps(self, batch: Batch, name: str) -> tuple[Ints, Mask | None, Mask | None]:
         raw = batch.raw(name)
         one = raw.item() if isinstance(raw, np.ndarray) and not raw.ndim and raw.dtype.kind != "M" else raw
         if isinstance(one, (int, np.integer, datetime.date, np.datetime64)) or getattr(raw, "ndim", 1) == 0:
-            return self._of_all(batch, name, one)
+            return self._of_all(batch, name, one), None, None
         kind, found = self._read(raw, name)
         if not kind:
             batch.same_length(int(found), name)
-            return np.zeros(int(found), np.int64), np.ones(int(found), bool)
+            return np.zeros(int(found), np.int64), np.ones(int(found), bool), None
         self._check_kind(kind, name)
         values, missing = found
         batch.same_length(len(values), name)
-        if values.dtype in (np.uint64, object) and len(values) and max(values) >= 1 << 63:
-            row = int(np.argmax(np.asarray(values >= 1 << 63, bool)))
-            raise InvalidInputError(
-                f"{name}: event time is an integer below 2**63, found {values[row]} in row {row:,}",
-                column=name,
-                row=row,
-            )
-        stamps = np.ascontiguousarray(values, np.int64)
-        return (stamps * DAY if kind == "date" else stamps), missing
+        beyond = _beyond(values, kind)
+        stamps = np.ascontiguousarray(values if beyond is None else np.where(beyond, 0, values), np.int64)
+        return (stamps * DAY if kind == "date" else stamps), missing, beyond
 
-    def _of_all(self, batch: Batch, name: str, one: Any) -> tuple[Ints, None]:
+    def _of_all(self, batch: Batch, name: str, one: Any) -> Ints:
         """One time for all rows of the batch, such as the step of a training loop."""
         found = held(one.astype("M8[us]").item() if isinstance(one, (np.datetime64, np.ndarray)) else one)
         if found is None or batch.rows is None:
@@ -169,7 +173,7 @@ class EventTime(Kind):
         stamp = value * DAY if kind == "date" else value
         if not -(1 << 63) <= stamp < 1 << 63:
             raise InvalidInputError(f"{name}: event time is an integer of 64 bits, not {one!r}", column=name)
-        return np.full(batch.rows, stamp, np.int64), None
+        return np.full(batch.rows, stamp, np.int64)
 
     def _read(self, raw: Any, name: str) -> tuple[str, Any]:
         if hasattr(raw, "__len__") and not len(raw):  # of any dtype: what holds nothing is often of floats
@@ -183,7 +187,7 @@ class EventTime(Kind):
             self._refuse("floats", name)
         if hasattr(getattr(raw, "dtype", None), "tz") and hasattr(raw, "dt"):  # pandas, with or without Arrow
             raw = raw.dt.tz_convert(None).to_numpy()
-        return read_slice_keys(raw, name, whole=False)
+        return read_slice_keys(raw, name, exact=False)
 
     def _check_kind(self, kind: str, name: str) -> None:
         if kind not in (("integer",) if self.source == "integer" else ("timestamp", "date")):
@@ -196,3 +200,11 @@ class EventTime(Kind):
             else ("timestamps or dates", "a width that is an integer takes integers, such as steps or seconds")
         )
         raise InvalidInputError(f"{name}: these windows are of {wanted}, not of {kind}; {cure}", column=name)
+
+
+def _beyond(values: Array, kind: str) -> Mask | None:
+    """Which of the numbers that were read are none of event times; None for none."""
+    low, high = (np.iinfo(np.int64).min, np.iinfo(np.int64).max) if kind == "integer" else RANGES[kind]
+    if not len(values) or (low <= int(values.min()) and int(values.max()) <= high):
+        return None
+    return np.asarray((values < low) | (values > high), bool)
