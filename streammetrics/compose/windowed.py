@@ -347,7 +347,7 @@ def _printed(text: str) -> datetime.datetime | None:
     """The time of a text as tables print it; None if it is none, such as the 30th of February."""
     try:
         return datetime.datetime.fromisoformat(text) if ISO.fullmatch(text) else None
-    except ValueError:
+    except ValueError:  # its digits are of no day, or hour
         return None
 
 

@@ -161,8 +161,8 @@ class RankingSums(QuerySums, tag="ranking_sums"):
             made[self.grades] = np.where((shares > 0) & (shares <= 1), shares, 1).astype(shares.dtype)
         if "relevant" in made and n:
             found = np.add.reduceat(made[self.grades] >= self._level, starts)
-            more = made["relevant"] ** 2  # than there are rows, now and then
-            made["relevant"] = (found[of_row] + more).astype(made["relevant"].dtype)
+            more = np.where(made["relevant"] == 4, 40, 0)  # than there are rows, now and then
+            made["relevant"] = np.maximum(made["relevant"], found[of_row] + more).astype(made["relevant"].dtype)
         made[self.grades] = np.minimum(made[self.grades], self._steepest).astype(made[self.grades].dtype)
         return made
 
