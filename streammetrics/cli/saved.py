@@ -47,8 +47,8 @@ def merge_files(paths: Sequence[str], output: str) -> None:
     try:
         total = merge(files, max_bytes=MOST)
     except IncompatibleStateError:
-        first, *others = ((file, type(load(file, max_bytes=MOST))) for file in files)
-        odd = next((file for file, kind in others if kind is not first[1]), None)
+        kinds = {file: type(load(file, max_bytes=MOST)) for file in files}
+        odd = next((file for file in files if kinds[file] is not kinds[files[0]]), None)
         if odd is None:
             raise
         raise UsageError(f"{odd}: was counted by other options than {files[0]} (--by, --unit, --window)") from None

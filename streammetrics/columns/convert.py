@@ -212,9 +212,8 @@ def _from_pandas(raw: Any) -> Array:
         return np.asarray(raw.to_numpy())
     if isinstance(getattr(raw, "dtype", None), np.dtype):
         return np.asarray(raw.to_numpy())
-    if hasattr(
-        getattr(raw, "dtype", None), "pyarrow_dtype"
-    ):  # of a dictionary of nulls pyarrow crashes if asked isna()
+    # of a dictionary of nulls pyarrow crashes if it is asked isna()
+    if hasattr(getattr(raw, "dtype", None), "pyarrow_dtype"):
         return _from_arrow(getattr(raw, "array", raw).__arrow_array__())
     if not hasattr(raw, "isna") or not raw.isna().any():
         plain = getattr(raw.dtype, "numpy_dtype", None)

@@ -112,12 +112,19 @@ class Several(OfClasses[S, Any]):
         """Return how much wider the limits are without weights, as terms are multiples of 2**-60."""
         return Fraction(0)
 
-    def grained(self, state: Any, found: list[Any], cells: Any) -> list[Any]:
-        """Return certified limits of cells that are the values, with those of some cells, in which `grain` may be some."""
-        if not cells.any():
+    def limits_of_cells(self, state: Any) -> list[tuple[Any, Any]]:
+        found = super().limits_of_cells(state)
+        if not self.certain or "rounded" in state.cells.flats:  # each was asked already
             return found
-        each = zip(state.each_cell(), cells.tolist(), found, strict=True)
+        grainy = self.grainy(state, found)
+        if not grainy.any():
+            return found
+        each = zip(state.each_cell(), grainy.tolist(), found, strict=True)
         return [self.bounds_of(cell) if some else limits for cell, some, limits in each]
+
+    def grainy(self, state: Any, found: Sequence[tuple[Any, Any]]) -> Any:
+        """In which cells, whose values were found, `grain` may be more than nothing."""
+        return np.zeros(len(state), bool)
 
     def bounds_of_binary(self, state: Any) -> tuple[float, float]:
         """Return certified limits of the value for two classes."""

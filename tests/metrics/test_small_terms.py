@@ -100,3 +100,8 @@ def test_slices_are_as_certain_as_they_are_alone(size: float) -> None:
     for metrics in (sm.MetricCollection([*given, *more]), sm.MetricCollection(soft)):
         sliced = sm.Sliced(metrics, by="k").update({"y_true": y, "y_score": p, "soft": p, "k": k})
         assert repr(sliced.bounds()) == repr({key: sliced[key].bounds() for key in sliced})
+
+
+def test_soft_labels_below_a_unit() -> None:
+    copc = sm.Calibration(inverse=True, soft_labels=True).update([1e-19, 1e-19], [0.5, 0.5])
+    assert copc.bounds()[0] <= 2e-19 <= copc.bounds()[1]

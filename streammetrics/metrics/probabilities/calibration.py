@@ -37,7 +37,7 @@ NAN = float("nan")
 Floats = NDArray[np.float64]
 Binned = ScoreBins | ScoreHistogram
 NEAR = 2.0**-50
-SMALL = Fraction(1, 1 << 10)
+SMALL = Fraction(1, 1 << 10)  # a mean of p of which 2**-60 is more than 2 ulp
 
 
 class Bin(NamedTuple):
@@ -305,12 +305,11 @@ class CalibrationError(Several[Binned], BinnedMetric[Any]):
     def _filled(self, state: Binned) -> list[Bin]:
         return [b for b in _grained(self.bins(state)[0], state) if b.weight]
 
-    def limits_of_cells(self, state: Any) -> list[tuple[Any, Any]]:
-        found = super().limits_of_cells(state)
-        if not self.certain or not state.stacks or "rounded" in state.cells.flats:
-            return found
+    def grainy(self, state: Any, found: Any) -> Any:
+        if not state.stacks:
+            return np.ones(len(state), bool)
         means = [to_float(b.predicted, b.weight) for b in self.bins(state.stacked())[0]]
-        return self.grained(state, found, np.logical_or.reduce([mean < float(SMALL) for mean in means]))
+        return np.logical_or.reduce([mean < float(SMALL) for mean in means])
 
     def _value(self, gaps: Sequence[Fraction], bins: Sequence[Bin]) -> Limits:
         """Return the value for gaps."""

@@ -170,7 +170,7 @@ class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
 
     best = "high"
     within = (None, None)
-    certain = False  # as of ShareSaved
+    certain = False  # a difference of means may be far smaller than each, and `grain` is not
     terms = ("score", "brier")
     formula = "mean p of positives - mean p of negatives"
 

@@ -82,16 +82,13 @@ class SummedMetric(Several[ScoreSums]):
         off, value = self.slack(state, found, Fraction(0)) / 8, found.rounded()
         return off if off and math.isfinite(value) and off > 4 * Fraction(math.ulp(value)) else Fraction(0)
 
-    def limits_of_cells(self, state: ScoreSums) -> list[tuple[Any, Any]]:
-        found = super().limits_of_cells(state)
-        if not self._summed or not self.certain or "rounded" in state.cells.flats:
-            return found
-        if not (self.stacks and state.stacks):
-            return self.grained(state, found, np.ones(len(state), bool))
+    def grainy(self, state: ScoreSums, found: Any) -> Any:
+        if not (self._summed and state.stacks):
+            return np.full(len(state), bool(self._summed))
         side = state.stacked()
         sizes: list[Any] = [np.abs([value for value, _ in found])]
         sizes += [to_float(side.total(term), side.weight()) for term in self._summed]
-        return self.grained(state, found, np.logical_or.reduce([size < SMALL for size in sizes]))
+        return np.logical_or.reduce([size < SMALL for size in sizes])
 
     def lost(self, state: ScoreSums) -> Fraction:
         """Return what sums of w x may be short of: each was rounded to 2**-60, too."""
@@ -377,12 +374,13 @@ class Calibration(SummedMetric, tag="calibration"):
         return (observed, predicted) if self.inverse else (predicted, observed)
 
     def slack(self, state: ScoreSums, found: Limits, slip: Fraction) -> Fraction:
+        if not self.inverse:
+            return super().slack(state, found, slip)
         predicted, lost = state.total("score"), self.lost(state)
-        if self.inverse and predicted < 8 * lost:
-            return BEYOND if found.high else Fraction(0)
-        if self.inverse and not slip:
-            return 8 * found.high * lost / predicted
-        return super().slack(state, found, slip) * (max(found.high, Fraction(1)) if self.inverse else 1)
+        if predicted < 8 * lost:
+            return BEYOND if found.high or self.soft_labels else Fraction(0)
+        off = lost / predicted  # relatively, of the divisor; soft labels are summed, too
+        return 8 * (found.high * (slip + off) + (off if self.soft_labels else 0))
 
     def reason_of_binary(self, state: ScoreSums) -> str | None:
         missing = "the predictions are all zero" if self.inverse else "no positives"

@@ -81,8 +81,6 @@ class ShareSaved(SummedMetric):
         reference = self.reference(state)
         return reference - state.total(self.loss), reference
 
-    certain = False  # a difference of sums may be far smaller than each, and `grain` is not
-
     def divisor(self, state: Any) -> Fraction:
         return self.reference(state)
 
