@@ -154,9 +154,10 @@ def test_rows_that_a_task_leaves_out_need_no_time():
 # -- the future ------------------------------------------------------------------------------------------------------
 
 
-def test_times_in_the_future_are_refused(monkeypatch):
+@pytest.mark.parametrize("ahead", ["5m", datetime.timedelta(minutes=5), np.timedelta64(5, "m")])
+def test_times_in_the_future_are_refused(ahead, monkeypatch):
     monkeypatch.setattr(times, "clock", lambda: microseconds("1d", ""))
-    made = hourly(max_time="5m")
+    made = hourly(max_time=ahead)
     first = np.array(["1970-01-02T00:04:59", "1970-01-02T00:05"], "M8[s]")
     made.update(y_true=[0, 1], ts=first)
     before = made.digest()

@@ -59,7 +59,7 @@ class Binding:
 
     def __post_init__(self) -> None:
         """Check it; what means the same is the same, whatever library its scalars are of."""
-        labels = None if self.labels is None else tuple(map(_label, plain(self.labels)))
+        labels = None if self.labels is None else tuple(map(_label, _pair(plain(self.labels))))
         object.__setattr__(self, "labels", labels)
         object.__setattr__(self, "pos_label", None if self.pos_label is None else _label(plain(self.pos_label)))
         names = [self.where, *(n for _, c in self.columns for n in (c if isinstance(c, tuple) else (c,)))]
@@ -135,6 +135,12 @@ class Binding:
         """A kind of labels, hard or soft, of the names that they have here; None if it is no such kind."""
         label = Label(self.labels, self.pos_label)
         return label if isinstance(kind, Label) else Target(label) if isinstance(kind, Target) else None
+
+
+def _pair(given: Any) -> Any:
+    if not isinstance(given, tuple) or len(given) != 2:
+        raise TypeError(f"labels= takes (negative, positive), not {given!r}")
+    return given
 
 
 def _label(value: Any) -> Any:

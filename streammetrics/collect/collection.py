@@ -22,7 +22,7 @@ from .plan import Plan
 from .sample import Sample
 from .scalars import Named, named_numbers, prefixed
 from .table import Table
-from .task import Metrics, flatten
+from .task import Metrics, agreed, flatten
 
 __all__ = ["Content", "MetricCollection"]
 
@@ -59,7 +59,7 @@ class MetricCollection(Parted):
     *metrics : metric, Task, Sliced, MetricCollection, list or dict of these
         What to compute. Dicts name and nest: ``{"ctr": Task(...)}`` gives "ctr/auc".
     on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
+        Whether a bad row raises, or is left out and counted; by default as the metrics say.
 
     Examples
     --------
@@ -75,10 +75,9 @@ class MetricCollection(Parted):
 
     sort = "collection"
 
-    def __init__(self, *metrics: Metrics, on_invalid: str = "raise") -> None:
-        if on_invalid not in ("raise", "drop"):
-            raise ValueError(f'on_invalid must be "raise" or "drop", not {on_invalid!r}')
-        self._plan, self.on_invalid = Plan(flatten(list(metrics))), on_invalid
+    def __init__(self, *metrics: Metrics, on_invalid: str | None = None) -> None:
+        named = list(flatten(list(metrics)))
+        self._plan, self.on_invalid = Plan(named), agreed(on_invalid, (thing for _, thing, _ in named))
 
     @classmethod
     def _of(cls, plan: Plan, on_invalid: str = "raise") -> Self:

@@ -13,6 +13,7 @@ from ..columns.columns import Batch
 from ..columns.convert import COLUMNS, as_columns
 from ..errors import IncompatibleStateError, StateFormatError
 from ..numerics.canonical import canonical_json
+from ..numerics.settings import check_whole, is_partition
 from ..state import frame
 from ..state.state import State
 from .binding import Binding
@@ -440,7 +441,7 @@ class Holder(Drawn):
         ValueError
             There is no such partition.
         """
-        if partition is not None and not 0 <= partition[0] < partition[1]:
+        if partition is not None and not is_partition(partition):
             raise ValueError(f"partition= takes (i, n) with 0 <= i < n, not {partition!r}")
         new = self.closing(None if partition is None else partition[1])
         new.feed.hold([s.seal(partition) for s in self.states])
@@ -452,6 +453,7 @@ class Holder(Drawn):
 
     def coarsen(self, bits: int) -> Any:
         """Return the same at a lower resolution of its histograms: what the same rows would have made there."""
+        bits = check_whole("coarsen()", bits)
         new = self.coarser(bits)
         new.feed.hold(self.brought_down(new, self.states, bits))
         return new

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -168,7 +169,7 @@ def refused(value: Any, confidence: float, reason: str) -> Interval:
 
 def check_confidence(confidence: float | None) -> float | None:
     """Return a confidence; raise ValueError unless it lies between 0 and 1."""
-    if confidence is not None and not 0 < confidence < 1:
+    if confidence is not None and not (isinstance(confidence, Real) and 0 < confidence < 1):
         raise ValueError(f"confidence must be between 0 and 1, not {confidence!r}")
     return confidence
 

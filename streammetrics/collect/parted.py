@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
+from ..numerics.settings import check_several
 from .holder import Holder
 
 __all__ = ["Parted"]
@@ -34,7 +35,7 @@ class Parted(Holder):
         return self._kept({name: name for name in self._asked(names)})
 
     def _asked(self, names: Iterable[str]) -> list[str]:
-        asked, known = [names] if isinstance(names, str) else list(names), self.names
+        asked, known = check_several("names=", names, "names of metrics"), self.names
         for name in asked:
             if name not in known:
                 raise KeyError(f"there is no metric {name!r}; there are {', '.join(known)}")

@@ -125,7 +125,9 @@ def merge(parts: Iterable[Any], *, metrics: str = "same", max_bytes: int = MAX_B
     """
     if metrics not in ("same", "common"):
         raise ValueError(f'metrics must be "same" or "common", not {metrics!r}')
-    if isinstance(parts, (*BYTES, *PATHS, Holder)):  # slices have keys to go through, which are no parts
+    if isinstance(parts, (*BYTES, *PATHS, Holder)) or not isinstance(
+        parts, Iterable
+    ):  # slices have keys to go through, which are no parts
         raise TypeError("merge() takes an iterable of parts, such as [a, b]")
     total: Any = None
     for thing, fresh, path in _read(parts, max_bytes):

@@ -128,6 +128,20 @@ def flatten(metrics: Any, binding: Binding = PLAIN, prefix: str = "") -> Iterato
         raise TypeError(f"expected metrics, lists, dicts or tasks, got {metrics!r}{hint}")
 
 
+def agreed(on_invalid: str | None, holders: Iterable[Any]) -> str:
+    """Return what becomes of bad rows: as is said here, or else as all that is held says."""
+    if on_invalid is None:
+        asked = {str(getattr(holder, "on_invalid", "raise")) for holder in holders}
+        if len(asked) > 1:
+            raise ValueError(
+                'some metrics ask for on_invalid="drop", others do not: say on_invalid= to what holds them'
+            )
+        return asked.pop() if asked else "raise"
+    if on_invalid not in ("raise", "drop"):
+        raise ValueError(f'on_invalid must be "raise" or "drop", not {on_invalid!r}')
+    return on_invalid
+
+
 def _check_roles(roles: Iterable[str], found: list[tuple[str, Any, Binding]]) -> None:
     """Raise for a role that no metric of a task reads."""
     known = dict.fromkeys(n.role for _, thing, _ in found for state, *_ in thing.reads() for n in state.needs())

@@ -52,10 +52,10 @@ class Front(Parted):
         self.inner, self.axis = inner, axis
         self.__dict__.update(operational)
 
-    def _holding(self, metric: Metrics) -> Any:
+    def _holding(self, metric: Metrics, on_invalid: str | None) -> Any:
         """What is behind the axis."""
         if not isinstance(metric, Holder):
-            return MetricCollection(metric)
+            return MetricCollection(metric, on_invalid=on_invalid)
         return self._checked(metric).blank()
 
     @classmethod

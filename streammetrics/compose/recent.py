@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..collect.feed import MEMORY_LIMIT, Change, change
-from ..collect.task import Metrics
+from ..collect.task import Metrics, agreed
 from ..columns.columns import Batch
 from ..columns.convert import as_columns
 from ..errors import IncompatibleStateError
@@ -85,9 +85,9 @@ class Recent(Pooled):
     ) -> None:
         if (steps is None) == (rows is None):
             raise TypeError("Recent takes steps= or rows=, how many of the last are read")
-        how = on_invalid or str(getattr(metric, "on_invalid", "raise"))
         axis = _axis("steps", steps) if rows is None else _axis("rows", rows)
-        self._take(self._holding(metric), axis, memory_limit=memory_limit, on_invalid=how)
+        inner = self._holding(metric, on_invalid)
+        self._take(inner, axis, memory_limit=memory_limit, on_invalid=agreed(on_invalid, [inner]))
         self._check()
 
     def _check(self) -> None:

@@ -19,7 +19,7 @@ from ..collect.parted import Parted
 from ..collect.sample import Sample, Shards
 from ..collect.scalars import Named, named_numbers
 from ..collect.table import Table
-from ..collect.task import Metrics
+from ..collect.task import Metrics, agreed
 from ..columns.ids import Ids
 from ..inference.alone import intervals_of
 from ..inference.measured import each
@@ -101,12 +101,12 @@ class Sharded(Parted):
     ) -> None:
         shards, shard_bits = as_int(shards), as_int(shard_bits)
         check_settings(unit, shards, shard_bits, missing)
-        inner = metric if isinstance(metric, Holder) else MetricCollection(metric)
+        inner = metric if isinstance(metric, Holder) else MetricCollection(metric, on_invalid=on_invalid)
         check_inner(inner)
         how = Ids(missing, as_set(map(plain, missing_values)))
         self._take(inner.blank(), Unit(unit, how), shards, shard_bits)
         self.memory_limit = memory_limit
-        self.on_invalid = on_invalid or str(getattr(metric, "on_invalid", "raise"))
+        self.on_invalid = agreed(on_invalid, [inner])
         check_dense(self)
 
     def _take(self, inner: Any, unit: Unit, shards: int, bits: int, opaque: tuple[State, ...] = ()) -> None:

@@ -15,10 +15,10 @@ from ..collect.feed import MEMORY_LIMIT
 from ..collect.interval import check_confidence
 from ..collect.metric import Metric, badness
 from ..collect.table import Table
-from ..collect.task import Metrics
+from ..collect.task import Metrics, agreed
 from ..columns.keys import plain_key
 from ..numerics.keys import decode_key, encode_key, fixed_hash, sort_key
-from ..numerics.settings import as_int
+from ..numerics.settings import as_int, check_several, check_whole
 from ..state.axes import OTHER, Axis
 from ..state.policy import settled
 from ..state.state import State
@@ -76,7 +76,7 @@ class Sliced(Front):
         memory_limit: int = MEMORY_LIMIT,
         on_invalid: str | None = None,
     ) -> None:
-        names = (by,) if isinstance(by, str) else tuple(by)
+        names = tuple(check_several("by=", by, "a column name, or several"))
         if not names or len(set(names)) != len(names) or not all(isinstance(n, str) for n in names):
             raise ValueError(f"by= takes one or more different column names, not {names!r}")
         limit = as_int(limit)
@@ -85,9 +85,10 @@ class Sliced(Front):
         if isinstance(values, (str, bytes)):
             raise TypeError(f"values= takes a list of keys, not {values!r}")
         pinned = {plain_key(v, names) for v in values} if limit is not None else set()  # without a limit all are kept
-        self._take(self._holding(metric), Axis(names, "key", 0, limit, tuple(sorted(pinned, key=sort_key))))
+        inner = self._holding(metric, on_invalid)
+        self._take(inner, Axis(names, "key", 0, limit, tuple(sorted(pinned, key=sort_key))))
         self.memory_limit = memory_limit
-        self.on_invalid = on_invalid or str(getattr(metric, "on_invalid", "raise"))
+        self.on_invalid = agreed(on_invalid, [inner])
         check_dense(self)
 
     # -- what it is ---------------------------------------------------------------------------------------------------
@@ -137,7 +138,7 @@ class Sliced(Front):
         >>> sm.merge(arms.split(2)) == arms
         True
         """
-        states = self.states
+        parts, states = check_whole("split()", parts, 1), self.states
         found: list[list[list[Ints]]] = [[[] for _ in states] for _ in range(parts)]
         for key, places in self._places(states).items():
             for i, at in enumerate(places):
@@ -274,7 +275,11 @@ class Sliced(Front):
         states = self.states
         places = self._places(states)
         places.pop(REST, None)
-        chosen = set(filter(keys, map(plain, places))) if callable(keys) else {self._spelt(states, k) for k in keys}
+        if callable(keys):
+            chosen = set(filter(keys, map(plain, places)))
+        else:
+            given = check_several("select()", keys, "keys, or a function of a key")
+            chosen = {self._spelt(states, k) for k in given}
         some = [at for k, at in places.items() if plain(k) in chosen]
         new = self._like(self.axis._replace(limit=None, pinned=()))
         held = []
@@ -297,6 +302,7 @@ class Sliced(Front):
 
     def top(self, n: int, by: str = "rows") -> Self:
         """Return the n slices with the most "rows", "weight" or "positives", or the highest value of a metric."""
+        n = check_whole("top()", n)
         if (alone := self._alone()) is not None:
             return self.select(list(alone.top(n, by)))
         states, found = self.states, {}
@@ -318,7 +324,7 @@ class Sliced(Front):
         -----
         With a limit, rows in `other` have no key left to roll up by, and stay in `other`.
         """
-        names = (by,) if isinstance(by, str) else tuple(by)
+        names = tuple(check_several("rollup()", by, "a column name, or several"))
         if not names or not set(names) <= set(self.by) or len(set(names)) < len(names):
             raise ValueError(f"roll up by some of {', '.join(self.by)}, not {by!r}")
         new = self._like(self.axis._replace(names=names, pinned=self.axis.pinned if names == self.by else ()))

@@ -14,7 +14,7 @@ from ..collect.feed import MEMORY_LIMIT, Read
 from ..collect.interval import check_confidence
 from ..collect.metric import Metric
 from ..collect.table import Table
-from ..collect.task import Metrics
+from ..collect.task import Metrics, agreed
 from ..columns.times import Latest
 from ..numerics.durations import duration_text, microseconds
 from ..numerics.keys import plain, raw
@@ -110,8 +110,9 @@ class Windowed(Front):
         memory_limit: int = MEMORY_LIMIT,
         on_invalid: str | None = None,
     ) -> None:
-        how = on_invalid or str(getattr(metric, "on_invalid", "raise"))
-        self._take(self._holding(metric), axis_of(time, width, keep), memory_limit=memory_limit, on_invalid=how)
+        inner = self._holding(metric, on_invalid)
+        how = agreed(on_invalid, [inner])
+        self._take(inner, axis_of(time, width, keep), memory_limit=memory_limit, on_invalid=how)
         self.max_time, self.mature_after = max_time, mature_after
         _latest(self.axis, max_time)
         self._length(mature_after, "mature_after=")
@@ -355,7 +356,7 @@ def _latest(axis: Axis, max_time: Any) -> Latest | None:
     """The latest time that is believed."""
     if max_time is None:
         return None
-    if axis.kind == "epoch" and isinstance(max_time, (str, datetime.timedelta)):
+    if axis.kind == "epoch" and isinstance(max_time, (str, datetime.timedelta, np.timedelta64)):
         return Latest(ahead=microseconds(max_time, "max_time="))
     at = _stamp(axis, max_time)
     if at is None:

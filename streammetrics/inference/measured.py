@@ -7,6 +7,7 @@ have alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -137,7 +138,7 @@ def measured(
 
 def checked_confidence(confidence: float) -> float:
     """Return alpha = 1 - confidence, rounded to what was meant: 0.05 for 0.95."""
-    if not 0.0 < confidence < 1.0:
+    if not (isinstance(confidence, Real) and 0.0 < confidence < 1.0):
         raise InvalidInputError(f"confidence must lie between 0 and 1, 0.95 for 95 %; it is {confidence!r}")
     return round(1.0 - confidence, 15)
 

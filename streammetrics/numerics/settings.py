@@ -14,7 +14,19 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Settings", "decode_setting", "encode_setting", "plain", "setting", "union", "unions", "unlike"]
+__all__ = [
+    "Settings",
+    "check_several",
+    "check_whole",
+    "decode_setting",
+    "encode_setting",
+    "is_partition",
+    "plain",
+    "setting",
+    "union",
+    "unions",
+    "unlike",
+]
 
 
 def setting(
@@ -240,6 +252,31 @@ def as_int(value: Any) -> Any:
     return int(value) if whole else value
 
 
+def check_whole(what: str, value: Any, least: int = 0) -> int:
+    """Return a whole number, as one of Python; raise where it is none, or less than it may be."""
+    found = as_int(value)
+    if type(found) is not int:
+        raise TypeError(f"{what} takes a whole number, not {value!r}")
+    if found < least:
+        raise ValueError(f"{what} takes a whole number from {least}, not {value!r}")
+    return found
+
+
+def is_partition(value: Any) -> bool:
+    """Whether it is (i, n), partition i of n."""
+    whole = isinstance(value, tuple) and len(value) == 2 and all(type(as_int(x)) is int for x in value)
+    return whole and 0 <= value[0] < value[1]
+
+
+def check_several(what: str, value: Any, kind: str) -> list[Any]:
+    """Return what was given as a list, one text as itself; raise where it is neither."""
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, Iterable):
+        raise TypeError(f"{what} takes {kind}, not {value!r}")
+    return list(value)
+
+
 PLAIN = (int, float, str, bytes, tuple, types.NoneType)
 UNPACKS = ("tolist", "to_pylist", "to_list", "as_py")  # of numpy and pandas, pyarrow, polars, and scalars of pyarrow
 
@@ -281,11 +318,15 @@ def _in_range(owner: str, name: str, value: float, rules: dict[str, Any]) -> flo
     low, high, above = rules.get("low"), rules.get("high"), rules.get("above")
     ok = math.isfinite(value) and (low is None or value >= low) and (high is None or value <= high)
     if not ok or (above is not None and value <= above):
-        limits = [f"at least {low:g}"] if low is not None else []
-        limits += [f"more than {above:g}"] if above is not None else []
-        limits += [f"at most {high:g}"] if high is not None else []
+        limits = [f"at least {_number(low)}"] if low is not None else []
+        limits += [f"more than {_number(above)}"] if above is not None else []
+        limits += [f"at most {_number(high)}"] if high is not None else []
         raise ValueError(f"{owner}: {name} must be {' and '.join(limits) or 'finite'}, not {value!r}")
     return value
+
+
+def _number(limit: float) -> str:
+    return f"{int(limit):,}" if limit == int(limit) else f"{limit:g}"
 
 
 def _spell(hint: Any) -> str:

@@ -201,3 +201,92 @@ def test_a_text_is_no_step() -> None:
 def test_a_bundle_takes_names(things: Any) -> None:
     with pytest.raises(TypeError, match=f"a bundle names what it holds, .* it takes no {type(things).__name__}"):
         sm.Bundle(things)
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (lambda s: s.top(1.5), "top[(][)] takes a whole number, not 1.5"),
+        (lambda s: s.top("3"), "top[(][)] takes a whole number, not '3'"),
+        (lambda s: s.top(-1), "top[(][)] takes a whole number from 0, not -1"),
+        (lambda s: s.split(0), "split[(][)] takes a whole number from 1, not 0"),
+        (lambda s: s.split("2"), "split[(][)] takes a whole number, not '2'"),
+        (lambda s: s.rollup(3), "rollup[(][)] takes a column name, or several, not 3"),
+        (lambda s: s.rollup(None), "rollup[(][)] takes a column name, or several, not None"),
+        (lambda s: s.select(3), "select[(][)] takes keys, or a function of a key, not 3"),
+        (lambda s: s.coarsen("x"), "coarsen[(][)] takes a whole number, not 'x'"),
+        (lambda s: s.coarsen(10.5), "coarsen[(][)] takes a whole number, not 10.5"),
+        (lambda s: s.seal(3), "partition= takes [(]i, n[)] with 0 <= i < n, not 3"),
+        (lambda s: s.seal((1,)), "partition= takes [(]i, n[)]"),
+        (lambda s: s.seal((0.5, 2)), "partition= takes [(]i, n[)]"),
+        (lambda s: s["a"].interval("x"), "confidence must be between 0 and 1, not 'x'"),
+        (lambda s: s.interval(float("nan")), "confidence must be between 0 and 1, not nan"),
+        (lambda s: sm.compare(s, s, confidence="x"), "confidence must lie between 0 and 1, .* it is 'x'"),
+        (lambda s: sm.Sliced(sm.CTR(), by=3), "by= takes a column name, or several, not 3"),
+        (lambda s: sm.Sliced(sm.CTR(), by="k", on_invalid="no"), 'on_invalid must be "raise" or "drop"'),
+        (lambda s: sm.Recent(sm.CTR(), steps=1, on_invalid="no"), 'on_invalid must be "raise" or "drop"'),
+        (lambda s: sm.Task(sm.CTR(), labels=5), "labels= takes [(]negative, positive[)], not 5"),
+        (lambda s: sm.Task(sm.CTR(), labels="ab"), "labels= takes [(]negative, positive[)], not 'ab'"),
+        (lambda s: sm.Task(sm.CTR(), labels=("a",)), "labels= takes [(]negative, positive[)]"),
+        (lambda s: sm.MetricCollection(sm.CTR()).only(3), "names= takes names of metrics, not 3"),
+        (lambda s: sm.merge(3), "merge[(][)] takes an iterable of parts"),
+        (lambda s: sm.merge(None), "merge[(][)] takes an iterable of parts"),
+        (lambda s: sm.group_partition([1], 0), "group_partition[(][)] takes a whole number from 1, not 0"),
+        (lambda s: sm.GroupAUC(partition=(1, 2, 3)), "partition is [(]i, n[)]"),
+        (lambda s: sm.NDCG(k=0), "k must be at least 1 and at most 16,777,216, not 0"),
+    ],
+)  # fmt: skip
+def test_arguments_of_another_kind(made: Any, expected: str) -> None:
+    slices = sm.Sliced(sm.AUC(bits=12), by="k").update([0, 1, 1], [0.1, 0.9, 0.5], k=["a", "a", "b"])
+    before = slices.to_bytes()
+    with pytest.raises((TypeError, ValueError), match=expected):
+        made(slices)
+    assert slices.to_bytes() == before
+
+
+def test_whole_numbers_of_numpy_are_some() -> None:
+    slices = sm.Sliced(sm.CTR(), by="k").update([0, 1, 1], k=["a", "a", "b"])
+    assert list(slices.top(np.int32(1))) == ["a"]
+    assert sm.merge(slices.split(np.uint8(2))) == slices
+    assert sm.AUC().coarsen(np.int64(12)).state.bits == 12
+    assert list(slices.select("a")) == ["a"]
+
+
+# -- bad rows ---------------------------------------------------------------------------------------------------------
+
+DROP: dict[str, Any] = {"on_invalid": "drop"}
+HELD = {
+    "alone": lambda how: sm.CTR(**how),
+    "collection": lambda how: sm.MetricCollection(sm.CTR(**how)),
+    "list": lambda how: sm.MetricCollection([sm.CTR(**how), sm.CTR(**how)][:1]),
+    "task": lambda how: sm.MetricCollection(sm.Task(sm.CTR(**how))),
+    "nested": lambda how: sm.MetricCollection({"a": sm.MetricCollection(sm.CTR(**how))}),
+    "sliced": lambda how: sm.Sliced(sm.CTR(**how), by="k"),
+    "sliced list": lambda how: sm.Sliced([sm.CTR(**how)], by="k"),
+    "windowed": lambda how: sm.Windowed([sm.CTR(**how)], width=1, time="t"),
+    "recent": lambda how: sm.Recent([sm.CTR(**how)], steps=3),
+    "decayed": lambda how: sm.Decayed([sm.CTR(**how)], half_life=3),
+    "sharded": lambda how: sm.Sharded([sm.CTR(**how)], unit="u"),
+    "bundle": lambda how: sm.Bundle({"a": sm.CTR(**how)})["a"],
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_what_holds_a_metric_takes_bad_rows_as_it_does(name: str) -> None:
+    rows: dict[str, Any] = {"y_true": [0, 1, 7], "k": ["a"] * 3, "t": [0] * 3, "u": [1, 2, 3], "step": [0] * 3}
+    drops, raises = HELD[name](DROP), HELD[name]({})
+    drops.update({n: c for n, c in rows.items() if n in drops.columns})
+    assert "0.5" in str(drops.compute())
+    with pytest.raises(sm.InvalidInputError, match="found 7 in row 2"):
+        raises.update({n: c for n, c in rows.items() if n in drops.columns})
+
+
+def test_metrics_that_do_not_agree_on_bad_rows() -> None:
+    some = [sm.CTR(**DROP), sm.AUC()]
+    with pytest.raises(ValueError, match='some metrics ask for on_invalid="drop", others do not'):
+        sm.MetricCollection(some)
+    with pytest.raises(ValueError, match='some metrics ask for on_invalid="drop", others do not'):
+        sm.Sliced(some, by="k")
+    assert sm.MetricCollection(some, **DROP).on_invalid == sm.Sliced(some, by="k", **DROP).on_invalid == "drop"
+    assert sm.MetricCollection(some, on_invalid="raise").on_invalid == "raise"
+    assert sm.Windowed(some, width=1, on_invalid="raise").on_invalid == "raise"

@@ -115,7 +115,9 @@ def test_items_beyond_the_first_k_are_not_kept() -> None:
     assert metric.compute() == 0.002
     with pytest.raises(sm.MemoryLimitError, match="limit"):
         metric.update(rows | {"query": [2] * 1000, "y_score": [-s for s in range(1000)]})
-    assert math.isnan(sm.CatalogueCoverage(2, n_items=1).update(rows).of(metric.state))
+    for few in (sm.CatalogueCoverage(2, n_items=1), sm.ExposureGini(2, n_items=1), sm.TailShare(2, n_items=1)):
+        with pytest.warns(sm.UndefinedMetricWarning, match="items, n_items is 1"):
+            assert math.isnan(few.update(rows).compute())
     with pytest.raises(sm.InvalidInputError, match="twice"):
         sm.ExposureGini().update(item=[1, 1], y_score=[1, 2], query=[1, 1])
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 from ...collect.interval import GROUPS, Estimate
 from ...collect.metric import Metric
 from ...numerics.exact import to_float
-from ...numerics.settings import setting
+from ...numerics.settings import check_whole, is_partition, setting
 from ...statistics.groups.closed import GROUP_WEIGHTS, SealedGroups
 from ...statistics.groups.rows import GroupRows
 from ...statistics.groups.solve import share_of
@@ -101,7 +101,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
             raise ValueError("GroupAUC: sample_rows= is how many rows sample=True keeps, which is an estimate")
         if self.sample and self.sample_rows is None:
             object.__setattr__(self, "sample_rows", max(1, self.memory_limit // 33))
-        if self.partition is not None and not (len(self.partition) == 2 and 0 <= self.partition[0] < self.partition[1]):
+        if self.partition is not None and not is_partition(self.partition):
             raise ValueError(f"GroupAUC: partition is (i, n) with 0 <= i < n, not {self.partition!r}")
         if self.grouped and (self.partition or self.spill_dir or self.sample):
             raise ValueError('GroupAUC: grouped="sorted" needs neither partition=, spill_dir= nor sample=')
@@ -232,4 +232,4 @@ def group_partition(ids: Any, parts: int) -> Any:
     >>> bool((sm.group_partition([7, 7, 8], 4) < 4).all())
     True
     """
-    return share_of(ids, parts)
+    return share_of(ids, check_whole("group_partition()", parts, 1))

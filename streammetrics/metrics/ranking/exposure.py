@@ -34,10 +34,18 @@ class ExposureMetric(Metric[ListedKeys, float]):
     def name(self) -> str:
         return f"{self.tag}@{self.k}"
 
+    def of(self, state: ListedKeys) -> float:
+        return math.nan if self.reason_of(state) else self.of_lists(state)
+
+    def of_lists(self, state: ListedKeys) -> float:
+        """Compute the value of lists that show something."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it computes of lists")
+
     def reason_of(self, state: ListedKeys) -> str | None:
-        if state.masses:
-            return None
-        return "no list has an item of any weight" if int(state.rows_seen.sum()) else "no lists"
+        shown, known = len(state.masses), getattr(self, "n_items", None)
+        if not shown:
+            return "no list has an item of any weight" if int(state.rows_seen.sum()) else "no lists"
+        return f"lists show {shown:,} items, n_items is {known:,}" if known and shown > known else None
 
 
 class CatalogueCoverage(ExposureMetric, tag="catalogue_coverage"):
@@ -75,15 +83,8 @@ class CatalogueCoverage(ExposureMetric, tag="catalogue_coverage"):
     formula = "different items among the first k / items"
     instead = "another sample of lists shows other items, which these do not tell; report it beside its number of lists"
 
-    def of(self, state: ListedKeys) -> float:
-        shown = len(state.masses)
-        return to_float(shown, self.n_items) if 0 < shown <= self.n_items else math.nan
-
-    def reason_of(self, state: ListedKeys) -> str | None:
-        more = len(state.masses) > self.n_items
-        return (
-            f"lists show {len(state.masses):,} items, n_items is {self.n_items:,}" if more else super().reason_of(state)
-        )
+    def of_lists(self, state: ListedKeys) -> float:
+        return to_float(len(state.masses), self.n_items)
 
 
 class ExposureGini(ExposureMetric, tag="exposure_gini"):
@@ -101,7 +102,7 @@ class ExposureGini(ExposureMetric, tag="exposure_gini"):
     Notes
     -----
     Exact, rounded once; state and cost as CatalogueCoverage. As RecBole's `GiniIndex` with all its items. Undefined
-    without lists.
+    without lists, and with more than `n_items`.
 
     Examples
     --------
@@ -116,7 +117,7 @@ class ExposureGini(ExposureMetric, tag="exposure_gini"):
     best = "low"
     formula = "sum (2 i - n - 1) x_i / (n sum x), x_1 <= ... <= x_n"
 
-    def of(self, state: ListedKeys) -> float:
+    def of_lists(self, state: ListedKeys) -> float:
         return state.gini(self.n_items)
 
 
@@ -150,7 +151,7 @@ class ExposureEntropy(ExposureMetric, tag="exposure_entropy"):
     bound = "rounded a few times: within 8 ulp"
     formula = "- sum p log p"
 
-    def of(self, state: ListedKeys) -> float:
+    def of_lists(self, state: ListedKeys) -> float:
         return state.entropy() / (1.0 if self.base is None else float(log(float(self.base))))
 
 
@@ -171,7 +172,8 @@ class TailShare(ExposureMetric, tag="tail_share"):
     Notes
     -----
     Exact, rounded once; state and cost as CatalogueCoverage. RecBole's `TailPercentage` counts items of a tail that the
-    training log defines: that is `PrecisionAtK` of a column that says which they are. Undefined without lists.
+    training log defines: that is `PrecisionAtK` of a column that says which they are. Undefined without lists, and with
+    more than `n_items`.
 
     Examples
     --------
@@ -186,8 +188,8 @@ class TailShare(ExposureMetric, tag="tail_share"):
 
     formula = "exposure of all but the ceil(head n) items shown most / exposure"
 
-    def of(self, state: ListedKeys) -> float:
-        n = max(self.n_items or 0, len(state.masses))
+    def of_lists(self, state: ListedKeys) -> float:
+        n = self.n_items or len(state.masses)
         return state.tail_share(math.ceil(Fraction(str(self.head)) * n))
 
 
@@ -218,10 +220,8 @@ class Personalisation(ExposureMetric, tag="personalisation"):
     grows = True
     formula = "1 - sum x_i (x_i - 1) / (k L (L - 1))"
 
-    def of(self, state: ListedKeys) -> float:
+    def of_lists(self, state: ListedKeys) -> float:
         lists, unit = state.lists, state.unit
-        if lists <= 1:
-            return math.nan
         shared = sum(max(mass * (mass - unit), 0) for mass in state.masses)
         return to_float(1 - Fraction(shared, unit * unit) / (self.k * lists * (lists - 1)))
 

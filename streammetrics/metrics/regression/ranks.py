@@ -163,7 +163,7 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
     -----
     Bound: pairs of one bucket of targets, or of predictions, may be in any order. 7 bits certify some 0.02, while the
     value itself is off by 1e-4. State, cost and weights as SpearmanCorrelation. Definition as scipy's `kendalltau`.
-    Undefined if the targets or the predictions are all alike.
+    Undefined for fewer than two rows; "b" and "c" also if the targets or the predictions are all alike.
 
     Examples
     --------
@@ -260,7 +260,8 @@ class RegressionAUC(RankMetric, tag="regression_auc"):
     Notes
     -----
     Bound, state, cost and weights as XAUC; torchrec's weighs nothing, and keeps a window of 100 rows. Source of the
-    concordance index: Harrell et al. (1982), without censoring. Undefined if the targets are all alike.
+    concordance index: Harrell et al. (1982), without censoring. Undefined if the targets are all alike, with
+    `pairs="all"` for fewer than two rows.
 
     Examples
     --------

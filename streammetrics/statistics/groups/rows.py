@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...errors import IncompatibleStateError, InvalidInputError, MemoryLimitError, StateFormatError
 from ...numerics.buckets import exact_bits, key_of, score_of
 from ...numerics.exact import carry_fixed
-from ...numerics.settings import setting
+from ...numerics.settings import is_partition, setting
 from ...state.axes import Axis, Vocabulary
 from ...state.cells import Cells
 from ...state.declare import Flat
@@ -448,7 +448,7 @@ class GroupRows(ScoredGroups, tag="group_rows"):
         assert inner is not None
         if levels.any() and (not self.sample_rows or levels.max() > 64 or (self.zeros < levels[inner[:, 0]]).any()):
             raise StateFormatError("GroupRows.level is not that of a sample, or there are groups beyond it")
-        if self.partition and not (len(self.partition) == 2 and 0 <= self.partition[0] < self.partition[1]):
+        if self.partition and not is_partition(self.partition):
             raise StateFormatError(f"GroupRows has groups of partition {self.partition}, which there is not")
         if self.partition and (hashes_of(self.ids, SHARE) % np.uint64(self.partition[1]) != self.partition[0]).any():
             raise StateFormatError("GroupRows has groups of another partition")
