@@ -508,7 +508,7 @@ class Feed:
             for need in needs:
                 name = binding.column(need.role)
                 if name not in like:
-                    if need.optional and need.role not in binding.bound:
+                    if need.optional and need.role not in binding.bound and not need.derived:
                         continue
                     return None  # what is missing is said there
                 flat = flat_of(need.kind, like[name])

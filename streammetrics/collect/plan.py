@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from ..columns.columns import Need
 from ..numerics.canonical import canonical_json
 from ..state.state import State
 from .binding import PLAIN, Binding
@@ -47,11 +48,9 @@ class Plan:
                 raise ValueError(f"windows of {axis.names[0]} in one collection have one max_time")
 
     def _unit(self, wanted: Read) -> int:
-        needs = [wanted.binding.need(n) for n in wanted.state.needs()]
+        needs = _needs(wanted)
         for i, unit in enumerate(self.units):
-            same = (unit.binding, unit.latest) == (wanted.binding, wanted.latest) and [
-                unit.binding.need(n) for n in unit.state.needs()
-            ] == needs
+            same = (unit.binding, unit.latest) == (wanted.binding, wanted.latest) and _needs(unit) == needs
             if same and (wide := unit.state.widen(wanted.state)) is not None:
                 self.units[i] = unit._replace(state=wide)
                 return i
@@ -113,6 +112,12 @@ class Plan:
                 f"it has its metrics in the order {', '.join(other.entries)}, this one {', '.join(self.entries)}"
             )
         return found
+
+
+def _needs(read: Read) -> list[Need]:
+    """What a read needs; what it can do without is there where another one shares the state."""
+    needs = [replace(n, optional=False, derived=False) if n.derived else n for n in read.state.needs()]
+    return [read.binding.need(n) for n in needs]
 
 
 def _named(difference: str, name: str) -> str:

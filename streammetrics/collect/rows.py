@@ -123,7 +123,8 @@ def _present(need: Need, binding: Binding, batch: Batch) -> bool:
     name = binding.column(need.role)
     if not need.optional or name in batch:
         return True
-    if need.role in binding.bound:  # asked for by name, so it must be there
+    asked = need.role == "y_true" and binding.corrects in ("rows", "both")  # by labels rows are weighed
+    if asked or need.role in binding.bound:  # asked for by name, so it must be there
         batch.raw(name)
     return False
 

@@ -415,6 +415,8 @@ class Need:
         Whether all rows of a block (see `State.together`) have one value, which `absorb` is given once.
     either : bool
         Of optional ones: whether at least one of those that say so must be there.
+    derived : bool
+        Of an optional one: whether the statistic makes it where it is absent.
     """
 
     role: str
@@ -422,6 +424,7 @@ class Need:
     optional: bool = False
     once: bool = False
     either: bool = False
+    derived: bool = False
 
 
 def label(role: str = "y_true") -> Need:

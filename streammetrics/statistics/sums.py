@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import Need, label, score, weight
+from ..columns.columns import Column, Need, label, score, weight
 from ..errors import StateFormatError
 from ..numerics.exact import FRACTION_BITS, UNIT, exact_to_fraction, fixed_to_int, of_units, whole
 from ..numerics.rows import row_sums
@@ -140,7 +141,29 @@ class TermSums(Terms):
 
 
 class ScoreSums(TermSums, tag="score_sums"):
-    """The sums of all rows of a cell; settings as for `TermSums`."""
+    """The sums of all rows of a cell; settings as for `TermSums`.
+
+    Parameters
+    ----------
+    unlabelled : bool
+        Whether rows may come without a label, which nobody reads: they are counted as negatives.
+    """
+
+    unlabelled: bool = setting(default=False, operational=True)
+
+    def needs(self) -> tuple[Need, ...]:
+        needs = super().needs()
+        return (replace(label(), optional=True, derived=True), *needs[1:]) if self.unlabelled else needs
+
+    @property
+    def derives(self) -> bool:
+        return type(self).derive is not ScoreSums.derive  # plain columns that are all there are counted as they come
+
+    def derive(self, columns: Mapping[str, Column]) -> Mapping[str, Column]:
+        if "y_true" in columns:
+            return super().derive(columns)
+        none = np.zeros(len(columns["y_score"].values), np.uint8)
+        return super().derive({**columns, "y_true": Column(none, "uint8")})
 
     @property
     def positives_seen(self) -> NDArray[np.int64]:

@@ -433,18 +433,23 @@ class PredictedCTR(SummedMetric, tag="predicted_ctr"):
     Notes
     -----
     Exact sum, one division. Under 1 ns a row, 100 bytes. Undefined without rows. It is read from the state of Calibration,
-    at no further cost, and so takes labels, too; of scores without labels ``Mean().update(scores)`` is the same.
+    at no further cost, which counts rows without labels as negatives: of two classes it needs none.
 
     Examples
     --------
     >>> import streammetrics as sm
-    >>> sm.PredictedCTR().update([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.75]).compute()
+    >>> sm.PredictedCTR().update(y_score=[0.1, 0.4, 0.35, 0.75]).compute()
     0.4
     """
 
     terms = moments = ("score",)
     interval_scale = "logit"
     formula = "sum w p / sum w"
+
+    def make_state(self) -> Any:
+        if self.which or self.soft_labels:
+            return super().make_state()
+        return ScoreSums(terms=self.terms, scale=self.scale, unlabelled=True)
 
     def quotient_of(self, state: ScoreSums) -> tuple[Any, Any]:
         return state.total("score"), state.weight()
