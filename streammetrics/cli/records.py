@@ -20,7 +20,7 @@ from streammetrics.compose.front import Front
 from streammetrics.compose.sliced import Sliced
 from streammetrics.numerics.keys import encode_key
 from streammetrics.numerics.keys import shown as shown_key
-from streammetrics.reports.records import LEFT, Record, Whole, by_slice, contents, overall, pieces
+from streammetrics.reports.records import Record, Whole, by_slice, called, contents, overall, pieces
 
 __all__ = ["check_order", "restricted", "write_comparisons", "write_csv", "write_json"]
 
@@ -225,14 +225,10 @@ def write_csv(thing: Any, shown: Shown) -> None:
     writer.writerow(["model", "slice", *RESULT, *(f"{name}_key" if name in CSV else name for name in columns)])
     for record in found:
         model, _, metric = record["metric"].rpartition("/")
-        keys = {name: _key(record, name) for name in record["by"]}
+        keys = {name: called(record, name) for name in record["by"]}
         spelled = ",".join(f"{name}={key}" for name, key in keys.items())
         results = [metric, *(_text(record[name]) for name in RESULT[1:])]
         writer.writerow([model, spelled, *results, *(keys.get(name, "") for name in columns)])
-
-
-def _key(record: Record, name: str) -> str:
-    return record[name] if record["other"] and record[name] in LEFT else shown_key(record["slice"][name])
 
 
 def _text(value: Any) -> Any:

@@ -15,6 +15,7 @@ from ..compose.pooled import Pooled
 from ..compose.sharded import Sharded
 from ..compose.windowed import Windowed
 from ..errors import InvalidInputError
+from ..numerics.keys import shown
 
 __all__ = [
     "LEFT",
@@ -22,6 +23,7 @@ __all__ = [
     "Whole",
     "by_slice",
     "by_unit",
+    "called",
     "contents",
     "is_sliced",
     "overall",
@@ -156,6 +158,12 @@ def by_slice(
         key = {name: None if other and record[name] in LEFT else record[name] for name in by}
         made.append(record | {"by": by, "slice": key, "other": other})
     return made
+
+
+def called(record: Record, name: str) -> str:
+    """How people read the key of a record by one of its columns: what is not kept by its word, null as such."""
+    other = record["other"] and record.get(name) in LEFT
+    return str(record[name]) if other else shown(record["slice"].get(name, ""))
 
 
 def _with_columns(thing: Whole | Front, made: list[Record]) -> list[Record]:

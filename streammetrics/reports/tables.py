@@ -17,12 +17,12 @@ from ..compose.front import Front
 from ..compose.sliced import Sliced
 from ..compose.windowed import Windowed
 from ..inference.words import digits
-from ..numerics.keys import shown
 from .grid import ABOVE, Cell, Grid
 from .records import (
     Record,
     Whole,
     by_slice,
+    called,
     contents,
     overall,
     pieces,
@@ -257,8 +257,15 @@ def slices(
         decimals = {m: _decimals([r for r in found if r["metric"].rpartition("/")[2] == m]) for m in metrics}
     rows = [
         line
-        for (_, *key), records in told.items()
-        for line in _lines([*map(shown, key)], tasks_of(records), metrics, _Rivals(sliced), several, decimals)
+        for records in told.values()
+        for line in _lines(
+            [called(records[0], n) for n in sliced.levels],
+            tasks_of(records),
+            metrics,
+            _Rivals(sliced),
+            several,
+            decimals,
+        )
     ]
     heads = [*sliced.levels, *(["task"] if several else []), "rows", "positives", *metrics]
     names = len(sliced.levels) + several

@@ -4,6 +4,7 @@ import csv
 import datetime as dt
 import gzip
 import io
+import re
 from decimal import Decimal
 from pathlib import Path
 
@@ -168,7 +169,10 @@ class TestOptions:
         slices = [r for r in ran.records if r["by"]]
         assert [r["other"] for r in slices] == [False, False, False, True]
         assert sum(r["rows"] for r in slices) == 30_000
-        assert "(other)" in run("eval", log, *BASE, "--by", "country", "--limit", 3).out
+        assert "\n(other) " in run("eval", log, *BASE, "--by", "country", "--limit", 3).out
+        both = run("eval", log, *BASE, "--by", "country,device", "--limit", 3).out
+        assert re.search(r"\n\(other\) +\(other\) ", both)
+        assert "\nnull" not in both
         assert "(other)" in run("eval", log, *BASE, "--by", "country", "--limit", 3, "--format", "csv").out
 
     def test_limit_keeps_the_slices_of_most_rows(self, run, log, table, tmp_path, fails):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import streammetrics as sm
@@ -160,7 +162,13 @@ def test_show_takes_whatever_was_saved(run, tmp_path):
     assert [r["slice"] for r in run("show", tmp_path / "sliced", "--format", "json").records] == [
         {"key": k} for k in (None, "a", "b")
     ]
-    assert "(other)" in run("show", tmp_path / "limited").out
+    limited = run("show", tmp_path / "limited").out
+    assert "\n(other) " in limited
+    sm.save(sm.Sliced(sm.CTR(), by="key", limit=1, values=[None]).update(y, key=key), tmp_path / "with null")
+    assert re.search(r"\nnull .*\n\(other\) ", run("show", tmp_path / "with null").out, re.DOTALL)
+    windows = sm.Windowed(sm.CTR(), width=1, time="t", keep=1).update(y, t=range(len(y)))
+    sm.save(windows, tmp_path / "windows")
+    assert "\n(expired) " in run("show", tmp_path / "windows").out
     assert "mine" in run("show", tmp_path / "bundle").out
     assert "by key" in run("show", tmp_path / "sliced").out
 
