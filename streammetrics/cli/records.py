@@ -20,7 +20,7 @@ from streammetrics.compose.front import Front
 from streammetrics.compose.sliced import Sliced
 from streammetrics.numerics.keys import encode_key
 from streammetrics.numerics.keys import shown as shown_key
-from streammetrics.reports.records import Record, Whole, by_slice, called, contents, overall, pieces
+from streammetrics.reports.records import Record, Whole, by_slice, called, contents, overall, pieces, views
 
 __all__ = ["check_order", "restricted", "write_comparisons", "write_csv", "write_json"]
 
@@ -98,7 +98,8 @@ def check_order(sliced: Sliced, sort: str | None) -> None:
 def _all(thing: Any, shown: Shown) -> Iterator[Record]:
     for _, piece in pieces(thing):
         if isinstance(piece, Front):
-            yield from by_slice(piece, None, shown.sort, shown.min_rows, shown.confidence)
+            for view in views(piece):
+                yield from by_slice(view, None, shown.sort, shown.min_rows, shown.confidence)
         else:
             yield from ({"by": (), "slice": {}, "other": False} | r for r in overall(piece, shown.confidence))
 

@@ -32,6 +32,7 @@ __all__ = [
     "tasks_of",
     "total",
     "unsharded",
+    "views",
     "why_left_out",
     "windows_in",
 ]
@@ -101,6 +102,12 @@ def windows_in(thing: Front) -> Windowed | None:
     while isinstance(inner, Front) and not isinstance(inner, Windowed):
         inner = inner.inner
     return inner if isinstance(inner, Windowed) else None
+
+
+def views(thing: Front) -> list[Front]:
+    """Return slices and windows as they are shown: of windows within slices, the slices of all times first."""
+    within = windows_in(thing)
+    return [thing] if within is None else [thing.across(within.time), thing]
 
 
 def contents(thing: Whole | Front) -> dict[str, Content]:

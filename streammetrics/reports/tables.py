@@ -29,6 +29,7 @@ from .records import (
     sharded,
     tasks_of,
     unsharded,
+    views,
     windows_in,
 )
 from .several import breakdowns
@@ -52,12 +53,13 @@ def grids(
             made += breakdowns(unsharded(piece))
             continue
         title = name or f"by {', '.join(piece.levels)}"
+        *whole, last = views(piece)
+        made += [slices(one, top, title, sort, min_rows, confidence) for one in whole]
         within = windows_in(piece)
         if within is not None:
-            made.append(slices(piece.across(within.time), top, title, sort, min_rows, confidence))
             title = f"{title} and {within.width} of {within.time}"
         if within is None or piece.inner.sort == within.sort:  # of slices within arms windows are in csv and json
-            made.append(slices(piece, top, title, sort, min_rows, confidence))
+            made.append(slices(last, top, title, sort, min_rows, confidence))
     return made
 
 

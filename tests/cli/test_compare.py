@@ -253,6 +253,8 @@ class TestWindows:
         cross = sm.Sliced(held.blank(), by="country").update(rows).table().to_dict()
         some = [r for r in found if r["by"] == ["country", "ts"]]
         assert [r["value"] for r in some] == cross["value"]
+        whole = sm.Sliced(sm.Sharded(task("old"), unit="user_id"), by="country").update(rows).table().to_dict()
+        assert [r["value"] for r in found if r["by"] == ["country"]] == whole["value"]
 
     def test_one_pass_counts_what_the_library_counts_however_it_is_cut(self, run, users, rows, tmp_path):
         arms = ("--arm", "arm", "--control", "A")
