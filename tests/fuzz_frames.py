@@ -625,6 +625,8 @@ def attack(count: int, seed: int = 0, things: list[Any] | None = None) -> Report
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", sm.UndefinedMetricWarning)
         for i in range(count):
+            if i % 50_000 == 0 < i:  # an hour without a word is long
+                print(f"{i:,} of {count:,}: {len(report.surprises)} surprises", file=sys.stderr, flush=True)
             thing, settled, honest = rng.choice(held)
             kind = rng.choices(names, shares)[0]
             with np.errstate(all="ignore"):
