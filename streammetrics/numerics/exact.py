@@ -192,6 +192,9 @@ class Limits(NamedTuple):
     @classmethod
     def sum(cls, numbers: Sequence[tuple[Fraction, Fraction, Fraction]]) -> Limits:
         """The sum of numbers, each with its limits."""
+        if all(low is high for low, _, high in numbers):  # one sum in place of three
+            least, most = _quotient_of_sum([value for _, value, _ in numbers], Fraction(1))
+            return cls(least, (least + most) / 2, most)
         return cls._of_sums([[n[i] for n in numbers] for i in range(3)], Fraction(1))
 
     @classmethod

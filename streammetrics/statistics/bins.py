@@ -107,6 +107,10 @@ class ScoreBins(State, tag="score_bins"):
             ]
         return rows[0], rows[1]
 
+    def predicted_units(self) -> list[int]:
+        """The weighted sums of p of all bins, in units of 2**-60."""
+        return [(high << LOW_BITS) + low for high, low in self.scores.tolist()]
+
     def predicted(self, i: int) -> Any:
         """The weighted sum of p in a bin; exact over the rounded terms."""
         return of_units(fixed_to_int(self.scores[i]))

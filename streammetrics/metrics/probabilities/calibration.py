@@ -141,7 +141,7 @@ class BinnedMetric(OfClasses[Binned, T]):
     def bins(self, state: Binned) -> tuple[list[Bin], Floats]:
         """Return the bins and their edges."""
         if isinstance(state, ScoreBins):
-            return _own_bins(state), np.array([to_float(i, self.n_bins) for i in range(self.n_bins + 1)])
+            return _own_bins(state), np.arange(self.n_bins + 1) / self.n_bins
         masses, positives, low, grid, high = _buckets(state)
         if self.strategy == "log":
             inner = np.ldexp(1.0, np.arange(1 - self.n_bins, 0))
@@ -171,6 +171,13 @@ def _buckets(state: ScoreHistogram) -> tuple[Mass, Mass, Floats, Floats, Floats]
 
 
 def _own_bins(state: ScoreBins) -> list[Bin]:
+    if state.rows.ndim == 2:  # of one cell: thousands of bins at once
+        unit, sums = state.unit, state.predicted_units()
+        columns = zip(*state.masses(np.arange(state.n_bins)), sums, strict=True)
+        return [
+            Bin(Fraction(no + yes, unit), Fraction(yes, unit), p := Fraction(of_p, UNIT), p, p)
+            for no, yes, of_p in columns
+        ]
     made = []
     for i in range(state.n_bins):
         positives, p = state.mass(1, i), state.predicted(i)
