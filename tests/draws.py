@@ -409,7 +409,7 @@ def values(kind):
 def rows(draw, needs, most=30):
     """Good rows of the columns that a state needs, with weights or without."""
     weighted = draw(st.booleans())
-    wanted = [n for n in needs if weighted or not n.optional or n.either]
+    wanted = [n for n in needs if weighted or not n.optional or n.either or n.derived]
     if any(isinstance(n.kind, LabelWeight) for n in wanted) and draw(st.booleans()):
         wanted = [_by_label(n) for n in wanted]
     one_class = draw(st.sampled_from([None, None, None, True, False]))

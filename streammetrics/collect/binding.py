@@ -138,7 +138,7 @@ class Binding:
 
 
 def _pair(given: Any) -> Any:
-    if not isinstance(given, tuple) or len(given) != 2:
+    if not isinstance(given, tuple):
         raise TypeError(f"labels= takes (negative, positive), not {given!r}")
     return given
 

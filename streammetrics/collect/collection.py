@@ -59,7 +59,7 @@ class MetricCollection(Parted):
     *metrics : metric, Task, Sliced, MetricCollection, list or dict of these
         What to compute. Dicts name and nest: ``{"ctr": Task(...)}`` gives "ctr/auc".
     on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted; by default as the metrics say.
+        Whether a bad row raises, or is left out and counted; by default it is left out if all metrics say so.
 
     Examples
     --------

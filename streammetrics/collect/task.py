@@ -129,14 +129,9 @@ def flatten(metrics: Any, binding: Binding = PLAIN, prefix: str = "") -> Iterato
 
 
 def agreed(on_invalid: str | None, holders: Iterable[Any]) -> str:
-    """Return what becomes of bad rows: as is said here, or else as all that is held says."""
+    """Return what becomes of bad rows: as is said here, or else as all that is held says; it raises unless all agree."""
     if on_invalid is None:
-        asked = {str(getattr(holder, "on_invalid", "raise")) for holder in holders}
-        if len(asked) > 1:
-            raise ValueError(
-                'some metrics ask for on_invalid="drop", others do not: say on_invalid= to what holds them'
-            )
-        return asked.pop() if asked else "raise"
+        return "drop" if all(getattr(holder, "on_invalid", "raise") == "drop" for holder in holders) else "raise"
     if on_invalid not in ("raise", "drop"):
         raise ValueError(f'on_invalid must be "raise" or "drop", not {on_invalid!r}')
     return on_invalid

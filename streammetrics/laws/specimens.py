@@ -48,8 +48,8 @@ WEIGHTS = (1.0, 1.0, 1.0, 0.0, 2.0, 0.5, 3.0, 0.1, 2.0**-36, 1e6)
 
 
 def sample(needs: Sequence[Need], rng: np.random.Generator, n: int, style: str, *, weighted: bool) -> Columns:
-    """Make up `n` rows of the columns that a state needs; those it can do without only if `weighted`."""
-    wanted = [need for need in needs if weighted or not need.optional or need.either]
+    """Make up `n` rows of the columns that a state needs; those that nothing stands for only if `weighted`."""
+    wanted = [need for need in needs if weighted or not need.optional or need.either or need.derived]
     return {need.role: _values(need, rng, n, style) for need in wanted}
 
 
