@@ -59,7 +59,7 @@ class Binding:
 
     def __post_init__(self) -> None:
         """Check it; what means the same is the same, whatever library its scalars are of."""
-        labels = None if self.labels is None else tuple(map(_label, _pair(plain(self.labels))))
+        labels = None if self.labels is None else _pair(plain(self.labels))
         object.__setattr__(self, "labels", labels)
         object.__setattr__(self, "pos_label", None if self.pos_label is None else _label(plain(self.pos_label)))
         names = [self.where, *(n for _, c in self.columns for n in (c if isinstance(c, tuple) else (c,)))]
@@ -73,8 +73,6 @@ class Binding:
             raise ValueError(f"negative_rate is the share of negatives kept, in (0, 1], not {self.negative_rate!r}")
         if self.negative_rate is not None:
             object.__setattr__(self, "negative_rate", float(self.negative_rate))
-        if self.labels is not None and (len(self.labels) != 2 or self.labels[0] == self.labels[1]):
-            raise ValueError(f"labels must be (negative, positive), two different values, not {self.labels!r}")
         if self.labels is not None and self.pos_label is not None:
             raise ValueError("a task takes labels=(negative, positive) or pos_label=, not both")
         if self.scale not in ("probability", "logit"):
@@ -137,10 +135,14 @@ class Binding:
         return label if isinstance(kind, Label) else Target(label) if isinstance(kind, Target) else None
 
 
-def _pair(given: Any) -> Any:
+def _pair(given: Any) -> tuple[Any, Any]:
+    """The labels of the two classes, the negative one first."""
     if not isinstance(given, tuple):
         raise TypeError(f"labels= takes (negative, positive), not {given!r}")
-    return given
+    labels = tuple(map(_label, given))
+    if len(labels) != 2 or labels[0] == labels[1]:
+        raise ValueError(f"labels must be (negative, positive), two different values, not {labels!r}")
+    return labels
 
 
 def _label(value: Any) -> Any:

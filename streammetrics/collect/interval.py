@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import InvalidInputError
 from ..numerics.student import normal_quantile, t_of_normal
 from .scales import plain, scale_of
 
@@ -25,6 +26,7 @@ __all__ = [
     "ROWS",
     "Estimate",
     "Interval",
+    "alpha_of",
     "check_confidence",
     "reach",
     "refused",
@@ -168,10 +170,17 @@ def refused(value: Any, confidence: float, reason: str) -> Interval:
 
 
 def check_confidence(confidence: float | None) -> float | None:
-    """Return a confidence; raise ValueError unless it lies between 0 and 1."""
-    if confidence is not None and not (isinstance(confidence, Real) and 0 < confidence < 1):
-        raise ValueError(f"confidence must be between 0 and 1, not {confidence!r}")
+    """Return a confidence, or None for no interval; raise InvalidInputError unless it is between 0 and 1."""
+    if confidence is not None:
+        alpha_of(confidence)
     return confidence
+
+
+def alpha_of(confidence: float) -> float:
+    """Return 1 - confidence, rounded to what was meant: 0.05 for 0.95."""
+    if not (isinstance(confidence, Real) and 0 < confidence < 1):
+        raise InvalidInputError(f"confidence must be between 0 and 1, 0.95 for 95 %, not {confidence!r}")
+    return round(1.0 - confidence, 15)
 
 
 def reach(confidence: float, degrees: Any) -> Any:

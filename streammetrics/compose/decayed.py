@@ -10,7 +10,7 @@ from ..collect.feed import MEMORY_LIMIT
 from ..collect.holder import Holder
 from ..collect.interval import check_confidence, refused
 from ..collect.metric import Metric
-from ..collect.task import Metrics, agreed
+from ..collect.task import Metrics
 from ..numerics.settings import as_int
 from ..state.declare import FORMS, Flat
 from ..state.state import State
@@ -87,8 +87,7 @@ class Decayed(Pooled):
         on_invalid: str | None = None,
     ) -> None:
         check_epochs(keep := as_int(keep))
-        inner = self._holding(metric, on_invalid)
-        how = agreed(on_invalid, [inner])
+        inner, how = self._holding(metric, on_invalid)
         self._take(inner, axis_of(time, half_life, keep, "half_life="), memory_limit=memory_limit, on_invalid=how)
         check_dense(self)
 

@@ -17,7 +17,7 @@ from ..collect.parted import Parted
 from ..collect.sample import Sample
 from ..collect.scalars import Named, prefixed
 from ..collect.table import check_levels
-from ..collect.task import Metrics
+from ..collect.task import Metrics, agreed
 from ..columns.columns import Batch
 from ..errors import MemoryLimitError
 from ..numerics.keys import sort_key
@@ -52,11 +52,13 @@ class Front(Parted):
         self.inner, self.axis = inner, axis
         self.__dict__.update(operational)
 
-    def _holding(self, metric: Metrics, on_invalid: str | None) -> Any:
-        """What is behind the axis."""
-        if not isinstance(metric, Holder):
-            return MetricCollection(metric, on_invalid=on_invalid)
-        return self._checked(metric).blank()
+    def _holding(self, metric: Metrics, on_invalid: str | None) -> tuple[Any, str]:
+        """What is behind the axis, and what becomes of bad rows."""
+        if isinstance(metric, Holder):
+            inner = self._checked(metric).blank()
+        else:
+            inner = MetricCollection(metric, on_invalid=on_invalid)
+        return inner, agreed(on_invalid, [inner])
 
     @classmethod
     def _checked(cls, inner: Any) -> Any:

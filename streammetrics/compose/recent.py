@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..collect.feed import MEMORY_LIMIT, Change, change
-from ..collect.task import Metrics, agreed
+from ..collect.task import Metrics
 from ..columns.columns import Batch
 from ..columns.convert import as_columns
 from ..errors import IncompatibleStateError
@@ -86,8 +86,8 @@ class Recent(Pooled):
         if (steps is None) == (rows is None):
             raise TypeError("Recent takes steps= or rows=, how many of the last are read")
         axis = _axis("steps", steps) if rows is None else _axis("rows", rows)
-        inner = self._holding(metric, on_invalid)
-        self._take(inner, axis, memory_limit=memory_limit, on_invalid=agreed(on_invalid, [inner]))
+        inner, how = self._holding(metric, on_invalid)
+        self._take(inner, axis, memory_limit=memory_limit, on_invalid=how)
         self._check()
 
     def _check(self) -> None:

@@ -15,7 +15,7 @@ from ..collect.feed import MEMORY_LIMIT
 from ..collect.interval import check_confidence
 from ..collect.metric import Metric, badness
 from ..collect.table import Table
-from ..collect.task import Metrics, agreed
+from ..collect.task import Metrics
 from ..columns.keys import plain_key
 from ..numerics.keys import decode_key, encode_key, fixed_hash, sort_key
 from ..numerics.settings import as_int, check_several, check_whole
@@ -85,10 +85,9 @@ class Sliced(Front):
         if isinstance(values, (str, bytes)):
             raise TypeError(f"values= takes a list of keys, not {values!r}")
         pinned = {plain_key(v, names) for v in values} if limit is not None else set()  # without a limit all are kept
-        inner = self._holding(metric, on_invalid)
-        self._take(inner, Axis(names, "key", 0, limit, tuple(sorted(pinned, key=sort_key))))
-        self.memory_limit = memory_limit
-        self.on_invalid = agreed(on_invalid, [inner])
+        inner, how = self._holding(metric, on_invalid)
+        axis = Axis(names, "key", 0, limit, tuple(sorted(pinned, key=sort_key)))
+        self._take(inner, axis, memory_limit=memory_limit, on_invalid=how)
         check_dense(self)
 
     # -- what it is ---------------------------------------------------------------------------------------------------

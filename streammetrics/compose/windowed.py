@@ -14,7 +14,7 @@ from ..collect.feed import MEMORY_LIMIT, Read
 from ..collect.interval import check_confidence
 from ..collect.metric import Metric
 from ..collect.table import Table
-from ..collect.task import Metrics, agreed
+from ..collect.task import Metrics
 from ..columns.times import Latest
 from ..numerics.durations import duration_text, microseconds
 from ..numerics.keys import plain, raw
@@ -110,8 +110,7 @@ class Windowed(Front):
         memory_limit: int = MEMORY_LIMIT,
         on_invalid: str | None = None,
     ) -> None:
-        inner = self._holding(metric, on_invalid)
-        how = agreed(on_invalid, [inner])
+        inner, how = self._holding(metric, on_invalid)
         self._take(inner, axis_of(time, width, keep), memory_limit=memory_limit, on_invalid=how)
         self.max_time, self.mature_after = max_time, mature_after
         _latest(self.axis, max_time)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..collect.holder import Holder
+from ..collect.interval import alpha_of
 from ..collect.sample import Sample
 from ..errors import InvalidInputError
 from .changes import changes_of
 from .comparison import Comparisons
-from .measured import checked_confidence
 from .pairs import Left, Pair, paired
 from .readings import Settings, read
 from .sequential import Look
@@ -95,7 +95,7 @@ def compare(
     >>> found.better, found.p_value < 1e-6
     ('a', True)
     """
-    checked_confidence(confidence)
+    alpha_of(confidence)
     settings = Settings(confidence, look_at(sequential, users, planned, confidence), relative, adjust)
     found = compare_all(a, b, settings, independent=independent, covariates=covariates)
     if a.single and b.single and len(found) == 1 and not found.left:
@@ -112,7 +112,7 @@ def compare_all(
     covariates: Any = (),
 ) -> Comparisons:
     """Return what `compare` does, always as a mapping: of two single metrics of one."""
-    checked_confidence(settings.confidence)
+    alpha_of(settings.confidence)
     pairs, left = _sides(a, b)
     if not pairs:
         raise InvalidInputError(_nothing(a, b))

@@ -7,13 +7,12 @@ have alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.interval import Interval, reach
+from ..collect.interval import Interval, alpha_of, reach
 from ..collect.scales import plain, scale_of
 from ..errors import InvalidInputError
 from ..numerics.student import t_tail
@@ -136,13 +135,6 @@ def measured(
     return settled(given, on.points(given), found, df, scale, method, assumption, reasons=reasons)
 
 
-def checked_confidence(confidence: float) -> float:
-    """Return alpha = 1 - confidence, rounded to what was meant: 0.05 for 0.95."""
-    if not (isinstance(confidence, Real) and 0.0 < confidence < 1.0):
-        raise InvalidInputError(f"confidence must lie between 0 and 1, 0.95 for 95 %; it is {confidence!r}")
-    return round(1.0 - confidence, 15)
-
-
 def around(estimate: Measured, width: Any, confidence: float, method: str) -> Interval:
     """Return the interval of so many standard errors to both sides, carried back to the natural scale."""
     scale = scale_of(estimate.scale)
@@ -178,7 +170,7 @@ def interval(estimate: Measured, confidence: float = 0.95) -> Interval:
     >>> round(low, 4), round(high, 4)
     (0.08, 0.12)
     """
-    checked_confidence(confidence)
+    alpha_of(confidence)
     return around(estimate, reach(confidence, estimate.df), confidence, estimate.method)
 
 

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..collect.holder import Holder
-from ..collect.interval import reach
+from ..collect.interval import alpha_of, reach
 from ..collect.scales import scale_of
 from ..errors import InvalidInputError
 from ..numerics.elementary import exp, log1p
 from ..numerics.student import normal_quantile, t_quantile
 from .changes import side
-from .measured import Measured, checked_confidence
+from .measured import Measured
 from .sequential import Look, boundary, reach_of_all
 
 __all__ = ["Plan", "days_to_go", "power", "smallest_effect", "users_needed", "users_to_decide"]
@@ -199,7 +199,7 @@ def users_needed(
     if not relative > -1.0 or relative == 0.0 or math.isinf(relative):
         raise InvalidInputError(f"relative must be above -1 and not 0: 0.01 is 1 % more; it is {relative!r}")
     unit = _variance_of_one_user(estimate, users, shares)
-    drift, stop = _drift(estimate.df, checked_confidence(confidence), power, looks)
+    drift, stop = _drift(estimate.df, alpha_of(confidence), power, looks)
     ratio = drift / float(log1p(np.float64(relative)))
     needed = unit * ratio * ratio
     return Plan(float(math.ceil(needed)), float(math.ceil(needed * stop)), relative, power)
@@ -231,7 +231,7 @@ def smallest_effect(
     if not planned > 0.0:
         raise InvalidInputError(f"planned users must be more than 0, not {planned!r}")
     unit = _variance_of_one_user(estimate, users, shares)
-    drift, stop = _drift(estimate.df, checked_confidence(confidence), power, looks)
+    drift, stop = _drift(estimate.df, alpha_of(confidence), power, looks)
     return Plan(planned, planned * stop, scale_of("relative").value(drift * math.sqrt(unit / planned)), power)
 
 
@@ -277,7 +277,7 @@ def users_to_decide(
     >>> round(users_to_decide(change, 7.0, -0.05), 1)
     40.8
     """
-    checked_confidence(confidence)
+    alpha_of(confidence)
     distance = abs(estimate.point - scale_of(estimate.scale).point(null))
     if estimate.reason or not distance:
         return math.inf

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.interval import Interval
+from ..collect.interval import Interval, alpha_of
 from ..numerics.elementary import log
 from .changes import RATIO, Changes
-from .measured import Measured, checked_confidence, interval, p_value, settled
+from .measured import Measured, interval, p_value, settled
 from .multiple import adjusted, e_benjamini_hochberg
 from .reasons import Reasons, add, as_reasons, known
 from .sequential import Look, always_valid, e_value, p_of_e
@@ -165,7 +165,7 @@ def better_side(reading: Reading, p: Floats, settings: Settings) -> NDArray[Any]
     """Return which side is better in each cell, beyond both kinds of error; None where neither is shown to be."""
     changes, best = reading.changes, reading.changes.pair.metric.best
     out = np.full(p.shape, None, object)
-    alpha = checked_confidence(settings.confidence)
+    alpha = alpha_of(settings.confidence)
     if best is None or (best == RATIO and changes.contrasts is None):
         return out
     progress = settings.progress

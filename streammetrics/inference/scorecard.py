@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from ..collect.drawn import Drawn
 from ..collect.holder import Holder
-from ..collect.interval import Interval
+from ..collect.interval import Interval, alpha_of
 from ..collect.sample import Sample
 from ..collect.table import Layout, Table, show
 from ..errors import InvalidInputError
 from .calibration import Calibrations
 from .changes import RATIO, Changes, changes_of
 from .compare import samples_of, slices_of
-from .measured import checked_confidence, each
+from .measured import each
 from .pairs import Left, paired
 from .readings import Reading, Settings, compared_of, read
 from .reasons import known
@@ -200,7 +200,7 @@ class Scorecard(Drawn):
 
     def _rows(self, changes: dict[str, Changes], progress: Progress, adjust: str | None) -> Iterable[Any]:
         """The key and the row of each cell and metric."""
-        share = 1.0 - checked_confidence(self.asked.confidence) / len(self.progress)
+        share = 1.0 - alpha_of(self.asked.confidence) / len(self.progress)
         settings = Settings(share, progress.look, self.asked.relative, adjust)
         readings = [self._read(q, changes[q.name], settings) for q in self.asked.questions]
         margins = [q.margin or 0.0 if q.role == GUARDRAIL else None for q in self.asked.questions]
@@ -246,7 +246,7 @@ class Scorecard(Drawn):
         guardrail = question.role == GUARDRAIL
         good, bad, neither = ("held", "breached", "undecided") if guardrail else ("better", "worse", "unclear")
         compared = reading.compared
-        alpha, margin = checked_confidence(settings.confidence), question.margin or 0.0
+        alpha, margin = alpha_of(settings.confidence), question.margin or 0.0
         shown = settings.adjust is None or p <= alpha
         among = max(self.asked.guardrails, self.asked.among) if guardrail else 1
         breached = worse(compared, progress, alpha / among, margin) & shown

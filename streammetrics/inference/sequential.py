@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.interval import Interval
+from ..collect.interval import Interval, alpha_of
 from ..collect.scales import plain
 from ..errors import InvalidInputError
 from ..numerics.elementary import exp, log, log1p
 from ..numerics.student import normal_of_t, t_of_normal
-from .measured import Measured, around, checked_confidence, statistic
+from .measured import Measured, around, statistic
 from .reasons import add, as_reasons, of_cells
 
 __all__ = ["Look", "always_valid", "boundary", "e_value", "p_of_e"]
@@ -52,7 +52,7 @@ class Look(NamedTuple):
         """(2 L + ln(1 + 2 L)) users / planned with L = ln(1 / alpha)."""
         if not (self.planned > 0.0 and self.users >= 0.0 and math.isfinite(self.planned) and math.isfinite(self.users)):
             raise InvalidInputError(f"users must be finite, planned ones more than 0: {self.users}, {self.planned}")
-        twice = -2.0 * float(log(checked_confidence(self.confidence)))
+        twice = -2.0 * float(log(alpha_of(self.confidence)))
         return (twice + float(log1p(twice))) * self.users / self.planned
 
 
@@ -71,7 +71,7 @@ def boundary(x: float, alpha: float) -> float:
 
 def reach_of_all(look: Look, confidence: float, df: Any) -> Any:
     """Return how many standard errors a limit is away, at this look among all; NaN without degrees of freedom."""
-    deviate = boundary(look.x, checked_confidence(confidence))
+    deviate = boundary(look.x, alpha_of(confidence))
     if np.ndim(df) == 0:
         return _reach_of_one(deviate, float(df))
     freedom = np.asarray(df, np.float64)

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..collect.interval import Interval
+from ..collect.interval import Interval, alpha_of
 from ..collect.scales import scale_of
 from ..errors import InvalidInputError
 from ..numerics.student import normal_quantile
 from .calibration import Calibrations
-from .measured import Measured, checked_confidence, interval, p_value
+from .measured import Measured, interval, p_value
 from .power import days_to_go, users_to_decide
 from .sample_ratio import SampleRatio
 from .sequential import Look, always_valid, e_value
@@ -271,7 +271,7 @@ def read(compared: Compared, progress: Progress, *, confidence: float = 0.95, gu
         raise InvalidInputError(f"{compared.name}: a margin says how much worse it may be, 0 or more; it is {margin!r}")
     if margin and guardrails is None:
         raise InvalidInputError(f"{compared.name}: the primary metric must be better; margins are for guardrails")
-    alpha = checked_confidence(confidence)
+    alpha = alpha_of(confidence)
     shown = _between(compared.estimate, progress, alpha)
     total = compared.change.total.reason if isinstance(compared.change, Calibrations) else None
     if reason := compared.few or shown.reason or total:
@@ -340,7 +340,7 @@ def verdict(
     """
     if treatments < 1:
         raise InvalidInputError(f"treatments must be 1 or more, not {treatments}")
-    share = 1.0 - checked_confidence(confidence) / treatments
+    share = 1.0 - alpha_of(confidence) / treatments
     main = read(primary, progress, confidence=share)
     kept = tuple(read(g, progress, confidence=share, guardrails=len(guardrails)) for g in guardrails)
     if sample_ratio is not None and sample_ratio.alarm:

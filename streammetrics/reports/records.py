@@ -18,7 +18,6 @@ from ..errors import InvalidInputError
 from ..numerics.keys import shown
 
 __all__ = [
-    "LEFT",
     "Record",
     "Whole",
     "by_slice",
