@@ -36,7 +36,7 @@ KEYS: dict[str, list[Any]] = {
 SHOWN = {
     "integer": ["null", "-1", "7"],
     "string": ["null", "a", "b"],
-    "bytes": ["null", "a", "\ufffd"],
+    "bytes": ["null", "a", "0xff"],
     "bool": ["null", "False", "True"],
     "date": ["null", "1969-01-01", "2025-06-02"],
     "timestamp": ["null", "1968-12-31T23:00:00+00:00", "2025-06-02T10:00:00.250000+00:00"],

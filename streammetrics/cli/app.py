@@ -141,6 +141,7 @@ PUSH = (
     "Post the states by --arm to a dashboard (streammetrics serve), under --experiment and --hour; the token is that of "
     "the environment, STREAMMETRICS_TOKEN. Again is harmless: a part counts once."
 )
+SENDER = "eval"
 SOURCE = "With --push: who counted these rows. The same on every machine that may score this log again."
 SAVED = (
     "Files that --save or sm.save wrote, folders of them, patterns (quoted where there are thousands): 'parts/*.smet'."
@@ -243,7 +244,7 @@ def _eval(
     report: Annotated[Text, typer.Option(help=REPORT)] = None,
     push: Annotated[Text, typer.Option(metavar="URL", help=PUSH)] = None,
     experiment: Annotated[Text, typer.Option(help="With --push: which experiment the rows are of.")] = None,
-    source: Annotated[str, typer.Option(help=SOURCE)] = "eval",
+    source: Annotated[str, typer.Option(help=SOURCE)] = SENDER,
     hour: Annotated[Text, typer.Option(help="With --push: the hour of the rows, in UTC: 2026-06-01T09.")] = None,
     seq: Annotated[int, typer.Option(min=0, help="With --push: the number of this part of the hour.")] = 0,
     printed: Printed = Format.table,
@@ -258,14 +259,14 @@ def _eval(
     Exit code 3 if a guardrail is broken.
     """
     from streammetrics.cli.score import Request, no_label, score_log
-    from streammetrics.cli.tasks import TaskSpec, read_classes, read_cutoffs, read_task_file
+    from streammetrics.cli.tasks import TaskSpec, read_classes, read_cutoffs, read_names, read_task_file
     from streammetrics.cli.versus import Asked, read_margins, read_words
 
     if (sql is None) == (not log):
         raise UsageError(
             "which log? Name files, or give a query by --sql" if not log else "give LOG or --sql, not both"
         )
-    names = None if metrics is None else tuple(name for name in metrics.split(",") if name.strip())
+    names = None if metrics is None else read_names(metrics)
     sets = list(by or [])
     told: dict[str, Any] = {}  # by a task file; options go before it
     if task is not None:
@@ -354,8 +355,8 @@ def _eval(
 
 def _pushed(url: str | None, experiment: str | None, hour: str | None, source: str, seq: int) -> Any:
     if url is None:
-        if experiment is not None or hour is not None:
-            raise UsageError("--experiment and --hour say under which key --push URL posts")
+        if experiment is not None or hour is not None or source != SENDER or seq:
+            raise UsageError("--experiment, --hour, --source and --seq say under which key --push URL posts")
         return None
     from streammetrics.cli.pushed import Pushed
 
@@ -431,7 +432,9 @@ def _compare(
 
 
 def _names(metrics: str | None) -> list[str] | None:
-    return None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()]
+    from streammetrics.cli.tasks import read_names
+
+    return None if metrics is None else [*read_names(metrics)]
 
 
 @app.command("power")

@@ -16,7 +16,13 @@ COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
 
 _KEYWORD = re.compile(r"\b([a-z_]+)=\"?([\w.-]+)\"?(?= |;|,|\)|$)")
 _OPTIONS = ("scale", "on_invalid", "corrects", "limit", "negative_rate", "bits")
-_NAMED = "give labels=(negative, positive) to the task", "say which are positive: --pos-label VALUE"
+_SAID = {
+    "give labels=(negative, positive) to the task": "say which are positive: --pos-label VALUE",
+    "labels of other names are told to a task: labels=(negative, positive)": "say which are positive: --pos-label VALUE",
+    'missing="skip" leaves out rows': "--metrics group_auc:missing=skip leaves out rows",
+    "labels=(...) takes named classes": "--classes a,b,c names classes",
+}
+"""What the library says to who writes Python, and who does not."""
 
 
 class UsageError(Exception):
@@ -43,7 +49,9 @@ def as_options(message: str) -> str:
         name, value = match.groups()
         return f"--{name.replace('_', '-')} {value}" if name in _OPTIONS else match[0]
 
-    return _KEYWORD.sub(spell, message.replace(*_NAMED))
+    for said, instead in _SAID.items():
+        message = message.replace(said, instead)
+    return _KEYWORD.sub(spell, message)
 
 
 def nearest(what: str, given: str, known: Iterable[str]) -> UsageError:

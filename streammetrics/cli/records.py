@@ -20,7 +20,7 @@ from streammetrics.compose.front import Front
 from streammetrics.compose.sliced import Sliced
 from streammetrics.numerics.keys import encode_key
 from streammetrics.numerics.keys import shown as shown_key
-from streammetrics.reports.records import Record, Whole, by_slice, called, contents, overall, pieces, views
+from streammetrics.reports.records import Record, Whole, by_slice, called, contents, overall, pieces, views, windows_in
 
 __all__ = ["check_order", "restricted", "write_comparisons", "write_csv", "write_json"]
 
@@ -37,7 +37,7 @@ def restricted(thing: Any, metrics: Sequence[str] | None, by: Sequence[tuple[str
     if by:
         sliced = [piece for _, piece in found if isinstance(piece, Front)]
         whole = [(name, piece) for name, piece in found if not isinstance(piece, Front)]
-        found = [*whole, *((f"by {','.join(names)}", rolled(sliced, names)) for names in by)]
+        found = [*whole, *((_called(one), one) for one in (rolled(sliced, names) for names in by))]
     if metrics is not None:
         known = dict.fromkeys(name for _, piece in found for name in contents(piece))
         for name in metrics:
@@ -56,12 +56,18 @@ def rolled(fronts: Sequence[Front], names: tuple[str, ...]) -> Front:
     fitting = sorted((one for one in known if set(names) <= set(one.levels)), key=lambda one: len(one.levels))
     for one in fitting:
         plain = one.across(*(set(one.levels) - set(names) - set(one.axis.names)))
-        if isinstance(plain, Sliced) and set(names) <= set(plain.by) and plain.levels == plain.by:
-            return plain if plain.by == names else plain.rollup(names)
+        if isinstance(plain, Sliced) and (kept := tuple(name for name in names if name in plain.by)):
+            plain = plain if plain.by == kept else plain.rollup(kept)
         if set(plain.levels) == set(names):
             return plain
     saved = "; ".join(dict.fromkeys(", ".join(one.levels) for one in fronts)) or "none"
     raise UsageError(f"--by {','.join(names)}: there are no slices to roll up to these; saved are slices by {saved}")
+
+
+def _called(front: Front) -> str:
+    """What slices are called that were rolled up: by their columns, but for that of the windows in them."""
+    within = windows_in(front)
+    return f"by {','.join(name for name in front.levels if within is None or name != within.time)}"
 
 
 def _within(front: Front) -> Iterator[Front]:

@@ -92,13 +92,20 @@ def show_file(
     title = f"{file}, {_held(thing)}{_rows(thing)}digest {thing.digest()[:16]}"
     chosen = restricted(thing, metrics, sets) if metrics is not None or sets else thing
     found = [piece for _, piece in pieces(chosen)]
-    for piece in found:
-        if isinstance(piece, Sliced):
-            check_order(piece, shown.sort)
+    check_idle(shown, slices := [piece for piece in found if isinstance(piece, Sliced)])
+    for piece in slices:
+        check_order(piece, shown.sort)
     by_unit = any(sharded(piece) for piece in found)
     print_results(chosen, title, replace(shown, confidence=shown.confidence if by_unit else None))
     if report is not None:
         write_report(chosen, report, f"{file}, {_rows(thing).rstrip(', ')}", shown.sort, shown.min_rows)
+
+
+def check_idle(shown: Shown, slices: Sequence[Any]) -> None:
+    """Raise where what is asked of slices has none."""
+    given = {"--sort": shown.sort is not None, "--min-rows": shown.min_rows > 0}
+    if not slices and (idle := [name for name, some in given.items() if some]):
+        raise UsageError(f"{', '.join(idle)}: for slices, and none are shown; windows are in the order of time")
 
 
 def compare_files(
@@ -106,6 +113,7 @@ def compare_files(
 ) -> int:
     """Compare what files hold with the first of them; return the exit code: 3 if a guardrail is broken."""
     sets = read_sets(by)
+    check_idle(shown, sets)
     names = _names(files)
     if asked.control is not None and asked.control not in names:
         raise nearest("file", asked.control, names)

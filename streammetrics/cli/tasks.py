@@ -178,6 +178,8 @@ class TaskSpec:
         if self.pred:
             shared["threshold"] = None  # which reads y_pred
         screen, ks = kind.hard if self.pred else kind.screen, self.k or kind.ks
+        if not screen and self.metrics is None:
+            raise UsageError(f"--pred: --task-type {self.task_type} has no decisions; name its column by --score")
         if self.group is not None and self.task_type == "binary" and self.score:
             screen += ("group_auc",)
         if self.report:
@@ -366,6 +368,8 @@ def _spec(where: str, given: dict[str, Any], bits: int | None) -> TaskSpec:
     for key in ("score", "pred", "metrics", "where"):
         if key in given:
             made[key] = _texts(where, key, given[key])
+    if isinstance(given.get("metrics"), str):
+        made["metrics"] = read_names(given["metrics"])
     if "k" in given:
         made["k"] = _cutoffs(where, given["k"])
     for key, kinds in (("bits", (int,)), ("negative_rate", (int, float))):
@@ -395,6 +399,11 @@ def _classes(where: str, value: Any) -> int | tuple[Any, ...]:
         whole = all(isinstance(v, str) and v.lstrip("-").isdigit() for v in value)
         return tuple(map(int, value)) if whole else tuple(value)
     raise UsageError(f"{where}: classes are their number (2 or more), or their names, not {value!r}")
+
+
+def read_names(given: str) -> tuple[str, ...]:
+    """Read `auc,log_loss`."""
+    return tuple(name for name in map(str.strip, given.split(",")) if name)
 
 
 def read_cutoffs(given: str | None) -> tuple[int, ...] | None:

@@ -21,7 +21,7 @@ from streammetrics.numerics.keys import shown
 from streammetrics.reports.differences import Change, by_key, changes_of_card, changes_of_models, differences
 from streammetrics.reports.differences import scorecard as figures
 from streammetrics.reports.grid import Grid
-from streammetrics.reports.records import by_slice, pieces, rivals, sharded, windows_in
+from streammetrics.reports.records import by_slice, contents, pieces, rivals, sharded, windows_in
 from streammetrics.reports.tables import share
 
 __all__ = [
@@ -151,7 +151,11 @@ class Versus:
             return replace(self.whole.card, arms=self.sides)
         metrics = self.metrics
         told = [n for n, m in metrics.items() if m.best is not None or n in asked.better]
-        primary = asked.primary or next(iter(told), None)
+        primary = asked.primary or next((name for name in told if name not in asked.guardrails), None)
+        if primary is None and told:
+            raise UsageError(
+                f"which metric decides? {', '.join(told)} is to hold, not to decide: add one, and --primary"
+            )
         if primary is None:
             raise UsageError(
                 f"which metric decides? Nothing says which values of {', '.join(metrics)} are better: --primary "
@@ -286,10 +290,14 @@ def rows_of(piece: Front, top: int | None = None, **shown_how: Any) -> dict[tupl
 def check_alike(sides: Mapping[str, Any], asked: Asked) -> None:
     """Raise where sides have not the same shards of units, and are not said to be independent."""
     control = str(asked.control)
-    ours = sharded(sides[control])
+    ours, held = sharded(sides[control]), contents(sides[control])
     for name, side in sides.items():
         if name == control:
             continue
+        if not held.keys() & contents(side).keys():
+            raise UsageError(
+                f"there is nothing to compare: {control} has {', '.join(held)}; {name} has {', '.join(contents(side))}"
+            )
         theirs = sharded(side)
         if asked.independent or (ours and theirs and (ours.unit, ours.shards) == (theirs.unit, theirs.shards)):
             continue

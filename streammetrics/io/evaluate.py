@@ -26,7 +26,8 @@ from streammetrics.io.largest import largest_keys
 from streammetrics.io.logs import Log, Part
 from streammetrics.io.queries import Piece, Queries, query_column, together
 from streammetrics.io.scattered import Gathered, Share, Shares, shares_of
-from streammetrics.io.sources import LogError, PathLike
+from streammetrics.io.sources import PathLike
+from streammetrics.io.text import Uses
 from streammetrics.io.where import Filter
 
 __all__ = ["OVERALL", "Progress", "Scored", "Window", "cpus", "evaluate", "slice_name", "window_name"]
@@ -172,15 +173,13 @@ def evaluate(
     columns = [name for name, must in counted.columns.items() if must and name not in made]
     columns += [name for one in asked for name in one.columns]
     _check_unasked(metrics, {*columns, *keys})
-    as_keys = [*keys, *_ids(metrics)]
-    parts: Sequence[Part] = log.parts(columns, as_keys)
-    kinds = {one.name: log.compared_types(one.columns, as_keys) for one in asked}
+    uses = _uses(metrics, keys, asked, window)
+    parts: Sequence[Part] = log.parts(columns, list(uses.keys), uses)
+    kinds = {one.name: log.compared_types(one.columns, uses) for one in asked}
     filters = {one.name: replace(one, kinds=tuple(kinds[one.name].items())) for one in asked}
     for one in filters.values():
         one.check(log.schema)
     wheres = {read.binding.where for read in metrics.reads()}
-    for name in log.compared_types([w for w in wheres if w is not None and w not in filters], as_keys):
-        raise LogError(f"where {name}: a key is read as text; compare it, such as {name}=true")
     if filters:
         parts = [part.with_flags(tuple(filters.values())) for part in parts]
     count = threads or cpus()
@@ -198,7 +197,7 @@ def evaluate(
         rows_of = [] if None in wheres else sorted(map(str, wheres))
         named = {}
         if keep != "hash" and limit is not None and not log.once:
-            named = largest_keys(log, sets, limit, count, [*filters.values()], rows_of)
+            named = largest_keys(log, sets, limit, count, [*filters.values()], rows_of, uses)
     counted = around.put(counted, named)
     if keeper is not None:
         total, rows = _count_kept(keeper, parts, counted, count, watch)
@@ -334,6 +333,19 @@ def _merged(workers: Sequence[_Counter]) -> MetricCollection:
     for worker in workers[1:]:
         total.merge(worker.metrics)
     return total
+
+
+def _uses(
+    metrics: MetricCollection | Sharded, keys: Sequence[str], asked: Sequence[Filter], window: Window | None
+) -> Uses:
+    """What the columns of a log are read for."""
+    ids, made = _ids(metrics), {one.name for one in asked}
+    compared = [condition for one in asked for condition in one.conditions]
+    values = {*metrics.columns, *(one.column for one in compared if not one.sign)} - made - set(ids)
+    whole = {one.column for one in compared if one.large} - values
+    exact = {one.column for one in compared if one.exact} - values
+    steps = {window.time} if window is not None and isinstance(window.width, int) else set()
+    return Uses([*keys, *ids], values, whole | steps, exact)
 
 
 def _ids(metrics: MetricCollection | Sharded) -> list[str]:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from streammetrics.io.logs import Log
 from streammetrics.io.parts import Part
 from streammetrics.io.readers import decoded, one_table
+from streammetrics.io.text import Uses
 from streammetrics.io.where import Filter, as_numbers
 
 __all__ = ["MOST_KEYS", "largest_keys"]
@@ -31,6 +32,7 @@ def largest_keys(
     threads: int,
     filters: Sequence[Filter] = (),
     any_of: Sequence[str] = (),
+    uses: Uses | None = None,
 ) -> dict[Names, list[tuple[Any, ...]]]:
     """Return the keys of most rows, of equal ones the smaller, for each set of columns that has more of them.
 
@@ -48,6 +50,8 @@ def largest_keys(
         What makes columns of 0 and 1.
     any_of : sequence of str
         Such columns, or others of the log: a row counts where one of them is 1. All rows do without.
+    uses : Uses, optional
+        What columns are read for in the pass that counts: keys are to be the same.
 
     Returns
     -------
@@ -56,7 +60,7 @@ def largest_keys(
     """
     made = {one.name: one for one in filters if one.name in any_of}
     read = [*(n for n in any_of if n not in made), *(n for one in made.values() for n in one.columns)]
-    parts = log.parts(read, list(dict.fromkeys(name for names in sets for name in names)))
+    parts = log.parts(read, list(dict.fromkeys(name for names in sets for name in names)), uses)
     if made:
         parts = [part.with_flags(tuple(made.values())) for part in parts]
     with ThreadPoolExecutor(threads) as pool:
@@ -76,8 +80,8 @@ def largest_keys(
 def _of_part(part: Part, sets: Sequence[Names], any_of: Sequence[str]) -> dict[Names, list[pa.Table] | None]:
     """The rows of every key of a part, in tables; None where columns are no keys, or there are too many."""
     waiting: dict[Names, list[pa.Table] | None] = {names: [] for names in sets}
-    for whole in part.batches():
-        batch = whole.filter(_counted(whole, any_of)) if any_of else whole
+    for batch in part.batches():
+        rows = _counted(batch, any_of)
         for names, tables in waiting.items():
             if tables is None:
                 continue
@@ -85,7 +89,7 @@ def _of_part(part: Part, sets: Sequence[Names], any_of: Sequence[str]) -> dict[N
             if not all(_is_key(column.type) for column in columns):
                 waiting[names] = None
                 continue
-            table = pa.table([*columns, pa.array(np.ones(batch.num_rows, np.int64))], names=[*names, _ROWS])
+            table = pa.table([*columns, rows], names=[*names, _ROWS])
             tables.append(_sum(table, names))
             if len(tables) > _WAITING and (total := _added(tables, names)) is not None:
                 waiting[names] = [total] if total.num_rows <= MOST_KEYS else None
@@ -93,12 +97,12 @@ def _of_part(part: Part, sets: Sequence[Names], any_of: Sequence[str]) -> dict[N
 
 
 def _counted(batch: pa.RecordBatch, any_of: Sequence[str]) -> pa.Array:
-    """Whether a row counts: where one of some columns is 1."""
-    found = pa.array(np.zeros(batch.num_rows, bool))
+    """1 for a row that counts, where one of some columns is 1, else 0; a key of none is one of the least."""
+    found = pa.array(np.full(batch.num_rows, not any_of))
     for name in any_of:
         flags = as_numbers(decoded(batch.column(name)), name)
         found = pc.or_(found, pc.equal(flags, 1.0).fill_null(False))
-    return found
+    return found.cast(pa.int64())
 
 
 def _added(tables: Sequence[pa.Table], names: Names) -> pa.Table | None:

@@ -58,4 +58,6 @@ def _check_one_format(sources: Sequence[Source]) -> None:
     first = sources[0]
     for source in sources:
         if source.format != first.format:
-            raise LogError(f"{first.file} and {source.file} are of different formats; name one of them by a pattern")
+            raise LogError(
+                f"{first.file} and {source.file} are of different formats; score those of each, --save that, and merge it"
+            )

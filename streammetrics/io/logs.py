@@ -18,7 +18,7 @@ from streammetrics.io.pipes import STDIN, standard_input
 from streammetrics.io.readers import Facts, IpcReader, ParquetReader, Reader
 from streammetrics.io.sources import LogError, PathLike, Source, key_values
 from streammetrics.io.tables import open_table
-from streammetrics.io.text import TextReader, compared_types, settle_types
+from streammetrics.io.text import TextReader, Uses, compared_types, settle_types
 
 __all__ = ["DEFAULT_NULLS", "Log", "LogError", "Part"]
 
@@ -132,7 +132,7 @@ class Log:
         everywhere = set.intersection(*(set(self._names(i)) for i in range(len(self._sources))))
         return pa.schema([(name, self._stored_type(0, name)) for name in self._names(0) if name in everywhere])
 
-    def parts(self, columns: Sequence[str], keys: Sequence[str] = ()) -> list[Part]:
+    def parts(self, columns: Sequence[str], keys: Sequence[str] = (), uses: Uses | None = None) -> list[Part]:
         """Split the log into ranges that threads or processes can read independently.
 
         Parameters
@@ -142,6 +142,8 @@ class Log:
         keys : sequence of str
             Columns that slice or group: string columns among them come dictionary-encoded, and in text files they
             stay integers or text. They need not be named in `columns` as well.
+        uses : Uses, optional
+            What all columns are read for that are read together, in this pass or another; by default keys are keys.
 
         Returns
         -------
@@ -159,20 +161,20 @@ class Log:
             self._check_columns(i, [*wanted, *self._types])
         readers = self._readers
         if self._is_text:
-            readers = self._typed_readers(wanted, keys)
+            readers = self._typed_readers(wanted, Uses(keys) if uses is None else uses)
         return [
             Part(reader, span, wanted, frozenset(keys), self._constants(i, wanted), (facts.names or [""])[0])
             for i, (reader, facts) in enumerate(zip(readers, self._facts, strict=True))
             for span in facts.spans
         ]
 
-    def compared_types(self, columns: Sequence[str], keys: Sequence[str]) -> dict[str, pa.DataType]:
-        """Return what columns of text files that are keys, too, and so read as text, are compared as."""
+    def compared_types(self, columns: Sequence[str], uses: Uses) -> dict[str, pa.DataType]:
+        """Return what columns of text files that are read as text whatever they hold are compared as."""
         if not self._is_text:
             return {}
-        both = [n for n in columns if n in keys and all(n in facts.names for facts in self._facts)]
+        both = [n for n in columns if n in {*uses.keys, *uses.exact} and all(n in facts.names for facts in self._facts)]
         schemas = [facts.schema for facts in self._facts]
-        return compared_types(cast("list[TextReader]", self._readers), schemas, both)
+        return compared_types(cast("list[TextReader]", self._readers), schemas, both, uses)
 
     def _reader(self, source: Source, delimiter: str | None, nulls: tuple[str, ...]) -> Reader:
         if source.format == "json":
@@ -218,12 +220,12 @@ class Log:
         index = pa.array([None if value is None else 0], pa.int32())
         return pa.DictionaryArray.from_arrays(index, pa.array([] if value is None else [value], kind))
 
-    def _typed_readers(self, wanted: Sequence[str], keys: Sequence[str]) -> list[Reader]:
+    def _typed_readers(self, wanted: Sequence[str], uses: Uses) -> list[Reader]:
         schemas = [facts.schema for facts in self._facts]
         stored = [name for name in wanted if any(name in facts.names for facts in self._facts)]
         partly = [(i, n) for n in stored for i, facts in enumerate(self._facts) if n not in facts.names]
         folders = {name: self._constant(i, name).type.value_type for i, name in partly}
-        return list(settle_types(cast("list[TextReader]", self._readers), schemas, stored, set(keys), folders))
+        return list(settle_types(cast("list[TextReader]", self._readers), schemas, stored, uses, folders))
 
     def _check_columns(self, i: int, wanted: Sequence[str]) -> None:
         names = self._names(i)

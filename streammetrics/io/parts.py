@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -106,11 +106,20 @@ class Part:
                 wanted = pa.RecordBatch.from_arrays(
                     [*wanted.columns, one.flags(wanted)], names=[*wanted.schema.names, one.name]
                 )
-            return encode_keys(wanted, self._keys)
+            return encode_keys(_as_floats(wanted, self._keys), self._keys)
 
     def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         constant = self._constants.get(name)
         return batch.column(name) if constant is None else _repeat(constant, batch.num_rows)
+
+
+def _as_floats(batch: pa.RecordBatch, keys: Collection[str]) -> pa.RecordBatch:
+    """The batch, decimals that are no keys as the nearest float64: as if they had come as text."""
+    for i, field_ in enumerate(batch.schema):
+        if pa.types.is_decimal(field_.type) and field_.name not in keys:
+            nearest = batch.column(i).cast(pa.string()).cast(pa.float64())
+            batch = batch.set_column(i, field_.name, nearest)
+    return batch
 
 
 def _repeat(constant: pa.Array, rows: int) -> pa.Array:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +17,7 @@ from streammetrics.io.pipes import opened
 from streammetrics.io.readers import Facts, Span, broken, reading
 from streammetrics.io.sources import LogError, Source
 
-__all__ = ["TextReader", "compared_types", "settle_types"]
+__all__ = ["TextReader", "Uses", "compared_types", "settle_types"]
 
 _BLOCK_BYTES = 1 << 20  # 271 MB resident where 8 MiB took 406 (notes/ecosystem.md, 2.2)
 _PEEK_BYTES = 1 << 18
@@ -116,11 +117,32 @@ class TextReader:
         return None
 
 
+class Uses(NamedTuple):
+    """What columns are read for, which decides what those of text files are read as.
+
+    Parameters
+    ----------
+    keys : collection of str
+        They slice or group: integers or text.
+    values : collection of str
+        Metrics read them: as keys, too, they keep true and false, and numbers that are not whole.
+    whole : collection of str
+        Integers that no float64 may stand for: where all of them are, they are read as such.
+    exact : collection of str
+        Those among them that are read as text where they are longer than 64 bits.
+    """
+
+    keys: Collection[str] = ()
+    values: Collection[str] = ()
+    whole: Collection[str] = ()
+    exact: Collection[str] = ()
+
+
 def settle_types(
     readers: Sequence[TextReader | JsonReader],
     schemas: Sequence[pa.Schema],
     columns: Sequence[str],
-    keys: Collection[str],
+    uses: Uses,
     folders: Mapping[str, pa.DataType],
 ) -> list[TextReader | JsonReader]:
     """Give a column one type in all files, decided by all of them and by nothing else.
@@ -130,9 +152,9 @@ def settle_types(
     well start with a thousand zeros. What a file has not is of its folder, whose type is known.
     """
     types = {
-        name: _asked(readers[0].types[name], name in keys)
+        name: _asked(readers[0].types[name], name in uses.keys)
         if name in readers[0].types
-        else _settle(name, _guesses(name, readers, schemas, folders), readers[0], name in keys)
+        else _settle(name, _guesses(name, readers, schemas, folders), readers[0], uses)
         for name in columns
     }
     return [
@@ -142,14 +164,14 @@ def settle_types(
 
 
 def compared_types(
-    readers: Sequence[TextReader | JsonReader], schemas: Sequence[pa.Schema], names: Sequence[str]
+    readers: Sequence[TextReader | JsonReader], schemas: Sequence[pa.Schema], names: Sequence[str], uses: Uses
 ) -> dict[str, pa.DataType]:
-    """What the columns that are read as text because they are keys hold, where all files agree on what is no text."""
+    """What the columns that are read as text whatever they hold do hold, where all files agree on what is no text."""
     found: dict[str, pa.DataType] = {}
     for name in (n for n in names if n not in readers[0].types):
         guesses = _guesses(name, readers, schemas, {})
-        kinds = {_type_of(guess, False, False) for guess, _ in guesses if not pa.types.is_null(guess)}
-        if _settle(name, guesses, readers[0], True) == _KEY_TEXT and len(kinds) == 1:
+        kinds = {_type_of(guess, name, Uses(), False) for guess, _ in guesses if not pa.types.is_null(guess)}
+        if _settle(name, guesses, readers[0], uses) in (_KEY_TEXT, pa.string()) and len(kinds) == 1:
             found |= dict.fromkeys([name] if pa.string() not in kinds else [], *kinds)
     return found
 
@@ -172,30 +194,42 @@ def _asked(dtype: pa.DataType, is_key: bool) -> pa.DataType:
     return _KEY_TEXT if is_key and dtype == pa.string() else dtype
 
 
-def _settle(name: str, guesses: Sequence[Guess], reader: TextReader | JsonReader, is_key: bool) -> pa.DataType:
-    is_json = isinstance(reader, JsonReader)
+def _settle(name: str, guesses: Sequence[Guess], reader: TextReader | JsonReader, uses: Uses) -> pa.DataType:
+    typed, is_key = isinstance(reader, JsonReader), name in uses.keys
     kinds: dict[pa.DataType, str] = {}
     for guess, file in guesses:
         if not pa.types.is_null(guess):  # nothing but nulls fits any type
-            kinds.setdefault(_type_of(guess, is_key, is_json), file)
+            kinds.setdefault(_type_of(guess, name, uses, typed), file)
+    if typed and name in uses.exact and pa.float64() in kinds:
+        raise LogError(
+            f"{kinds[pa.float64()]}: column {name!r}: numbers of JSON that 64 bits do not hold are read as float64, which "
+            f"does not tell them apart; write them as texts to compare them"
+        )
     if not kinds:
         return _KEY_TEXT if is_key else pa.float64()
     if len(kinds) == 1:
         return next(iter(kinds))
-    if is_key and not is_json:
+    if is_key and not typed and name not in uses.values:
         return _KEY_TEXT
+    if kinds.keys() <= {pa.int64(), pa.float64(), pa.string()} and name in uses.whole:
+        return pa.string() if pa.string() in kinds else pa.float64()
     if all(pa.types.is_timestamp(kind) for kind in kinds) and len({kind.tz for kind in kinds}) == 1:
         return max(kinds, key=lambda kind: str(kind.unit) == "ns")
     (one, file), (other, other_file) = list(kinds.items())[:2]
     raise LogError(f"column {name!r} is {one} in {file}, but {other} in {other_file}; name its type with types=")
 
 
-def _type_of(guess: pa.DataType, is_key: bool, is_json: bool) -> pa.DataType:
-    if is_key and is_json and pa.types.is_boolean(guess):
-        return guess
-    if is_key and not (is_json and pa.types.is_floating(guess)):  # JSON says what is a text; numbers cannot be read so
+def _type_of(guess: pa.DataType, name: str, uses: Uses, typed: bool) -> pa.DataType:
+    """What a guess is read as; JSON is typed: it says what is a text, and its numbers cannot be read as such."""
+    real = pa.types.is_floating(guess) or guess == PADDED
+    keeps = typed or name in uses.values
+    if name in uses.keys and not (keeps and (pa.types.is_boolean(guess) or real)):
         return pa.int64() if pa.types.is_integer(guess) else _KEY_TEXT
-    if pa.types.is_integer(guess) or pa.types.is_floating(guess) or guess == PADDED:
+    if pa.types.is_integer(guess) and name in uses.whole:
+        return pa.int64()
+    if real and name in uses.exact and not typed:
+        return pa.string()
+    if real or pa.types.is_integer(guess):
         return pa.float64()
     if pa.types.is_timestamp(guess) and guess.unit != "ns":
         return pa.timestamp("us", guess.tz)  # later rows may have fractions of a second

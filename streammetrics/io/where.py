@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime
-import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,12 @@ _JOINED = re.compile(r"[=<>].*?\s+((?:and|or|AND|OR|&&?|\|\|?)\s+\S+?\s*(?:!=|[=
 _COMPARED = re.compile(r"\s*(.+?)\s*(!=|<>|>=|<=|==|=|>|<)\s*(.*?)\s*", re.DOTALL)
 _SPELLED = {"==": "=", "<>": "!="}
 _INTEGER = re.compile(r"[+-]?\d+")
-_LARGEST = (1 << 63) - 1
+_WHOLE = r"^[+-]?\d{1,38}$"
+_APART = 1 << 53
+_BETWEEN = {">": ">", ">=": ">", "<": "<=", "<=": "<="}
+_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_PER_MICROSECOND = {"s": Decimal("1e-6"), "ms": Decimal("1e-3"), "us": Decimal(1), "ns": Decimal(1000)}
 _FLAGS = {"true": True, "false": False, "1": True, "0": False}
 
 
@@ -44,46 +49,94 @@ class Condition:
     def __str__(self) -> str:
         return f"{self.column}{self.sign}{self.value}"
 
+    @property
+    def large(self) -> bool:
+        """Whether it compares with a number from which on float64 does not tell integers apart."""
+        number = _decimal(self.value) if self.sign else None
+        return number is not None and number.is_finite() and abs(number) >= _APART
+
+    @property
+    def exact(self) -> bool:
+        """Whether that number is an integer, so that integers are meant."""
+        return self.large and _INTEGER.fullmatch(self.value) is not None
+
     def holds(self, values: pa.Array) -> pa.Array:
         """Whether it holds, for every value of the column; it does not where there is null."""
+        kind = values.type
         if self.value == "null" and self.sign in ("=", "!="):
             return values.is_null() if self.sign == "=" else values.is_valid()
-        if pa.types.is_null(values.type):
-            return pa.array(np.zeros(len(values), bool))
-        value = self.read_as(values.type)
-        if isinstance(value, float) and pa.types.is_integer(values.type):
-            values = values.cast(pa.float64(), safe=False)
-        return _SIGNS[self.sign](values, _scalar(value, values.type)).fill_null(False)
+        if pa.types.is_null(kind):
+            return _none(values)
+        if pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_timestamp(kind):
+            return self._holds_of_whole(values, self._read(self._multiple, kind))
+        value = self._read(self._value, kind)
+        return _SIGNS[self.sign](values, value).fill_null(False)
 
     def read_as(self, kind: pa.DataType) -> Any:
         """What is written, as a column of a type holds it; LogError where it holds no such thing."""
-        text = self.value
+        if not pa.types.is_integer(kind):
+            return self._read(self._value, kind).as_py()
+        number = self._read(self._multiple, kind)
+        return int(number) if number.is_finite() and number == number.to_integral_value() else float(number)
+
+    def holds_of_texts(self, texts: pa.Array) -> pa.Array:
+        """Whether it holds of numbers as they are written: integers exactly, all others as float64."""
+        whole = pc.match_substring_regex(texts, _WHOLE)
+        integers = pc.if_else(whole, texts, None).cast(pa.decimal128(38, 0))
+        others = pc.if_else(whole, None, texts).cast(pa.float64())
+        return pc.or_(self.holds(integers), self.holds(others))
+
+    def _holds_of_whole(self, values: pa.Array, number: Decimal) -> pa.Array:
+        """Whether it holds of values that are whole multiples of a unit, given in that unit what they are compared with.
+
+        Between two multiples what is above it is above the lower one.
+        """
+        kind, (least, most) = values.type, _range(values.type)
+        below = number if number.is_nan() else number.to_integral_value(ROUND_FLOOR)
+        if number.is_nan() or (below != number and self.sign in ("=", "!=")):
+            return values.is_valid() if self.sign == "!=" else _none(values)
+        if not least <= below <= most:
+            all_of_them = {"!=", ">", ">="} if below < least else {"!=", "<", "<="}
+            return values.is_valid() if self.sign in all_of_them else _none(values)
+        sign = self.sign if below == number else _BETWEEN[self.sign]
+        if pa.types.is_decimal(kind):
+            edge = pa.scalar(below.scaleb(-kind.scale, _EXACT), kind)
+        elif pa.types.is_timestamp(kind):
+            values, edge = values.cast(pa.int64()), pa.scalar(int(below))
+        else:
+            edge = pa.scalar(int(below), kind)
+        return _SIGNS[sign](values, edge).fill_null(False)
+
+    def _read(self, how: Callable[[pa.DataType], Any], kind: pa.DataType) -> Any:
+        """What is written, as a column of a type is compared with it; LogError where it holds no such thing."""
         try:
-            if pa.types.is_boolean(kind):
-                return _FLAGS[text.lower()]
-            if pa.types.is_integer(kind) and _INTEGER.fullmatch(text):
-                return _whole(int(text), kind)
-            if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-                return float(text)
-            if pa.types.is_decimal(kind):
-                return pa.scalar(text).cast(kind).as_py()
-            if pa.types.is_date(kind):
-                return datetime.date.fromisoformat(text)
-            if pa.types.is_timestamp(kind):
-                said = datetime.datetime.fromisoformat(text)
-                zone = said.tzinfo or datetime.UTC
-                return (
-                    said.replace(tzinfo=zone)
-                    if kind.tz
-                    else said.replace(tzinfo=zone).astimezone(datetime.UTC).replace(tzinfo=None)
-                )
-        except (ValueError, KeyError, pa.ArrowInvalid):
-            raise LogError(f"where {self}: {self.column!r} holds {kind}, and {text!r} is none") from None
+            return how(kind)
+        except LogError:
+            raise
+        except (ValueError, KeyError, ArithmeticError):
+            raise LogError(f"where {self}: {self.column!r} holds {kind}, and {self.value!r} is none") from None
+
+    def _multiple(self, kind: pa.DataType) -> Decimal:
+        """As a multiple of what the values of a column are whole multiples of."""
+        if pa.types.is_timestamp(kind):
+            return _EXACT.multiply(_microseconds(self.value), _PER_MICROSECOND[kind.unit])
+        number = Decimal(self.value)
+        return number.scaleb(kind.scale, _EXACT) if pa.types.is_decimal(kind) else number
+
+    def _value(self, kind: pa.DataType) -> pa.Scalar:
+        """As a value that a column could hold, and a float of any size."""
+        text = self.value
+        if pa.types.is_boolean(kind):
+            return pa.scalar(_FLAGS[text.lower()])
+        if pa.types.is_floating(kind):
+            return pa.scalar(float(text))
+        if pa.types.is_date(kind):
+            return pa.scalar(datetime.date.fromisoformat(text), kind)
         unquoted = text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
         if "string" in str(kind):
-            return unquoted
+            return pa.scalar(unquoted, kind)
         if "binary" in str(kind):
-            return unquoted.encode()
+            return pa.scalar(unquoted.encode(), kind)
         raise LogError(f"where {self}: a column of {kind} is not compared")
 
 
@@ -96,7 +149,7 @@ class Filter:
     conditions : tuple of Condition
         All of them.
     kinds : tuple of (str, pyarrow.DataType)
-        The columns that are read as text, as they are keys, too, and what they are compared as.
+        The columns that are read as text, as they are keys, too, or compared exactly, and what they hold.
     """
 
     conditions: tuple[Condition, ...]
@@ -114,10 +167,11 @@ class Filter:
 
     def flags(self, batch: pa.RecordBatch) -> pa.Array:
         """The column: 0 or 1, or whatever else a bare column holds, for the checks to find."""
-        flags, columns = pa.array(np.ones(batch.num_rows, bool)), self._compared(batch)
+        flags = pa.array(np.ones(batch.num_rows, bool))
+        columns = {name: decoded(batch.column(name)) for name in self.columns}
         for condition in self.conditions:
             if condition.sign:
-                flags = pc.and_(flags, condition.holds(columns[condition.column]))
+                flags = pc.and_(flags, self._holds(condition, columns[condition.column]))
         flags = flags.cast(pa.float64())
         for condition in self.conditions:
             if not condition.sign:
@@ -125,18 +179,19 @@ class Filter:
                 flags = pc.if_else(pc.equal(flags, 0), flags, bare)
         return flags
 
-    def _compared(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
-        """Its columns as what they are compared as."""
-        columns = {name: decoded(batch.column(name)) for name in self.columns}
-        for name, kind in ((n, k) for n, k in self.kinds if columns[n].type != k):
-            try:
-                columns[name] = pc.utf8_trim_whitespace(columns[name]).cast(kind)
-            except pa.ArrowException as error:
-                said = re.search(r"'.*'", str(error))
-                raise LogError(
-                    f"where {self.name}: {name!r} holds {said[0] if said else 'a text'}, which is not {kind}"
-                ) from None
-        return columns
+    def _holds(self, condition: Condition, column: pa.Array) -> pa.Array:
+        """Whether a condition holds, of a column that may be read as text though it holds something else."""
+        kind = dict(self.kinds).get(condition.column, column.type)
+        if column.type == kind:
+            return condition.holds(column)
+        texts = pc.utf8_trim_whitespace(column)
+        try:
+            return condition.holds_of_texts(texts) if condition.exact else condition.holds(texts.cast(kind))
+        except pa.ArrowException as error:
+            said = re.search(r"'.*'", str(error))
+            raise LogError(
+                f"where {self.name}: {condition.column!r} holds {said[0] if said else 'a text'}, which is not {kind}"
+            ) from None
 
     def check(self, schema: pa.Schema) -> None:
         """Raise LogError where a value makes no sense for its column."""
@@ -181,15 +236,30 @@ def as_numbers(bare: pa.Array, name: str) -> pa.Array:
         ) from None
 
 
-def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
-    """A value to compare a column with: a number is one of any type, all else is as the column holds it."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return pa.scalar(value, kind)
-    return pa.scalar(value, pa.uint64()) if isinstance(value, int) and value > _LARGEST else pa.scalar(value)
+def _decimal(text: str) -> Decimal | None:
+    """The number that is written, if it is one."""
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        return None
 
 
-def _whole(value: int, kind: pa.DataType) -> int | float:
-    """An integer as a column can be compared with it: beyond all that there are it is infinite."""
-    if -_LARGEST - 1 <= value <= (2 * _LARGEST + 1 if kind == pa.uint64() else _LARGEST):
-        return value
-    return math.copysign(math.inf, value)
+def _none(values: pa.Array) -> pa.Array:
+    return pa.array(np.zeros(len(values), bool))
+
+
+def _range(kind: pa.DataType) -> tuple[int, int]:
+    """The least and the most that a type holds, in its unit."""
+    if pa.types.is_decimal(kind):
+        return 1 - 10**kind.precision, 10**kind.precision - 1
+    bits = kind.bit_width
+    return (0, 2**bits - 1) if str(kind).startswith("uint") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def _microseconds(text: str) -> Decimal:
+    """A time that is written, since 1970; without a zone it is UTC. Python's times have no more than six decimals."""
+    more = re.search(r"(?<=[.,]\d{6})\d+", text)
+    said = datetime.datetime.fromisoformat(text.replace(more[0], "", 1) if more else text)
+    whole = (said if said.tzinfo else said.replace(tzinfo=datetime.UTC)) - _EPOCH
+    micros = whole // datetime.timedelta(microseconds=1)
+    return _EXACT.add(Decimal(micros), Decimal(f"0.{more[0]}" if more else 0))

@@ -157,13 +157,21 @@ def decode_key(value: Any) -> tuple[Any, ...]:
     return tuple(key)
 
 
+_WORDS = ("null", "(other)", "(expired)")  # that mean something else: texts of these letters are quoted
+
+
 def shown(atom: Any) -> str:
-    """One column of a key as a person reads it: times as ISO 8601 has them, null as such."""
+    """One column of a key as a person reads it: times as ISO 8601 has them, null as such, and each in its own way."""
     if atom is None:
         return "null"
     if isinstance(atom, (bytes, bytearray)):
-        return bytes(atom).decode(errors="replace")
-    return atom.isoformat() if isinstance(atom, datetime.date) else str(atom)
+        try:
+            atom = bytes(atom).decode()
+        except UnicodeDecodeError:
+            return f"0x{bytes(atom).hex()}"
+    if isinstance(atom, datetime.date):
+        return atom.isoformat()
+    return f'"{atom}"' if atom in _WORDS else str(atom)
 
 
 def visible(text: str) -> str:

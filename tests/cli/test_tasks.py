@@ -235,7 +235,7 @@ class TestTypes:
         assert hard["accuracy"] == 0.6
         assert "log_loss" not in hard
         wrong = (*options, "--label", "animal", "--score", "p_*")
-        assert "labels=(...) takes named classes" in fails(*wrong)
+        assert "--classes a,b,c names classes" in fails(*wrong)
         assert "3 columns of scores for 4 classes" in fails(*wrong, "--classes", "4")
         assert "not for several classes" in fails(*wrong, "--metrics", "group_auc")
         assert "need a score of each" in fails(*options, "--label", "animal")

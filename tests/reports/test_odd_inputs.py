@@ -36,18 +36,18 @@ def test_slices_by_a_column_that_results_have(name):
         sliced.table()
 
 
-def test_keys_that_read_alike():
+def test_a_text_that_reads_as_null_is_quoted():
     sliced = sm.Sliced(sm.CTR(), by="k").update([0, 1, 1, 1], k=[None, "null", "null", ""])
     found = texts(slices(sliced))
-    assert sorted(row[0] for row in found) == ["", "null", "null"]
+    assert sorted(row[0] for row in found) == ["", '"null"', "null"]
     assert sorted(row[1] for row in found) == ["1", "1", "2"]
 
 
-def test_lines_of_keys_that_read_alike_are_two():
+def test_lines_of_null_and_of_the_text_are_two():
     windowed = sm.Windowed(sm.Sliced(sm.CTR(), by="k"), width=1, time="t")
     windowed.update([0, 1, 1, 0], k=[None, "null"] * 2, t=[0, 0, 1, 1])
     (chart,) = windows_of(windowed, intervals=False)
-    assert [key.text for key in chart.key] == ["null", "null"]
+    assert [key.text for key in chart.key] == ["null", '"null"']
 
 
 def test_several_comparisons_on_a_page_keep_their_names():

@@ -29,7 +29,7 @@ from ...statistics.scores import BITS, ScoreHistogram, ScoresByLabel
 from ..averages import AVERAGES
 from .by_rows import BY_ROWS, ByRows
 from .parts import area_between
-from .scored import ScoredValue
+from .scored import ScoredValue, no_positives
 
 __all__ = ["AUC", "KS", "AveragePrecision", "Gini"]
 
@@ -269,7 +269,7 @@ class AveragePrecision(ByRows, tag="average_precision"):
         return None if self._stands_in else super()._all_cells(state)
 
     def reason_of_binary(self, state: ScoresByLabel) -> str | None:
-        return None if self._stands_in or state.positives.total() else "no positives"
+        return None if self._stands_in else no_positives(state)
 
 
 class KS(ScoredValue, tag="ks"):

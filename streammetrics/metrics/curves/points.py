@@ -18,7 +18,7 @@ from ...numerics.settings import setting
 from ...statistics.by_label import ByLabel, by_label
 from ...statistics.scores import ScoresByLabel
 from ..averages import OfClasses, of_each
-from .scored import ScoredMetric
+from .scored import ScoredMetric, no_positives
 from .thresholds import occupied
 
 __all__ = [
@@ -266,7 +266,7 @@ class PRCurve(Curve, tag="pr_curve"):
         return PRPoints(np.r_[precision[keep], 1.0], np.r_[recall[keep], 0.0], thresholds)
 
     def reason_of_binary(self, state: ScoresByLabel) -> str | None:
-        return None if state.positives.total() else "no positives"
+        return no_positives(state)
 
 
 class DETCurve(Curve, tag="det_curve"):
@@ -341,7 +341,7 @@ class GainCurve(Curve, tag="gain_curve"):
         return GainPoints(fraction[keep], gain[keep], thresholds[keep])
 
     def reason_of_binary(self, state: ScoresByLabel) -> str | None:
-        return None if state.positives.total() else "no positives"
+        return no_positives(state)
 
 
 def corners(x: Floats, y: Floats, tolerance: float) -> NDArray[np.int64]:

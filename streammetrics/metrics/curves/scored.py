@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from ...collect.interval import Estimate
-from ...collect.metric import ScoredLabels
+from ...collect.metric import ScoredLabels, nothing_counted
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
 from ...statistics.by_label import by_label
@@ -18,9 +18,16 @@ from ...statistics.scores import BITS, ScoreHistogram, ScoresByLabel
 from ..averages import Several
 from ..chance import WEIGHTED
 
-__all__ = ["ScoredMetric", "ScoredValue"]
+__all__ = ["ScoredMetric", "ScoredValue", "no_positives"]
 
 T = TypeVar("T")
+
+
+def no_positives(state: ScoresByLabel) -> str | None:
+    """Say why a share of the positives is undefined; None if there are some."""
+    return None if state.positives.total() else nothing_counted(state) or "no positives"
+
+
 NAN = float("nan")
 SATURATED = (
     "most scores that share a bucket are below 2**-33 or above 1 - 2**-33, where more bits= change nothing: give logits "
@@ -77,9 +84,9 @@ class ScoredMetric(ScoredLabels[ScoresByLabel, T]):
         return (found.widened(self.slack(state, found, slip), *self.within) if slip else found).outward()
 
     def reason_of(self, state: ScoresByLabel) -> str | None:
+        if (nothing := nothing_counted(state)) is not None:
+            return nothing
         negatives, positives = state.negatives.total(), state.positives.total()
-        if not negatives and not positives:
-            return "no rows"
         return None if negatives and positives else f"one class: no {'positives' if negatives else 'negatives'}"
 
 

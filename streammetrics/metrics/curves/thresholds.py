@@ -18,7 +18,7 @@ from ...numerics.settings import setting
 from ...statistics.by_label import ByLabel
 from ...statistics.scores import ScoresByLabel
 from ..averages import of_each
-from .scored import ScoredValue
+from .scored import ScoredValue, no_positives
 
 __all__ = [
     "MaxFBeta",
@@ -192,7 +192,7 @@ class MaxFBeta(BestThreshold, tag="max_fbeta"):
         return (1 + b) * cut.tp, b * cut.P + cut.tp + cut.fp
 
     def reason_of_binary(self, state: ScoresByLabel) -> str | None:
-        return None if state.positives.total() else "no positives"
+        return no_positives(state)
 
 
 class RecallAtPrecision(BestThreshold, tag="recall_at_precision"):
@@ -235,7 +235,7 @@ class RecallAtPrecision(BestThreshold, tag="recall_at_precision"):
         return cut.tp, cut.tp + cut.fp, self.precision
 
     def reason_of_binary(self, state: ScoresByLabel) -> str | None:
-        return None if state.positives.total() else "no positives"
+        return no_positives(state)
 
 
 class PrecisionAtRecall(BestThreshold, tag="precision_at_recall"):
@@ -278,7 +278,7 @@ class PrecisionAtRecall(BestThreshold, tag="precision_at_recall"):
         return cut.tp, cut.P, self.recall
 
     def reason_of_binary(self, state: ScoresByLabel) -> str | None:
-        return None if state.positives.total() else "no positives"
+        return no_positives(state)
 
 
 class SensitivityAtSpecificity(BestThreshold, tag="sensitivity_at_specificity"):

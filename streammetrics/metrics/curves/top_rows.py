@@ -13,11 +13,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ...collect.metric import nothing_counted
 from ...numerics.elementary import exp
 from ...numerics.exact import UNIT, Limits, Mass
 from ...numerics.settings import setting
 from ...statistics.scores import ScoresByLabel
-from .scored import ScoredValue
+from .scored import ScoredValue, no_positives
 from .thresholds import occupied
 
 __all__ = ["BEDROC", "EnrichmentFactor", "Lift", "PrecisionAtKRows"]
@@ -41,7 +42,7 @@ class TopRows(ScoredValue):
         return 8 * slip * (P + N) / self.sizes(P, N, one)[1]
 
     def reason_of_binary(self, state: ScoresByLabel) -> str | None:
-        return None if state.positives.total() else "no positives"
+        return no_positives(state)
 
     def limits_binary(self, state: ScoresByLabel) -> Limits | None:
         if self.reason_of_binary(state) is not None:
@@ -158,7 +159,7 @@ class PrecisionAtKRows(TopRows, tag="precision_at_k_rows"):
         return cut, cut
 
     def reason_of_binary(self, state: ScoresByLabel) -> str | None:
-        return None if state.positives.total() or state.negatives.total() else "no rows"
+        return nothing_counted(state)
 
 
 class EnrichmentFactor(TopRows, tag="enrichment_factor"):
