@@ -14,6 +14,9 @@ from ..state.state import State
 
 __all__ = ["PLAIN", "Binding", "Unit"]
 
+INF = float("inf")
+LEAST_RATE = 2.0**-31
+
 
 class Unit(NamedTuple):
     """The column of the units, such as users, and how it is read."""
@@ -73,6 +76,10 @@ class Binding:
             raise ValueError(f"negative_rate is the share of negatives kept, in (0, 1], not {self.negative_rate!r}")
         if self.negative_rate is not None:
             object.__setattr__(self, "negative_rate", float(self.negative_rate))
+            if self.corrects != "score" and self.negative_rate < LEAST_RATE:
+                raise ValueError(
+                    f"negative_rate={self.negative_rate!r} is below 2**-31: rows have no weights that large"
+                )
         if self.labels is not None and self.pos_label is not None:
             raise ValueError("a task takes labels=(negative, positive) or pos_label=, not both")
         if self.scale not in ("probability", "logit"):
@@ -147,8 +154,8 @@ def _pair(given: Any) -> tuple[Any, Any]:
 
 def _label(value: Any) -> Any:
     """A label as it is written: numbers that are equal are one label."""
-    if not isinstance(value, (int, float, str, bytes)) or value != value:
-        raise TypeError(f"a label is a number, a text or bytes, not {value!r}")
+    if not isinstance(value, (int, float, str, bytes)) or value in (INF, -INF) or value != value:
+        raise TypeError(f"a label is a finite number, a text or bytes, not {value!r}")
     if isinstance(value, (bool, float)) and float(value).is_integer():
         return int(value)
     return value

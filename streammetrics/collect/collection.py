@@ -250,7 +250,7 @@ class MetricCollection(Parted):
         if name not in self._plan.entries and any(n.startswith(f"{name}/") for n in self._plan.entries):
             return self.task(name)
         entry = self._plan.entry(name)
-        made = entry.thing.blank()
+        made = entry.thing.blank().heeding(self.on_invalid)
         made.feed.hold(self._plan.of(entry, self.states))
         return made
 

@@ -93,23 +93,26 @@ class Holder(Drawn):
         """Say in words how another one is not the same, whatever it has seen."""
         raise NotImplementedError
 
+    def _elsewhere(self) -> TypeError:
+        return TypeError(f"a {type(self).__name__} answers nothing itself: ask its total")
+
     # -- what it answers ----------------------------------------------------------------------------------------------
 
     def value(self, states: Sequence[State]) -> Any:
         """The result, of states of one cell."""
-        raise NotImplementedError
+        raise self._elsewhere()
 
     def limits(self, states: Sequence[State]) -> Any:
         """Certified limits of the result, of states of one cell."""
-        raise NotImplementedError
+        raise self._elsewhere()
 
     def explained(self, states: Sequence[State]) -> Any:
         """The result with everything behind it, of states of one cell."""
-        raise NotImplementedError
+        raise self._elsewhere()
 
     def records(self, states: Sequence[State], confidence: float | None = 0.95) -> list[dict[str, Any]]:
         """Rows for a table, of states of one cell; without intervals if `confidence` is None."""
-        raise NotImplementedError
+        raise self._elsewhere()
 
     def numbers(self, value: Any) -> Named:
         """The numbers of a result, by name."""
@@ -171,7 +174,7 @@ class Holder(Drawn):
 
     def chances(self, states: Sequence[State], confidence: float, method: str | None) -> Any:
         """Statistical intervals of the result, of states of one cell."""
-        raise NotImplementedError
+        raise self._elsewhere()
 
     def interval(self, confidence: float = 0.95, method: str | None = None) -> Any:
         """Return the statistical interval of every value, or the reason why there is none, laid out as `compute` does.
@@ -413,11 +416,15 @@ class Holder(Drawn):
 
     def copy(self) -> Self:
         """Return an independent copy."""
-        new = self.blank()
-        new.__dict__["on_invalid"] = self.__dict__.get("on_invalid", "raise")
-        new.feed.on_invalid = self.feed.on_invalid
+        new = self.blank().heeding(self.feed.on_invalid)
         new.feed.hold(self.feed.states)
         return new
+
+    def heeding(self, on_invalid: str) -> Self:
+        """The same, for which bad rows raise, or are left out and counted."""
+        self.__dict__["on_invalid"] = on_invalid
+        self.feed.on_invalid = on_invalid
+        return self
 
     @property
     def nbytes(self) -> int:
@@ -454,9 +461,14 @@ class Holder(Drawn):
     def coarsen(self, bits: int) -> Any:
         """Return the same at a lower resolution of its histograms: what the same rows would have made there."""
         bits = check_whole("coarsen()", bits)
-        new = self.coarser(bits)
+        new = self.coarser(bits).heeding(self.feed.on_invalid)
         new.feed.hold(self.brought_down(new, self.states, bits))
         return new
+
+    @property
+    def coarsens(self) -> bool:
+        """Whether `coarsen` can be asked of it: its histograms, if it has any, can be brought to fewer bits."""
+        return True
 
     def brought_down(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
         """What a coarser one holds of the rows of these states, of one cell or of many."""

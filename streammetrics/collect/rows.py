@@ -97,6 +97,21 @@ def prepare(batch: Batch, binding: Binding, needs: Sequence[Need], on_invalid: s
             chosen.check(name, kind)
     bound = bound[: len(bound) - len(beside)]
     columns = {role: chosen.column(name, kind) for role, name, kind in bound}
+    if binding.corrects in ("rows", "both") and (far := _too_heavy(columns, binding)).any():
+        rows = np.flatnonzero(far).astype(np.int64)
+        rows = rows if index is None else index[rows]
+        if on_invalid != "drop":
+            raise InvalidInputError(
+                f"sample_weight: over a negative_rate of {binding.negative_rate:g} weights are below 2**31, not at row "
+                f"{rows[0]:,} ({len(rows):,} such rows)",
+                column="sample_weight",
+                row=int(rows[0]),
+                count=len(rows),
+            )
+        left_out.append(("sample_weight", rows))
+        chosen = chosen.select(~far)
+        index = chosen.index if index is None else index[chosen.index]
+        columns = {role: chosen.column(name, kind) for role, name, kind in bound}
     if binding.corrects:
         columns = chosen.make((binding, tuple(bound)), lambda: _correct(columns, binding))
     return Rows(columns, len(columns[bound[0][0]].values), index, left_out)
@@ -173,9 +188,19 @@ def _correct(columns: dict[str, Column], binding: Binding) -> dict[str, Column]:
         given = out["y_score"]
         out["y_score"] = Column(undone(given.values, rate, binding.scale), CORRECTED + given.source)
     if binding.corrects in ("rows", "both"):
-        weights = out["sample_weight"].values if "sample_weight" in out else 1.0
-        corrected = np.where(out["y_true"].values == 1, weights, weights / rate)
-        if corrected.size and (corrected.max() >= 2.0**31):
-            raise InvalidInputError("sample_weight / negative_rate leaves [2**-36, 2**31)", column="sample_weight")
-        out["sample_weight"] = Column(corrected, "float64")
+        out["sample_weight"] = Column(_corrected(columns, rate), "float64")
     return out
+
+
+def _corrected(columns: dict[str, Column], rate: float) -> NDArray[np.float64]:
+    """The weights of rows on the full log."""
+    weights = columns["sample_weight"].values if "sample_weight" in columns else 1.0
+    return np.where(columns["y_true"].values == 1, weights, weights / rate)
+
+
+def _too_heavy(columns: dict[str, Column], binding: Binding) -> Mask:
+    """Which rows would weigh more than weights can."""
+    assert binding.negative_rate is not None
+    if "sample_weight" not in columns:
+        return np.zeros(len(columns["y_true"].values), bool)
+    return _corrected(columns, binding.negative_rate) >= 2.0**31

@@ -94,8 +94,8 @@ def merge(parts: Iterable[Any], *, metrics: str = "same", max_bytes: int = MAX_B
     Parameters
     ----------
     parts : iterable of objects, bytes or paths
-        What workers returned or saved. Order does not matter: the result is the same to the last bit. Bytes and files of
-        one kind are read many at a time.
+        What workers returned or saved. Order does not matter: the result is the same to the last bit; metrics are in the
+        order of all parts, or that of their names where parts differ. Bytes and files of one kind are read many at a time.
     metrics : {"same", "common"}
         For collections, and slices and windows of them: whether all must have the same metrics, or those that all have are
         merged and the others left.
@@ -144,8 +144,8 @@ def _added(total: Any, thing: Any, fresh: bool, metrics: str) -> Any:
         return thing if fresh or isinstance(thing, State) else thing.copy()
     if isinstance(total, State):
         return total.merge(thing)
-    if metrics == "common" and isinstance(thing, Holder) and _shares(total, thing):
-        total, thing = _common(total, thing)
+    if isinstance(thing, Parted) and _shares(total, thing) and total.names != thing.names:
+        total, thing = _common(total, thing, metrics == "common")
     return total.merge(thing)
 
 
@@ -161,12 +161,14 @@ def _around(thing: Any) -> list[str]:
     return [thing.sort] if behind is None else [thing.sort, *_around(behind)]
 
 
-def _common(total: Any, thing: Any) -> tuple[Any, Any]:
-    theirs = set(thing.names)
-    shared = [n for n in total.names if n in theirs]
+def _common(total: Any, thing: Any, some: bool) -> tuple[Any, Any]:
+    """Both with the metrics that both have, in an order that is the same whichever came first."""
+    shared = sorted(set(total.names) & set(thing.names))
+    if not some and not len(shared) == len(total.names) == len(thing.names):
+        return total, thing  # merge says what differs
     if not shared:
         raise InvalidInputError("the collections have no metric in common")
-    return total.ordered(shared), thing.ordered(shared)  # which may name them in another order
+    return total.ordered(shared), thing.ordered(shared)
 
 
 class _Saved(NamedTuple):

@@ -310,7 +310,7 @@ def as_columns(table: Any) -> Mapping[str, Any] | None:
         return None
     if library in ("pandas", "polars"):
         if hasattr(kind, "columns") and not hasattr(kind, "collect"):
-            return _Lazy([str(c) for c in table.columns], table.__getitem__)
+            return _Lazy([c for c in table.columns if isinstance(c, str)], table.__getitem__)
         COLUMNS.add(kind)
         return None
     if hasattr(kind, "__arrow_c_stream__") and not hasattr(kind, "__array__") and not hasattr(table, "dtype"):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise, starmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +16,7 @@ from ..collect.feed import MEMORY_LIMIT, Feed, Read
 from ..collect.interval import check_confidence
 from ..collect.sample import numbers_of
 from ..collect.task import Metrics
-from ..columns.columns import Batch
+from ..columns.columns import Batch, Kind
 from ..columns.convert import as_columns
 from ..columns.ids import IdColumn, Ids
 from ..errors import InvalidInputError
@@ -161,19 +164,26 @@ def aa(
     if none := [r.metric for r in readers if r.metric.instead or r.metric.no_shards]:
         raise ValueError(f"{none[0].name} has no interval that could be tried: {none[0].instead or none[0].no_shards}")
     units = [unit, ROW] if rows else [unit]
-    feed = Feed(_reads(sharded, units, runs), memory_limit=memory_limit)
+    blocks = {
+        r.binding.column(n.role): n.kind for r in sharded.reads() for n in r.state.needs() if n.role == r.state.together
+    }
+    if rows and blocks:
+        raise ValueError(
+            f"rows=True: rows of one {', '.join(map(str, blocks))} come together: none is a unit by itself"
+        )
+    feed = Feed(_reads(sharded, units, runs), memory_limit=memory_limit, on_invalid=sharded.on_invalid)
     salts = hashes_of(np.arange(runs, dtype=np.int64) + seed * runs, SALT).tolist()
     first = 0
     for batch, ids in _batches(table, unit):
         sharded.copy().update(
             {n: _part(batch.raw(n), slice(0, 0)) for n in batch.names}
         )  # what is missing is told here
-        for start in range(0, len(ids), CHUNK):
-            some = slice(start, min(start + CHUNK, len(ids)))
+        for some in _chunks(batch, len(ids), blocks):
             columns = {name: _part(batch.raw(name), some) for name in batch.names}
             columns |= {_run(r): _arms(ids[some], salt, arms) for r, salt in enumerate(salts)}
             columns[ROW] = np.arange(first + some.start, first + some.stop)
-            feed.count_batch(Batch(columns))
+            with _counted_from(some.start):
+                feed.count_batch(Batch(columns))
         first += len(ids)
     states = feed.states
     each, out = len(states) // (len(units) * runs), list[FalseAlarms]()
@@ -215,6 +225,30 @@ def _batches(table: Any, unit: str) -> Iterator[tuple[Batch, Ints]]:
         batch.check(unit, Ids())
         assert isinstance(ids, IdColumn)
         yield batch, ids.values
+
+
+def _chunks(batch: Batch, rows: int, blocks: Mapping[Any, Kind]) -> Iterator[slice]:
+    """Rows that are counted at once: not many, and all of a block that comes together."""
+    edges = np.arange(0, rows, CHUNK)
+    for name, kind in blocks.items():
+        ids = batch.column(name, kind)
+        assert isinstance(ids, IdColumn)
+        if len(ids.starts):
+            edges = np.unique(ids.starts[np.searchsorted(ids.starts, edges, "right") - 1])
+    yield from starmap(slice, pairwise([*edges.tolist(), rows]))
+
+
+@contextmanager
+def _counted_from(first: int) -> Iterator[None]:
+    """Name rows as the whole table has them."""
+    try:
+        yield
+    except InvalidInputError as error:
+        if error.row is None:
+            raise
+        row = first + error.row
+        text = re.sub(rf"\brow {error.row:,}(?![\d,])", f"row {row:,}", str(error), count=1)
+        raise InvalidInputError(text, column=error.column, row=row, count=error.count) from None
 
 
 def _part(column: Any, rows: slice) -> Any:

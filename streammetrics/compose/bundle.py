@@ -153,7 +153,7 @@ class Bundle(Mapping[str, Any], Holder):
         return self._of({n: thing.seal(partition) for n, thing in self.items()})
 
     def coarsen(self, bits: int) -> Self:
-        return self._of({n: thing.coarsen(bits) for n, thing in self.items()})
+        return self._of({n: thing.coarsen(bits) if thing.coarsens else thing.copy() for n, thing in self.items()})
 
     @property
     def nbytes(self) -> int:

@@ -115,6 +115,10 @@ class Checkpoint(Holder):
         """Groups are closed once all rows are there."""
         raise TypeError("a checkpoint is half of a result: finish the pass, then close the groups of what --save wrote")
 
+    def coarsen(self, bits: int) -> Any:
+        """The pass goes on with the bits that it has."""
+        raise TypeError("a checkpoint is half of a result: finish the pass, then coarsen what --save wrote")
+
     def merge(self, other: Self) -> Self:
         """A checkpoint is half of a result, which is no part of another."""
         raise IncompatibleStateError(

@@ -127,7 +127,7 @@ class Decayed(Pooled):
     @property
     def windows(self) -> Windowed:
         """The epochs as windows, with what they have seen: each by itself, some as one, or all."""
-        new = Windowed._of(self.inner.blank(), self.axis, {"memory_limit": self.memory_limit})
+        new = Windowed._of(self.inner.blank(), self.axis, self._given())
         return new.holding(self.states)
 
     @property

@@ -54,10 +54,8 @@ class Front(Parted):
 
     def _holding(self, metric: Metrics, on_invalid: str | None) -> tuple[Any, str]:
         """What is behind the axis, and what becomes of bad rows."""
-        if isinstance(metric, Holder):
-            inner = self._checked(metric).blank()
-        else:
-            inner = MetricCollection(metric, on_invalid=on_invalid)
+        held = isinstance(metric, Holder)
+        inner = self._checked(metric if held else MetricCollection(metric, on_invalid=on_invalid)).blank()
         return inner, agreed(on_invalid, [inner])
 
     @classmethod
@@ -98,7 +96,8 @@ class Front(Parted):
 
     def _fronted(self, read: Read) -> Read:
         """What is read behind the axis, with it."""
-        if self.axis in read.state.axes:
+        known = {name for axis in read.state.axes if axis.kind == "key" for name in axis.names}
+        if self.axis in read.state.axes or (self.axis.kind == "key" and known & set(self.axis.names)):
             raise ValueError(f"{', '.join(self.axis.names)}: what is behind tells rows apart by this already")
         return read._replace(state=read.state.empty((self.axis, *read.state.axes)))
 
@@ -359,8 +358,7 @@ class Front(Parted):
         return self._made(self._under(states, at))
 
     def _made(self, states: Sequence[State]) -> Any:
-        made = self.inner.blank()
-        made.feed.on_invalid = self.on_invalid
+        made = self.inner.blank().heeding(self.on_invalid)
         made.feed.hold([s.present() for s in states])  # what only others have is absent here
         return made
 

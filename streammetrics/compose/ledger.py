@@ -204,8 +204,8 @@ has 714858656aef...: its rows, or the metrics, are not what they were; count it 
         return MappingProxyType({plain(kind, v): digests[v].hex() for v in sorted(digests)})
 
     def __contains__(self, partition_id: object) -> bool:
-        kind, value = _id(partition_id)
-        return kind == self._held[0] and value in self._held[1]
+        found = _fitting(partition_id)
+        return found is not None and found[0] == self._held[0] and found[1] in self._held[1]
 
     def __len__(self) -> int:
         return len(self._held[1])
@@ -307,18 +307,23 @@ has 714858656aef...: its rows, or the metrics, are not what they were; count it 
 
 def _id(given: Any) -> tuple[str, Any]:
     """The kind of an id, and how it is held."""
-    said = f"a partition is called by a text of Unicode, an integer of 64 bits, bytes or a date, not by {given!r}"
+    found = _fitting(given)
+    if found is None:
+        raise ValueError(
+            f"a partition is called by a text of Unicode, an integer of 64 bits, bytes or a date, not by {given!r}"
+        )
+    return found
+
+
+def _fitting(given: Any) -> tuple[str, Any] | None:
+    """The kind of an id, and how it is held; None for what can be none."""
     try:
         held = None if given is None else raw(given)
-        if held is None:
-            raise TypeError(said)
-        kind, value = held
-        fit = KINDS[kind] or fits(kind, np.array([value], object))  # or it could be added, and never be saved
     except ValueError:  # half a character, or the NaT of pandas
-        fit = False
-    if not fit:
-        raise ValueError(said)
-    return kind, value
+        held = None
+    # or it could be added, and never be saved
+    fit = held is not None and (KINDS[held[0]] or fits(held[0], np.array([held[1]], object)))
+    return held if fit else None
 
 
 def _opened(state: Any) -> Any:

@@ -155,13 +155,13 @@ class Recent(Pooled):
         column, by_row = self.axis.names[0], self.kind == "rows"
         with self._stepping:
             at, held = self._next(), self.__dict__
-            del held["_at"]  # an interrupt once they are counted leaves a number that is found again
+            del held["_step"]  # an interrupt once they are counted leaves a number that is found again
             try:
                 count({column: np.arange(at, at + rows) if by_row else at})
             except Exception:
-                held["_at"] = at
+                held["_step"] = at
                 raise
-            held["_at"] = at = at + (rows if by_row else min(rows, 1))
+            held["_step"] = at = at + (rows if by_row else min(rows, 1))
             if rows:
                 oldest = held.setdefault("_oldest", at - 1)
                 if at - oldest > self.size + max(self.size, SLACK):
@@ -172,10 +172,10 @@ class Recent(Pooled):
     def _next(self) -> int:
         """The number of the next update or row."""
         held = self.__dict__
-        if "_at" not in held:
+        if "_step" not in held:
             latest = newest(self.feed.states)
-            held["_at"] = 0 if latest is None else latest + 1
-        return int(held["_at"])
+            held["_step"] = 0 if latest is None else latest + 1
+        return int(held["_step"])
 
     @property
     def _stepping(self) -> threading.Lock:
@@ -213,7 +213,7 @@ class Recent(Pooled):
         return self
 
     def _forget(self) -> None:
-        for name in ("_at", "_oldest"):
+        for name in ("_step", "_oldest"):
             self.__dict__.pop(name, None)
 
     # -- results of states --------------------------------------------------------------------------------------------

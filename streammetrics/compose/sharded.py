@@ -23,7 +23,7 @@ from ..collect.task import Metrics, agreed
 from ..columns.ids import Ids
 from ..inference.alone import intervals_of
 from ..inference.measured import each
-from ..numerics.settings import as_int, as_set, decode_setting, encode_setting, plain
+from ..numerics.settings import as_int, check_missing, decode_setting, encode_setting
 from ..state.axes import Axis
 from ..state.opaque import OpaqueState
 from ..state.state import State
@@ -103,7 +103,7 @@ class Sharded(Parted):
         check_settings(unit, shards, shard_bits, missing)
         inner = metric if isinstance(metric, Holder) else MetricCollection(metric, on_invalid=on_invalid)
         check_inner(inner)
-        how = Ids(missing, as_set(map(plain, missing_values)))
+        how = Ids(missing, check_missing("Sharded", missing_values))
         self._take(inner.blank(), Unit(unit, how), shards, shard_bits)
         self.memory_limit = memory_limit
         self.on_invalid = agreed(on_invalid, [inner])
@@ -194,7 +194,9 @@ class Sharded(Parted):
         shards, bits, missing = header["shards"], header["bits"], header.get("missing", "raise")
         check_settings(header["unit"], shards, bits, missing)
         check_inner(inner)
-        unit = Unit(header["unit"], Ids(missing, tuple(decode_setting(header.get("missing_values", [])))))
+        unit = Unit(
+            header["unit"], Ids(missing, check_missing("Sharded", decode_setting(header.get("missing_values", []))))
+        )
         known = all(not isinstance(s, OpaqueState) for s in states[:half])
         # of states that nobody knows here nobody knows either what they are at fewer bits
         opaque = () if known else tuple(s.empty(s.axes[:-1]) for s in states[half:])
@@ -340,7 +342,7 @@ class Sharded(Parted):
     @property
     def whole(self) -> Any:
         """The metrics without their shards, with what they have seen."""
-        return self.inner.holding(self.states[: len(self.states) // 2])
+        return self.inner.holding(self.states[: len(self.states) // 2]).heeding(self.on_invalid)
 
     def compute(self) -> Any:
         """Return the values, as the metrics alone have them."""

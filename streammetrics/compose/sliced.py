@@ -326,9 +326,10 @@ class Sliced(Front):
         names = tuple(check_several("rollup()", by, "a column name, or several"))
         if not names or not set(names) <= set(self.by) or len(set(names)) < len(names):
             raise ValueError(f"roll up by some of {', '.join(self.by)}, not {by!r}")
-        new = self._like(self.axis._replace(names=names, pinned=self.axis.pinned if names == self.by else ()))
         width = len(self.by)
         kept = [self.by.index(n) for n in names]
+        pinned = {tuple(key[i] for i in kept) for key in self.axis.pinned}
+        new = self._like(self.axis._replace(names=names, pinned=tuple(sorted(pinned, key=sort_key))))
         held = []
         for state in self.states:
             columns = [*kept, *range(width, state.cells.keys.shape[1])]

@@ -18,7 +18,7 @@ from ..collect.task import Metrics
 from ..columns.times import Latest
 from ..numerics.durations import duration_text, microseconds
 from ..numerics.keys import plain, raw
-from ..numerics.settings import as_int
+from ..numerics.settings import as_int, check_whole
 from ..state.axes import EPOCHS, EXPIRED, Axis
 from ..state.policy import settled
 from ..state.state import State
@@ -202,8 +202,7 @@ class Windowed(Front):
         ValueError
             They are no longer told apart: `keep` is less.
         """
-        if type(windows) is not int or windows < 1:
-            raise ValueError(f"last() takes a number of windows, not {windows!r}")
+        windows = check_whole("last()", windows, 1)
         states, width = self.states, self.axis.size
         latest = newest(states)
         asked = latest if until is None else self._stamp(until)

@@ -215,7 +215,7 @@ class KeyNumbers:
         """Return the vocabulary of the keys with these numbers, and the rank of each; marks stay."""
         keys = codes >= 0
         if not keys.any():
-            return Vocabulary(self.kind), codes
+            return Vocabulary(), codes  # content alone says the kind
         used, at = _distinct(codes[keys])
         if KINDS[self.kind]:
             texts = self._texts.values
@@ -235,8 +235,6 @@ class KeyNumbers:
     def learn(self, vocabulary: Vocabulary) -> Ints:
         """Return the number of each key of a vocabulary."""
         if not len(vocabulary):
-            if vocabulary.kind:
-                self.kind = vocabulary.kind
             return np.zeros(0, np.int64)
         self.kind = vocabulary.kind
         if not vocabulary.texts:

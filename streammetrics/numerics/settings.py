@@ -16,6 +16,7 @@ import numpy as np
 
 __all__ = [
     "Settings",
+    "check_missing",
     "check_several",
     "check_whole",
     "decode_setting",
@@ -211,6 +212,12 @@ def _reject(cls: type, given: dict[str, Any]) -> None:
             raise TypeError(f"{cls.__name__} has no setting {name!r}{hint}")
     missing = [name for name in _declared(cls) if name in needed - given.keys()]
     raise TypeError(f"{cls.__name__} needs {' and '.join(map(repr, missing))}")
+
+
+def check_missing(owner: str, values: Any) -> tuple[Any, ...]:
+    """Return the keys that stand for none, as settings hold them."""
+    found: tuple[Any, ...] = _check(owner, "missing_values", values, tuple[int | str | bytes, ...], {"unordered": True})
+    return found
 
 
 def _check(owner: str, name: str, value: Any, hint: Any, rules: dict[str, Any]) -> Any:

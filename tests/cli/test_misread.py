@@ -164,9 +164,8 @@ def test_a_condition_on_a_column_that_is_a_key(run, tmp_path, text):
 def test_a_bare_flag_that_is_a_key(run, tmp_path):
     """A key of a CSV file is text, but it keeps what a condition needs."""
     columns = {"click": [1, 0, 1], "pctr_b": [0.5, 0.2, 0.7], "flag": [True, False, True]}
-    path = _written(tmp_path / "log.csv", "csv", columns)
     for path in (
-        path,
+        _written(tmp_path / "log.csv", "csv", columns),
         _written(tmp_path / "ones.csv", "csv", columns | {"flag": [1, 0, 1]}),
         _written(tmp_path / "log.jsonl", "jsonl", columns),
     ):
