@@ -268,7 +268,7 @@ def test_the_newest_windows_are_read_as_one():
     for asked in ((4, None), (1, 47), (3, 55)):
         with pytest.raises(ValueError, match="keep=3: windows before 48 are added up"):
             kept.last(*asked)
-    with pytest.raises(ValueError, match="a number of windows, not 0"):
+    with pytest.raises(ValueError, match="a whole number from 1, not 0"):
         kept.last(0)
     with pytest.raises(ValueError, match="until= takes a time as step has it"):
         kept.last(1, until="x")

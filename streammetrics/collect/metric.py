@@ -295,7 +295,7 @@ class Metric(Settings, Holder, Generic[S, T]):
         state: Any = self.make_state()
         fewer = state.coarsen(bits) if "bits" in state.settings else state  # bins of equal width have none
         limit = {"limit": fewer.limit} if "limit" in self.settings else {}  # rows that a cell then keeps exactly
-        return type(self)(**(self.settings | {"bits": bits} | limit))
+        return type(self)(**(self._given() | {"bits": bits} | limit))
 
     def coarser_within(self, bits: int) -> Self:
         return self.coarser(bits) if self.coarsens else self

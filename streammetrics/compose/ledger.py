@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -307,22 +308,20 @@ has 714858656aef...: its rows, or the metrics, are not what they were; count it 
 
 def _id(given: Any) -> tuple[str, Any]:
     """The kind of an id, and how it is held."""
-    found = _fitting(given)
-    if found is None:
-        raise ValueError(
-            f"a partition is called by a text of Unicode, an integer of 64 bits, bytes or a date, not by {given!r}"
-        )
-    return found
+    if (found := _fitting(given)) is not None:
+        return found
+    said = f"a partition is called by a text of Unicode, an integer of 64 bits, bytes or a date, not by {given!r}"
+    raise (ValueError if isinstance(given, (str, int, datetime.date)) else TypeError)(said)
 
 
 def _fitting(given: Any) -> tuple[str, Any] | None:
     """The kind of an id, and how it is held; None for what can be none."""
     try:
         held = None if given is None else raw(given)
+        # or it could be added, and never be saved
+        fit = held is not None and (KINDS[held[0]] or fits(held[0], np.array([held[1]], object)))
     except ValueError:  # half a character, or the NaT of pandas
-        held = None
-    # or it could be added, and never be saved
-    fit = held is not None and (KINDS[held[0]] or fits(held[0], np.array([held[1]], object)))
+        return None
     return held if fit else None
 
 

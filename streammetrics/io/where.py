@@ -240,7 +240,7 @@ def _decimal(text: str) -> Decimal | None:
     """The number that is written, if it is one."""
     try:
         return Decimal(text)
-    except ArithmeticError:
+    except ArithmeticError:  # a text
         return None
 
 

@@ -157,9 +157,6 @@ def decode_key(value: Any) -> tuple[Any, ...]:
     return tuple(key)
 
 
-_WORDS = ("null", "(other)", "(expired)")  # that mean something else: texts of these letters are quoted
-
-
 def shown(atom: Any) -> str:
     """One column of a key as a person reads it: times as ISO 8601 has them, null as such, and each in its own way."""
     if atom is None:
@@ -167,11 +164,11 @@ def shown(atom: Any) -> str:
     if isinstance(atom, (bytes, bytearray)):
         try:
             atom = bytes(atom).decode()
-        except UnicodeDecodeError:
+        except UnicodeDecodeError:  # no text
             return f"0x{bytes(atom).hex()}"
     if isinstance(atom, datetime.date):
         return atom.isoformat()
-    return f'"{atom}"' if atom in _WORDS else str(atom)
+    return '"null"' if atom == "null" else str(atom)
 
 
 def visible(text: str) -> str:

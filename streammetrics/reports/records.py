@@ -168,8 +168,10 @@ def by_slice(
 
 def called(record: Record, name: str) -> str:
     """How people read the key of a record by one of its columns: what is not kept by its word, null as such."""
-    other = record["other"] and record.get(name) in LEFT
-    return str(record[name]) if other else shown(record["slice"].get(name, ""))
+    if record["other"] and record.get(name) in LEFT:
+        return str(record[name])
+    text = shown(record["slice"].get(name, ""))
+    return f'"{text}"' if text in LEFT else text  # a key that is called so
 
 
 def _with_columns(thing: Whole | Front, made: list[Record]) -> list[Record]:

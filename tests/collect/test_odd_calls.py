@@ -130,7 +130,7 @@ def test_what_slices_and_windows_share(around: Any) -> None:
     wanted = made(sm.CTR(), sm.LogLoss()).merge(made(sm.CTR(), sm.LogLoss()))
     for parts in ([here, there], [here.to_bytes(), there.to_bytes()]):
         assert sm.merge(parts, metrics="common").digest() == wanted.digest()
-    assert sm.merge([there, here], metrics="common").names == ["log_loss", "ctr"]
+    assert sm.merge([there, here], metrics="common").names == ["ctr", "log_loss"]
     assert (here.digest(), there.digest()) == before
 
 

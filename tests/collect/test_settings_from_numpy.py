@@ -102,7 +102,7 @@ def test_missing_values_of_groups() -> None:
 def test_what_is_no_setting(bad: Any) -> None:
     with pytest.raises(TypeError, match="missing_values must be int or str or bytes"):
         sm.GroupAUC(missing_values=(bad,))
-    with pytest.raises(TypeError, match="a label is a number, a text or bytes"):
+    with pytest.raises(TypeError, match="a label is a finite number, a text or bytes"):
         sm.Task(sm.CTR(), labels=(0, object()))
 
 
