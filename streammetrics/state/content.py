@@ -248,7 +248,8 @@ class Content(Statistic):
         excess = self.cells.flats.get("excess")
         held = [e.excess for e in self.cells.tallies.values()]
         held += [excess] if excess is not None and excess.shape[-1] == 2 else []
-        return sum(_size(x[..., 0]) * 2.0**-20 for x in held if x is not None)
+        # the lower limb counts as one of the upper, which it may become where states are added
+        return sum((_size(x[..., 0]) + np.count_nonzero(x[..., 1])) * 2.0**-20 for x in held if x is not None)
 
     # -- a choice of cells -----------------------------------------------------------------------------------------------
 

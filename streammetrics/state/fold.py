@@ -42,13 +42,14 @@ def fold(states: Sequence[S], *, sign: int = 1) -> S:
     states = states[0].alike(states)
     first = states[0]
     if sign > 0:
-        check_room(first, sum(s.rows_about + s.gone_about for s in states), sum(s.weight_beside for s in states))
+        sums = (sum(getattr(s, n) for s in states) for n in ("rows_about", "weight_beside", "gone_about"))
+        check_room(first, *sums)
     words, keys = common_words(states)
     return _folded(states, keys, first.cells.axes, words, sign=sign, ordered=True)
 
 
-def check_room(state: Content, rows: float, beside: float) -> None:
-    """Raise unless so many rows, whose weight is so far from their number, can be counted.
+def check_room(state: Content, rows: float, beside: float, gone: float = 0.0) -> None:
+    """Raise unless so many rows, whose weight is so far from their number, can be counted, and others be left out.
 
     Raises
     ------
@@ -56,7 +57,7 @@ def check_room(state: Content, rows: float, beside: float) -> None:
         There would be 2**62 rows; or with weights a total weight of 2**42.
     """
     name = type(state).__name__
-    if rows * state.times >= LIMIT:  # so often each of them is counted
+    if (rows + gone) * state.times >= LIMIT:  # so often each of them is counted
         raise CounterOverflowError(f"{name} would pass 2**62 rows; start a new state")
     if beside and rows + beside >= 2.0**42:
         raise CounterOverflowError(f"{name} would pass a total weight of 2**42; scale the weights down")

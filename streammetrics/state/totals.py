@@ -191,7 +191,7 @@ def check_totals(state: Content) -> None:
     """Raise unless rows and weights are in range, and the same wherever a row is counted several times."""
     name = type(state).__name__
     held = state.cells.flats
-    check_room(state, state.rows_about + state.gone_about, state.weight_beside)
+    check_room(state, state.rows_about, state.weight_beside, state.gone_about)
     for part in state.parts().values():
         there = isinstance(part, Flat) and part.beside is not None and part.name in held
         if there and weight_of(state, part.beside).wrong():
