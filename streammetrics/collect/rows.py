@@ -97,7 +97,7 @@ def prepare(batch: Batch, binding: Binding, needs: Sequence[Need], on_invalid: s
             chosen.check(name, kind)
     bound = bound[: len(bound) - len(beside)]
     columns = {role: chosen.column(name, kind) for role, name, kind in bound}
-    if binding.corrects in ("rows", "both") and (far := _too_heavy(columns, binding)).any():
+    if binding.corrects in ("rows", "both") and (far := _too_heavy(columns, binding)) is not None:
         rows = np.flatnonzero(far).astype(np.int64)
         rows = rows if index is None else index[rows]
         if on_invalid != "drop":
@@ -198,9 +198,11 @@ def _corrected(columns: dict[str, Column], rate: float) -> NDArray[np.float64]:
     return np.where(columns["y_true"].values == 1, weights, weights / rate)
 
 
-def _too_heavy(columns: dict[str, Column], binding: Binding) -> Mask:
-    """Which rows would weigh more than weights can."""
-    assert binding.negative_rate is not None
-    if "sample_weight" not in columns:
-        return np.zeros(len(columns["y_true"].values), bool)
-    return _corrected(columns, binding.negative_rate) >= 2.0**31
+def _too_heavy(columns: dict[str, Column], binding: Binding) -> Mask | None:
+    """Which rows would weigh more than weights can; None if none does."""
+    rate = binding.negative_rate
+    assert rate is not None
+    if "sample_weight" not in columns or columns["sample_weight"].values.max(initial=0.0) / rate < 2.0**31:
+        return None
+    far = _corrected(columns, rate) >= 2.0**31
+    return far if far.any() else None
