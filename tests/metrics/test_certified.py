@@ -14,14 +14,12 @@ import draws
 import numpy as np
 import pytest
 from oracles_regression import spread
+from weighed_rows import WEIGHTS, Rows, cuts, totals, weights_of
 
 import streammetrics as sm
 from streammetrics.laws.case import quiet
 
 F = Fraction
-Rows = list[tuple[int, float, Fraction]]
-"""Label, score and weight of each row."""
-
 
 # -- the truth -------------------------------------------------------------------------------------------------------
 
@@ -34,18 +32,6 @@ def root(square: Fraction, sign: int = 1) -> Fraction:
     """The square root, to 400 bits."""
     whole = (square.numerator << 800) // square.denominator
     return F(sign * math.isqrt(whole), 1 << 400)
-
-
-def cuts(rows: Rows) -> list[tuple[float, Fraction, Fraction]]:
-    """Threshold, TP and FP of every threshold that is a score, from the highest down."""
-    return [
-        (t, sum((w for y, s, w in rows if y and s >= t), F(0)), sum((w for y, s, w in rows if not y and s >= t), F(0)))
-        for t in sorted({s for _, s, w in rows if w}, reverse=True)
-    ]
-
-
-def totals(rows: Rows) -> tuple[Fraction, Fraction]:
-    return sum((w for y, _, w in rows if y), F(0)), sum((w for y, _, w in rows if not y), F(0))
 
 
 def auc(m: Any, rows: Rows) -> Fraction | None:
@@ -360,7 +346,6 @@ def test_every_metric_has_an_oracle() -> None:
 # -- rows ------------------------------------------------------------------------------------------------------------
 
 STYLES = ("plain", "ties", "separated", "one a class", "few", "neighbours", "one class")
-WEIGHTS = ("none", "dyadic", "ordinary", "small", "wide", "mixed")
 
 
 def scores_of(rng: np.random.Generator, n: int, style: str, real: bool, y: Any) -> Any:
@@ -374,18 +359,6 @@ def scores_of(rng: np.random.Generator, n: int, style: str, real: bool, y: Any) 
     else:
         s = rng.random(n)
     return np.round((s - 0.5) * 8, 6) if real and style != "neighbours" else s
-
-
-def weights_of(rng: np.random.Generator, n: int, kind: str) -> Any:
-    if kind == "dyadic":
-        return rng.integers(0, 9, n) / 8
-    if kind == "small":
-        return 2.0**-36 * (1 + rng.random(n))
-    if kind == "wide":
-        return 2.0 ** rng.uniform(-35.9, 30.9, n)
-    if kind == "mixed":
-        return rng.choice([0.0, 1.0, 2.0**-36, 2.0**-36 * (1 + 2.0**-30), 0.3, 1e-3], n)
-    return rng.uniform(0.1, 10, n)
 
 
 def check(metric: Any, value: Any, limits: Any, truth: Fraction | None, *, exact: bool) -> None:

@@ -249,8 +249,8 @@ class BEDROC(ScoredValue, tag="bedroc"):
         a, c = _falling(state)
         P, N = a.total(), c.total()
         rows, whole = a.plus(c), float(P + N)
-        first, here, own = (m.floats() / whole for m in (rows.before(), rows, a))
-        ends = [(first, here)] * 3 if state.is_exact else [(first + here - own, own), (first, here), (first, own)]
+        first, here, own, other = (m.floats() / whole for m in (rows.before(), rows, a, c))
+        ends = [(first, here)] * 3 if state.is_exact else [(first + other, own), (first, here), (first, own)]
         weights = a.floats() / float(P)
         most = float(_mean_exp(np.array([self.alpha * P / (P + N)]))[0])
         last = float(exp(-self.alpha * N / (P + N)))
@@ -268,9 +268,9 @@ class BEDROC(ScoredValue, tag="bedroc"):
 def _mean_exp(z: Floats) -> Floats:
     """The mean of e^-x over [0, z]: (1 - e^-z) / z, by its series near 0."""
     near = np.ones_like(z)
-    for k in range(8, 1, -1):
+    for k in range(18, 1, -1):
         near = 1 - z / k * near
-    small = z < 2.0**-5
+    small = z < 1.0  # where 1 - e^-z would cancel
     safe = np.where(small, 1.0, z)
     out: Floats = np.where(small, near, (1 - exp(-safe)) / safe)
     return out
