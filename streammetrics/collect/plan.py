@@ -108,9 +108,8 @@ class Plan:
                 if canonical_json(here.get(what)) != canonical_json(there.get(what))
             ]
         if not found and [*self.entries] != [*other.entries]:  # states are found by their place
-            found.append(
-                f"it has its metrics in the order {', '.join(other.entries)}, this one {', '.join(self.entries)}"
-            )
+            orders = (", ".join(plan.entries) for plan in (self, other))
+            found.append("the order of metrics is {} here and {} there".format(*orders))
         return found
 
 

@@ -75,6 +75,6 @@ def test_another_order_within_is_refused() -> None:
     """Only the order of what is merged is brought to that of the other."""
     here, there = (sm.MetricCollection({"in": sliced(*order)}).update(ROWS) for order in ("xy", "yx"))
     before = here.digest()
-    with pytest.raises(sm.IncompatibleStateError, match="in the order y/ctr, x/ctr, this one x/ctr, y/ctr"):
+    with pytest.raises(sm.IncompatibleStateError, match="of 'in' is x/ctr, y/ctr here and y/ctr, x/ctr there"):
         here.merge(there)
     assert here.digest() == before
