@@ -14,7 +14,7 @@ from ..numerics.buckets import coarser
 from ..state.declare import Array, Tally
 from ..state.state import State
 from ..state.tally import WIDEST, Entries, reduce, weighs
-from .by_label import OWN_SETTINGS, ByLabel, TopLabel
+from .by_label import OWN_SETTINGS, ByLabel, TopLabel, counted
 from .scores import ScoreHistogram, negative_weight
 from .step import Like, Step
 
@@ -135,13 +135,15 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):  # type: ignore[
         held, off_grid = self._entries, self.cells.flats["off_grid"]
         ends = np.searchsorted(self._label_of(held), np.arange(self.width + 1))
         within = self._within(held)
-        made, known = list[State](), dict[tuple[bytes, ...], State]()
-        for i in range(self.width):
+        seen = (np.diff(ends) > 0) | off_grid.any(axis=0)
+        none = self._of(within.where(slice(0)), np.zeros_like(off_grid[:, 0]))
+        made, known = [none] * self.width, dict[tuple[bytes, ...], State]()
+        for i in np.flatnonzero(seen).tolist():
             part = slice(ends[i], ends[i + 1])
             content = *(a[part].tobytes() for a in within.arrays), off_grid[:, i].tobytes()
             if content not in known:
                 known[content] = self._of(within.where(part), off_grid[:, i])
-            made.append(known[content])
+            made[i] = known[content]
         return made
 
     def _within(self, held: Entries) -> Entries:
@@ -157,7 +159,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):  # type: ignore[
 
     @property
     def saturated(self) -> bool:
-        return any(part.saturated for part in self.each())  # type: ignore[attr-defined]
+        return any(part.saturated for part, _ in counted(self.each()))
 
     def _first(self) -> State:
         held = self._entries
