@@ -31,6 +31,7 @@ CHUNK_BASE = 1088  # chunk 0 is worth 2**-1088
 BLOCK = 1 << 16
 MOST_PRODUCTS = 1 << 20  # of digits, below 2**40, whose sum stays in int64; or of one digit, whose total is small
 WORTH = np.ldexp(1.0, 32 * np.arange(CHUNKS) - CHUNK_BASE - 64)  # of chunks, in units of 2**64
+ONE = Fraction(1)
 FEW_TERMS = 16  # are added as they are, whatever their divisors
 DIGIT_BITS = 20  # of the digits below: products of two, summed over 2**20 cells, stay in int64
 
@@ -193,13 +194,18 @@ class Limits(NamedTuple):
     def sum(cls, numbers: Sequence[tuple[Fraction, Fraction, Fraction]]) -> Limits:
         """The sum of numbers, each with its limits."""
         if all(low is high for low, _, high in numbers):  # one sum in place of three
-            least, most = _quotient_of_sum([value for _, value, _ in numbers], Fraction(1))
-            return cls(least, (least + most) / 2, most)
+            return cls.quotients([value.as_integer_ratio() for _, value, _ in numbers])
         return cls._of_sums([[n[i] for n in numbers] for i in range(3)], Fraction(1))
 
     @classmethod
+    def quotients(cls, pairs: Sequence[tuple[int, int]], total: Fraction = ONE) -> Limits:
+        """The sum of quotients of whole numbers, over a total."""
+        low, high = _quotient_of_sum(pairs, total)
+        return cls(low, (low + high) / 2, high)
+
+    @classmethod
     def _of_sums(cls, terms: Sequence[Sequence[Fraction]], total: Fraction) -> Limits:
-        low, value, high = (_quotient_of_sum(each, total) for each in terms)
+        low, value, high = (_quotient_of_sum([t.as_integer_ratio() for t in each], total) for each in terms)
         return cls(low[0], (value[0] + value[1]) / 2, high[1])
 
     def __neg__(self) -> Limits:
@@ -225,21 +231,21 @@ class Limits(NamedTuple):
         return (low, high) if low == high else enclose(self.low, self.high)
 
 
-def _quotient_of_sum(terms: Sequence[Fraction], total: Fraction) -> tuple[Fraction, Fraction]:
-    """Return limits of a sum over a total: it itself twice, or, of many terms, so near to it that they round alike.
+def _quotient_of_sum(pairs: Sequence[tuple[int, int]], total: Fraction) -> tuple[Fraction, Fraction]:
+    """Return limits of a sum of quotients over a total: it itself twice, or, of many, so near that they round alike.
 
-    Each term has a divisor of its own, and the exact sum of thousands would have the product of these.
+    Each has a divisor of its own, and the exact sum of thousands would have the product of these.
     """
-    if len(terms) > FEW_TERMS and any(terms):
-        shift = 256 - max(t.numerator.bit_length() - t.denominator.bit_length() for t in terms)
+    if len(pairs) > FEW_TERMS and any(top for top, _ in pairs):
+        shift = 256 - max(top.bit_length() - bottom.bit_length() for top, bottom in pairs)
         up, down = max(shift, 0), max(-shift, 0)
-        parts = [divmod(t.numerator << up, t.denominator << down) for t in terms]
+        parts = [divmod(top << up, bottom << down) for top, bottom in pairs]
         low = sum(whole for whole, _ in parts)
         high = low + sum(rest != 0 for _, rest in parts)
         divisor = total * Fraction(1 << up, 1 << down)
         if _float(low / divisor) == _float(high / divisor):
             return low / divisor, high / divisor
-    exact = sum(terms, Fraction(0)) / total
+    exact = sum((Fraction(*pair) for pair in pairs), Fraction(0)) / total
     return exact, exact
 
 

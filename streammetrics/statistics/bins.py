@@ -71,7 +71,7 @@ class ScoreBins(State, tag="score_bins"):
         return row_sums(self.flat("rows")[..., 1, :])
 
     def facts(self) -> dict[str, Any]:
-        extra = 0 if self.excess is None else sum(fixed_to_int(e) for e in self.excess.reshape(-1, 2))
+        extra = 0 if self.excess is None else sum(fixed_to_int(np.moveaxis(self.excess, -1, 0)).ravel().tolist())
         return {
             "rows": int(self.rows.sum()),
             "positives": int(self.rows[1].sum()),

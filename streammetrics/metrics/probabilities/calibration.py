@@ -6,8 +6,9 @@ histogram that AUC reads; the sum of p in a bucket lies between its ends times i
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
@@ -382,7 +383,10 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
         if self.norm == "l1":
             value = sum(gaps, Fraction(0)) / total
             return Limits(value, value, value)
-        return Limits.root(sum((g * g / b.weight for g, b in zip(gaps, bins, strict=True)), Fraction(0)) / total)
+        squares = [(g * g / b.weight).as_integer_ratio() for g, b in zip(gaps, bins, strict=True)]
+        mean = Limits.quotients(squares, total)
+        least, most = Limits.root(mean.low), Limits.root(mean.high)
+        return Limits(least.low, (least.value + most.value) / 2, most.high)
 
 
 class MaximumCalibrationError(CalibrationError, tag="maximum_calibration_error"):
@@ -568,18 +572,19 @@ class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
         return ScoreBins(n_bins=self.n_bins, scale=self.scale, sums=False)
 
     def of(self, state: ScoreBins) -> float:
-        groups = _groups(state)
-        n, error = state.n_bins, Fraction(0)
-        for weight, positives, places, _ in groups:
-            error += weight * abs(Fraction(positives * n, places) - 1)
-        return to_float(error, sum(weight for weight, *_ in groups))
+        n, groups = state.n_bins, list(_groups(state))
+        if not groups:
+            return NAN
+        errors = [(weight * abs(positives * n - places), places) for weight, positives, places, _ in groups]
+        return Limits.quotients(errors, Fraction(sum(weight for weight, *_ in groups))).rounded()
 
     def bounds_of(self, state: ScoreBins) -> tuple[float, float]:
         """Anything is possible where weights, as they were before they were rounded, may make other groups."""
         value, slip = self.of(state), 8 * state.slip
         if not slip or value != value:
             return value, value
-        if len({tuple(end for *_, end in _groups(state, tilt)) for tilt in (-slip, Fraction(0), slip)}) > 1:
+        ends = ((end for *_, end in _groups(state, tilt)) for tilt in (-slip, Fraction(0), slip))
+        if any(len(set(some)) > 1 for some in itertools.zip_longest(*ends)):
             return 0.0, math.inf
         reach = float(slip) * (value + 1)
         return max(0.0, value - reach), value + reach
@@ -587,27 +592,26 @@ class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
     def reason_of(self, state: ScoreBins) -> str | None:
         if not state.facts()["rows"]:
             return "no rows"
-        return None if _groups(state) else "no group of buckets within 0.01 holds enough rows for an error below 5 %"
+        return None if any(_groups(state)) else "no group of buckets within 0.01 holds enough rows for an error below 5 %"
 
 
-def _groups(state: ScoreBins, tilt: Fraction = Fraction(0)) -> list[tuple[int, int, int, int]]:
-    """Return weight, positives, sum of bucket numbers and last bucket of each group that is large enough, ascending.
+def _groups(state: ScoreBins, tilt: Fraction = Fraction(0)) -> Iterator[tuple[int, int, int, int]]:
+    """Yield weight, positives, sum of bucket numbers and last bucket of each group that is large enough, ascending.
 
     With `tilt` groups are large enough that lack, or have more than, such a share.
     """
-    n, unit = state.n_bins, state.unit
+    n, (more, of) = state.n_bins, (1 + tilt).as_integer_ratio()
+    needed = 400 * state.unit * of
     span = n // 100  # buckets i and j are within 0.01 if i - j <= n / 100
     filled = np.flatnonzero(state.rows.any(axis=0))
-    made, start = [], 0
-    weight = positives = places = 0
+    start = weight = positives = places = 0
     for i, c, a in zip(filled.tolist(), *state.masses(filled), strict=True):
         if i - start > span:  # a group that is too wide gives way to one at the first bucket beyond it, empty or not
             start += (i - start) // (span + 1) * (span + 1)
             weight = positives = places = 0
         weight, positives, places = weight + a + c, positives + a, places + i * (a + c)
         # (1 - p) / (p W) < 0.05**2, with p = places / (n weight) and W = weight / unit
-        if 400 * (n * weight - places) * unit < places * weight * (1 + tilt if tilt else 1):
-            made.append((weight, positives, places, i))
+        if needed * (n * weight - places) < places * weight * more:
+            yield weight, positives, places, i
             start = i + 1
             weight = positives = places = 0
-    return made

@@ -116,14 +116,14 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
     def slack(self, state: Binned, found: Limits, slip: Fraction) -> Fraction:
         if self.moves(state, slip):
             return BEYOND
-        total = Fraction(0)
+        total = 0.0
         for b in self._filled(state):
             least = min(b.low, b.weight - b.high)
             if least < 16 * slip * b.weight:
                 return BEYOND
-            gap, off = b.gaps()[1], 4 * slip * b.weight
-            total += 4 * (off * (2 * gap + off) + gap * gap * 8 * off / least) * b.weight / (least * (b.weight - least))
-        return total
+            w, e, gap, off = map(float, (b.weight, least, b.gaps()[1], 4 * slip * b.weight))
+            total += 4 * (off * (2 * gap + off) + gap * gap * 8 * off / e) * w / (e * (w - e))
+        return Fraction(total) * Fraction(1001, 1000)  # sums of what is not negative, in floats: that is more
 
     def details(self, state: Any) -> dict[str, Any]:
         if self.which:
