@@ -52,6 +52,7 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
         {"bits": 8, "scale": "real", **NAMED, **WEIGHTED},
         {"bits": 9, **LABELS, **EACH},
         {"bits": 8, "min_fpr": 0.2, "max_fpr": 0.7},
+        {"min_fpr": 0.5},
         {"exact": True, **LABELS},
         {"multi_class": "ovo", **CLASSES},
         {"multi_class": "ovo", "exact": True, "scale": "real", **NAMED, **WEIGHTED},

@@ -672,4 +672,4 @@ if __name__ == "__main__":
         f"{dict(done.mutants)} mutants, {dict(done.accepted)} accepted, slowest {done.slowest:.2f} s, {done.seconds:.0f} s"
     )
     for what, (times, example) in sorted(done.surprises.items(), key=lambda s: -s[1][0]):
-        print(f"{times:6} {what}\n       {example if len(example) < 4000 else example[:200] + '...'}")
+        print(f"{times:6} {what}\n       {example}")

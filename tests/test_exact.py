@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
-from streammetrics.numerics.exact import Mass
+from streammetrics.numerics.exact import Limits, Mass
 
 
 @pytest.mark.parametrize("top", [10, 1 << 29, 1 << 30, 1 << 45, 1 << 60])
@@ -44,3 +47,28 @@ def test_weights_of_more_rows_than_fit_120_bits() -> None:
     doubled = mass.twofold()
     for i, w in enumerate(whole):
         assert abs(int(doubled.high[i]) + int(doubled.low[i]) - w) <= w >> 104
+
+
+@pytest.mark.parametrize("many", [1, 2, 63, 64, 65, 400, 20_000])
+@pytest.mark.parametrize("sizes", [(1, 10), (3, 200), (200, 3), (1, 900)])
+def test_sums_of_quotients_are_rounded_once(many: int, sizes: tuple[int, int]) -> None:
+    rng = np.random.default_rng(many)
+    pairs = [
+        (int(a) << int(x), int(b) << int(y))
+        for a, b, x, y in zip(
+            *rng.integers(1, 1 << 62, (2, many)).tolist(),
+            rng.integers(0, sizes[0], many).tolist(),
+            rng.integers(0, sizes[1], many).tolist(),
+            strict=True,
+        )
+    ]
+    pairs[0] = 0, 7
+    total = Fraction(many, 3)
+    with localcontext(prec=1200):
+        truth = sum((Decimal(a) / Decimal(b) for a, b in pairs), Decimal(0)) * 3 / many
+    made = Limits.quotients(pairs, total)
+    assert made.rounded() == float(truth)
+    assert made.outward() == (float(truth), float(truth))
+    if many <= 65:
+        exact = sum((Fraction(*pair) for pair in pairs), Fraction(0)) / total
+        assert made.low <= exact <= made.high

@@ -211,7 +211,9 @@ class Limits(NamedTuple):
     def __neg__(self) -> Limits:
         return Limits(-self.high, -self.value, -self.low)
 
-    def widened(self, slack: Fraction, least: int | None = None, most: int | None = None) -> Limits:
+    def widened(
+        self, slack: Fraction, least: Fraction | int | None = None, most: Fraction | int | None = None
+    ) -> Limits:
         """Limits that are wider by this much, as far as such a number can go."""
         if not slack:
             return self

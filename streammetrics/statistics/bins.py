@@ -36,7 +36,7 @@ class ScoreBins(State, tag="score_bins"):
 
     Notes
     -----
-    Each w p is rounded once to a multiple of 2**-60; sums are integers. 32 bytes a bin, 16 without sums.
+    Each w p is a float64, rounded to a multiple of 2**-60; sums are integers. 32 bytes a bin, 16 without sums.
     """
 
     n_bins: int = setting(default=15, low=1, high=1 << 24)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import decimal
 import time
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -13,6 +15,8 @@ from sklearn.calibration import calibration_curve
 
 import streammetrics as sm
 from streammetrics.reports.plots import plot
+
+F = Fraction
 
 
 def log(n: int = 5000, seed: int = 0) -> tuple[Any, Any]:
@@ -206,6 +210,53 @@ def test_bucket_error_is_that_of_paddle(n: int) -> None:
         metric = sm.BucketError(n_bins=n).update(y, p, sample_weight=w)
         expected = by_bin.bucket_error(y.astype(int), p, w, n)
         assert np.array_equal(metric.bounds()[0], expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("weights", ["even", "small"])
+def test_bucket_error_of_many_groups_is_exact(weights: str) -> None:
+    """Each bucket is a group, with a divisor of its own: an exact sum of their quotients has millions of bits."""
+    n, rng = 1 << 18, np.random.default_rng(0)
+    i = np.arange(n // 4, n)
+    y = rng.integers(0, 2, len(i))
+    w = rng.integers(2_000, 9_000, len(i)) + (0.0 if weights == "even" else 2.0**-36 * 1.1)
+    metric = sm.BucketError(n_bins=n).update(y, i / n, sample_weight=w)
+    begin = time.process_time()
+    value, (low, high) = metric.compute(), metric.bounds()
+    assert time.process_time() - begin < 10  # the exact sum takes some 25 s, and grows as the square
+    with decimal.localcontext(prec=60):
+        each = zip(i.tolist(), y.tolist(), map(Decimal, w.tolist()), strict=True)
+        errors = sum(v * abs(Decimal(u * n) / place - 1) for place, u, v in each)
+        truth = errors / sum(map(Decimal, w.tolist()))
+    assert Decimal(low) <= truth <= Decimal(high) <= Decimal(low) * (1 + Decimal(2.0**-40)) or low == high
+    assert value == float(truth)
+
+
+@pytest.mark.parametrize("weights", ["even", "small"])
+def test_sums_over_many_bins_are_exact(weights: str) -> None:
+    """ECE of squares and Hosmer-Lemeshow of 700 bins against fractions, with weights that lose bits as well."""
+    bins, rng = 700, np.random.default_rng(0)
+    p, y = (rng.integers(0, 1 << 20, 5_000) + 0.5) / 2.0**20, rng.integers(0, 2, 5_000)
+    w = rng.integers(1, 1_000, 5_000) / 256 if weights == "even" else 2.0**-36 * (1 + rng.random(5_000))
+    held = np.zeros((bins, 3), object)
+    for place, u, q, v in zip(by_bin.uniform(p, bins).tolist(), y.tolist(), p.tolist(), w.tolist(), strict=True):
+        held[place] += np.array([F(v), F(v) * F(q), F(v) * u], object)
+    total = sum(held[:, 0])
+    squares = sum((c - e) ** 2 / v for v, e, c in held.tolist() if v) / total
+    truth = {
+        "ece": squares,
+        "hl": sum((c - e) ** 2 / (e * (1 - e / v)) for v, e, c in held.tolist() if v),
+    }
+    found = {
+        "ece": sm.ExpectedCalibrationError(n_bins=bins, norm="l2"),
+        "hl": sm.HosmerLemeshow(n_bins=bins, strategy="uniform"),
+    }
+    for name, metric in found.items():
+        (low, high), power = metric.update(y, p, sample_weight=w).bounds(), 2 if name == "ece" else 1
+        assert low <= metric.compute() <= high
+        assert F(np.nextafter(low, 0)) ** power < truth[name] < F(np.nextafter(high, 2 * high)) ** power
+        if weights == "small":
+            assert F(low) ** power <= truth[name] <= F(high) ** power
+        assert high - low <= 1e-5 * high
 
 
 def test_bucket_error_of_too_few_rows_says_why() -> None:

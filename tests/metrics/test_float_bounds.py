@@ -224,3 +224,57 @@ def test_the_true_uplift_is_within(metric: Any, kind: str) -> None:
                     assert np.isnan(quiet(found.compute))
                 elif not np.isnan(quiet(found.compute)):
                     holds(found, d(truth), (y, s, t, weights))
+
+
+# -- what labelings tell of each other -------------------------------------------------------------------------------
+
+
+def surprises(parts: dict[Any, Fraction]) -> Decimal:
+    """The entropy of parts."""
+    total = sum(parts.values())
+    return -sum((d(part / total) * d(part / total).ln() for part in parts.values()), D(0))
+
+
+def together(rows: list[tuple[Any, Any, Fraction]]) -> tuple[Decimal, Decimal, Decimal]:
+    """Mutual information and both entropies."""
+    keys = [[row[:2], row[0], row[1]] for row in rows]
+    sides: list[dict[Any, Fraction]] = [{}, {}, {}]
+    for each, row in zip(keys, rows, strict=True):
+        for side, key in zip(sides, each, strict=True):
+            side[key] = side.get(key, F(0)) + row[2]
+    both, true, predicted = map(surprises, sides)
+    return true + predicted - both, true, predicted
+
+
+SHARES = [
+    (sm.MutualInformation(), lambda i, t, p: i),
+    (sm.NormalizedMutualInformation(), lambda i, t, p: 2 * i / (t + p)),
+    (sm.NormalizedMutualInformation(average_method="geometric"), lambda i, t, p: i / (t * p).sqrt()),
+    (sm.Homogeneity(), lambda i, t, p: i / t),
+    (sm.Completeness(), lambda i, t, p: i / p),
+    (sm.VMeasure(beta=0.5), lambda i, t, p: D("1.5") * i / (D("0.5") * p + t)),
+]
+
+
+@pytest.mark.parametrize(("metric", "share"), SHARES, ids=[repr(m) for m, _ in SHARES])
+@pytest.mark.parametrize("kind", ["none", "far apart", "small", "one is nearly all"])
+def test_what_labelings_tell(metric: Any, share: Any, kind: str) -> None:
+    with decimal.localcontext(CONTEXT):
+        for seed in range(12):
+            rng = np.random.default_rng(seed)
+            n = int(rng.integers(4, 25))
+            true, predicted = rng.integers(0, 3, n), rng.integers(0, 3, n)
+            w = {
+                "none": np.ones(n),
+                "far apart": 2.0 ** rng.integers(-36, 20, n),
+                "small": 2.0**-36 * (1 + rng.random(n)),
+                "one is nearly all": np.where(np.arange(n) == 0, 2.0**30, 2.0**-36 * (1 + rng.random(n))),
+            }[kind]
+            rows = [(a, b, F(v)) for a, b, v in zip(true.tolist(), predicted.tolist(), w.tolist(), strict=True)]
+            mutual = together(rows)
+            if not min(mutual[1:]) or mutual[0] < D("1e-60"):
+                continue
+            found = metric.blank().update(true, predicted, sample_weight=w)
+            holds(found, share(*mutual), rows)
+            low, high = found.bounds()
+            assert high - low < 1e-13 * high or kind in ("small", "one is nearly all")

@@ -34,6 +34,7 @@ GROWS = {"hosmer_lemeshow": 1.0, "spiegelhalter_z": 0.5, "nrmse": -0.5} | dict.f
     1.0,
 )
 """Metrics that ask how large weights are, and the power by which they grow."""
+IN_FLOATS = {"bedroc"}  # whose bounds have room for the rounding of floats, at any weight
 IN_FRACTIONS = {"bucket_error", "skewness", "kurtosis", "uplift_curve"}
 """Others, whose truth is below, or in test_columns; or of which a tolerance leaves points out."""
 
@@ -75,6 +76,14 @@ def columns_of(metric: Any, rng: np.random.Generator, style: str, kind: str) -> 
     return columns | {"sample_weight": made}
 
 
+def against(columns: Any) -> Any:
+    """The rows with their labels turned against their scores: what is below chance is far below it here."""
+    if "y_true" not in columns or any(np.ndim(columns[n]) != 1 for n in ("y_true", "y_score") if n in columns):
+        return columns
+    turned = {n: np.sort(columns[n]) for n in ("y_score", "y_pred") if n in columns and np.ndim(columns[n]) == 1}
+    return columns | turned | {"y_true": np.sort(columns["y_true"])[::-1]}
+
+
 WEIGHTED = [m for m in draws.VARIANTS if "sample_weight" in {n.role for n in m.make_state().needs()}]
 
 
@@ -84,8 +93,10 @@ def test_only_distinct_keys_take_no_weights() -> None:
 
 @pytest.mark.parametrize("metric", WEIGHTED, ids=repr)
 def test_bounds_hold_the_truth_at_any_weight(metric: Any) -> None:
-    for i, (kind, style) in enumerate((k, s) for k in KINDS for s in ("plain", "ties", "saturated")):
-        columns = columns_of(metric, np.random.default_rng(i), style, kind)
+    for i, (kind, style) in enumerate((k, s) for k in KINDS for s in ("plain", "ties", "saturated", "against")):
+        columns = columns_of(metric, np.random.default_rng(i), "plain" if style == "against" else style, kind)
+        if style == "against" and metric.make_state().together is None:
+            columns = against(columns)
         fed = metric.blank().update(columns)
         value, (low, high) = numbers(quiet(fed.compute)), map(numbers, quiet(fed.bounds))
         assert ((low <= value) & (value <= high) | np.isnan(low) | np.isnan(value) | np.isnan(high)).all(), (
@@ -97,8 +108,10 @@ def test_bounds_hold_the_truth_at_any_weight(metric: Any) -> None:
         if metric.tag in IN_FRACTIONS or (metric.grows and metric.tag not in GROWS):  # not as a power of the weights
             continue
         true = larger(metric).update(columns | {"sample_weight": columns["sample_weight"] * TIMES})
-        least, most = (as_small(metric, side) for side in quiet(true.bounds))
-        assert ((low <= least) & (most <= high) | np.isnan(value) & np.isnan(least)).all(), (kind, style, low, least)
+        sides = (quiet(true.compute),) * 2 if metric.tag in IN_FLOATS else quiet(true.bounds)
+        least, most = (as_small(metric, side) for side in sides)
+        none = np.isnan(least) & (np.isnan(value) | (low == -np.inf) & (high == np.inf))
+        assert ((low <= least) & (most <= high) | none).all(), (kind, style, low, least)
 
 
 def test_weights_below_the_smallest_are_refused() -> None:
@@ -108,6 +121,30 @@ def test_weights_below_the_smallest_are_refused() -> None:
 
 
 # -- decisions that hang on weights ----------------------------------------------------------------------------------
+
+
+def test_recall_where_a_precision_is_just_large_enough() -> None:
+    """Of two queries one has a precision of 1 and one of 0: their mean is as large as asked if weights are."""
+    open_ends = 0
+    for heavier in (0, 1, 2, 1 << 20):
+        first, other = LEAST * (1 + 2.0**-26 * (1 + heavier)), LEAST * (1 + 2.0**-26)
+        metric = sm.RecallAtFixedPrecision(1, precision=0.5)
+        metric.update([1, 0, 0, 1], [2, 1, 2, 1], query=[0, 0, 1, 1], sample_weight=[first, first, other, other])
+        low, high = metric.bounds()
+        assert low <= F(first) / (F(first) + F(other)) <= high
+        assert low <= metric.compute() <= high
+        open_ends += low == 0
+    assert open_ends == 3
+
+
+def test_keys_whose_weight_is_about_one() -> None:
+    for parts in ([0.5, 0.5], [1 - 1.5 * LEAST, 1.5 * LEAST], [1 - LEAST, LEAST * (1 + 2.0**-26)], [1 - LEAST, LEAST]):
+        weights = [*parts, 2.0, 3.5]
+        metric = sm.UniqueShare().update(["a", "a", "b", "c"], sample_weight=weights)
+        truth = F(1) / sum(map(F, weights)) if sum(map(F, parts)) == 1 else F(0)
+        (low, high), value = metric.bounds(), metric.compute()
+        assert low <= value <= high
+        assert value == float(truth) if low == high else F(low) <= truth <= F(high)
 
 
 @pytest.mark.parametrize("q", ["0.25", "0.5", "0.9"])

@@ -28,7 +28,7 @@ from ...statistics.score_readouts import (
 from ...statistics.scores import BITS, ScoreHistogram, ScoresByLabel
 from ..averages import AVERAGES
 from .by_rows import BY_ROWS, ByRows
-from .parts import area_between
+from .parts import area_between, standardised
 from .scored import ScoredValue, no_positives
 
 __all__ = ["AUC", "KS", "AveragePrecision", "Gini"]
@@ -60,7 +60,8 @@ class AUC(ByRows, tag="auc"):
         Only the part up to this false positive rate, standardised as in McClish (1989): what scikit-learn's
         `roc_auc_score(max_fpr=)` returns.
     min_fpr : float
-        Only the part from this false positive rate on, standardised alike: 1/2 is chance, 1 the best there is.
+        Only the part from this false positive rate on, standardised alike: 1/2 is chance, 1 the best there is. A curve
+        that is low there can have less than 0.
     num_classes, labels : int, or tuple
         Rows are of one of several classes, 0, 1, ... or these, and `y_score` has a probability (or score) of each, rows x
         classes: each class against the rest.
@@ -137,6 +138,14 @@ class AUC(ByRows, tag="auc"):
         low, high = (f"{x:g}" for x in (self.min_fpr, self.max_fpr or 1.0))
         part = "" if self._full else f"@{high}" if not self.min_fpr else f"@{low}-{high}"
         return self.suffixed(("auc" if self.multi_class == "ovr" else "auc_ovo") + part)
+
+    @property
+    def within(self) -> tuple[Fraction, int]:  # type: ignore[override]
+        return standardised(Fraction(0), Fraction(self.min_fpr), self._rate), 1
+
+    @property
+    def interval_scale(self) -> str:  # type: ignore[override]
+        return "natural" if self.min_fpr else "logit"
 
     @property
     def _full(self) -> bool:

@@ -7,19 +7,24 @@ from fractions import Fraction
 from ...numerics.exact import Limits, Mass
 from ...statistics.scores import ScoresByLabel
 
-__all__ = ["area_between"]
+__all__ = ["area_between", "standardised"]
+
+
+def standardised(area: Fraction, low: Fraction, high: Fraction) -> Fraction:
+    """An area between two false positive rates, so that chance has 1/2 and the largest 1 (McClish 1989)."""
+    chance = (high**2 - low**2) / 2
+    return (1 + (area - chance) / (high - low - chance)) / 2
 
 
 def area_between(state: ScoresByLabel, low: Fraction, high: Fraction) -> Limits | None:
-    """The area between two false positive rates, standardised so that chance has 1/2 (McClish 1989)."""
+    """The standardised area between two false positive rates; None of one class."""
     positives, negatives = state.positives, state.negatives
     P, N = positives.total(), negatives.total()
     if not P or not N:
         return None
     a, c = Mass(positives.digits[:, ::-1]), Mass(negatives.digits[:, ::-1])
-    chance = (high**2 - low**2) / 2
     parts = [upper - lower for lower, upper in zip(_upto(a, c, low * N), _upto(a, c, high * N), strict=True)]
-    found = Limits(*((1 + (part / (P * N) - chance) / (high - low - chance)) / 2 for part in parts))
+    found = Limits(*(standardised(part / (P * N), low, high) for part in parts))
     return Limits(found.value, found.value, found.value) if state.is_exact else found
 
 

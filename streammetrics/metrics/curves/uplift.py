@@ -170,9 +170,10 @@ class UpliftArea(UpliftMetric):
         return chance, unit if abs(unit) > 2.0**-46 else 0.0
 
     def slack(self, state: Any, found: Limits, slip: Fraction) -> Fraction:
-        if self.decided_by(state.arms(), slip):
+        off, unit = 64 * slip, abs(Fraction(self._unit(state)[1]))
+        if self.decided_by(state.arms(), slip) or unit <= off:
             return BEYOND
-        return 64 * slip / abs(Fraction(self._unit(state)[1]))
+        return off * (1 + max(abs(found.low), abs(found.high))) / (unit - off)
 
     def decided_by(self, arms: Any, slip: Fraction) -> bool:
         """Whether weights that are off by so much may have another best order."""

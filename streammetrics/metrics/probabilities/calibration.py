@@ -547,7 +547,8 @@ class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
     -----
     Definition as Paddle's `BasicAucCalculator::calculate_bucket_error`, both limits decided in exact integers, so that
     Paddle's rounding may close a group one bucket later. Exact counts, rounded once. 16 bytes a bucket: 16 MB, as there;
-    4 ns a row; up to a second to compute. Undefined, where Paddle says 0, if no group is large enough.
+    4 ns a row; a second or two to compute with a million filled. Undefined, where Paddle says 0, if no group is large
+    enough.
 
     Examples
     --------
@@ -592,7 +593,9 @@ class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
     def reason_of(self, state: ScoreBins) -> str | None:
         if not state.facts()["rows"]:
             return "no rows"
-        return None if any(_groups(state)) else "no group of buckets within 0.01 holds enough rows for an error below 5 %"
+        return (
+            None if any(_groups(state)) else "no group of buckets within 0.01 holds enough rows for an error below 5 %"
+        )
 
 
 def _groups(state: ScoreBins, tilt: Fraction = Fraction(0)) -> Iterator[tuple[int, int, int, int]]:

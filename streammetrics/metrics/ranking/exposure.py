@@ -120,6 +120,10 @@ class ExposureGini(ExposureMetric, tag="exposure_gini"):
     def of_lists(self, state: ListedKeys) -> float:
         return state.gini(self.n_items)
 
+    def bounds_of(self, state: ListedKeys) -> tuple[float, float]:
+        value, off = self.of(state), float(4 * state.slip)  # differences of weights, over their sum
+        return (max(value - off, 0.0), min(value + off, 1.0)) if off else (value, value)
+
 
 class ExposureEntropy(ExposureMetric, tag="exposure_entropy"):
     """Shannon entropy of exposure: how evenly the places of lists are spread over items.

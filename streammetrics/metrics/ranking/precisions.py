@@ -325,13 +325,19 @@ class RecallAtFixedPrecision(PrecisionRecallAtK, tag="recall_at_fixed_precision"
 
     def of(self, state: RankingSums) -> float:
         precision, recall = self._both(state)
-        if np.isnan(precision[0]):
-            return math.nan
+        return math.nan if np.isnan(precision[0]) else self._greatest(precision, recall)
+
+    def _greatest(self, precision: Any, recall: Any) -> float:
         return float(np.where(precision >= self.precision, recall, 0.0).max())
 
     def bounds_of(self, state: RankingSums) -> tuple[float, float]:
-        value, off = self.of(state), float(16 * state.slip)
-        return value * (1 - off), value * (1 + off)
+        """Weights that were rounded decide which precisions are large enough, too."""
+        off = float(16 * state.slip)
+        precision, recall = self._both(state)
+        if not off or np.isnan(precision[0]):
+            return (value := self.of(state)), value
+        low, high = (self._greatest(precision * share, recall * share) for share in (1 - off, 1 + off))
+        return low, high
 
     def details(self, state: RankingSums) -> dict[str, Any]:
         precision, recall = self._both(state)

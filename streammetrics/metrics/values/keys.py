@@ -161,3 +161,11 @@ class UniqueShare(CountedKeys, tag="unique_share"):
 
     def of(self, state: KeyCounts) -> float:
         return to_float(state.masses.count(state.unit) * state.unit, state.total)
+
+    def bounds_of(self, state: KeyCounts) -> tuple[float, float]:
+        """Keys whose weight was rounded to about 1 may have weighed 1, or not."""
+        off = 4 * state.slip
+        if not off or not state.total:
+            return super().bounds_of(state)
+        near = sum(abs(mass - state.unit) <= off * state.unit for mass in state.masses)
+        return 0.0, min(to_float(near * state.unit, state.total) * (1 + 4 * float(off)), 1.0)
