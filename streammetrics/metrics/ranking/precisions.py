@@ -283,9 +283,12 @@ class PrecisionRecallAtK(RelevanceMetric, tag="precision_recall_at_k"):
 
     def bounds_of(self, state: RankingSums) -> Any:
         found = self.of(state)
-        off = float(16 * state.slip)
-        sides = [(found.precision * (1 - s * off), found.recall * (1 - s * off)) for s in (1, -1)]
-        return tuple(PrecisionsAndRecalls(found.k, *side) for side in sides)
+        return tuple(PrecisionsAndRecalls(found.k, *side) for side in self._sides(state))
+
+    def _sides(self, state: RankingSums) -> tuple[Floats, Floats]:
+        """The least and the most of both: a share is as far off as weights are, however small it is."""
+        both, off = self._both(state), float(16 * state.slip)
+        return (np.maximum(both - off, 0.0), both + off) if off else (both, both)
 
     def _estimated(self, state: RankingSums, value: Any, method: str) -> Estimate:
         return Estimate(value, reason=self.instead)
@@ -324,19 +327,15 @@ class RecallAtFixedPrecision(PrecisionRecallAtK, tag="recall_at_fixed_precision"
     instead = "a maximum over k has no standard error: fix k, and take RecallAtK(k)"
 
     def of(self, state: RankingSums) -> float:
-        precision, recall = self._both(state)
-        return math.nan if np.isnan(precision[0]) else self._greatest(precision, recall)
+        return self._greatest(*self._both(state))
 
     def _greatest(self, precision: Any, recall: Any) -> float:
-        return float(np.where(precision >= self.precision, recall, 0.0).max())
+        """The greatest recall of those that are precise enough; NaN if nothing is known."""
+        return math.nan if np.isnan(precision[0]) else float(np.where(precision >= self.precision, recall, 0.0).max())
 
     def bounds_of(self, state: RankingSums) -> tuple[float, float]:
         """Weights that were rounded decide which precisions are large enough, too."""
-        off = float(16 * state.slip)
-        precision, recall = self._both(state)
-        if not off or np.isnan(precision[0]):
-            return (value := self.of(state)), value
-        low, high = (self._greatest(precision * share, recall * share) for share in (1 - off, 1 + off))
+        low, high = (self._greatest(*side) for side in self._sides(state))
         return low, high
 
     def details(self, state: RankingSums) -> dict[str, Any]:
