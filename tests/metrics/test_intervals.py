@@ -495,7 +495,16 @@ def test_scales_hold_the_value_and_turn_over(scale: str) -> None:
         assert one == pytest.approx(tuple(np.tanh(z)))
 
 
-@pytest.mark.parametrize("cls", draws.OWN.values(), ids=lambda cls: cls.__name__)
-def test_every_metric_says_how(cls: Any) -> None:
-    assert cls.interval_scale in SCALES
-    assert cls.methods
+@pytest.mark.parametrize("metric", draws.VARIANTS, ids=repr)
+def test_every_metric_says_how(metric: Any) -> None:
+    assert metric.interval_scale in SCALES
+    assert metric.methods
+
+
+def test_an_area_below_zero_has_an_interval() -> None:
+    """From a rate on, an area that is worse than chance may be below 0, where logits end."""
+    rng = np.random.default_rng(0)
+    y, user = rng.integers(0, 2, 20_000), rng.integers(0, 2_000, 20_000)
+    area = sm.Sharded(sm.AUC(min_fpr=0.5), unit="user").update(y, rng.random(20_000) * (1 - 0.6 * y), user=user)
+    low, high, value, *_ = area.interval()
+    assert low < value < high < 0
