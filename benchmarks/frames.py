@@ -149,7 +149,7 @@ def sums_of(statistic: State, n: int) -> State:
 
 def small_frames() -> None:
     rows = []
-    cases = ((100, np.float32, 16, 450, 0.15), (100, np.float64, 16, 800, 0.15), (100, np.float32, 12, 250, 0.15),
+    cases = ((100, np.float32, 16, 450, 0.25), (100, np.float64, 16, 800, 0.25), (100, np.float32, 12, 250, 0.25),
              (10_000, np.float32, 16, 25_000, 0.5), (10_000, np.float64, 16, 70_000, 0.5))  # fmt: skip
     for n, dtype, bits, most, limit in cases:
         state = scores_of(Scores(bits=bits), *clicks(n, 1, dtype))
@@ -167,7 +167,7 @@ def small_frames() -> None:
 
 def many_frames() -> None:
     rows = []
-    for bits, limit in ((12, 1.5), (16, 4.0)):
+    for bits, limit in ((12, 1.7), (16, 6.0)):
         rng, held = np.random.default_rng(0), []
         for i in range(DISTINCT):
             n = int(np.exp(rng.uniform(np.log(100), np.log(10_000))))
@@ -207,7 +207,7 @@ def many_cells() -> None:
         room = (peak() - before) / size
         del made
         seconds = fastest(call, rounds=3)
-        rows.append([name, f"{seconds:.2f}", "0.3", verdict(f"{name} of {CELLS:,} cells", seconds <= 0.3),
+        rows.append([name, f"{seconds:.2f}", "0.4", verdict(f"{name} of {CELLS:,} cells", seconds <= 0.4),
                      f"{room:.1f}", "2.5", verdict(f"memory of {name}", room <= 2.5)])  # fmt: skip
     entries = len(a.cells.tallies["rows"])
     sizes = f"{a.nbytes / MIB:.0f} MiB, {len(data) / MIB:.1f} of bytes"
