@@ -258,7 +258,7 @@ def saved_collections() -> None:
     sheet.show(f"sm.merge of {MANY:,} saved collections of 5 metrics, of 100 to 10,000 rows each")
 
 
-READ = {0.15: 0.27, 0.5: 0.43}  # by what is asked for; of a machine as fast as when limits were set
+READ = {0.15: 0.3, 0.5: 0.47}  # by what is asked for; of a machine as fast as when limits were set
 
 
 def one_frame() -> None:
