@@ -207,6 +207,20 @@ def test_the_interval_of_a_mean_over_rows() -> None:
     assert 0.91 < covered / 200 < 0.985
 
 
+@pytest.mark.parametrize("tolerance", [0.0, 0.1])
+def test_what_is_missed_is_seen_however_little_it_weighs(tolerance: float) -> None:
+    """1 - 2**-66 is 1: where the last positive comes is decided by what is missed, not by what is found."""
+    weights = [2.0**30, 2.0**-36, 1.0, 2.0**-36]
+    first = sm.DETCurve(tolerance=tolerance).update([1, 1, 0], [0.9, 0.8, 0.7], sample_weight=weights[:3]).compute()
+    assert (first.fpr.tolist(), first.fnr.tolist(), first.thresholds.tolist()) == ([0.0], [0.0], [0.8])
+    points = (
+        sm.DETCurve(tolerance=tolerance).update([1, 1, 0, 1], [0.9, 0.8, 0.7, 0.6], sample_weight=weights).compute()
+    )
+    assert points.thresholds.tolist() == [0.6, 0.7, 0.8][:: 2 if tolerance else 1]
+    assert points.fnr[-1] == 2.0**-66
+    assert points.fnr[0] == 0
+
+
 @pytest.mark.parametrize("points", [sm.ROCCurve, sm.PRCurve, sm.DETCurve, sm.GainCurve])
 def test_curves_of_each_class(points: Any) -> None:
     rng = np.random.default_rng(8)

@@ -302,7 +302,8 @@ class DETCurve(Curve, tag="det_curve"):
         fnr[0] = tpr[0] + 1  # all are missed; NaN without positives
         thresholds = np.r_[np.inf, state.thresholds(steps.cells)]
         first = max(int(np.count_nonzero(fpr == 0)) - 1, 0)
-        part = slice(first, int(np.count_nonzero(tpr < 1)) + 1) if self.reason_of_binary(state) is None else slice(None)
+        # of what is missed no share is 0 but that of nothing, while 1 less a small share is 1
+        part = slice(first, int(np.count_nonzero(fnr > 0)) + 1) if self.reason_of_binary(state) is None else slice(None)
         fpr, fnr, thresholds = fpr[part], fnr[part], thresholds[part]
         keep = corners(fpr, fnr, self.tolerance)[::-1]
         return DETPoints(fpr[keep], fnr[keep], thresholds[keep])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
@@ -38,7 +38,7 @@ NAN = float("nan")
 Floats = NDArray[np.float64]
 Binned = ScoreBins | ScoreHistogram
 NEAR = 2.0**-50
-SMALL = Fraction(1, 1 << 10)  # a mean of p of which 2**-60 is more than 2 ulp
+SMALL = -10  # the binary exponent of a mean of p of which 2**-60 is more than 2 ulp
 
 
 class Bin(NamedTuple):
@@ -50,12 +50,25 @@ class Bin(NamedTuple):
     predicted: Fraction
     high: Fraction
 
+    @property
+    def known(self) -> bool:
+        """Whether the sum of p is known, not between limits."""
+        return self.low is self.high or self.low == self.high
+
+    @property
+    def small(self) -> bool:
+        """Whether the mean of p is below `SMALL`."""
+        (p, of), (w, unit) = self.predicted.as_integer_ratio(), self.weight.as_integer_ratio()
+        return p * unit << -SMALL < w * of
+
     def gap(self) -> Fraction:
         """How far the predicted positives are from the true ones."""
         return abs(self.predicted - self.positives)
 
     def gaps(self) -> tuple[Fraction, Fraction]:
         """The least and the most that the gap can be."""
+        if self.known:
+            return (gap := self.gap()), gap
         above, below = self.low - self.positives, self.positives - self.high
         return max(Fraction(0), above, below), max(abs(above), abs(below))
 
@@ -65,7 +78,7 @@ class Bin(NamedTuple):
 
     def means(self) -> tuple[float, float]:
         """The least and the most that the mean of p can be; NaN without rows."""
-        if self.low == self.high:
+        if self.known:
             value: float = to_float(self.predicted, self.weight)
             return value, value
         return enclose(self.low / self.weight, self.high / self.weight)
@@ -191,9 +204,7 @@ def _grained(bins: list[Bin], state: Binned) -> list[Bin]:
     if not isinstance(state, ScoreBins):
         return bins
     rows = state.rows.sum(axis=0).tolist()
-    return [
-        b.wider(Fraction(n, UNIT)) if b.predicted < b.weight * SMALL else b for b, n in zip(bins, rows, strict=True)
-    ]
+    return [b.wider(Fraction(n, UNIT)) if b.small else b for b, n in zip(bins, rows, strict=True)]
 
 
 def _probabilities(state: ScoreHistogram) -> tuple[Floats, Floats, Floats]:
@@ -281,6 +292,15 @@ def _fixed(p: Floats, up: bool) -> Ints:
     return whole.astype(np.int64)
 
 
+def _total(parts: Iterable[Fraction]) -> Fraction:
+    """The sum of fractions of few divisors: those of each are added as whole numbers."""
+    sums: dict[int, int] = {}
+    for part in parts:
+        top, bottom = part.as_integer_ratio()
+        sums[bottom] = sums.get(bottom, 0) + top
+    return sum((Fraction(top, bottom) for bottom, top in sums.items()), Fraction(0))
+
+
 class CalibrationError(Several[Binned], BinnedMetric[Any]):
     """A metric of the gaps between predicted and true positives."""
 
@@ -301,7 +321,7 @@ class CalibrationError(Several[Binned], BinnedMetric[Any]):
         if not bins:
             return None
         found = self._value([b.gap() for b in bins], bins)
-        if all(b.low == b.high for b in bins):
+        if all(b.known for b in bins):
             return found
         least, most = zip(*(b.gaps() for b in bins), strict=True)
         return Limits(self._value(least, bins).low, found.value, self._value(most, bins).high)
@@ -317,7 +337,7 @@ class CalibrationError(Several[Binned], BinnedMetric[Any]):
         if not state.stacks:
             return np.ones(len(state), bool)
         means = [to_float(b.predicted, b.weight) for b in self.bins(state.stacked())[0]]
-        return np.logical_or.reduce([mean < float(SMALL) for mean in means])
+        return np.logical_or.reduce([mean < 2.0**SMALL for mean in means])
 
     def _value(self, gaps: Sequence[Fraction], bins: Sequence[Bin]) -> Limits:
         """Return the value for gaps."""
@@ -379,12 +399,13 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
         return to_float(sum(b.gap() for b in bins), sum(b.weight for b in bins))
 
     def _value(self, gaps: Sequence[Fraction], bins: Sequence[Bin]) -> Limits:
-        total = sum((b.weight for b in bins), Fraction(0))
+        total = _total(b.weight for b in bins)
         if self.norm == "l1":
-            value = sum(gaps, Fraction(0)) / total
+            value = _total(gaps) / total
             return Limits(value, value, value)
-        squares = [(g * g / b.weight).as_integer_ratio() for g, b in zip(gaps, bins, strict=True)]
-        mean = Limits.quotients(squares, total)
+        # g**2 / w in whole numbers, not reduced: thousands of bins are fast
+        ratios = [(*g.as_integer_ratio(), *b.weight.as_integer_ratio()) for g, b in zip(gaps, bins, strict=True)]
+        mean = Limits.quotients([(top * top * unit, bottom * bottom * w) for top, bottom, w, unit in ratios], total)
         least, most = Limits.root(mean.low), Limits.root(mean.high)
         return Limits(least.low, (least.value + most.value) / 2, most.high)
 

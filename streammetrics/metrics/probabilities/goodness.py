@@ -136,7 +136,7 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
 
 def _limits(b: Bin) -> tuple[Fraction, Fraction, Fraction]:
     """The least, the usual and the largest part of a bin: it falls towards E = O and rises from there on."""
-    if b.low == b.high:
+    if b.known:
         return (_part(b, b.predicted),) * 3
     near = min(max(b.positives, b.low), b.high)
     return _part(b, near), _part(b, b.predicted), max(_part(b, b.low), _part(b, b.high))
