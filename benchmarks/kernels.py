@@ -30,8 +30,8 @@ def main() -> None:
 def throughput(labels: np.ndarray, scores: np.ndarray) -> None:
     c = limits.Limits(labels, scores)
     # `at most` is what several runs on two machines kept, with room for noise (of AMD Zen 4, whose vectors are wider, 2.1
-    # for AUC and 2.6 for Accuracy); why what was asked for is missed there is
-    # known in part: an AUC counts at 1.5 times the C, the rest is the first 65,536 rows, kept exactly and then folded
+    # for AUC and 2.6 for Accuracy); why what was asked for is missed there is known in part: an AUC counts
+    # at 1.5 times the C, the rest is the first 65,536 rows, kept exactly and then folded
     cases: list[tuple[str, Callable[[], sm.Metric], str, Callable[[], object], float, float]] = [
         ("AUC", sm.AUC, "two-pass histogram", c.fold, 2.8, 1.35),
         (

@@ -38,7 +38,7 @@ NAN = float("nan")
 Floats = NDArray[np.float64]
 Binned = ScoreBins | ScoreHistogram
 NEAR = 2.0**-50
-SMALL = -10  # the binary exponent of a mean of p of which 2**-60 is more than 2 ulp
+SMALL = 1 << 10  # of a mean of p below one over this 2**-60 is more than 2 ulp
 
 
 class Bin(NamedTuple):
@@ -57,9 +57,9 @@ class Bin(NamedTuple):
 
     @property
     def small(self) -> bool:
-        """Whether the mean of p is below `SMALL`."""
+        """Whether the mean of p is below 1 / `SMALL`; thousands of bins are asked, so without fractions."""
         (p, of), (w, unit) = self.predicted.as_integer_ratio(), self.weight.as_integer_ratio()
-        return p * unit << -SMALL < w * of
+        return p * unit * SMALL < w * of
 
     def gap(self) -> Fraction:
         """How far the predicted positives are from the true ones."""
@@ -337,7 +337,7 @@ class CalibrationError(Several[Binned], BinnedMetric[Any]):
         if not state.stacks:
             return np.ones(len(state), bool)
         means = [to_float(b.predicted, b.weight) for b in self.bins(state.stacked())[0]]
-        return np.logical_or.reduce([mean < 2.0**SMALL for mean in means])
+        return np.logical_or.reduce([mean * SMALL < 1 for mean in means])
 
     def _value(self, gaps: Sequence[Fraction], bins: Sequence[Bin]) -> Limits:
         """Return the value for gaps."""

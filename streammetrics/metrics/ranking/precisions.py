@@ -282,8 +282,7 @@ class PrecisionRecallAtK(RelevanceMetric, tag="precision_recall_at_k"):
         return PrecisionsAndRecalls(np.arange(1, self.k + 1), *self._both(state))
 
     def bounds_of(self, state: RankingSums) -> Any:
-        found = self.of(state)
-        return tuple(PrecisionsAndRecalls(found.k, *side) for side in self._sides(state))
+        return tuple(PrecisionsAndRecalls(np.arange(1, self.k + 1), *side) for side in self._sides(state))
 
     def _sides(self, state: RankingSums) -> tuple[Floats, Floats]:
         """The least and the most of both: a share is as far off as weights are, however small it is."""
