@@ -1,6 +1,6 @@
 """States as bytes: size, writing, reading one and merging thousands, on statistics made up like those of scores and sums.
 
-The limits are of CPU time on the two shared cores of the machine that they were set on; numpy alone is loaded.
+numpy alone is loaded.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.report import table, verdict
-from benchmarks.timing import MIB, fastest, forget_peak, pace, peak, resident
+from benchmarks.report import Sheet
+from benchmarks.timing import MIB, fastest, forget_peak, peak, resident
 from streammetrics.numerics.settings import setting
 from streammetrics.state.axes import Axis, Vocabulary
 from streammetrics.state.cells import Cells
@@ -148,26 +148,25 @@ def sums_of(statistic: State, n: int) -> State:
 
 
 def small_frames() -> None:
-    rows = []
-    cases = ((100, np.float32, 16, 450, 0.25), (100, np.float64, 16, 800, 0.25), (100, np.float32, 12, 250, 0.25),
+    """Frames of a hundred and of ten thousand rows: bytes, and the time to read them."""
+    sheet = Sheet()
+    cases = ((100, np.float32, 16, 450, 0.15), (100, np.float64, 16, 800, 0.15), (100, np.float32, 12, 250, 0.15),
              (10_000, np.float32, 16, 25_000, 0.5), (10_000, np.float64, 16, 70_000, 0.5))  # fmt: skip
     for n, dtype, bits, most, limit in cases:
         state = scores_of(Scores(bits=bits), *clicks(n, 1, dtype))
         data = write([state], {"tag": "auc"})
         assert Frame(data).state() == state
-        read = fastest(lambda data=data: Frame(data).state(), 5, 100) * 1e3
         name = f"{n:,} rows of {np.dtype(dtype).name}, {bits} bits"
-        small, quick = (
-            verdict(f"bytes of a frame, {name}", len(data) <= most),
-            verdict(f"reading, {name}", read <= limit * pace()),
-        )
-        rows.append([name, f"{len(data):,}", f"{most:,}", small, f"{read:.3f}", f"{limit * pace():.3f}", quick])
-    table("One frame of scores", ["", "bytes", "limit", "", "read ms", "limit", ""], rows)
+        sheet.line(f"size, {name}", len(data), most, "bytes")
+        read = fastest(lambda data=data: Frame(data).state(), 20, 50) * 1e3
+        sheet.line(f"reading, {name}", read, limit, "ms")
+    sheet.show("One frame of scores")
 
 
 def many_frames() -> None:
-    rows = []
-    for bits, limit in ((12, 1.7), (16, 6.0)):
+    """Thousands of frames of five states each, merged into one."""
+    sheet = Sheet()
+    for bits, limit in ((12, 1.5), (16, 4.0)):
         rng, held = np.random.default_rng(0), []
         for i in range(DISTINCT):
             n = int(np.exp(rng.uniform(np.log(100), np.log(10_000))))
@@ -175,11 +174,9 @@ def many_frames() -> None:
             others = [sums_of(s, n) for s in (Sums(), Decisions(), Bins(), Exact())]
             held.append(write([scores, *others], {"kind": "collection"}))
         frames = held * (MANY // DISTINCT)
-        seconds = fastest(lambda frames=frames: merge_frames(frames), rounds=2)
-        name = f"merging {MANY:,} frames, {bits} bits"
-        rows.append([name, f"{np.mean([len(h) for h in held]):,.0f}", f"{seconds:.2f}", f"{limit}",
-                     verdict(name, seconds <= limit)])  # fmt: skip
-    table("Frames of 5 states, of 100 to 10,000 rows", ["", "bytes", "CPU s", "limit", ""], rows)
+        name = f"{bits} bits, {np.mean([len(h) for h in held]):,.0f} bytes each"
+        sheet.line(name, fastest(lambda frames=frames: merge_frames(frames), rounds=2), limit, "s")
+    sheet.show(f"Merging {MANY:,} frames of 5 states, of 100 to 10,000 rows")
 
 
 def histogram(rows: int, seed: int) -> Histogram:
@@ -193,9 +190,10 @@ def histogram(rows: int, seed: int) -> Histogram:
 
 
 def many_cells() -> None:
+    """A histogram of many cells: seconds, and the most memory beside what is made."""
+    sheet = Sheet()
     a, b = histogram(ROWS, 1), histogram(ROWS // 2, 2)
     data = write([a])
-    rows = []
     for name, call, size in (
         ("to_bytes", lambda: write([a]), a.nbytes),
         ("from_bytes", lambda: Frame(data).state(), a.nbytes),
@@ -206,22 +204,22 @@ def many_cells() -> None:
         made = call()
         room = (peak() - before) / size
         del made
-        seconds = fastest(call, rounds=3)
-        rows.append([name, f"{seconds:.2f}", "0.4", verdict(f"{name} of {CELLS:,} cells", seconds <= 0.4),
-                     f"{room:.1f}", "2.5", verdict(f"memory of {name}", room <= 2.5)])  # fmt: skip
+        sheet.line(name, fastest(call, rounds=3), 0.3, "s")
+        sheet.line(f"peak of {name} / result", room, 2.5)
     entries = len(a.cells.tallies["rows"])
     sizes = f"{a.nbytes / MIB:.0f} MiB, {len(data) / MIB:.1f} of bytes"
-    title = f"{CELLS:,} cells, {ROWS:,} rows, {entries:,} entries: {sizes}"
-    table(title, ["", "CPU s", "limit", "", "peak / result", "limit", ""], rows)
+    sheet.show(f"{CELLS:,} cells, {ROWS:,} rows, {entries:,} entries: {sizes}")
 
 
 def text_keys() -> None:
+    """Keys that two states know in part, beside making the vocabularies anew."""
+    sheet = Sheet()
     texts = [[b"key %d" % (i * 7919 % 1_000_003 + k) for i in range(40_000)] for k in (0, 20_000)]
     made = [_decisions(Decisions(), t) for t in texts]
     build = fastest(lambda: [Vocabulary.of("string", t) for t in texts], rounds=3)
     merge = fastest(lambda: made[0].merge(made[1]), rounds=3)
-    row = ["2 x 40,000 text keys", f"{merge:.3f}", f"{2 * build:.3f}", verdict("merging text keys", merge <= 2 * build)]
-    table("Merging keys", ["", "CPU s", "limit: twice building them", ""], [row])
+    sheet.line("merging 2 x 40,000 text keys / building them", merge / build, 2)
+    sheet.show("Keys")
 
 
 def _decisions(statistic: Decisions, texts: list[bytes]) -> Decisions:

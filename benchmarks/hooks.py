@@ -12,8 +12,8 @@ from typing import Any
 
 import streammetrics as sm
 from benchmarks.data import clicks
-from benchmarks.report import table, verdict
-from benchmarks.timing import Timing, interleave, pace
+from benchmarks.report import Sheet, table, verdict
+from benchmarks.timing import Timing, interleave
 
 ROWS, STEPS, RATE = 4_096, 100, 0.3
 NEEDED = ("torch", "torchmetrics", "torcheval")
@@ -65,11 +65,10 @@ def steps() -> None:
         "Deferred, copying and counting 15 metrics, too": (repeated(through, y, graph), 32),
     }
     timed = interleave({name: call for name, (call, _) in calls.items()}, rounds=15)
-    lines = []
+    sheet = Sheet()
     for name, (_, limit) in calls.items():
-        measured, most = median(timed[name].cpu) / STEPS * 1e6, limit * pace()
-        lines.append([name, f"{measured:.2f}", f"{most:.1f}", verdict(name, measured <= most)])
-    table(f"A step of {ROWS:,} rows, CPU", ["", "us", "at most", ""], lines)
+        sheet.line(name, median(timed[name].cpu) / STEPS * 1e6, limit, "us")
+    sheet.show(f"A step of {ROWS:,} rows, CPU")
 
 
 def repeated(metrics: Any, *columns: Any) -> Call:

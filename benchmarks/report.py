@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchmarks.timing import pace
+
+NOISE = 1.1
+"""What two rounds of one call differ by on two cores that others use: times are missed beyond it, sizes not."""
+SIZES, TIMES = ("bytes", "MiB"), ("s", "ms", "us", "ns/row", "us a key")
+
 _failures: list[str] = []
 
 
@@ -28,3 +34,24 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Non
         )
         print("  ".join([first, *others]))
     print(flush=True)
+
+
+class Sheet:
+    """Lines of a table: what was measured, its limit, the verdict."""
+
+    def __init__(self) -> None:
+        self.rows: list[list[str]] = []
+
+    def line(self, name: str, measured: float, limit: float, unit: str = "", asked: float | None = None) -> None:
+        """Add a line; `limit` in seconds is multiplied by the pace; `asked` is the issue's figure where it is another."""
+        limit *= pace() if unit in TIMES else 1
+        passed = verdict(name, measured <= limit * (1 if unit in SIZES else NOISE))
+        said = "" if asked is None else _written(asked)
+        self.rows.append([name, _written(measured), _written(limit), unit, said, passed])
+
+    def show(self, title: str) -> None:
+        table(title, ["", "measured", "limit", "", "asked for", ""], self.rows)
+
+
+def _written(number: float) -> str:
+    return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"

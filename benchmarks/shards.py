@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from statistics import median
 from typing import Any
 
 import numpy as np
 
 import streammetrics as sm
-from benchmarks.report import table, verdict
+from benchmarks.report import Sheet, table, verdict
 from benchmarks.timing import forget_peak, interleave, peak, resident
 from streammetrics.kernels._jit import kernel
 from streammetrics.kernels._memory import fetch, scratch
@@ -23,8 +24,6 @@ TIMES = 3.4  # what 64 shards may cost, beside none; 3 was asked, before wider v
 FLOAT32_TIMES = 4.2  # the loop alone, with units at hand as integers, takes 2.0 to 2.4, by machine
 SMALL_TIMES = 5.0
 WEIGHTED_TIMES = 5.0
-INTERVAL = 0.020  # seconds of an AUC of 16 bits
-SAMPLES = 1.5  # seconds of two metrics in all slices
 BYTES = 48  # a row of its own score and shard, at most
 
 Columns = dict[str, np.ndarray]
@@ -135,10 +134,9 @@ def alone() -> None:
         start = time.process_time()
         metric.interval()
         seconds.append(time.process_time() - start)
-    middle = sorted(seconds)[len(seconds) // 2]
-    passed = verdict("interval of a sharded AUC", middle <= INTERVAL)
-    line = [f"{middle * 1e3:.1f}", f"{INTERVAL * 1e3:.0f}", passed]
-    table("Interval of an AUC of 16 bits with 64 shards of 10", ["CPU, ms", "at most", ""], [line])
+    sheet = Sheet()
+    sheet.line("interval of a sharded AUC", median(seconds) * 1e3, 20, "ms")
+    sheet.show("AUC of 16 bits with 64 shards of 10")
 
 
 # -- many slices -----------------------------------------------------------------------------------------------------
@@ -168,9 +166,9 @@ def slices() -> None:
     table(f"{ROWS:,} rows in {SLICES:,} slices, AUC and CTR", head, lines)
     start = time.process_time()
     metric.samples(states)
-    spent = time.process_time() - start
-    line = [f"{spent:.2f}", f"{SAMPLES:.1f}", verdict("samples of all slices", spent <= SAMPLES)]
-    table("Values, and all that their intervals need, of all slices", ["CPU, s", "at most", ""], [line])
+    sheet = Sheet()
+    sheet.line("values and samples of all slices", time.process_time() - start, 1.5, "s")
+    sheet.show("What intervals of two metrics need")
 
 
 def stream(metric: Any, given: Columns) -> float:

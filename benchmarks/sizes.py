@@ -1,8 +1,7 @@
-"""What the README says a state takes: memory, and bytes saved, of ten million rows; and what a call costs."""
+"""What the README says a state takes: memory, and bytes saved, of ten million rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,14 +9,14 @@ import numpy as np
 import streammetrics as sm
 from benchmarks.data import cached_clicks
 from benchmarks.report import table, verdict
-from benchmarks.timing import MIB, interleave
+from benchmarks.timing import MIB
 
 ROWS, BATCH = 10_000_000, 65_536
 USERS, CLASSES, LABELS = 700_000, 100, 1_000
 
 
 def main() -> None:
-    """Print a line for each state of the README's table, and the calls below it."""
+    """Print a line for each state of the README's table."""
     labels, scores = cached_clicks(ROWS)
     rng = np.random.default_rng(11)
     users = rng.integers(0, USERS, ROWS)
@@ -43,27 +42,6 @@ def main() -> None:
     confusion = sm.ConfusionMatrix(num_classes=CLASSES, threshold=None)
     line("confusion matrix", confusion, 8 * CLASSES**2, None, classes, classes[::-1].copy())
     table(f"Sizes, {ROWS:,} rows", ["state", "memory", "at most", "", "saved", "at most", ""], rows)
-    calls(labels[:1].copy(), scores[:1].copy())
-
-
-def calls(label: Any, score: Any, times: int = 2_000) -> None:
-    """One row: what a call costs."""
-    four = sm.AUC(), sm.LogLoss(), sm.NormalizedEntropy(), sm.Calibration()
-    metrics = {"AUC": (sm.AUC(), 4.0), "a collection of four": (sm.MetricCollection(*four), 5.5)}
-
-    def repeated(update: Callable[..., object]) -> Callable[[], object]:
-        def loop() -> None:
-            for _ in range(times):
-                update(label, score)
-
-        return loop
-
-    timed = interleave({name: repeated(m.update) for name, (m, _) in metrics.items()}, rounds=15)
-    lines: list[Sequence[str]] = []
-    for name, (_, limit) in metrics.items():
-        each = min(timed[name].cpu) / times * 1e6
-        lines.append([name, f"{each:.2f}", f"{limit:g}", verdict(f"one row, {name}", each <= limit)])
-    table("A call with one row", ["", "us", "at most", ""], lines)
 
 
 if __name__ == "__main__":
