@@ -452,7 +452,7 @@ def one_row() -> None:
 
     timed = interleave({"": increments} | {name: times(call, n) for name, call, *_ in calls}, 15)
     for name, _, limit, asked in calls:
-        sheet.line(name, timed[name].least(timed[""]) * 10, limit, "increments", asked)
+        sheet.line(name, timed[name].ratio(timed[""]) * 10, limit, "increments", asked)
     nanoseconds = min(timed[""].cpu) / (10 * n) * 1e9
     sheet.show(f"Update with one row, in increments of {nanoseconds:.0f} ns")
 

@@ -87,8 +87,9 @@ def compare(kind: str, path: Path, by: list[str], most: float, asked: float) -> 
     sliced = "".join(f" --by {column}" for column in by)
     show(f"{ROWS:,} rows{kind}: eval {' '.join(METRICS)}{sliced}", rounds, ROWS)
     added = median(ours.cpu - theirs.cpu for ours, theirs in rounds) / ROWS * 1e9
-    passed = verdict(f"eval{sliced}{kind}", added <= most * pace())
-    limits = f"at most {most * pace():.1f} ({asked:g} were asked for)"
+    most *= pace()
+    passed = verdict(f"eval{sliced}{kind}", added <= most)
+    limits = f"at most {most:.1f} ({asked:g} were asked for)"
     print(f"{added:.1f} ns of CPU a row more than reading, {limits}: {passed}", flush=True)
 
 

@@ -62,9 +62,9 @@ def speed() -> None:
         }
         # one after the other: in turns each would pay for pages that the one before gave back
         timed = {name: interleave({name: call}, rounds=3)[name] for name, call in calls.items()}
-    lines = []
+    lines, slower = [], pace()
     for name, t in timed.items():
-        target, cpu = TARGETS[name] * pace() if name in TARGETS else None, sorted(t.cpu)[len(t.cpu) // 2] / ROWS * 1e9
+        target, cpu = TARGETS[name] * slower if name in TARGETS else None, sorted(t.cpu)[len(t.cpu) // 2] / ROWS * 1e9
         passed = "" if target is None else verdict(f"GroupAUC {name}", cpu <= target)
         lines.append([name, t.nanoseconds(ROWS), f"{target:.0f}" if target else "", passed])
     table(f"GroupAUC: {ROWS:,} rows, {USERS:,} users, CPU", ["", "ns/row", "target", ""], lines)

@@ -42,7 +42,7 @@ def compare(
 ) -> None:
     """Add a line: both in turns."""
     timed = interleave({"theirs": theirs, "ours": ours}, rounds=7)
-    ratio = timed["ours"].least(timed["theirs"])
+    ratio = timed["ours"].ratio(timed["theirs"])
     times = [timed[who].nanoseconds(rows).split()[0] for who in ("ours", "theirs")]
     other = "" if asked is None else f"{asked:g}"
     lines.append([name, *times, f"{ratio:.2f}", f"{limit:g}", other, verdict(name, ratio <= limit)])

@@ -113,9 +113,8 @@ def main() -> None:
         **peers(scores, grades),
     }
     timed = interleave({name: call for name, (_, call) in cases.items()}, rounds=5)
-    lines = []
+    lines, most = [], TARGET * pace()
     for name, (queries, call) in cases.items():
-        most = TARGET * pace()
         judged = verdict("ranking", nanoseconds(timed[name], queries) <= most) if name == "ours, rows" else ""
         target = f"{most:.1f}" if judged else ""
         values = ", ".join(f"{value:.9f}" for value in call())

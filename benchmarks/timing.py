@@ -1,7 +1,8 @@
 """Measuring on a machine that others use too.
 
-Candidates run in turn, round after round, so that noise hits all alike. What counts is process CPU time (of all
-threads; immune to being descheduled) as the median of the rounds, and above all the ratio within a round.
+Candidates run in turn, round after round, so that noise hits all alike. What counts is process CPU time, of all threads
+(immune to being descheduled): ratios are of the fastest round of each, since what others do on the machine only adds, for
+seconds at a time; what is printed of one is the median of its rounds, the least and the most.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from statistics import median
 
@@ -20,6 +20,8 @@ ROOT = Path(__file__).parent.parent
 MIB = 2**20
 STEP = 30e-9
 """CPU seconds of `increment` where limits in seconds were set."""
+LONG = 2.0
+"""Seconds of the clock that a comparison takes at least."""
 
 
 @dataclass(frozen=True)
@@ -35,21 +37,21 @@ class Timing:
         return f"{middle:.2f} [{low:.2f}..{high:.2f}]"
 
     def ratio(self, limit: Timing) -> float:
-        """How many times the CPU of `limit`: the median over the rounds of the ratio within the round."""
-        return median(ours / theirs for ours, theirs in zip(self.cpu, limit.cpu, strict=True))
-
-    def least(self, limit: Timing) -> float:
         """How many times the CPU of `limit`, of the fastest round of each: what others do on the machine only adds."""
         return min(self.cpu) / min(limit.cpu)
 
 
 def interleave(candidates: Mapping[str, Callable[[], object]], rounds: int = 9) -> dict[str, Timing]:
-    """Time every candidate once a round, after one round that does not count (compilation, caches)."""
+    """Time every candidate once a round, after one round that does not count (compilation, caches).
+
+    Rounds go on for `LONG` at least, as what others do on the machine lasts as long as a short comparison.
+    """
     cpu: dict[str, list[float]] = {name: [] for name in candidates}
     wall: dict[str, list[float]] = {name: [] for name in candidates}
     for call in candidates.values():
         call()
-    for _ in range(rounds):
+    began = time.perf_counter()
+    while len(next(iter(cpu.values()))) < rounds or time.perf_counter() - began < LONG:
         for name, call in candidates.items():
             cpu_start, wall_start = time.process_time(), time.perf_counter()
             call()
@@ -81,12 +83,12 @@ def increment() -> float:
     return fastest(call, 9) / n
 
 
-@cache
 def pace() -> float:
     """How many times as long this machine takes as that on which limits in seconds were set: not less than once.
 
     Processors that are sold by the core run at the speed that their neighbours leave them, the same one up to half as fast
-    on another day: a limit in seconds is multiplied by this, one that is a ratio of two calls in turns need not be.
+    on another day, or a minute later: a limit in seconds is multiplied by this, measured right after what it limits. One
+    that is a ratio of two calls in turns need not be.
     """
     return max(1.0, increment() / STEP)
 

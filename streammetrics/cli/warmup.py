@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import nullcontext, suppress
 from dataclasses import fields
 from functools import partial
 from itertools import chain
@@ -43,9 +44,7 @@ def warm_up() -> None:
     began = time.perf_counter()
     from streammetrics.count import KERNELS
 
-    with ProcessPoolExecutor(min(os.cpu_count() or 1, MOST), mp_context=get_context("spawn")) as pool:
-        done = list(pool.map(_compiled_by, _apart(list(range(len(parts()))))))
-    made, variants = sum(misses for misses, _ in done), set().union(*(found for _, found in done))
+    made, variants = _compiled(min(os.cpu_count() or 1, MOST))
     where = next((str(k.dispatcher.stats.cache_path) for k in KERNELS if k.dispatcher.stats.cache_path), None)
     seconds = time.perf_counter() - began
     cached = max(len(variants) - made, 0)
@@ -53,19 +52,39 @@ def warm_up() -> None:
     print(f"cache: {where}" if where else "no folder can be written for a cache: every process will compile anew")
 
 
-def _apart(jobs: list[int]) -> list[int]:
-    """Bring jobs that stand together, and need the same kernels, apart: first, last, second, last but one."""
-    return [jobs.pop(0 if i % 2 == 0 else -1) for i in range(len(jobs))]
+def _compiled(processes: int) -> tuple[int, set[tuple[str, str]]]:
+    """Do all parts of the work; return how many variants were compiled, and all that there are.
+
+    A part that needs what another process is compiling comes last, as often as there are others to do.
+    """
+    waiting, running = deque(range(len(parts()))), dict[Future[Any], int]()
+    made, variants = 0, set[tuple[str, str]]()
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        while waiting or running:
+            while waiting and len(running) < processes:
+                part = waiting.popleft()
+                running[pool.submit(_compiled_by, part, patient=not waiting)] = part
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                done, misses, found = future.result()
+                made, variants, part = made + misses, variants | found, running.pop(future)
+                if not done:
+                    waiting.append(part)
+    return made, variants
 
 
-def _compiled_by(job: int) -> tuple[int, set[tuple[str, str]]]:
-    """Do a part of the work in this process; return how many variants it had to compile, and all that it has."""
+def _compiled_by(part: int, *, patient: bool) -> tuple[bool, int, set[tuple[str, str]]]:
+    """Do a part of the work in this process; return if it is done, how many variants it compiled, and all that it has."""
     from streammetrics.count import KERNELS
+    from streammetrics.kernels._jit import BusyError, impatient
 
-    before = _misses(KERNELS)
-    parts()[job]()
+    before, done = _misses(KERNELS), True
+    try:
+        with nullcontext() if patient else impatient():
+            parts()[part]()
+    except BusyError:  # another process compiles what this part needs: it comes again
+        done = False
     held = {(f"{k.function.__module__}.{k.__name__}", str(s)) for k in KERNELS for s in k.dispatcher.overloads}
-    return _misses(KERNELS) - before, held
+    return done, _misses(KERNELS) - before, held
 
 
 def _misses(kernels: list[Any]) -> int:

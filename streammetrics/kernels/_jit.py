@@ -46,8 +46,25 @@ _CHOSEN: set[Callable[..., Any]] = set()
 _COMPILING = threading.RLock()
 LOCK = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
+_patient = True
+
 KERNELS: list[Kernel] = []
 """Every kernel of the package, for `streammetrics warmup` and for the tests that read the assembly."""
+
+
+class BusyError(Exception):
+    """Another process compiles the kernel that a call needs, and this one was told not to wait for it."""
+
+
+@contextmanager
+def impatient() -> Iterator[None]:
+    """Raise BusyError rather than wait for what another process compiles: for those who have other work meanwhile."""
+    global _patient
+    _patient = False
+    try:
+        yield
+    finally:
+        _patient = True
 
 
 def inline(function: F) -> F:
@@ -139,14 +156,18 @@ class Kernel:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Let one process at a time compile this kernel; the others wait, and read what it has cached."""
+        """Let one process at a time compile this kernel; the others wait, or not, and read what it has cached."""
         file = self._lock_file()
         if file is None:
             yield
             return
         try:
-            with suppress(OSError):  # some file systems have no locks
-                fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX if _patient else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise BusyError(self.__name__) from error
+            except OSError:  # some file systems have no locks
+                pass
             yield
         finally:
             with suppress(OSError):

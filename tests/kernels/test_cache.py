@@ -67,6 +67,36 @@ def test_one_process_compiles_for_all(tmp_path: Path) -> None:
     assert all(process.returncode == 0 for process in running)
 
 
+BUSY = """
+import fcntl
+import numpy as np
+from streammetrics.kernels import _jit, reduce
+
+def call():
+    reduce.spread(np.arange(5, dtype=np.uint32), np.arange(5, dtype=np.uint32), np.zeros(5, np.uint32))
+
+other = reduce.spread._lock_file()  # as another process holds it while it compiles
+fcntl.flock(other, fcntl.LOCK_EX)
+with _jit.impatient():
+    try:
+        call()
+    except _jit.BusyError as error:
+        print(error)
+    fcntl.flock(other, fcntl.LOCK_UN)
+    call()
+fcntl.flock(other, fcntl.LOCK_EX)
+with _jit.impatient():
+    call()  # what it has needs no lock
+print(sum(reduce.spread.dispatcher.stats.cache_misses.values()))
+"""
+
+
+def test_who_has_other_work_does_not_wait(tmp_path: Path) -> None:
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", BUSY], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["spread", "1"]
+
+
 ONCE = """
 import sys
 import numpy as np
