@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from benchmarks.timing import pace
+from benchmarks.timing import pace, paced
 
 NOISE = 1.1
 """What two rounds of one call differ by on two cores that others use: times are missed beyond it, sizes not."""
@@ -44,7 +44,14 @@ class Sheet:
 
     def line(self, name: str, measured: float, limit: float, unit: str = "", asked: float | None = None) -> None:
         """Add a line; `limit` in seconds is multiplied by the pace; `asked` is the issue's figure where it is another."""
-        limit *= pace() if unit in TIMES else 1
+        self._line(name, measured, limit * (pace() if unit in TIMES else 1), unit, asked)
+
+    def short(self, name: str, call: Callable[[], object], limit: float, asked: float | None = None) -> None:
+        """Add a line of a call of less than some milliseconds, of which the limit is one."""
+        seconds, slower = paced(call, 50)
+        self._line(name, seconds * 1e3, limit * slower, "ms", asked)
+
+    def _line(self, name: str, measured: float, limit: float, unit: str, asked: float | None) -> None:
         passed = verdict(name, measured <= limit * (1 if unit in SIZES else NOISE))
         said = "" if asked is None else _written(asked)
         self.rows.append([name, _written(measured), _written(limit), unit, said, passed])

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent.parent
 MIB = 2**20
 STEP = 30e-9
 """CPU seconds of `increment` where limits in seconds were set."""
+INCREMENTS = 20_000
 LONG = 2.0
 """Seconds of the clock that a comparison takes at least."""
 
@@ -71,16 +72,16 @@ def fastest(call: Callable[[], object], rounds: int = 3, times: int = 1) -> floa
     return best
 
 
+def increments() -> None:
+    """Add one to a number in a dict, again and again: what the interpreter takes for next to nothing."""
+    counts, key = {"rows": 0}, "rows"
+    for _ in range(INCREMENTS):
+        counts[key] += 1
+
+
 def increment() -> float:
     """CPU seconds of `counts[key] += 1`."""
-    counts, n = {"rows": 0}, 200_000
-
-    def call() -> None:
-        key = "rows"
-        for _ in range(n):
-            counts[key] += 1
-
-    return fastest(call, 9) / n
+    return fastest(increments, 9, 10) / INCREMENTS
 
 
 def pace() -> float:
@@ -90,7 +91,23 @@ def pace() -> float:
     on another day, or a minute later: a limit in seconds is multiplied by this, measured right after what it limits. One
     that is a ratio of two calls in turns need not be.
     """
-    return max(1.0, increment() / STEP)
+    return pace_of(increment())
+
+
+def pace_of(increment: float) -> float:
+    """Return the pace of a machine that takes so many seconds for one."""
+    return max(1.0, increment / STEP)
+
+
+def paced(call: Callable[[], object], times: int = 1) -> tuple[float, float]:
+    """Return CPU seconds of a short call, so many times in a row, and the pace, measured in turns with it."""
+
+    def repeated() -> None:
+        for _ in range(times):
+            call()
+
+    timed = interleave({"increments": increments, "call": repeated})
+    return min(timed["call"].cpu) / times, pace_of(min(timed["increments"].cpu) / INCREMENTS)
 
 
 def resident() -> int:
