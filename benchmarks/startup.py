@@ -13,7 +13,7 @@ from statistics import median
 
 from benchmarks import process
 from benchmarks.data import clicks
-from benchmarks.report import table, verdict
+from benchmarks.report import Sheet, table, verdict
 from benchmarks.timing import pace
 
 ROUNDS = 7
@@ -76,11 +76,10 @@ def commands(folder: str) -> None:
 
 def warm_up(folder: str) -> None:
     """Print how long it takes to compile every kernel."""
+    sheet = Sheet()
     cpu, wall = call(["warmup"], folder)
-    most = WARM_UP * pace()
-    row = ["warmup", f"{wall:.0f}", f"{cpu:.0f}", f"{most:.0f}", "60", verdict("warm-up", wall <= most)]
-    head = ["", "wall s", "CPU s", "wall, at most", "asked for", ""]
-    table(f"From an empty cache, {os.cpu_count()} processors", head, [row])
+    sheet.line("warm-up, by the clock", wall, WARM_UP, "s", 60)
+    sheet.show(f"From an empty cache, {os.cpu_count()} processors, {cpu:.0f} s of CPU")
 
 
 def call(arguments: Sequence[str], folder: str) -> tuple[float, float]:
