@@ -69,7 +69,8 @@ def read(arguments: Sequence[str]) -> None:
 def main() -> None:
     """Print both sides, what scoring adds to reading, and the limits."""
     typed, plain, fewer = logs.log(ROWS), logs.log(ROWS, typed=False), logs.log(GROUPED)
-    compare("", typed, [], 6.0, 3.0)  # the three metrics take 3 of them, from columns in memory
+    # the three metrics take 3 of them, from columns in memory; AMD Zen 4 keeps 6, Zen 3 does not
+    compare("", typed, [], 7.0, 3.0)
     compare(" as Spark writes them", plain, ["country"], 12.0, 6.0)
     compare(" as Spark writes them", plain, ["variant", "country"], 14.0, 9.0)
     compare(" with dictionaries of Arrow's", typed, ["variant", "country"], 35.0, 9.0)
