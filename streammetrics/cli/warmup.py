@@ -74,8 +74,7 @@ def _compiled(processes: int) -> tuple[int, set[tuple[str, str]]]:
 
 def _compiled_by(part: int, *, patient: bool) -> tuple[bool, int, set[tuple[str, str]]]:
     """Do a part of the work in this process; return if it is done, how many variants it compiled, and all that it has."""
-    from streammetrics.count import KERNELS
-    from streammetrics.kernels._jit import BusyError, impatient
+    from streammetrics.count import KERNELS, BusyError, impatient
 
     before, done = _misses(KERNELS), True
     try:

@@ -1,6 +1,8 @@
 """While rows come: cells, counters, the commit. The only importer of kernels, which it hands to columns and statistics."""
 
 from ..kernels._jit import KERNELS as KERNELS
+from ..kernels._jit import BusyError as BusyError
+from ..kernels._jit import impatient as impatient
 from .commit import Place as Place
 from .commit import bound as bound
 from .commit import calls_of as calls_of
