@@ -1,6 +1,6 @@
 """States as bytes: size, writing, reading one and merging thousands, on statistics made up like those of scores and sums.
 
-numpy alone is loaded.
+Of other libraries numpy alone is loaded, as where states are merged.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import numpy as np
 import streammetrics as sm
 from benchmarks import limits
 from benchmarks.data import cached_clicks
-from benchmarks.report import NOISE, Sheet, table, verdict
+from benchmarks.report import Sheet, in_time, table
 from benchmarks.timing import interleave
 
 ROWS = 10_000_000
@@ -78,7 +78,7 @@ def throughput(labels: np.ndarray, scores: np.ndarray) -> None:
                 f"{ratio:.2f}",
                 f"{target:.2f}",
                 f"{asked:.2f}",
-                verdict(name, ratio <= target * NOISE),
+                in_time(name, ratio, target),
             ]
         )
     libm = interleave({"libm": c.log_loss_libm}, rounds=3)["libm"]

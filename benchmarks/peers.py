@@ -18,7 +18,7 @@ import polars
 
 import streammetrics as sm
 from benchmarks.data import clicks
-from benchmarks.report import NOISE, table, verdict
+from benchmarks.report import in_time, table
 from benchmarks.timing import interleave
 
 ROWS, LONG, BATCH = 4_000_000, 16_000_000, 65_536
@@ -45,7 +45,7 @@ def compare(
     ratio = timed["ours"].ratio(timed["theirs"])
     times = [timed[who].nanoseconds(rows).split()[0] for who in ("ours", "theirs")]
     other = "" if asked is None else f"{asked:g}"
-    lines.append([name, *times, f"{ratio:.2f}", f"{limit:g}", other, verdict(name, ratio <= limit * NOISE)])
+    lines.append([name, *times, f"{ratio:.2f}", f"{limit:g}", other, in_time(name, ratio, limit)])
 
 
 def stream(make: Callable[[], Any], *columns: Any, batch: int = BATCH, **named: Any) -> Call:

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 import streammetrics as sm
-from benchmarks.report import NOISE, table, verdict
+from benchmarks.report import in_time, table
 from benchmarks.timing import INCREMENTS, increments, interleave, pace_of
 
 QUERIES, DOCUMENTS = 100_000, 100
@@ -115,7 +115,7 @@ def main() -> None:
     lines, most = [], TARGET * pace_of(min(timed[""].cpu) / INCREMENTS)
     for name, (queries, call) in cases.items():
         least = min(timed[name].cpu) / (queries * DOCUMENTS) * 1e9
-        judged = verdict("ranking", least <= most * NOISE) if name == "ours, rows" else ""
+        judged = in_time("ranking", least, most) if name == "ours, rows" else ""
         target = f"{most:.1f}" if judged else ""
         values = ", ".join(f"{value:.9f}" for value in call())
         lines.append([name, timed[name].nanoseconds(queries * DOCUMENTS), target, judged, values])

@@ -20,6 +20,11 @@ def verdict(name: str, passed: bool) -> str:
     return "PASS" if passed else "FAIL"
 
 
+def in_time(name: str, measured: float, limit: float) -> str:
+    """Judge a time, or a ratio of two."""
+    return verdict(name, measured <= limit * NOISE)
+
+
 def failures() -> list[str]:
     return _failures
 
@@ -52,7 +57,7 @@ class Sheet:
         self._line(name, seconds * 1e3, limit * slower, "ms", asked)
 
     def _line(self, name: str, measured: float, limit: float, unit: str, asked: float | None) -> None:
-        passed = verdict(name, measured <= limit * (1 if unit in SIZES else NOISE))
+        passed = verdict(name, measured <= limit) if unit in SIZES else in_time(name, measured, limit)
         said = "" if asked is None else _written(asked)
         self.rows.append([name, _written(measured), _written(limit), unit, said, passed])
 
