@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import dis
 import functools
 import gc
@@ -13,7 +14,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ import numpy as np
 
 import streammetrics as sm
 
-PACKAGE = str(Path(sm.__file__).parent)
+TRACED = (str(Path(sm.__file__).parent), contextlib.__file__)
 ASKED = ("CALL", "RESUME", "JUMP_BACKWARD")  # after these a handler of signals may run
 
 
@@ -47,6 +47,8 @@ def asked(code: Any) -> frozenset[int]:
 class At:
     """Runs a call, counts the places of the package it passes, and raises at one of them.
 
+    The error is kept, as by somebody who handles it: with it live the frames that it passed, and what they hold.
+
     Parameters
     ----------
     stop : int, optional
@@ -59,9 +61,10 @@ class At:
 
     def __init__(self, stop: int | None, error: type[BaseException], *, threads: bool = False) -> None:
         self.stop, self.error, self.threads, self.passed = stop, error, threads, 0
+        self.raised: BaseException | None = None
 
     def __call__(self, frame: Any, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(PACKAGE):
+        if not frame.f_code.co_filename.startswith(TRACED):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         if event == "opcode" and frame.f_lasti in asked(frame.f_code):
@@ -76,7 +79,8 @@ class At:
         (threading if self.threads else sys).settrace(self)
         try:
             call()
-        except self.error:
+        except self.error as error:
+            self.raised = error
             return True
         finally:
             threading.settrace(None) if self.threads else sys.settrace(before)  # type: ignore[arg-type]
@@ -157,7 +161,7 @@ class Disk:
 
         return call
 
-    @contextmanager
+    @contextlib.contextmanager
     def mounted(self) -> Iterator[None]:
         """Take the place of the real one."""
         held = {(os, name): self.refused(getattr(os, name)) for name in ("fsync", "replace", "chmod", "mkdir", "pread")}

@@ -10,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,7 +37,7 @@ def batch(k, rows=3000):
             "group": r.integers(0, 50, rows), "country": r.choice(["at", "be", "ch"], rows)}
 """
 
-COUNTING = (
+COUNTED = (
     BATCHES
     + """
 def made():
@@ -66,28 +67,54 @@ def handler(*_):
         armed = False
         raise KeyboardInterrupt
 
+def count(i, thing, k, one):
+    global armed, before, after, all_batches
+    all_batches += 1
+    try:
+        armed = True
+        thing.update(one)
+        armed = False
+        counted[i].append(k)
+    except KeyboardInterrupt:
+        more = rows(thing) - 3000 * len(counted[i])
+        assert more in (0, 3000), more
+        before, after = before + (not more), after + (more > 0)
+        counted[i] += [k] * (more > 0)
+
 armed, counted, batches = False, [[], [], []], [batch(k) for k in range(20)]
+before, after, all_batches = 0, 0, 0
+"""
+)
+
+COUNTING = (
+    COUNTED
+    + """
 checked(made(), counted)
 checked([thing.update(batch(0)) for thing in made()], [[0], [0], [0]])  # what is not compiled yet, is now
 signal.signal(signal.SIGINT, handler)
 print("ready", flush=True)
-things, before, after, all_batches = made(), 0, 0, 0
+things = made()
 while not os.path.exists(sys.argv[2]):
     for k, one in enumerate(batches):
         for i, thing in enumerate(things):
-            all_batches += 1
-            try:
-                armed = True
-                thing.update(one)
-                armed = False
-                counted[i].append(k)
-            except KeyboardInterrupt:
-                more = rows(thing) - 3000 * len(counted[i])
-                assert more in (0, 3000), more
-                before, after = before + (not more), after + (more > 0)
-                counted[i] += [k] * (more > 0)
+            count(i, thing, k, one)
     checked(things, counted)
     things, counted = made(), [[], [], []]
+print("whole", before, after, all_batches, flush=True)
+"""
+)
+
+BEGINNING = (
+    COUNTED
+    + """
+signal.signal(signal.SIGINT, handler)
+print("ready", flush=True)
+things = made()
+while min(map(len, counted)) < 3:  # by then all kernels are loaded, however often that was interrupted
+    for i, thing in enumerate(things):
+        count(i, thing, all_batches % 20, batches[all_batches % 20])
+checked(things, counted)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
 print("whole", before, after, all_batches, flush=True)
 """
 )
@@ -136,15 +163,26 @@ def day(batches: int) -> Any:
 
 @contextmanager
 def running(code: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """A process that has said that it is ready."""
-    command = [sys.executable, "-c", code, *map(str, arguments)]
+    """A process that has said that it is ready; one that does not end says where it stands."""
+    command = [sys.executable, "-X", "faulthandler", "-c", code, *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        patience = threading.Timer(300, process.send_signal, [signal.SIGABRT])
+        patience.start()
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n", process.stderr and process.stderr.read()
             yield process
         finally:
+            patience.cancel()
             process.kill()
+
+
+def interrupted(process: subprocess.Popen[str], rng: random.Random) -> str:
+    """What it says of a Ctrl-C that comes soon: whether that was while it counts."""
+    assert process.stdout is not None
+    time.sleep(rng.random() * 0.02)
+    process.send_signal(signal.SIGINT)
+    return process.stdout.readline()
 
 
 def test_interrupts(tmp_path: Path) -> None:
@@ -152,20 +190,30 @@ def test_interrupts(tmp_path: Path) -> None:
     spill, stop, rng = tmp_path / "spill", tmp_path / "stop", random.Random(0)
     spill.mkdir()
     with running(COUNTING, spill, stop) as process:
-        assert process.stdout is not None
         hits = 0
         while hits < INTERRUPTS:
-            time.sleep(rng.random() * 0.02)
-            process.send_signal(signal.SIGINT)
-            said = process.stdout.readline()
+            said = interrupted(process, rng)
             assert said in ("hit\n", "missed\n"), process.stderr and process.stderr.read()
             hits += said == "hit\n"
         stop.touch()
-        said, errors = process.communicate(timeout=300)
+        said, errors = process.communicate()
     print(said)
     assert said.startswith("whole "), errors  # before, after: how many batches were not counted, and were
     assert process.returncode == 0
     assert not list(spill.iterdir())
+
+
+def test_interrupts_while_kernels_are_loaded(tmp_path: Path) -> None:
+    """numba that is interrupted keeps its locks, and registries that are half read."""
+    rng = random.Random(3)
+    for _ in range(KILLS):
+        with running(BEGINNING, tmp_path) as process:
+            while (said := interrupted(process, rng)) in ("hit\n", "missed\n"):
+                pass
+            _, errors = process.communicate()
+        print(said)
+        assert said.startswith("whole "), errors
+        assert process.returncode == 0
 
 
 def test_kill_while_saving(tmp_path: Path) -> None:

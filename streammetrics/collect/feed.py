@@ -9,9 +9,7 @@ by the same call.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from itertools import islice
 from operator import is_not
@@ -27,7 +25,7 @@ from ..columns.ids import IdColumn, Ids, are_several
 from ..columns.times import EventTime, Latest, TimeColumn
 from ..errors import CounterOverflowError, InvalidInputError, MemoryLimitError
 from ..numerics.compiled import kernel
-from ..numerics.once import at_once
+from ..numerics.once import at_once, holding, undivided
 from ..state.axes import EPOCHS, Axis
 from ..state.state import State
 from ..statistics.step import NO_WEIGHTS, NOTHING, Beside, Step, Typed
@@ -52,7 +50,7 @@ MEMORY_LIMIT = 4 << 30
 def counting() -> Any:
     """What counts: loaded at the first row, so that merging and reading need no kernels.
 
-    In a thread, where no Ctrl-C comes: numba that was left half imported could not be imported again.
+    Numba that a Ctrl-C had left half imported could not be imported again.
     """
 
     def load() -> Any:
@@ -60,8 +58,7 @@ def counting() -> Any:
 
         return count
 
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(load).result()
+    return undivided(load)
 
 
 class Read(NamedTuple):
@@ -809,24 +806,20 @@ def change(changes: Sequence[Change]) -> None:
     No row that comes meanwhile is lost, and nobody who asks one of them for its states finds it half changed.
     """
     feeds = [one.feed for one in changes]
-    with _locked(feeds):
-        _put(feeds, [tuple(one.how(one.feed._settled())) for one in changes])
+    _alone(feeds, lambda: [one.how(one.feed._settled()) for one in changes])
 
 
 def hold(feeds: Sequence[Feed], states: Iterable[State]) -> None:
     """Go on from these states, those of each feed in turn; all that was held is replaced as one."""
     rest = iter(states)
-    made = [tuple(islice(rest, len(feed.reads))) for feed in feeds]
-    with _locked(feeds):
-        _put(feeds, made)
+    made = [list(islice(rest, len(feed.reads))) for feed in feeds]
+    _alone(feeds, lambda: made)
 
 
-@contextmanager
-def _locked(feeds: Sequence[Feed]) -> Iterator[None]:
-    with ExitStack() as locked:
-        for feed in sorted(feeds, key=id):  # as others do who lock some of them
-            locked.enter_context(feed.lock)
-        yield
+def _alone(feeds: Sequence[Feed], make: Callable[[], Sequence[Sequence[State]]]) -> None:
+    """Put in each feed what is made for it while nobody else counts, or asks for states."""
+    in_order = sorted(feeds, key=id)  # as others do who lock some of them
+    holding([feed.lock for feed in in_order], lambda: _put(feeds, [tuple(states) for states in make()]))
 
 
 def _put(feeds: Sequence[Feed], states: Sequence[tuple[State, ...]]) -> None:

@@ -17,6 +17,7 @@ import hashlib
 import inspect
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,6 +29,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
+from ..numerics.once import undivided
 from ._wide import WideCompiler
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,9 +46,11 @@ _OPTIONS: dict[str, Any] = {
 _CHOSEN: set[Callable[..., Any]] = set()
 
 _COMPILING = threading.RLock()
+os.register_at_fork(before=_COMPILING.acquire, after_in_parent=_COMPILING.release, after_in_child=_COMPILING.release)
 LOCK = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 _patient = True
+PATIENCE = 120.0  # seconds: several times what the longest kernel takes
 
 KERNELS: list[Kernel] = []
 """Every kernel of the package, for `streammetrics warmup` and for the tests that read the assembly."""
@@ -141,7 +145,11 @@ class Kernel:
                 return self.dispatcher(*arguments)
 
     def _compile(self, arguments: tuple[Any, ...]) -> None:
+        """Compile, or read from the cache; a Ctrl-C inside numba would leave its locks held, its registries half read."""
         signature = tuple(self._type(n, a) for n, a in zip(self._names, arguments, strict=True))
+        undivided(functools.partial(self._compile_alone, signature))
+
+    def _compile_alone(self, signature: tuple[Any, ...]) -> None:
         with _COMPILING, self._alone():
             if signature in self.dispatcher.overloads:  # another thread was faster
                 return
@@ -156,18 +164,20 @@ class Kernel:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Let one process at a time compile this kernel; the others wait, or not, and read what it has cached."""
+        """Let one process at a time compile this kernel; the others wait, or not, and read what it has cached.
+
+        They do not wait for ever: it may have been stopped, by a Ctrl-Z or a debugger.
+        """
         file = self._lock_file()
         if file is None:
             yield
             return
         try:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX if _patient else fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise BusyError(self.__name__) from error
-            except OSError:  # some file systems have no locks
-                pass
+            until = time.monotonic() + PATIENCE
+            while _held_elsewhere(file) and time.monotonic() < until:
+                if not _patient:
+                    raise BusyError(self.__name__)
+                time.sleep(0.02)
             yield
         finally:
             with suppress(OSError):
@@ -208,6 +218,17 @@ class Kernel:
         if isinstance(value, np.ndarray):
             return _array_type(value.dtype, value.ndim, name not in self._out)
         return numba.typeof(value)  # type: ignore[no-untyped-call]
+
+
+def _held_elsewhere(file: int) -> bool:
+    """Whether another process has the lock; else it is ours."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:  # that it is held is the answer
+        return True
+    except OSError:  # some file systems have no locks
+        pass
+    return False
 
 
 @functools.lru_cache(1024)

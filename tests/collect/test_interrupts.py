@@ -201,7 +201,8 @@ def test_all_or_nothing(name, call):
     for stop, error in both if draws.TIMES > 1 else turns:
         thing = fresh(name, call, given)
         made = CALLS[call](thing, name, given)
-        interrupted = faults.At(stop, error).run(made)
+        at = faults.At(stop, error)  # which keeps what it raised: a handler of it sees this
+        interrupted = at.run(made)
         seen, where = thing.to_bytes(), f"{error.__name__} at place {stop} of {every.passed}"
         assert interrupted or seen == after, where
         assert seen in (before, after), f"{where}: torn"

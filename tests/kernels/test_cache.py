@@ -97,6 +97,54 @@ def test_who_has_other_work_does_not_wait(tmp_path: Path) -> None:
     assert done.stdout.split() == ["spread", "1"]
 
 
+STOPPED = """
+import fcntl
+import numpy as np
+from streammetrics.kernels import _jit, reduce
+
+_jit.PATIENCE = 1.0
+fcntl.flock(other := reduce.spread._lock_file(), fcntl.LOCK_EX)  # and nothing more comes of it
+reduce.spread(np.arange(5, dtype=np.uint32), np.arange(5, dtype=np.uint32), np.zeros(5, np.uint32))
+print(sum(reduce.spread.dispatcher.stats.cache_misses.values()))
+"""
+
+
+def test_a_process_that_stands_still_holds_nobody_up(tmp_path: Path) -> None:
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", STOPPED]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["1"]
+
+
+FORKED = """
+import os, signal, threading
+import numpy as np
+from streammetrics.kernels import reduce
+
+def call():
+    reduce.spread(np.arange(5, dtype=np.uint32), np.arange(5, dtype=np.uint32), np.zeros(5, np.uint32))
+
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+signal.setitimer(signal.ITIMER_REAL, 0.05)
+try:
+    call()
+except KeyboardInterrupt:
+    print(*[t.name for t in threading.enumerate()][1:], sep="")
+if (child := os.fork()) == 0:
+    call()  # what was being compiled is there
+    os._exit(int(sum(reduce.spread.dispatcher.stats.cache_misses.values()) != 1))
+print(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_fork_while_a_kernel_is_compiled(tmp_path: Path) -> None:
+    """It waits: a child would have numba's locks as they are, and nobody who releases them."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", FORKED]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines() == ["streammetrics: undivided", "0"]
+
+
 ONCE = """
 import sys
 import numpy as np

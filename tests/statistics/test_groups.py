@@ -530,3 +530,20 @@ def test_frames_are_merged_as_states_are() -> None:
     for states in ([apart[4], apart[0], apart[4]], [plain[0], fed(log(30, 1, text=True))], [closed_, closed_]):
         with pytest.raises(sm.IncompatibleStateError):
             frame.merge_frames([frame.write([s], {}) for s in states])
+
+
+AT_EXIT = """
+import atexit
+import numpy as np
+import streammetrics as sm
+
+rng = np.random.default_rng(0)
+users, given = sm.GroupAUC(), {n: rng.integers(0, k, 20_000) for n, k in [("y_true", 2), ("y_score", 2), ("group", 999)]}
+atexit.register(lambda: print(users.update(given).compute() == sm.GroupAUC().update(given).compute()))
+"""
+
+
+def test_what_atexit_computes() -> None:
+    """There are no threads any more, neither to load kernels in nor to sort users in."""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", AT_EXIT], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("True\n", "")
