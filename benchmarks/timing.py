@@ -1,8 +1,8 @@
 """Measuring on a machine that others use too.
 
 Candidates run in turn, round after round, so that noise hits all alike. What counts is process CPU time, of all threads
-(immune to being descheduled): ratios are of the fastest round of each, since what others do on the machine only adds, for
-seconds at a time; what is printed of one is the median of its rounds, the least and the most.
+(immune to being descheduled). What is printed of one is the median of its rounds, the least and the most. A ratio is read
+twice, and the lesser counts: noise that hits both readings is rare, what our code does wrong is in both.
 """
 
 from __future__ import annotations
@@ -38,8 +38,13 @@ class Timing:
         return f"{middle:.2f} [{low:.2f}..{high:.2f}]"
 
     def ratio(self, limit: Timing) -> float:
-        """How many times the CPU of `limit`, of the fastest round of each: what others do on the machine only adds."""
-        return min(self.cpu) / min(limit.cpu)
+        """How many times the CPU of `limit`.
+
+        Of the fastest round of each, as what others do on the machine only adds, but where one alone has met a moment in
+        which they were still; of the median of rounds, but where many of them meet a change of pace.
+        """
+        rounds = zip(self.cpu, limit.cpu, strict=True)
+        return min(min(self.cpu) / min(limit.cpu), median(ours / theirs for ours, theirs in rounds))
 
 
 def interleave(candidates: Mapping[str, Callable[[], object]], rounds: int = 9) -> dict[str, Timing]:
