@@ -1,7 +1,7 @@
 """Ctrl-C while rows are counted, kill -9 while they are saved and spilled: real signals to processes of their own.
 
-The short form sends a few. ``LAWS=100 pytest tests/test_kills.py`` sends 200 interrupts and kills 50 processes each
-way.
+The short form sends a few. ``LAWS=100 pytest tests/test_kills.py`` sends 200 interrupts, many more to each of 50
+processes that load their kernels, and kills 50 processes each way.
 """
 
 from __future__ import annotations
