@@ -806,20 +806,20 @@ def change(changes: Sequence[Change]) -> None:
     No row that comes meanwhile is lost, and nobody who asks one of them for its states finds it half changed.
     """
     feeds = [one.feed for one in changes]
-    _alone(feeds, lambda: [one.how(one.feed._settled()) for one in changes])
+    _replace(feeds, lambda: [tuple(one.how(one.feed._settled())) for one in changes])
 
 
 def hold(feeds: Sequence[Feed], states: Iterable[State]) -> None:
     """Go on from these states, those of each feed in turn; all that was held is replaced as one."""
     rest = iter(states)
-    made = [list(islice(rest, len(feed.reads))) for feed in feeds]
-    _alone(feeds, lambda: made)
+    made = [tuple(islice(rest, len(feed.reads))) for feed in feeds]
+    _replace(feeds, lambda: made)
 
 
-def _alone(feeds: Sequence[Feed], make: Callable[[], Sequence[Sequence[State]]]) -> None:
+def _replace(feeds: Sequence[Feed], make: Callable[[], Sequence[tuple[State, ...]]]) -> None:
     """Put in each feed what is made for it while nobody else counts, or asks for states."""
     in_order = sorted(feeds, key=id)  # as others do who lock some of them
-    holding([feed.lock for feed in in_order], lambda: _put(feeds, [tuple(states) for states in make()]))
+    holding([feed.lock for feed in in_order], lambda: _put(feeds, make()))
 
 
 def _put(feeds: Sequence[Feed], states: Sequence[tuple[State, ...]]) -> None:

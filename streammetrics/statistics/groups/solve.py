@@ -197,19 +197,19 @@ def numbered(a: Array, b: Array, bits: int) -> tuple[NDArray[np.int32], int]:
 
 def in_threads(one: Callable[[int], T], parts: int, workers: int) -> Iterator[T]:
     """Yield what is made of each partition; few at a time, so that not all wait for whoever takes them."""
-    if min(parts, workers) < 2 or not _has_threads():
+    if min(parts, workers) < 2:
         yield from map(one, range(parts))
         return
     with ThreadPoolExecutor(workers) as pool:
+        many = pool.map if _starts(pool) else map
         for start in range(0, parts, 8 * workers):
-            yield from pool.map(one, range(start, min(start + 8 * workers, parts)))
+            yield from many(one, range(start, min(start + 8 * workers, parts)))
 
 
-def _has_threads() -> bool:
-    """Whether there are any: not where the interpreter ends, and a function of `atexit` computes what was counted."""
+def _starts(pool: ThreadPoolExecutor) -> bool:
+    """Whether there are threads: not where the interpreter ends, and a function of `atexit` computes what was counted."""
     try:
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(int)
+        pool.submit(int)
     except RuntimeError:  # that there are none is the answer
         return False
     return True
