@@ -6,11 +6,12 @@ import atexit
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from datetime import timedelta
 from typing import TypeVar
 
 from ..errors import SyncTimeoutError
+from ..numerics.once import in_thread
 
 __all__ = ["TIMEOUT", "Deadline"]
 
@@ -63,16 +64,7 @@ class Deadline:
         SyncTimeoutError
             It has not returned in time.
         """
-        done: Future[T] = Future()
-
-        def run() -> None:
-            try:
-                done.set_result(function())
-            except BaseException as error:  # noqa: BLE001 (it is raised where the result is waited for)
-                done.set_exception(error)
-
-        thread = threading.Thread(target=run, daemon=True, name=f"streammetrics: {doing}")
-        thread.start()
+        done, thread = in_thread(function, doing, daemon=True)
         if not wait([done], max(self.left, 1e-3)).done:
             _left_behind.append(thread)
             raise self.error(doing)

@@ -10,7 +10,7 @@ from functools import partial
 from operator import call
 from typing import Any, TypeVar
 
-__all__ = ["at_once", "holding", "undivided"]
+__all__ = ["at_once", "holding", "in_thread", "undivided"]
 
 T = TypeVar("T")
 
@@ -35,6 +35,21 @@ def holding(locks: Sequence[threading.Lock], act: Callable[[], T]) -> T:
         deque(let_go, 0)  # the first call of this block: nothing can come before it
 
 
+def in_thread(act: Callable[[], T], doing: str, daemon: bool = False) -> tuple[Future[T], threading.Thread]:
+    """Start a call in a thread of its own; return what it will return or raise, and the thread."""
+    done: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(act())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
+            done.set_exception(error)
+
+    thread = threading.Thread(target=run, daemon=daemon, name=f"streammetrics: {doing}")
+    thread.start()
+    return done, thread
+
+
 def undivided(act: Callable[[], T]) -> T:
     """Return what a call of Python returns, which is made in a thread where no handler of signals runs.
 
@@ -43,16 +58,8 @@ def undivided(act: Callable[[], T]) -> T:
     """
     if threading.current_thread() is not threading.main_thread():
         return act()
-    done: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(act())
-        except BaseException as error:  # noqa: BLE001 - raised below, in the thread of the caller
-            done.set_exception(error)
-
     try:
-        threading.Thread(target=run, name="streammetrics: undivided").start()
+        done, _ = in_thread(act, "undivided")
     except RuntimeError:  # there are no more threads, or the interpreter ends
         return act()
     return done.result()
