@@ -105,8 +105,7 @@ def _log(folder: Path, rows: int, rate: float) -> DemoTruth:
 
 
 def _write(path: Path, text: str) -> None:
-    with atomic_write(path) as file:
-        file.write(text.encode())
+    atomic_write(path, lambda file: file.write(text.encode()))
 
 
 def _read(path: Path, kind: type[T]) -> T:

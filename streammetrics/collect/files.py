@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 __all__ = ["atomic_write", "read"]
 
 
-@contextmanager
-def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Give a file to write to, which takes the place of the one of that name when all of it is on the disk.
+def atomic_write(path: str | os.PathLike[str], put: Callable[[BinaryIO], Any]) -> None:
+    """Write a file, which takes the place of the one of that name when all of it is on the disk.
 
     Until then, and for ever if anything fails, the old one is there. A link stays a link: what it leads to is replaced.
-    What is no plain file, such as a pipe, is written to as it is.
+    What is no plain file, such as a pipe, is written to as it is. Not a context manager of Python: between its
+    instructions a Ctrl-C would leave what was written by then.
 
     Parameters
     ----------
     path : path
         Where.
+    put : callable
+        What writes to the open file.
 
     Raises
     ------
@@ -32,14 +34,14 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     given = Path(path)
     if given.exists() and not given.is_file():
         with given.open("wb") as file:
-            yield file
+            put(file)
         return
     target = Path(os.path.realpath(given))
     temporary = target.with_name(f".streammetrics-{secrets.token_hex(8)}")  # names of any length leave no room for more
     try:
         with _named(path):
             with open(temporary, "xb") as file:
-                yield file
+                put(file)
                 file.flush()
                 os.fsync(file.fileno())
             if target.exists():

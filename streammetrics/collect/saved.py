@@ -69,8 +69,7 @@ def save(thing: Any, path: str | os.PathLike[str]) -> Path:
         The system refuses; what was there is there, and nothing else.
     """
     data = frame.write([thing], {"kind": "state"}) if isinstance(thing, State) else thing.to_bytes()
-    with files.atomic_write(path) as file:
-        file.write(data)
+    files.atomic_write(path, lambda file: file.write(data))
     return Path(path)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from streammetrics.collect.files import atomic_write
 from streammetrics.io.sources import LogError, PathLike
 from streammetrics.io.world import SCHEMA, VARIANTS, Floats, Impressions, World
 
-__all__ = ["DemoTruth", "parquet_writer", "write_demo_log"]
+__all__ = ["DemoTruth", "write_demo_log", "write_parquet"]
 
 _CHUNK_ROWS = 1 << 17  # also the row groups of the files
 _FIRST_DAY = np.datetime64("2025-06-02")
@@ -111,20 +111,22 @@ def write_demo_log(
     world = World.make(rows, seed, ctr)
     tally = _Tally(world)
     written = chunk = 0
+
+    def tables(day: int) -> Iterator[pa.Table]:
+        nonlocal written, chunk
+        for hours, size in _chunks(rows * (day + 1) // days - rows * day // days):
+            made = world.impressions(np.random.default_rng([seed, _EVENTS, chunk]), size, hours)
+            tally.add(made)
+            # Sampling has its own random numbers, so that twins agree on everything else.
+            sampling = np.random.default_rng([seed, _SAMPLING, chunk])
+            kept = _sample(made.table(_FIRST_DAY + day), sampling, negative_rate, sampled_scale)
+            yield kept
+            written, chunk = written + kept.num_rows, chunk + 1
+            if progress is not None:
+                progress(size)
+
     for day in range(days):
-        left = rows * (day + 1) // days - rows * day // days
-        path = root / f"day={_FIRST_DAY + day}" / "part-0.parquet"
-        with parquet_writer(path, SCHEMA) as writer:
-            for hours, size in _chunks(left):
-                made = world.impressions(np.random.default_rng([seed, _EVENTS, chunk]), size, hours)
-                tally.add(made)
-                # Sampling has its own random numbers, so that twins agree on everything else.
-                sampling = np.random.default_rng([seed, _SAMPLING, chunk])
-                kept = _sample(made.table(_FIRST_DAY + day), sampling, negative_rate, sampled_scale)
-                writer.write_table(kept)
-                written, chunk = written + kept.num_rows, chunk + 1
-                if progress is not None:
-                    progress(size)
+        write_parquet(root / f"day={_FIRST_DAY + day}" / "part-0.parquet", SCHEMA, tables(day))
     return tally.truth(written, negative_rate)
 
 
@@ -146,12 +148,16 @@ def _chunks(rows: int) -> Iterator[tuple[tuple[float, float], int]]:
         yield (24 * start / rows, 24 * (start + size) / rows), size
 
 
-@contextmanager
-def parquet_writer(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
+def write_parquet(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
     """Write a file whole or not at all, so that an interrupt leaves nothing that looks like a log."""
+
+    def put(file: BinaryIO) -> None:
+        with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+            for table in tables:
+                writer.write_table(table)
+
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
-        yield writer
+    atomic_write(path, put)
 
 
 def _sample(table: pa.Table, rng: np.random.Generator, negative_rate: float, sampled_scale: bool) -> pa.Table:

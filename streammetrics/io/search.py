@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from streammetrics.io.demo import parquet_writer
+from streammetrics.io.demo import write_parquet
 from streammetrics.io.sources import LogError, PathLike
 
 __all__ = ["SearchTruth", "write_search_log"]
@@ -93,8 +93,8 @@ def write_search_log(folder: PathLike, queries: int = 10_000, seed: int = 7) -> 
         **scores,
         "grade": grade,
     }
-    with parquet_writer(root / "part-0.parquet", _SCHEMA) as writer:
-        writer.write_table(pa.table([pa.array(columns[f.name], f.type) for f in _SCHEMA], schema=_SCHEMA))
+    table = pa.table([pa.array(columns[f.name], f.type) for f in _SCHEMA], schema=_SCHEMA)
+    write_parquet(root / "part-0.parquet", _SCHEMA, [table])
     found = {name: _measured(query, grade, score) for name, score in scores.items()}
     ndcg, mrr = ({name: pair[i] for name, pair in found.items()} for i in range(2))
     return SearchTruth(len(query), queries, ndcg, mrr)

@@ -18,8 +18,7 @@ POSIX = pytest.mark.skipif(sys.platform == "win32", reason="links, permissions a
 
 
 def write(path: Path, data: bytes = b"new") -> None:
-    with atomic_write(path) as file:
-        file.write(data)
+    atomic_write(path, lambda file: file.write(data))
 
 
 @POSIX

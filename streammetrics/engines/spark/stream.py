@@ -85,8 +85,8 @@ class Sink:
             )
         new = evaluate(frame, self.metrics.copy(), strategy=self.strategy, partitions=self.partitions).state
         total = new if before is None else merge([before, new])
-        with files.atomic_write(self.path) as file:
-            file.write(HEAD + b"%d\n" % batch + total.to_bytes())
+        data = HEAD + b"%d\n" % batch + total.to_bytes()
+        files.atomic_write(self.path, lambda file: file.write(data))
 
     @property
     def last(self) -> int | None:

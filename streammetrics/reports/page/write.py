@@ -80,8 +80,7 @@ def report(
     """
     made = render(objects, title or "Report", sides=sides, rows_independent=rows_independent, provenance=provenance,
                   sort=sort, min_rows=min_rows)  # fmt: skip
-    with atomic_write(path) as file:
-        file.write(made.encode())
+    atomic_write(path, lambda file: file.write(made.encode()))
     return Path(path)
 
 
