@@ -159,7 +159,9 @@ class Recent(Pooled):
             try:
                 count({column: np.arange(at, at + rows) if by_row else at})
             except Exception:
-                held["_step"] = at
+                latest = newest(self.feed.states)
+                if latest is None or latest < at:  # memory may have ended once they were counted
+                    held["_step"] = at
                 raise
             held["_step"] = at = at + (rows if by_row else min(rows, 1))
             if rows:

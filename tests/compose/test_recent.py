@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -147,6 +148,24 @@ def test_a_batch_that_is_refused_is_no_update() -> None:
         recent.update({"value": [1.0]}, sample_weight=[1.0])
     assert recent.update([]).compute() == 1.0
     assert recent.columns == {"value": True, "sample_weight": False}
+
+
+@pytest.mark.parametrize("kind", ["steps", "rows"])
+def test_a_batch_that_is_counted_before_memory_ends_is_an_update(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes after it goes on behind it."""
+    table = {"y_true": np.array([0, 1, 1])}
+    recent, whole = (sm.Recent(sm.CTR(), **{kind: 4}).update(table) for _ in range(2))
+    real = recent.feed.count_batch
+
+    def count(batch: Any) -> None:
+        real(batch)
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recent.feed, "count_batch", count)
+        with pytest.raises(MemoryError):
+            recent.update(table)
+    assert recent.update(table).to_bytes() == whole.update(table).update(table).to_bytes()
 
 
 def test_threads_may_update_it() -> None:
