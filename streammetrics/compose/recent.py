@@ -155,14 +155,8 @@ class Recent(Pooled):
         column, by_row = self.axis.names[0], self.kind == "rows"
         with self._stepping:
             at, held = self._next(), self.__dict__
-            del held["_step"]  # an interrupt once they are counted leaves a number that is found again
-            try:
-                count({column: np.arange(at, at + rows) if by_row else at})
-            except Exception:
-                latest = newest(self.feed.states)
-                if latest is None or latest < at:  # memory may have ended once they were counted
-                    held["_step"] = at
-                raise
+            del held["_step"]  # what fails, before or after they are counted, leaves a number that is found again
+            count({column: np.arange(at, at + rows) if by_row else at})
             held["_step"] = at = at + (rows if by_row else min(rows, 1))
             if rows:
                 oldest = held.setdefault("_oldest", at - 1)
