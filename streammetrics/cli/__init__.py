@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from streammetrics.cli.messages import UsageError, explain
+from streammetrics.numerics import compiled
 
 __all__ = ["UsageError", "main"]
 
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             stream.reconfigure(errors="replace")  # a terminal without ± gets a question mark, not a traceback
             if arguments is None and not stream.isatty():
                 setattr(sys, name, _forgiving(stream))
+    compiled.when_slow(_say_compiling)
     code = _run(given)
     if code == INTERRUPTED and arguments is None:
         _leave(code)
@@ -110,6 +112,12 @@ def _print_version() -> int:
 
     print(f"streammetrics {__version__}")
     return 0
+
+
+def _say_compiling() -> None:
+    """Tell whoever watches a terminal why nothing happens."""
+    if sys.stderr.isatty():
+        _complain("compiling for this processor; this takes up to a minute once, and is kept for later runs")
 
 
 def _complain(line: str) -> None:

@@ -36,20 +36,21 @@ from streammetrics.state.axes import Axis
 
 __all__ = ["warm_up"]
 
+NO_FOLDER = "no cache folder can be written, so every process compiles anew; name one in NUMBA_CACHE_DIR"
 MOST = 8  # processes; beyond, they wait for each other's kernels
 
 
 def warm_up() -> None:
     """Compile all kernels, in as many processes as there are processors, and say how long it took."""
     began = time.perf_counter()
-    from streammetrics.count import KERNELS
+    from streammetrics.count import writable_folder
 
     made, variants = _compiled(min(os.cpu_count() or 1, MOST))
-    where = next((str(k.dispatcher.stats.cache_path) for k in KERNELS if k.dispatcher.stats.cache_path), None)
+    folder = writable_folder()
     seconds = time.perf_counter() - began
-    cached = max(len(variants) - made, 0)
-    print(f"{len(KERNELS)} kernels, {len(variants)} variants in {seconds:.1f} s: {cached} were in the cache")
-    print(f"cache: {where}" if where else "no folder can be written for a cache: every process will compile anew")
+    cached, kernels = max(len(variants) - made, 0), len({name for name, _ in variants})
+    print(f"{kernels} kernels, {len(variants)} variants in {seconds:.1f} s: {cached} were in the cache")
+    print(f"cache: {folder}" if folder else f"no kernel is kept: {NO_FOLDER}")
 
 
 def _compiled(processes: int) -> tuple[int, set[tuple[str, str]]]:
@@ -74,20 +75,16 @@ def _compiled(processes: int) -> tuple[int, set[tuple[str, str]]]:
 
 def _compiled_by(part: int, *, patient: bool) -> tuple[bool, int, set[tuple[str, str]]]:
     """Do a part of the work in this process; return if it is done, how many variants it compiled, and all that it has."""
-    from streammetrics.count import KERNELS, BusyError, impatient
+    from streammetrics.count import KERNELS, BusyError, compilations, impatient
 
-    before, done = _misses(KERNELS), True
+    before, done = compilations(), True
     try:
         with nullcontext() if patient else impatient():
             parts()[part]()
     except BusyError:  # another process compiles what this part needs: it comes again
         done = False
     held = {(f"{k.function.__module__}.{k.__name__}", str(s)) for k in KERNELS for s in k.dispatcher.overloads}
-    return done, _misses(KERNELS) - before, held
-
-
-def _misses(kernels: list[Any]) -> int:
-    return sum(sum(k.dispatcher.stats.cache_misses.values()) for k in kernels)
+    return done, compilations() - before, held
 
 
 def feed_all() -> None:

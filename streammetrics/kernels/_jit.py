@@ -1,6 +1,6 @@
 """The one place that says njit.
 
-Every kernel is compiled on the first call that needs it, once per dtype of its inputs, and kept in numba's cache.
+Every kernel is compiled on the first call that needs it, once per dtype of its inputs, and kept on disk (`_cache`).
 Inputs are typed read-only, so one compilation takes writable arrays and memory maps alike; the parameters named in
 `out` are written. No fastmath, no fused multiply-add, no parallel=True: the bits must not depend on the machine.
 
@@ -13,24 +13,25 @@ from __future__ import annotations
 
 import fcntl
 import functools
-import hashlib
 import inspect
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from types import FunctionType
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numba
 import numpy as np
 from numba import types
 from numba.extending import overload
 
+from ..numerics import compiled
 from ..numerics.once import undivided
-from ._wide import WideCompiler
+from ._cache import KernelCache, writable_folder
+from ._compiler import KernelCompiler, StepCompiler, remember_operations
+from ._digest import STEPS, kernel_digest
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,10 +41,10 @@ _OPTIONS: dict[str, Any] = {
     "boundscheck": None,
     "fastmath": False,
     "_nrt": False,
-    "pipeline_class": WideCompiler,
+    "no_cfunc_wrapper": True,
 }
-
-_CHOSEN: set[Callable[..., Any]] = set()
+_KERNEL = _OPTIONS | {"pipeline_class": KernelCompiler}
+_STEP = _OPTIONS | {"pipeline_class": StepCompiler, "no_cpython_wrapper": True}
 
 _COMPILING = threading.RLock()
 os.register_at_fork(before=_COMPILING.acquire, after_in_parent=_COMPILING.release, after_in_child=_COMPILING.release)
@@ -51,6 +52,9 @@ LOCK = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 _patient = True
 PATIENCE = 120.0  # seconds: several times what the longest kernel takes
+SLOW = 1.0  # seconds of compiling after which the user is told
+
+_seconds = 0.0  # spent compiling so far
 
 KERNELS: list[Kernel] = []
 """Every kernel of the package, for `streammetrics warmup` and for the tests that read the assembly."""
@@ -71,24 +75,48 @@ def impatient() -> Iterator[None]:
         _patient = True
 
 
+def compilations() -> int:
+    """Return how many kernels this process has compiled, rather than read from the cache."""
+    return sum(sum(kernel.dispatcher.stats.cache_misses.values()) for kernel in KERNELS)
+
+
+@contextmanager
+def _reported_if_slow() -> Iterator[None]:
+    """Tell the user, if somebody has said how, when this process has compiled for more than a second in all."""
+    global _seconds
+    if not compiled.reports_slow():
+        yield
+        return
+    timer = threading.Timer(max(SLOW - _seconds, 0.0), compiled.report_slow)
+    timer.daemon = True
+    began = time.monotonic()
+    with suppress(RuntimeError):  # the interpreter ends, and starts no more threads
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        _seconds += time.monotonic() - began
+
+
 def inline(function: F) -> F:
     """Compile a step that kernels call in their inner loops, and the plain functions that it calls itself."""
-    return _compiled(function, inline="always")
+    return _step(function, forceinline=True)
 
 
 def outline(function: F) -> F:
     """Compile a step as a function of its own: many times quicker to compile where it is long, or called in places."""
-    return _compiled(function, inline="never")
+    return _step(function, forceinline=False)
 
 
-def _compiled(function: F, *, inline: Literal["always", "never"]) -> F:
+@functools.cache
+def _step(function: Any, *, forceinline: bool) -> Any:
     scope = function.__globals__
     called = {n: scope[n] for n in function.__code__.co_names if _plain(scope.get(n))}
     if called:
-        scope = scope | {name: _compiled(step, inline=inline) for name, step in called.items()}
-        function = FunctionType(function.__code__, scope, function.__name__)  # type: ignore[assignment]
-    jitted: F = numba.njit(inline=inline, **_OPTIONS)(function)
-    return jitted
+        scope = scope | {name: _step(step, forceinline=forceinline) for name, step in called.items()}
+        function = FunctionType(function.__code__, scope, function.__name__)
+    return numba.njit(forceinline=forceinline, **_STEP)(function)
 
 
 def by_dtype(*, float32: Callable[..., Any], float64: Callable[..., Any]) -> Callable[[Any], Any]:
@@ -100,19 +128,19 @@ def by_dtype(*, float32: Callable[..., Any], float64: Callable[..., Any]) -> Cal
     def choose(z: Any) -> Callable[..., Any]:
         return float32 if z.bitwidth == 32 else float64
 
-    overload(step)(choose)
-    _CHOSEN.add(step)
+    overload(step, jit_options=_STEP | {"forceinline": True})(choose)
+    STEPS[step] = (float32, float64)
     return step
 
 
-def stand_in(step: Callable[..., Any], compiled: Callable[..., Any]) -> None:
+def stand_in(step: Callable[..., Any], replacement: Callable[..., Any]) -> None:
     """Compile another function of x wherever kernels call this one, which is of Python."""
-    overload(step, inline="always")(lambda x: compiled)
-    _CHOSEN.add(step)
+    overload(step, jit_options=_STEP | {"forceinline": True})(lambda x: replacement)
+    STEPS[step] = (replacement,)
 
 
 def _plain(value: object) -> bool:
-    return isinstance(value, FunctionType) and value not in _CHOSEN
+    return isinstance(value, FunctionType) and value not in STEPS
 
 
 class Kernel:
@@ -124,17 +152,14 @@ class Kernel:
         self.__doc__ = function.__doc__
         self._names = tuple(inspect.signature(function).parameters)
         self._out = out
-        self._make(cache=True)
+        kernel_digest(function, _KERNEL)  # refuses what the cache could not follow
+        self.dispatcher = numba.njit(**_KERNEL)(function)
+        self.cache = self.dispatcher._cache = KernelCache(f"{function.__module__}.{self.__name__}", self._digest)
+        self._entries: dict[tuple[Any, ...], Callable[..., Any]] = {}
         KERNELS.append(self)
 
-    def _make(self, *, cache: bool) -> None:
-        try:
-            self.dispatcher = numba.njit(cache=cache, **_OPTIONS)(self.function)
-            if cache:
-                _stamp(self.dispatcher._cache._cache_file)
-        except (RuntimeError, OSError):  # no folder to cache in (numba#7883): compile in every process instead
-            self.dispatcher = numba.njit(**_OPTIONS)(self.function)
-        self._entries: dict[tuple[Any, ...], Callable[..., Any]] = {}
+    def _digest(self, signature: Any) -> str:
+        return kernel_digest(self.function, _KERNEL, signature)
 
     def __call__(self, *arguments: Any) -> Any:
         self.entry(*arguments)
@@ -150,16 +175,13 @@ class Kernel:
         undivided(functools.partial(self._compile_alone, signature))
 
     def _compile_alone(self, signature: tuple[Any, ...]) -> None:
-        with _COMPILING, self._alone():
+        with _COMPILING:
             if signature in self.dispatcher.overloads:  # another thread was faster
                 return
-            try:
+            if signature in self.cache:
                 self._add(signature)
-                right = signature in self.dispatcher.overloads  # files mixed up by processes that no lock kept apart
-            except OSError:  # the cache folder cannot be written after all, which nothing says before it is tried
-                right = False
-            if not right:
-                self._make(cache=False)
+                return
+            with self._alone(), _reported_if_slow():
                 self._add(signature)
 
     @contextmanager
@@ -185,17 +207,18 @@ class Kernel:
             os.close(file)
 
     def _lock_file(self) -> int | None:
-        folder = self.dispatcher.stats.cache_path
+        folder = writable_folder()
         if folder is None:
             return None
         try:
-            return os.open(os.path.join(folder, f"{self.function.__module__}.{self.__name__}.lock"), LOCK)
-        except OSError:  # the folder cannot be written
+            return os.open(folder / f"{self.function.__module__}.{self.__name__}.lock", LOCK)
+        except OSError:  # the disk is full, or the folder has become read-only
             return None
 
     def _add(self, signature: tuple[Any, ...]) -> None:
         self.dispatcher.disable_compile(False)
-        self.dispatcher.compile(signature)
+        with remember_operations():
+            self.dispatcher.compile(signature)
         self.dispatcher.disable_compile()  # a call with other types raises TypeError: nothing compiles unasked
 
     def entry(self, *like: Any) -> Callable[..., Any]:
@@ -217,7 +240,7 @@ class Kernel:
     def _type(self, name: str, value: Any) -> Any:
         if isinstance(value, np.ndarray):
             return _array_type(value.dtype, value.ndim, name not in self._out)
-        return numba.typeof(value)  # type: ignore[no-untyped-call]
+        return numba.typeof(value)
 
 
 def _held_elsewhere(file: int) -> bool:
@@ -234,26 +257,6 @@ def _held_elsewhere(file: int) -> bool:
 @functools.lru_cache(1024)
 def _array_type(dtype: np.dtype[Any], ndim: int, readonly: bool) -> Any:
     return types.Array(numba.from_dtype(dtype), ndim, "C", readonly=readonly)
-
-
-def _stamp(index: Any) -> None:
-    """Let what is cached be that of these sources, all of them.
-
-    numba looks at the time and size of the file of the kernel alone: where files keep their times (images, packages built
-    to be reproduced), a new release whose steps are other ones, in another file, would run the old ones.
-    """
-    index._source_stamp = (index._source_stamp, _sources())
-
-
-@functools.cache
-def _sources() -> str:
-    """The digest of what kernels are compiled from."""
-    package = Path(__file__).parents[1]
-    found = hashlib.sha256()
-    for folder in ("kernels", "numerics"):
-        for path in sorted((package / folder).glob("*.py")):
-            found.update(path.read_bytes())
-    return found.hexdigest()
 
 
 def kernel(*, out: tuple[str, ...]) -> Callable[[Callable[..., Any]], Kernel]:

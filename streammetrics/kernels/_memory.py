@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
-
-from ._jit import inline
 
 LINE = 64  # bytes that come together
 
@@ -27,7 +25,7 @@ def _scratch(_: Any, shape: Any, dtype: Any) -> Any:
             memory = builder.alloca(ir.ArrayType(item, math.prod(sizes)))
             memory.align = LINE
         made = context.make_array(array)(context, builder)
-        populate_array(  # type: ignore[no-untyped-call]
+        populate_array(
             made,
             data=builder.bitcast(memory, item.as_pointer()),
             shape=[context.get_constant(types.intp, n) for n in sizes],
@@ -40,32 +38,33 @@ def _scratch(_: Any, shape: Any, dtype: Any) -> Any:
     return array(shape, dtype), generate
 
 
-def _fetch_line(_: Any, address: Any) -> Any:
-    def generate(context: Any, builder: Any, _: Any, values: Any) -> Any:
+def _fetch(_: Any, values: Any, first: Any, count: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         prefetch = builder.module.declare_intrinsic(
             "llvm.prefetch", (byte,), ir.FunctionType(ir.VoidType(), [byte, number, number, number])
         )
         read, keep, data = number(0), number(3), number(1)
-        builder.call(prefetch, [builder.inttoptr(values[0], byte), read, keep, data])
+        word = ir.IntType(64)
+        start, length = (
+            builder.mul(context.cast(builder, n, t, types.int64), word(signature.args[0].dtype.bitwidth // 8))
+            for n, t in zip(arguments[1:], signature.args[1:], strict=True)
+        )
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        address = builder.add(builder.ptrtoint(array.data, word), start)
+        with cgutils.for_range_slice(builder, word(0), length, word(LINE), word) as (offset, _):
+            line = builder.inttoptr(builder.add(address, offset), byte)
+            builder.call(prefetch, [line, read, keep, data])
         return context.get_dummy_value()
 
-    return types.void(types.uintp), generate
+    return types.void(values, types.unliteral(first), types.unliteral(count)), generate
 
 
 scratch: Any = intrinsic(prefer_literal=True)(_scratch)
 """Make an array of a constant shape and a dtype on the stack of the kernel, at a multiple of 64 bytes; not cleared."""
 
-fetch_line: Any = intrinsic(_fetch_line)
-"""Ask for the line of memory at an address: a hint, which may be wrong."""
+fetch: Any = intrinsic(_fetch)
+"""Ask for `count` values of a contiguous array from `first` on, which may lie beyond its end: a hint.
 
-
-@inline
-def fetch(values: Any, first: Any, count: Any) -> None:
-    """Ask for some values of a contiguous array, which may lie beyond its end.
-
-    A kernel that computes longer on a block than its rows take to come leaves the processor's own prefetching behind.
-    """
-    start = values.ctypes.data + first * values.itemsize
-    for j in range(0, count * values.itemsize, LINE):
-        fetch_line(np.uint64(start + j))
+A kernel that computes longer on a block than its rows take to come leaves the processor's own prefetching behind.
+"""

@@ -147,7 +147,7 @@ def count_probabilities(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_g
         bad, off = probability_places(y, s, a, n, bits, u4(0), place)
         if bad:
             for b in range(0, a, BLOCK):
-                probability_places(y, s, b, BLOCK, bits, u4(0), place)
+                probability_places(y, s, b, i8(BLOCK), bits, u4(0), place)
                 for j in range(BLOCK):
                     rows[place[j]] -= 1
             off_grid[0] = before
@@ -166,7 +166,7 @@ def count_reals(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_grid: Any
         bad, off = real_places(y, s, a, n, bits, u4(0), place)
         if bad:
             for b in range(0, a, BLOCK):
-                real_places(y, s, b, BLOCK, bits, u4(0), place)
+                real_places(y, s, b, i8(BLOCK), bits, u4(0), place)
                 for j in range(BLOCK):
                     rows[place[j]] -= 1
             off_grid[0] = before
@@ -334,7 +334,7 @@ def take_back(
     """Take whole blocks of rows back, up to one; those that wait are forgotten by who calls."""
     place, here = scratch(BLOCK, u4), scratch(BLOCK, u4)
     for a in range(0, stop, BLOCK):
-        places(y, s, a, BLOCK, real, bits, u4(0), place)
+        places(y, s, a, i8(BLOCK), real, bits, u4(0), place)
         coarse_places(place, BLOCK, at, a, real, bits, down, stride, here)
         for j in range(BLOCK):
             rows[place[j]] -= 1
@@ -441,7 +441,7 @@ def buckets_of(high: Any, low: Any, real: Any, bits: Any, place: Any, lost: Any)
             code = low[a + j]
             y[j] = u1(code & u8(1))
             s[j] = score_of(code >> u8(1), high[a + j], real)
-        places(y, s, 0, n, real, bits, OFF_GRID, here)
+        places(y, s, i8(0), n, real, bits, OFF_GRID, here)
         for j in range(n):
             place[a + j], lost[a + j] = here[j] & ~OFF_GRID, u1(here[j] >> u4(31))
     return 0

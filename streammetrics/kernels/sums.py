@@ -103,14 +103,10 @@ def may_clip(eps: Any, least: Any, most: Any) -> Any:
 
 
 @outline
-def fill_part(term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any, f: Any, out: Any) -> None:
-    """Write one term of some rows; `k` and `f` are scratch. `clip` is False if no chance has to be clipped."""
+def fill_probabilities(term: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any, f: Any, out: Any) -> None:
+    """Write one term of some probabilities; `k` and `f` are scratch. `clip` is False if no chance has to be clipped."""
     n = s.shape[0]
-    if term == LOG_LOSS and logit:
-        for j in range(n):
-            z = f8(s[j])
-            out[j] = softplus(-z if y[j] else z)
-    elif term == LOG_LOSS:
+    if term == LOG_LOSS:
         top = 1.0 - eps
         for j in range(n if clip else 0):
             q = chance(y[j], s[j])
@@ -123,13 +119,40 @@ def fill_part(term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any
     else:
         for j in range(n):
             out[j] = f8(s[j])
-        if logit:
-            for j in range(n):
-                out[j] = sigmoid(out[j])
         if term == BRIER:
-            for j in range(n):
-                d = out[j] - f8(i4(y[j]))
-                out[j] = d * d
+            square_errors(y, out)
+
+
+@outline
+def fill_logits(term: Any, y: Any, s: Any, out: Any) -> None:
+    """Write one term of some logits."""
+    n = s.shape[0]
+    if term == LOG_LOSS:
+        for j in range(n):
+            z = f8(s[j])
+            out[j] = softplus(-z if y[j] else z)
+    else:
+        for j in range(n):
+            out[j] = sigmoid(f8(s[j]))
+        if term == BRIER:
+            square_errors(y, out)
+
+
+@outline
+def square_errors(y: Any, out: Any) -> None:
+    """Replace predictions by their squared errors."""
+    for j in range(out.shape[0]):
+        d = out[j] - f8(i4(y[j]))
+        out[j] = d * d
+
+
+@inline
+def fill_part(term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any, f: Any, out: Any) -> None:
+    """Write one term of some rows; `k` and `f` are scratch."""
+    if logit:
+        fill_logits(term, y, s, out)
+    else:
+        fill_probabilities(term, eps, clip, y, s, k, f, out)
 
 
 @outline

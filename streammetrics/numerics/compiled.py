@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["kernel", "loaded", "use"]
+__all__ = ["kernel", "loaded", "report_slow", "reports_slow", "use", "when_slow"]
 
 Find = Callable[[str], Callable[..., Any]]
 
 _FIND: list[Find] = []
+_REPORTS: list[Callable[[], None]] = []
 
 
 def use(find: Find) -> None:
@@ -47,3 +48,25 @@ def kernel(name: str) -> Callable[..., Any]:
 def loaded() -> bool:
     """Whether somebody has said how kernels are found."""
     return bool(_FIND)
+
+
+def when_slow(report: Callable[[], None]) -> None:
+    """Set what is called, once, when a process has compiled kernels for more than a second.
+
+    Parameters
+    ----------
+    report : callable
+        Tells the user; it is called in a thread of its own while the compilation goes on.
+    """
+    _REPORTS[:] = [report]
+
+
+def reports_slow() -> bool:
+    """Return whether somebody waits for `report_slow`."""
+    return bool(_REPORTS)
+
+
+def report_slow() -> None:
+    """Call what `when_slow` has set, if it has not been called yet."""
+    while _REPORTS:
+        _REPORTS.pop()()

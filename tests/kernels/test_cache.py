@@ -1,4 +1,4 @@
-"""Compiled kernels on disk: what two processes have mixed up there is not taken for what it is not."""
+"""Compiled kernels on disk: who reads and writes them, and when a kernel is compiled again."""
 
 from __future__ import annotations
 
@@ -11,48 +11,171 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streammetrics.kernels import reduce
+from streammetrics.kernels import _cache, reduce
 
 CODE = """
 import numpy as np
-from streammetrics.kernels import reduce
+from streammetrics.kernels import _jit, reduce
 
 for dtype in (np.uint32, np.uint64):
     values = np.arange(5, dtype=dtype)
     out = np.zeros(5, dtype)
     reduce.spread(np.arange(5, dtype=np.uint32), values, out)
     assert (out == values).all()
+print(_jit.compilations())
 """
 
 
-def test_files_that_two_processes_have_mixed_up(tmp_path: Path) -> None:
-    """Processes that compile one kernel for two dtypes at once may give both the same file."""
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+def compilations(code: str, folder: Path | None, *arguments: str, **settings: str) -> int:
+    """Run code in a process of its own, which prints how many kernels it has compiled."""
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"} | settings
+    if folder is not None:
+        environment["NUMBA_CACHE_DIR"] = str(folder)
+    command = [sys.executable, "-W", "ignore", "-c", code, *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
 
-    def run() -> None:
-        done = subprocess.run(
-            [sys.executable, "-c", CODE], env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
 
-    run()
-    one, two = sorted(tmp_path.rglob("reduce.spread*.nbc"))
-    mixed = one.read_bytes()
-    one.write_bytes(two.read_bytes())
-    two.write_bytes(mixed)
-    run()
+def test_a_file_that_is_not_whole_or_not_the_right_one_is_not_run(tmp_path: Path) -> None:
+    assert compilations(CODE, tmp_path) == 2
+    assert compilations(CODE, tmp_path) == 0
+    one, two = sorted(tmp_path.rglob("*reduce.spread*.kernel"))
+    one.write_bytes(one.read_bytes()[:-100])
+    two.write_bytes(b"")
+    assert compilations(CODE, tmp_path) == 2
+    assert compilations(CODE, tmp_path) == 0
+
+
+def test_a_folder_that_can_only_be_read_is_read(tmp_path: Path) -> None:
+    """An image is filled by root and read by others; what it lacks goes to the reader's own folder."""
+    full, half, home = tmp_path / "full", tmp_path / "half", tmp_path / "home"
+    assert compilations(CODE, full) == 2
+    assert compilations(CODE.replace("(np.uint32, np.uint64)", "(np.uint32,)"), half) == 1
+    assert compilations(READ_ONLY + CODE, full, HOME="/nonexistent", XDG_CACHE_HOME="") == 0
+    assert [compilations(READ_ONLY + CODE, half, XDG_CACHE_HOME=str(home)) for _ in range(2)] == [1, 0]
+    assert len(list(home.rglob("*.kernel"))) == 1
+    assert len(list(half.rglob("*.kernel"))) == 1
+
+
+READ_ONLY = """
+import os
+access = os.access  # root may write anywhere, so what a plain user is told is put in its place
+os.access = lambda path, mode: access(path, mode) and not (mode & os.W_OK and str(path).endswith("/streammetrics"))
+"""
+
+
+def test_without_any_folder_every_process_compiles(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert [compilations(CODE, file, XDG_CACHE_HOME=str(file)) for _ in range(2)] == [2, 2]
+
+
+def test_the_own_folder_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = _cache.own_folder()
+    assert folder == tmp_path / "streammetrics" / "kernels"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    for mode in (0o770, 0o702):
+        folder.chmod(mode)
+        with pytest.warns(RuntimeWarning, match="other users can write"):
+            assert _cache.own_folder() is None
+    folder.chmod(0o755)
+    assert _cache.own_folder() == folder
+
+
+def test_a_folder_of_somebody_else_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.warns(RuntimeWarning, match="other users can write"):
+        assert _cache.own_folder() is None
+
+
+def test_a_folder_that_the_user_names_may_be_shared(tmp_path: Path) -> None:
+    (tmp_path / "streammetrics").mkdir(mode=0o777)
+    (tmp_path / "streammetrics").chmod(0o777)
+    assert [compilations(CODE, tmp_path) for _ in range(2)] == [2, 0]
+
+
+def test_files_that_nobody_uses_are_deleted_from_the_own_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "streammetrics" / "kernels"
+    folder.mkdir(mode=0o700, parents=True)
+    days = {"old": _cache.UNUSED_DAYS + 1, "used": _cache.UNUSED_DAYS - 1}
+    for name, age in days.items():
+        (folder / f"{name}.kernel").touch()
+        os.utime(folder / f"{name}.kernel", (time.time() - age * _cache.DAY,) * 2)
+    assert compilations(CODE, None, XDG_CACHE_HOME=str(tmp_path)) == 2
+    assert not (folder / "old.kernel").exists()
+    assert (folder / "used.kernel").exists()
+
+
+def test_a_file_that_is_read_counts_as_used(tmp_path: Path) -> None:
+    assert compilations(CODE, tmp_path) == 2
+    for path in tmp_path.rglob("*.kernel"):
+        os.utime(path, (time.time() - 2 * _cache.DAY,) * 2)
+    assert compilations(CODE, tmp_path) == 0
+    assert all(path.stat().st_mtime > time.time() - _cache.DAY for path in tmp_path.rglob("*.kernel"))
+
+
+KERNEL_FILES = {
+    "acme_steps.py": """
+def step(x):
+    return x + 1  # one
+""",
+    "acme_kernels.py": """
+from streammetrics.kernels._jit import kernel, outline
+from acme_steps import step
+
+step = outline(step)
+
+@kernel(out=())
+def first(x):
+    return step(x[0])
+
+@kernel(out=())
+def second(x):
+    return x[0] - 1
+""",
+}
+USES_KERNELS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from streammetrics.kernels import _jit
+import acme_kernels
+
+acme_kernels.first(np.zeros(1)), acme_kernels.second(np.zeros(1))
+print(_jit.compilations())
+"""
+
+
+def test_a_changed_comment_recompiles_nothing_and_a_changed_step_only_what_calls_it(tmp_path: Path) -> None:
+    sources = tmp_path / "sources"
+    sources.mkdir()
+
+    def after(old: str = "", new: str = "") -> int:
+        for name, text in KERNEL_FILES.items():
+            (sources / name).write_text(text.replace(old, new) if old else text)
+        return compilations(USES_KERNELS, tmp_path, str(sources), PYTHONDONTWRITEBYTECODE="1")
+
+    assert after() == 2
+    assert after() == 0
+    assert after("# one", "# a number") == 0
+    assert after("x[0] - 1", "x[0] - 2") == 1
+    assert after("x + 1", "x + 2") == 1
+    assert after() == 0
 
 
 TOGETHER = """
 import sys, time
 import numpy as np
-from streammetrics.kernels import reduce
+from streammetrics.kernels import _jit, reduce
 
 while time.time() < float(sys.argv[1]):  # all at the same moment
     pass
 values = np.arange(5, dtype=np.uint32)
 reduce.spread(np.arange(5, dtype=np.uint32), values, np.zeros(5, np.uint32))
-print(sum(reduce.spread.dispatcher.stats.cache_misses.values()))
+print(_jit.compilations())
 """
 
 
@@ -87,7 +210,7 @@ with _jit.impatient():
 fcntl.flock(other, fcntl.LOCK_EX)
 with _jit.impatient():
     call()  # what it has needs no lock
-print(sum(reduce.spread.dispatcher.stats.cache_misses.values()))
+print(_jit.compilations())
 """
 
 
@@ -105,7 +228,7 @@ from streammetrics.kernels import _jit, reduce
 _jit.PATIENCE = 1.0
 fcntl.flock(other := reduce.spread._lock_file(), fcntl.LOCK_EX)  # and nothing more comes of it
 reduce.spread(np.arange(5, dtype=np.uint32), np.arange(5, dtype=np.uint32), np.zeros(5, np.uint32))
-print(sum(reduce.spread.dispatcher.stats.cache_misses.values()))
+print(_jit.compilations())
 """
 
 
@@ -119,7 +242,7 @@ def test_a_process_that_stands_still_holds_nobody_up(tmp_path: Path) -> None:
 FORKED = """
 import os, signal, threading
 import numpy as np
-from streammetrics.kernels import reduce
+from streammetrics.kernels import _jit, reduce
 
 def call():
     reduce.spread(np.arange(5, dtype=np.uint32), np.arange(5, dtype=np.uint32), np.zeros(5, np.uint32))
@@ -137,7 +260,7 @@ except KeyboardInterrupt:
     print(*[t.name for t in threading.enumerate()][1:], sep="")
 if (child := os.fork()) == 0:
     call()  # what was being compiled is there
-    os._exit(int(sum(reduce.spread.dispatcher.stats.cache_misses.values()) != 1))
+    os._exit(int(_jit.compilations() != 1))
 print(os.waitpid(child, 0)[1])
 """
 
@@ -148,31 +271,6 @@ def test_a_fork_while_a_kernel_is_compiled(tmp_path: Path) -> None:
     command = [sys.executable, "-c", FORKED]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.splitlines() == ["streammetrics: undivided", "0"]
-
-
-ONCE = """
-import sys
-import numpy as np
-from streammetrics.kernels import _jit
-
-_jit._sources = lambda found=_jit._sources(): found + sys.argv[1]
-from streammetrics.kernels import reduce
-
-values = np.arange(5, dtype=np.uint32)
-reduce.spread(np.arange(5, dtype=np.uint32), values, np.zeros(5, np.uint32))
-print(sum(reduce.spread.dispatcher.stats.cache_misses.values()))
-"""
-
-
-def test_steps_of_another_release_are_not_run(tmp_path: Path) -> None:
-    """A kernel has steps in other files, which may change while its own does not."""
-
-    def misses(changed: str) -> int:
-        command = [sys.executable, "-c", ONCE, changed]
-        environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-        return int(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
-
-    assert [misses(""), misses(""), misses("changed"), misses("changed")] == [1, 0, 1, 0]
 
 
 def test_a_call_while_another_thread_compiles_is_a_call(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from steps import callable_step
 
 import streammetrics as sm
 from streammetrics.kernels import registers
@@ -32,14 +33,14 @@ def test_as_frozen(keys, precision):
 @pytest.mark.parametrize("precision", [4, 11, 18])
 def test_every_run(precision):
     """Runs are counted by the exponent of a float: as the loop over bits does it, rare ones, too."""
-    rng = np.random.default_rng(0)
+    run_of, rng = callable_step(registers.run_of), np.random.default_rng(0)
     rest = rng.integers(0, 1 << 63, 4000, np.uint64) >> rng.integers(0, 64, 4000).astype(np.uint64)
     rest = (rest >> np.uint64(precision)) << np.uint64(precision)
     for bits in np.r_[rest, 0, 1 << 63, 1 << precision].astype(np.uint64).tolist():
         run = 1
         while run <= 64 - precision and not (bits << (run - 1)) >> 63 & 1:
             run += 1
-        assert int(registers.run_of(np.uint64(bits), precision)) == run
+        assert int(run_of(np.uint64(bits), precision)) == run
     assert registers.SALT == registers.SALT
 
 
