@@ -113,69 +113,93 @@ def fed(metric: Any, rng: np.random.Generator, weighted: bool) -> Any:
 def originals() -> list[Any]:
     """Objects of every metric at several settings, with weights and without, and of every kind that holds them."""
     rng = np.random.default_rng(0)
-    return [fed(m, rng, weighted) for m in VARIANTS for weighted in (False, True)] + holders()
-
-
-def holders() -> list[Any]:
-    """Objects of every kind, and metrics in states that few rows do not lead to."""
-    y, s, w = np.array([0, 1, 0, 1, 1]), np.array([0.1, 0.7, 0.2, 0.6, 0.7]), [1, 2, 0.5, 0, 3]
-    table = {"y_true": y, "y_score": s, "sample_weight": w, "v": ["a", None, "b", "a", "c"], "n": [1, 2, 3, 1, 2]}
-    users = {"group": [1, 2, 1, 2, 1], "sample_weight": w}
-    part = sm.group_partition([1, 2, 1, 2, 1], 2) == 0
-    return [
-        sm.AUC().update(y, s),
-        sm.AUC(limit=2).update(y, s, sample_weight=w),
-        sm.AUC(scale="real").update(y, s, sample_weight=w),
-        sm.KS().update(y, s),
-        sm.AUC(on_invalid="drop").update([0, 1, 2], [0.1, 0.2, 7.0]),
-        sm.GroupAUC().update(y, s, **users),
-        sm.GroupAUC(grouped="sorted").update(y[:3], s[:3], group=[1, 1, 2]),
-        sm.GroupAUC(grouped="sorted")
-        .update(y, s, group=[1, 1, 2, 3, 3])
-        .merge(sm.GroupAUC(grouped="sorted").update(y, s, group=[3, 4, 4, 5, 5])),
-        sm.GroupAUC(sample=True, sample_rows=3).update(y, s, group=[1, 2, 1, 2, 1]),
-        sm.GroupAUC(partition=(0, 2)).update(y[part], s[part], group=np.array([1, 2, 1, 2, 1])[part]),
-        sm.GroupAUC(partition=(0, 2)).update(y[part], s[part], group=np.array([1, 2, 1, 2, 1])[part]).seal(),
-        sm.GroupAUC().update(y, s, **users).seal(),
-        sm.MetricCollection({"ctr": sm.Task([sm.AUC(bits=8), sm.LogLoss(), sm.F1()], sample_weight="w", where="v")}),
-        sm.Sliced(sm.AUC(bits=8), by=("v", "n"), limit=2, values=[("a", 1)]).update(table),
-        sm.Sliced([sm.CTR(), sm.Calibration(), sm.AUC()], by="v").update(table),
-        sm.Sliced(sm.Accuracy(labels="discover"), by="v").update({"y_true": y, "y_pred": y[::-1], "v": table["v"]}),
-        sm.Sliced(sm.GroupAUC(), by="v").update(table | users),
-        sm.MetricCollection({"deep": sm.Sliced(sm.Sliced(sm.CTR(), by="n"), by="v"), "auc": sm.AUC(bits=8)}).update(
-            table
-        ),
-        *windows(table),
-        *shards(),
-        sm.Bundle({"a": sm.CTR().update([0, 1]), "b": sm.Sliced(sm.CTR(), by="n").update(table)}),
-        sm.Ledger(sm.CTR()).add("a", sm.CTR().update([0, 1])).add("b", sm.CTR().update([1])),
-        sm.NormalizedEntropy().update(y, s).state,
+    return [fed(m, rng, weighted) for m in VARIANTS for weighted in (False, True)] + [
+        make() for make in HOLDERS.values()
     ]
 
 
-def windows(table: dict[str, Any]) -> list[Any]:
-    """Windows, alone and nested, and corrections of them."""
-    t = np.array(["2024-05-01T10", "2024-05-01T11", "1960", "2024-05-02", "2024-05-01T10:30"], "M8[s]")
-    rows = {**table, "n": [-7, 2, 3, 100, 2], "t": t}
-    return [
-        sm.Windowed([sm.CTR(), sm.AUC(bits=8)], width=4, time="n", keep=2).update(rows),
-        sm.Windowed(sm.Sliced(sm.LogLoss(), by="v", limit=1), width="1h", time="t", keep=30).update(rows),
-        sm.Sliced(sm.Windowed(sm.CTR(), width="1d", time="t"), by="v").update(rows),
-        sm.Delta(sm.Windowed(sm.CTR(), width="1d", time="t")).update(rows).retract({n: c[:2] for n, c in rows.items()}),
-    ]
+Y, S, W = np.array([0, 1, 0, 1, 1]), np.array([0.1, 0.7, 0.2, 0.6, 0.7]), [1, 2, 0.5, 0, 3]
+GROUPS = np.array([1, 2, 1, 2, 1])
+TABLE = {"y_true": Y, "y_score": S, "sample_weight": W, "v": ["a", None, "b", "a", "c"], "n": [1, 2, 3, 1, 2]}
+USERS: dict[str, Any] = {"group": GROUPS, "sample_weight": W}
+TIMES = np.array(["2024-05-01T10", "2024-05-01T11", "1960", "2024-05-02", "2024-05-01T10:30"], "M8[s]")
+WINDOW_ROWS = TABLE | {"n": [-7, 2, 3, 100, 2], "t": TIMES}
 
 
-def shards() -> list[Any]:
-    """Shards of units, alone and nested; so many units that there are intervals."""
+def partition() -> sm.GroupAUC:
+    """Return a metric of one of two partitions of the groups."""
+    part = sm.group_partition(GROUPS, 2) == 0
+    return sm.GroupAUC(partition=(0, 2)).update(Y[part], S[part], group=GROUPS[part])
+
+
+def merged() -> sm.GroupAUC:
+    """Return a metric of sorted groups, one of which lies on both sides of the border between two parts."""
+    first, second = sm.GroupAUC(grouped="sorted"), sm.GroupAUC(grouped="sorted")
+    first.update(Y, S, group=[1, 1, 2, 3, 3])
+    return first.merge(second.update(Y, S, group=[3, 4, 4, 5, 5]))
+
+
+def corrected() -> sm.Delta:
+    """Return a correction that retracts some rows."""
+    delta = sm.Delta(sm.Windowed(sm.CTR(), width="1d", time="t")).update(WINDOW_ROWS)
+    return delta.retract({name: column[:2] for name, column in WINDOW_ROWS.items()})
+
+
+def shard_rows() -> dict[str, Any]:
+    """Return rows of so many units that values have intervals."""
     rng = np.random.default_rng(3)
     rows: dict[str, Any] = {"y_true": rng.integers(0, 2, 60), "y_score": rng.random(60), "group": np.arange(60) % 20}
-    rows |= {"v": rng.choice(["a", "b"], 60), "n": rng.integers(0, 9, 60), "value": rng.random(60)}
-    metrics = [sm.AUC(bits=8), sm.CTR(), sm.LogLoss(), sm.Quantile(q=0.5)]
-    return [
-        sm.Sharded(metrics, unit="group", shards=8).update(rows),
-        sm.Sliced(sm.Sharded(sm.GroupAUC(), unit="group", shards=8), by="v").update(rows),
-        sm.Sliced(sm.Windowed(sm.Sharded(sm.AUC(), unit="group", shards=8), width=4, time="n"), by="v").update(rows),
-    ]
+    return rows | {"v": rng.choice(["a", "b"], 60), "n": rng.integers(0, 9, 60), "value": rng.random(60)}
+
+
+def sharded(*metrics: Any) -> sm.Sharded:
+    """Return metrics by shards of users."""
+    return sm.Sharded(*metrics, unit="group", shards=8)
+
+
+HOLDERS: dict[str, Callable[[], Any]] = {
+    "scores": lambda: sm.AUC().update(Y, S),
+    "few exact rows": lambda: sm.AUC(limit=2).update(Y, S, sample_weight=W),
+    "real scores": lambda: sm.AUC(scale="real").update(Y, S, sample_weight=W),
+    "ks": lambda: sm.KS().update(Y, S),
+    "dropped rows": lambda: sm.AUC(on_invalid="drop").update([0, 1, 2], [0.1, 0.2, 7.0]),
+    "groups": lambda: sm.GroupAUC().update(Y, S, **USERS),
+    "sorted groups": lambda: sm.GroupAUC(grouped="sorted").update(Y[:3], S[:3], group=[1, 1, 2]),
+    "merged sorted groups": merged,
+    "sample of groups": lambda: sm.GroupAUC(sample=True, sample_rows=3).update(Y, S, group=GROUPS),
+    "partition": partition,
+    "sealed partition": lambda: partition().seal(),
+    "sealed groups": lambda: sm.GroupAUC().update(Y, S, **USERS).seal(),
+    "task": lambda: sm.MetricCollection({
+        "ctr": sm.Task([sm.AUC(bits=8), sm.LogLoss(), sm.F1()], sample_weight="w", where="v")
+    }),
+    "slices with a limit": lambda: sm.Sliced(
+        sm.AUC(bits=8), by=("v", "n"), limit=2, values=[("a", 1)]
+    ).update(TABLE),
+    "slices": lambda: sm.Sliced([sm.CTR(), sm.Calibration(), sm.AUC()], by="v").update(TABLE),
+    "slices of discovered classes": lambda: sm.Sliced(sm.Accuracy(labels="discover"), by="v").update(
+        {"y_true": Y, "y_pred": Y[::-1], "v": TABLE["v"]}
+    ),
+    "slices of groups": lambda: sm.Sliced(sm.GroupAUC(), by="v").update(TABLE | USERS),
+    "slices in slices": lambda: sm.MetricCollection({
+        "deep": sm.Sliced(sm.Sliced(sm.CTR(), by="n"), by="v"), "auc": sm.AUC(bits=8)
+    }).update(TABLE),
+    "windows": lambda: sm.Windowed([sm.CTR(), sm.AUC(bits=8)], width=4, time="n", keep=2).update(WINDOW_ROWS),
+    "windows of slices": lambda: sm.Windowed(
+        sm.Sliced(sm.LogLoss(), by="v", limit=1), width="1h", time="t", keep=30
+    ).update(WINDOW_ROWS),
+    "slices of windows": lambda: sm.Sliced(sm.Windowed(sm.CTR(), width="1d", time="t"), by="v").update(WINDOW_ROWS),
+    "correction": corrected,
+    "shards": lambda: sharded([sm.AUC(bits=8), sm.CTR(), sm.LogLoss(), sm.Quantile(q=0.5)]).update(shard_rows()),
+    "slices of shards": lambda: sm.Sliced(sharded(sm.GroupAUC()), by="v").update(shard_rows()),
+    "slices of windows of shards": lambda: sm.Sliced(
+        sm.Windowed(sharded(sm.AUC()), width=4, time="n"), by="v"
+    ).update(shard_rows()),
+    "bundle": lambda: sm.Bundle({"a": sm.CTR().update([0, 1]), "b": sm.Sliced(sm.CTR(), by="n").update(TABLE)}),
+    "ledger": lambda: sm.Ledger(sm.CTR()).add("a", sm.CTR().update([0, 1])).add("b", sm.CTR().update([1])),
+    "state": lambda: sm.NormalizedEntropy().update(Y, S).state,
+}  # fmt: skip
+"""An object of every kind, and metrics in states that few rows do not lead to, by name; nothing is counted on import."""
 
 
 def written(thing: Any) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 import time
 import tracemalloc
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from draws import VARIANTS
-from fuzz_frames import holders, opened, sealed, without_kernels, written
+from fuzz_frames import HOLDERS, opened, sealed, without_kernels, written
 
 import streammetrics as sm
 from streammetrics.state import frame
@@ -35,58 +36,77 @@ def peak_of(action: Callable[[], Any]) -> tuple[Any, int]:
         tracemalloc.stop()
 
 
-def large() -> dict[str, Any]:
-    """States of some size, of every part there is."""
+def large_rows() -> dict[str, Any]:
+    """Return columns of a log of some size."""
     rng = np.random.default_rng(0)
-    y, s, w = rng.random(N) < 0.1, rng.random(N), rng.random(N) + 0.5
-    keys = rng.integers(0, 20_000, N)
-    rows = {"y_true": y, "y_score": s, "k": keys}
-    return {
-        "exact": sm.AUC(exact=True).update(y, s),
-        "exact, weighted": sm.AUC(exact=True, scale="real").update(y, s, sample_weight=w),
-        "buckets, weighted": sm.AUC(bits=20).update(y, s, sample_weight=w),
-        "slices of buckets": sm.Sliced(sm.AUC(bits=12), by="k").update(rows | {"k": keys % 500}),
-        "slices of sums": sm.Sliced(sm.LogLoss(), by="k").update(rows),
-        "slices of exact sums": sm.Sliced(sm.MAE(), by="k").update({"y_true": s, "y_pred": s[::-1], "k": keys % 5000}),
-        "slices by text": sm.Sliced(sm.CTR(), by="k").update({"y_true": y, "k": keys.astype("U")}),
-        "rows of groups": sm.GroupAUC().update(y, s, group=keys),
-        "sums of groups": sm.GroupLogLoss().update(y, s, group=keys),
-        "bins, few of them filled": sm.BucketError(n_bins=1 << 20).update(y, np.round(s, 3)),
-        "classes, few of them met": sm.ConfusionMatrix(num_classes=1500, threshold=None).update(
-            np.arange(9), y_pred=np.arange(9)
-        ),
-        "found classes": sm.ConfusionMatrix(labels="discover").update(keys % 300, keys % 301),
-        "registers": sm.DistinctCount(precision=18).update(value=keys),
-        "labels": sm.F1(num_labels=30_000).update(np.zeros((2, 30_000), "u1"), np.zeros((2, 30_000), "f4")),
-        "buckets of labels": sm.AUC(num_labels=500, bits=12).update(
-            rng.random((200, 500)) < 0.5, rng.random((200, 500))
-        ),
-        "moments of outputs": sm.R2(num_outputs=3000).update(np.ones((2, 3000)), np.ones((2, 3000))),
-    }
+    rows = {"y_true": rng.random(N) < 0.1, "y_score": rng.random(N), "sample_weight": rng.random(N) + 0.5}
+    return rows | {"k": rng.integers(0, 20_000, N)}
+
+
+def label_rows() -> tuple[Any, Any]:
+    """Return labels and scores of 500 classes."""
+    rng = np.random.default_rng(1)
+    return rng.random((200, 500)) < 0.5, rng.random((200, 500))
+
+
+def of_few_columns(metric: Any, rows: dict[str, Any], *names: str, **more: Any) -> Any:
+    """Return a metric that has counted some columns of a log."""
+    return metric.update({name: rows[name] for name in names} | more)
+
+
+LARGE: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "exact": lambda r: of_few_columns(sm.AUC(exact=True), r, "y_true", "y_score"),
+    "exact, weighted": lambda r: of_few_columns(
+        sm.AUC(exact=True, scale="real"), r, "y_true", "y_score", "sample_weight"
+    ),
+    "buckets, weighted": lambda r: of_few_columns(sm.AUC(bits=20), r, "y_true", "y_score", "sample_weight"),
+    "slices of buckets": lambda r: of_few_columns(
+        sm.Sliced(sm.AUC(bits=12), by="k"), r, "y_true", "y_score", k=r["k"] % 500
+    ),
+    "slices of sums": lambda r: of_few_columns(sm.Sliced(sm.LogLoss(), by="k"), r, "y_true", "y_score", "k"),
+    "slices of exact sums": lambda r: sm.Sliced(sm.MAE(), by="k").update(
+        {"y_true": r["y_score"], "y_pred": r["y_score"][::-1], "k": r["k"] % 5000}
+    ),
+    "slices by text": lambda r: of_few_columns(sm.Sliced(sm.CTR(), by="k"), r, "y_true", k=r["k"].astype("U")),
+    "rows of groups": lambda r: of_few_columns(sm.GroupAUC(), r, "y_true", "y_score", group=r["k"]),
+    "sums of groups": lambda r: of_few_columns(sm.GroupLogLoss(), r, "y_true", "y_score", group=r["k"]),
+    "bins, few of them filled": lambda r: sm.BucketError(n_bins=1 << 20).update(r["y_true"], np.round(r["y_score"], 3)),
+    "classes, few of them met": lambda _: sm.ConfusionMatrix(num_classes=1500, threshold=None).update(
+        np.arange(9), y_pred=np.arange(9)
+    ),
+    "found classes": lambda r: sm.ConfusionMatrix(labels="discover").update(r["k"] % 300, r["k"] % 301),
+    "registers": lambda r: sm.DistinctCount(precision=18).update(value=r["k"]),
+    "labels": lambda _: sm.F1(num_labels=30_000).update(np.zeros((2, 30_000), "u1"), np.zeros((2, 30_000), "f4")),
+    "buckets of labels": lambda _: sm.AUC(num_labels=500, bits=12).update(*label_rows()),
+    "moments of outputs": lambda _: sm.R2(num_outputs=3000).update(np.ones((2, 3000)), np.ones((2, 3000))),
+}
+"""States of some size, of every part there is."""
 
 
 @pytest.fixture(scope="module")
-def saved() -> dict[str, bytes]:
-    return {name: thing.to_bytes() for name, thing in large().items()}
+def saved() -> Callable[[str], bytes]:
+    """Return a function that writes a large state; each is made once, by the first test that reads it."""
+    rows = large_rows()
+    return functools.cache(lambda name: LARGE[name](rows).to_bytes())
 
 
-@pytest.mark.parametrize("name", list(large()))
-def test_reading_takes_twice_the_state(name: str, saved: dict[str, bytes]) -> None:
-    data = saved[name]
+@pytest.mark.parametrize("name", LARGE)
+def test_reading_takes_twice_the_state(name: str, saved: Callable[[str], bytes]) -> None:
+    data = saved(name)
     plain = sum(size for size, _, _ in Frame(data).table)
     thing, peak = peak_of(lambda: sm.from_bytes(data))
     size = sum(s.nbytes + 320 * sum(len(w) for w in s.cells.words) for s in thing.states)
     assert peak < 2 * size + plain + MIB, peak / size
 
 
-@pytest.mark.parametrize("name", list(large()))
-def test_max_bytes_is_what_reading_takes_at_most(name: str, saved: dict[str, bytes]) -> None:
+@pytest.mark.parametrize("name", LARGE)
+def test_max_bytes_is_what_reading_takes_at_most(name: str, saved: Callable[[str], bytes]) -> None:
     most, read = 1 << 16, False
     while not read:
 
         def tried(limit: int = most) -> bool:
             try:
-                return bool(sm.from_bytes(saved[name], max_bytes=limit))
+                return bool(sm.from_bytes(saved(name), max_bytes=limit))
             except sm.StateFormatError as error:
                 if "max_bytes" in str(error):
                     return False
@@ -97,9 +117,9 @@ def test_max_bytes_is_what_reading_takes_at_most(name: str, saved: dict[str, byt
         most *= 2
 
 
-@pytest.mark.parametrize("i", range(len(holders())))
-def test_leads_that_say_more_than_there_is(i: int) -> None:
-    data = written(holders()[i])
+@pytest.mark.parametrize("name", HOLDERS)
+def test_leads_that_say_more_than_there_is(name: str) -> None:
+    data = written(HOLDERS[name]())
     tree, plains = opened(data)
     for which, plain in enumerate(plains):
         names = layout_of(Frame(data).kind.sections[which]).lead_names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,7 @@ def test_commands_write_it(run: Any, write: Any, tmp_path: Path) -> None:
     assert "By shop" in read(again.read_text(encoding="utf-8"))
 
 
+@cache
 def families() -> dict[str, sm.MetricCollection]:
     """Two models of each family."""
     rng = np.random.default_rng(4)
@@ -126,7 +128,6 @@ def families() -> dict[str, sm.MetricCollection]:
     }
 
 
-FAMILIES = families()
 SHOWN = {
     "classes": ("Confusion matrix of a", "Confusion matrix of b", "Reliability of the class", "by class", "ROC"),
     "labels": ("ROC", "Reliability", "All labels together", "by class"),
@@ -135,9 +136,9 @@ SHOWN = {
 }
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", SHOWN)
 def test_every_family_has_its_pictures(family: str) -> None:
-    thing = FAMILIES[family]
+    thing = families()[family]
     page = render(thing, family)
     text = read(page)
     for title in SHOWN[family]:
@@ -148,7 +149,7 @@ def test_every_family_has_its_pictures(family: str) -> None:
 
 
 def test_a_confusion_matrix_says_its_counts() -> None:
-    thing = FAMILIES["classes"]
+    thing = families()["classes"]
     matrix = sm.ConfusionMatrix(num_classes=4).of(thing["a/accuracy"].state)
     page = render(thing, "classes")
     for i, j in np.ndindex(4, 4):
@@ -206,11 +207,11 @@ def test_in_a_browser(browser: Any, tmp_path: Path, theme: str) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", SHOWN)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_families_in_a_browser(browser: Any, tmp_path: Path, theme: str, family: str) -> None:
     path = tmp_path / "report.html"
-    path.write_text(render(FAMILIES[family], family), encoding="utf-8")
+    path.write_text(render(families()[family], family), encoding="utf-8")
     page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=theme)
     wrong: list[str] = []
     page.on("pageerror", lambda error: wrong.append(str(error)))

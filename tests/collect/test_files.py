@@ -13,8 +13,12 @@ import pytest
 import streammetrics as sm
 from streammetrics.collect.files import atomic_write, read
 
-CTR = sm.CTR().update(y_true=[0, 1])
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="links, permissions and pipes of POSIX")
+
+
+@pytest.fixture(scope="module")
+def ctr() -> sm.CTR:
+    return sm.CTR().update(y_true=[0, 1])
 
 
 def write(path: Path, data: bytes = b"new") -> None:
@@ -24,7 +28,7 @@ def write(path: Path, data: bytes = b"new") -> None:
 @POSIX
 @pytest.mark.parametrize("there", [True, False])
 @pytest.mark.parametrize("relative", [True, False])
-def test_a_link_stays_a_link(there: bool, relative: bool, tmp_path: Path) -> None:
+def test_a_link_stays_a_link(there: bool, relative: bool, tmp_path: Path, ctr: sm.CTR) -> None:
     for name in ("links", "states"):
         (tmp_path / name).mkdir()
     target, link = tmp_path / "states" / "day", tmp_path / "links" / "today"
@@ -32,11 +36,11 @@ def test_a_link_stays_a_link(there: bool, relative: bool, tmp_path: Path) -> Non
         target.write_bytes(b"old")
     link.symlink_to(Path("..") / "states" / "day" if relative else target)
     (tmp_path / "links" / "again").symlink_to("today")
-    sm.save(CTR, tmp_path / "links" / "again")
+    sm.save(ctr, tmp_path / "links" / "again")
     assert (tmp_path / "links" / "again").readlink() == Path("today")
     assert link.is_symlink()
     assert not target.is_symlink()
-    assert sm.load(target) == sm.load(link) == CTR
+    assert sm.load(target) == sm.load(link) == ctr
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["again", "day", "links", "states", "today"]
 
 
@@ -54,30 +58,30 @@ def test_permissions(tmp_path: Path) -> None:
 
 
 @POSIX
-def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+def test_a_pipe_is_written_to(tmp_path: Path, ctr: sm.CTR) -> None:
     pipe, found = tmp_path / "pipe", []
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()))
     reader.start()
-    sm.save(CTR, pipe)
+    sm.save(ctr, pipe)
     reader.join()
-    assert found == [CTR.to_bytes()]
+    assert found == [ctr.to_bytes()]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
-    sm.save(CTR, os.devnull)
+    sm.save(ctr, os.devnull)
     assert not Path(os.devnull).is_file()
 
 
-def test_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ctr: sm.CTR) -> None:
     write(tmp_path / ("n" * 255))
     assert read(tmp_path / ("n" * 255)) == b"new"
     monkeypatch.chdir(tmp_path)
-    assert sm.save(CTR, "here") == Path("here")
-    assert sm.load("here") == CTR
+    assert sm.save(ctr, "here") == Path("here")
+    assert sm.load("here") == ctr
 
 
-def test_errors_name_the_file(tmp_path: Path) -> None:
+def test_errors_name_the_file(tmp_path: Path, ctr: sm.CTR) -> None:
     (tmp_path / "folder").mkdir()
-    for call in (write, lambda path: sm.save(CTR, path)):
+    for call in (write, lambda path: sm.save(ctr, path)):
         with pytest.raises(FileNotFoundError, match=r"'.*nowhere/day'$"):
             call(tmp_path / "nowhere" / "day")
         with pytest.raises(IsADirectoryError, match=r"'.*folder'$"):

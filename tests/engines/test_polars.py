@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -16,21 +17,25 @@ from streammetrics.engines.polars import evaluate, merged, state, value  # noqa:
 TABLE = logs.simple(500)
 FRAME = pl.from_arrow(TABLE)
 METRICS = sm.MetricCollection(sm.AUC(), sm.CTR())
-SLICES = sm.Sliced(METRICS, by="variant").update(TABLE)
+
+
+@cache
+def slices() -> sm.Sliced:
+    return sm.Sliced(METRICS, by="variant").update(TABLE)
 
 
 @pytest.mark.parametrize("rows", [1, 77, 10_000])
 def test_frames_lazy_or_not(rows: int) -> None:
-    assert evaluate(FRAME.head(200), SLICES, rows=rows) == SLICES.copy().reset().update(TABLE.slice(0, 200))
+    assert evaluate(FRAME.head(200), slices(), rows=rows) == slices().copy().reset().update(TABLE.slice(0, 200))
     assert evaluate(FRAME.lazy().filter(pl.col("y_true") == 1), sm.CTR()).compute() == 1
 
 
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])
 def test_groups_are_slices(engine: Any) -> None:
     found = FRAME.lazy().group_by("variant").agg(state(METRICS)).collect(engine=engine)
-    assert {k: sm.from_bytes(s) for k, s in found.rows()} == {k: SLICES[k] for k in SLICES.keys}
+    assert {k: sm.from_bytes(s) for k, s in found.rows()} == {k: slices()[k] for k in slices().keys}
     values = found.select("variant", value("state", "auc"))
-    assert dict(values.rows()) == {k: v["auc"] for k, v in SLICES.compute().items()}
+    assert dict(values.rows()) == {k: v["auc"] for k, v in slices().compute().items()}
     total = found.lazy().select(merged("state")).collect(engine=engine).item()
     assert sm.from_bytes(total) == METRICS.copy().update(TABLE)
 
@@ -70,6 +75,6 @@ def test_what_has_no_value_says_so() -> None:
     with pytest.raises(sm.InvalidInputError, match=r"no metric None"):
         states.select(value("state"))
     with pytest.raises(sm.InvalidInputError, match=r"one of Sliced"):
-        pl.DataFrame({"state": [SLICES.to_bytes()]}).select(value("state"))
+        pl.DataFrame({"state": [slices().to_bytes()]}).select(value("state"))
     with pytest.raises(sm.InvalidInputError, match=r"no column 'y_score'; the table has 'y_true', 'variant'"):
         evaluate(FRAME.drop("y_score"), METRICS)

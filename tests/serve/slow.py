@@ -6,6 +6,8 @@ import os
 import signal
 import threading
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 from serve.fakes import arms
 
@@ -14,11 +16,14 @@ from streammetrics.serve.decode import Decoded
 from streammetrics.serve.decoder import Decoder
 from streammetrics.serve.experiment import Experiment
 
-__all__ = ["DEADLY", "ENDLESS", "FAULTY", "HUGE", "ODD", "Slow"]
+__all__ = ["Slow", "frames_with_trouble"]
 
-ENDLESS, DEADLY, FAULTY, HUGE = (arms(seed).to_bytes() for seed in (7, 8, 9, 10))
-ODD = arms(11, metrics=[sm.CTR(), sm.AUC(bits=12)]).to_bytes()
-"""As endless, and of another plan."""
+
+@cache
+def frames_with_trouble() -> dict[str, bytes]:
+    """Return the frames that `Slow` has trouble with, by the trouble; "odd" is as endless, and of another plan."""
+    found = {name: arms(seed).to_bytes() for seed, name in enumerate(("endless", "deadly", "faulty", "huge"), 7)}
+    return found | {"odd": arms(11, metrics=[sm.CTR(), sm.AUC(bits=12)]).to_bytes()}
 
 
 class Slow(Decoder):
@@ -26,12 +31,19 @@ class Slow(Decoder):
 
     free = threading.Event()
 
+    def __init__(self, store: Any) -> None:
+        super().__init__(store)
+        # The frames are made here, before a deadline runs: another process would else make them while it decodes.
+        self._trouble = frames_with_trouble()
+
     def decode(self, frames: Sequence[bytes], experiments: Sequence[Experiment], max_content: int) -> list[Decoded]:
         found = super().decode(frames, experiments, max_content)
-        if {ENDLESS, ODD} & {*frames}:
+        trouble = self._trouble
+        if {trouble["endless"], trouble["odd"]} & {*frames}:
             self.free.wait(60)
-        if DEADLY in frames:
+        if trouble["deadly"] in frames:
             os.kill(os.getpid(), signal.SIGKILL)
-        if FAULTY in frames:
+        if trouble["faulty"] in frames:
             raise RuntimeError("a mistake of ours")
-        return [what._replace(error=MemoryError()) if frames[i] == HUGE else what for i, what in enumerate(found)]
+        no_memory = trouble["huge"]
+        return [what._replace(error=MemoryError()) if frames[i] == no_memory else what for i, what in enumerate(found)]

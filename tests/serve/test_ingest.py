@@ -16,7 +16,7 @@ import httpx
 import pytest
 from serve.client import Client
 from serve.fakes import HOUR, NOW, World, arms, world
-from serve.slow import DEADLY, ENDLESS, FAULTY, HUGE, ODD, Slow
+from serve.slow import Slow, frames_with_trouble
 
 import streammetrics as sm
 from streammetrics.serve import ingest
@@ -131,26 +131,29 @@ def test_a_part_has_a_metric_that_was_counted_before(here: World) -> None:
 @pytest.mark.parametrize(
     ("given", "code", "words"),
     [
-        (b"", 400, "too few"),
-        (b"hello" * 20, 400, "do not begin with SMET"),
-        (arms().to_bytes()[:-1], 400, "checksum"),
-        (sm.CTR().update([0, 1]).to_bytes(), 422, "takes metrics by arm"),
-        (arms(by=["country", "arm"]).to_bytes(), 422, "takes metrics by arm"),
-        (arms(by=["arm"]).to_bytes(), 422, "slices by country"),
-        (arms(metrics=[sm.CTR(), sm.LogLoss()]).to_bytes(), 422, "reads auc, and this has ctr, log_loss"),
-        (arms(keys=["A", "B", "C"]).to_bytes(), 422, "this has 'C'"),
-        (arms(keys=[0, 1]).to_bytes(), 422, "this has 0, 1"),
-        (sm.CTR().update([0, 1]).state, 400, "one state"),
-        (weighed(2.0**30), 422, "weigh more than 4,294,967,296; scale the weights down"),
-        (closed(), 422, "sealed_groups has closed groups, which can be there once"),
-        (in_no_arm(limit=0), 422, "a limit of slices left 100.0% of the rows without an arm"),
-        (in_no_arm(limit=None), 400, "arm has keys that no limit left over"),
+        (bytes, 400, "too few"),
+        (lambda: b"hello" * 20, 400, "do not begin with SMET"),
+        (lambda: arms().to_bytes()[:-1], 400, "checksum"),
+        (lambda: sm.CTR().update([0, 1]).to_bytes(), 422, "takes metrics by arm"),
+        (lambda: arms(by=["country", "arm"]).to_bytes(), 422, "takes metrics by arm"),
+        (lambda: arms(by=["arm"]).to_bytes(), 422, "slices by country"),
+        (lambda: arms(metrics=[sm.CTR(), sm.LogLoss()]).to_bytes(), 422, "reads auc, and this has ctr, log_loss"),
+        (lambda: arms(keys=["A", "B", "C"]).to_bytes(), 422, "this has 'C'"),
+        (lambda: arms(keys=[0, 1]).to_bytes(), 422, "this has 0, 1"),
+        (lambda: sm.CTR().update([0, 1]).state, 400, "one state"),
+        (lambda: weighed(2.0**30), 422, "weigh more than 4,294,967,296; scale the weights down"),
+        (closed, 422, "sealed_groups has closed groups, which can be there once"),
+        (lambda: in_no_arm(limit=0), 422, "a limit of slices left 100.0% of the rows without an arm"),
+        (lambda: in_no_arm(limit=None), 400, "arm has keys that no limit left over"),
     ],
 )
-def test_what_does_not_fit_is_refused(here: World, client: Client, given: Any, code: int, words: str) -> None:
-    if not isinstance(given, (bytes, sm.Sliced)):
-        given = frame.write([given], {"kind": "state"})
-    answer = post(client, given.to_bytes() if isinstance(given, sm.Sliced) else given)
+def test_what_does_not_fit_is_refused(
+    here: World, client: Client, given: Callable[[], Any], code: int, words: str
+) -> None:
+    part = given()
+    if not isinstance(part, (bytes, sm.Sliced)):
+        part = frame.write([part], {"kind": "state"})
+    answer = post(client, part.to_bytes() if isinstance(part, sm.Sliced) else part)
     assert (answer.status_code, here.store.kept, here.store.groups) == (code, {}, [])
     assert words in answer.json()["error"]
 
@@ -158,14 +161,19 @@ def test_what_does_not_fit_is_refused(here: World, client: Client, given: Any, c
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (arms(metrics=[sm.CTR(), sm.AUC(bits=12)]), "bits of 'auc' is 10 here and 12 there"),
-        (arms(countries=[1, 2]), "keys of country are integer rather than string"),
-        (sm.Sliced(sm.Sharded([sm.CTR(), sm.AUC(bits=10)], unit="user_id"), by=["arm", "country"]), "shards is 8"),
+        (lambda: arms(metrics=[sm.CTR(), sm.AUC(bits=12)]), "bits of 'auc' is 10 here and 12 there"),
+        (lambda: arms(countries=[1, 2]), "keys of country are integer rather than string"),
+        (
+            lambda: sm.Sliced(sm.Sharded([sm.CTR(), sm.AUC(bits=10)], unit="user_id"), by=["arm", "country"]),
+            "shards is 8",
+        ),
     ],
 )
-def test_later_parts_have_the_plan_of_the_first(here: World, client: Client, given: Any, words: str) -> None:
+def test_later_parts_have_the_plan_of_the_first(
+    here: World, client: Client, given: Callable[[], sm.Sliced], words: str
+) -> None:
     assert post(client, arms().to_bytes()).status_code == 201
-    answer = post(client, given.to_bytes(), source="other")
+    answer = post(client, given().to_bytes(), source="other")
     assert answer.status_code == 422
     assert words in answer.json()["error"]
     assert len(here.store.kept) == 1
@@ -343,11 +351,12 @@ def test_where_many_post_groups_gather(here: World, decoder_of: DecoderOf, monke
     assert here.store.groups == [1, 1, 2]
 
 
-@pytest.mark.parametrize("limit", [{"waiting": 3}, {"waiting_bytes": 3 * len(arms().to_bytes())}])
-def test_a_full_queue_says_so_and_recovers(here: World, decoder_of: DecoderOf, limit: dict[str, int]) -> None:
+@pytest.mark.parametrize("limit", ["parts", "bytes"])
+def test_a_full_queue_says_so_and_recovers(here: World, decoder_of: DecoderOf, limit: str) -> None:
     async def full() -> None:
-        queue, task = await working(here, Settings(**limit), decoder_of(here.store))  # type: ignore[arg-type]
         one, data = experiment(here), arms().to_bytes()
+        settings = Settings(waiting=3) if limit == "parts" else Settings(waiting_bytes=3 * len(data))
+        queue, task = await working(here, settings, decoder_of(here.store))
         posts = [asyncio.create_task(queue.take(Key("rank", "a", 494529, i), data, one)) for i in range(3)]
         await asyncio.sleep(0)
         with pytest.raises(BusyError, match="parts wait"):
@@ -391,7 +400,7 @@ def all_of(here: World, decoder: Decode, *rounds: Sequence[bytes], seconds: floa
 
 
 def test_a_frame_that_takes_too_long_is_refused_alone(here: World, slow: Decode) -> None:
-    frames = [arms(0).to_bytes(), ENDLESS, arms(1).to_bytes(), arms(2).to_bytes()]
+    frames = [arms(0).to_bytes(), frames_with_trouble()["endless"], arms(1).to_bytes(), arms(2).to_bytes()]
     first, second, *rest = all_of(here, slow, frames, [arms(3).to_bytes()], seconds=0.2)
     assert (first, rest) == ("stored", ["stored"] * 3)
     assert isinstance(second, sm.StateFormatError)
@@ -400,13 +409,13 @@ def test_a_frame_that_takes_too_long_is_refused_alone(here: World, slow: Decode)
 
 
 def test_what_was_late_fixes_no_plan(here: World, slow: Decode) -> None:
-    late, good = all_of(here, slow, [ODD], [arms(0).to_bytes()], seconds=0.2)
+    late, good = all_of(here, slow, [frames_with_trouble()["odd"]], [arms(0).to_bytes()], seconds=0.2)
     assert isinstance(late, sm.StateFormatError)
     assert good == "stored"
 
 
 def test_a_frame_that_there_is_no_memory_for_may_be_sent_again(here: World, slow: Decode) -> None:
-    first, second, third = all_of(here, slow, [arms(0).to_bytes(), HUGE, arms(1).to_bytes()])
+    first, second, third = all_of(here, slow, [arms(0).to_bytes(), frames_with_trouble()["huge"], arms(1).to_bytes()])
     assert (first, third) == ("stored", "stored")
     assert isinstance(second, BusyError)
     assert "there is no memory" in str(second)
@@ -414,7 +423,7 @@ def test_a_frame_that_there_is_no_memory_for_may_be_sent_again(here: World, slow
 
 def test_a_frame_that_what_decodes_dies_of_is_left_alone(here: World, tmp_path: Path) -> None:
     """Nobody knows why it died: who posted the others need not, and who posted that may send it again."""
-    frames = [arms(0).to_bytes(), DEADLY, arms(1).to_bytes()]
+    frames = [arms(0).to_bytes(), frames_with_trouble()["deadly"], arms(1).to_bytes()]
     first, second, third = all_of(here, DecoderApart(str(tmp_path / "a.db"), Slow), frames)
     assert (first, third) == ("stored", "stored")
     assert isinstance(second, BusyError)
@@ -423,7 +432,7 @@ def test_a_frame_that_what_decodes_dies_of_is_left_alone(here: World, tmp_path: 
 
 def test_a_mistake_fails_a_group_and_fixes_no_plan(here: World, slow: Decode) -> None:
     other = arms(metrics=[sm.CTR(), sm.AUC(bits=12)]).to_bytes()
-    *failed, good = all_of(here, slow, [other, FAULTY], [arms(0).to_bytes()])
+    *failed, good = all_of(here, slow, [other, frames_with_trouble()["faulty"]], [arms(0).to_bytes()])
     assert [type(error) for error in failed] == [RuntimeError] * 2
     assert good == "stored"
 
@@ -431,7 +440,7 @@ def test_a_mistake_fails_a_group_and_fixes_no_plan(here: World, slow: Decode) ->
 def test_threads_that_are_all_stuck_are_said(here: World) -> None:
     decoder = InThread(here.store, Slow)
     try:
-        found = all_of(here, decoder, [ENDLESS] * 4, seconds=0.1)
+        found = all_of(here, decoder, [frames_with_trouble()["endless"]] * 4, seconds=0.1)
     finally:
         Slow.free.set()
     assert [type(error) for error in found] == [sm.StateFormatError] * 2 + [BusyError] * 2
@@ -447,7 +456,7 @@ def test_a_process_that_is_killed_while_it_decodes(here: World, tmp_path: Path) 
     with Client(app, authorization=f"Bearer {here.writer}") as client, ThreadPoolExecutor() as pool:
         while client.get("/readyz").status_code != 200:
             pass
-        waits = pool.submit(post, client, ENDLESS)
+        waits = pool.submit(post, client, frames_with_trouble()["endless"])
         assert not wait([waits], 1.5).done
         os.kill(decoder.worker.pid or 0, signal.SIGKILL)
         answer = waits.result(10)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import Any
 
@@ -22,7 +22,6 @@ from streammetrics.state import frame
 from streammetrics.state.frame import Frame
 
 SMALL = Simulation(days=2, users=100, rows=20, countries=1, sources=("web",))
-PARTS = [SMALL.part("web", hour) for hour in range(SMALL.start, SMALL.start + 4)]
 HOLDERS = {
     "slices": lambda: sm.Sliced([sm.CTR(), sm.AUC()], by=["arm", "country"], on_invalid="drop"),
     "shards": lambda: sm.Sliced(sm.Sharded([sm.CTR(), sm.LogLoss()], unit="user"), by="arm", on_invalid="drop"),
@@ -33,6 +32,12 @@ HOLDERS = {
 }
 KEYS = st.one_of(st.none(), st.sampled_from("ab"))
 ROW = st.tuples(KEYS, KEYS, st.integers(0, 9), st.integers(0, 1), st.sampled_from([0.1, 0.5, float("nan")]))
+
+
+@cache
+def parts() -> list[sm.Sliced]:
+    """Return the states of four simulated hours; made by the first test that reads them, not by the import."""
+    return [SMALL.part("web", hour) for hour in range(SMALL.start, SMALL.start + 4)]
 
 
 def filled(holder: Any, rows: list[Any]) -> Any:
@@ -81,7 +86,7 @@ def test_parts_read_together_are_what_each_says_alone(name: str, batches: list[l
 
 
 def test_however_few_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    frames = [Frame(part.to_bytes()) for part in PARTS]
+    frames = [Frame(part.to_bytes()) for part in parts()]
     together = list(summaries(frames))
     monkeypatch.setattr(frame, "BATCH", 1)
     assert list(map(told, summaries(frames))) == list(map(told, together))
@@ -89,29 +94,29 @@ def test_however_few_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def contradicting() -> bytes:
     """Shards of one part beside the metrics of another."""
-    half = len(PARTS[0].states) // 2
-    states = [*PARTS[0].states[:half], *PARTS[1].states[half:]]
-    return bytes(frame.write(states, PARTS[0].header()))
+    first, second, *_ = parts()
+    half = len(first.states) // 2
+    return bytes(frame.write([*first.states[:half], *second.states[half:]], first.header()))
 
 
 def test_one_bad_frame_keeps_the_others_from_nothing() -> None:
-    frames = [part.to_bytes() for part in PARTS]
+    frames = [part.to_bytes() for part in parts()]
     other = sm.Sliced(sm.CTR(), by="arm").update([0, 1], arm=["a", "b"])
     bad = frames[1][:-9] + bytes(9)
     given = [*frames, bad, other.to_bytes(), b"", contradicting(), frame.write([sm.CTR().state], {"kind": "state"})]
     held: dict[int, Any] = {}
     found = decoded(given, 1 << 24, [partial(held.__setitem__, i) for i in range(len(given))])
-    assert [one.digest for one in found] == [*(p.digest() for p in PARTS), "", other.digest(), "", "", ""]
+    assert [one.digest for one in found] == [*(p.digest() for p in parts()), "", other.digest(), "", "", ""]
     assert [i for i, one in enumerate(found) if isinstance(one.error, sm.StateFormatError)] == [4, 6, 7, 8]
     assert "shards of units" in str(found[7].error)
     assert "this is one state" in str(found[8].error)
-    assert {i: told(one) for i, one in held.items()} == {i: naive(p) for i, p in [*enumerate(PARTS), (5, other)]}
+    assert {i: told(one) for i, one in held.items()} == {i: naive(p) for i, p in [*enumerate(parts()), (5, other)]}
     assert [json.loads(one.seen.dropped) for one in found] == [{}] * len(given)
-    assert [one.seen.rows for one in found] == [*(naive(p)["rows"] for p in PARTS), 0, 2, 0, 0, 0]
+    assert [one.seen.rows for one in found] == [*(naive(p)["rows"] for p in parts()), 0, 2, 0, 0, 0]
 
 
 def test_each_has_its_limit_of_memory() -> None:
-    frames = [part.to_bytes() for part in PARTS]
+    frames = [part.to_bytes() for part in parts()]
     least = next(n for n in chain(range(1 << 12, 1 << 24, 1 << 12)) if decoded(frames[:1], n)[0].error is None)
     assert [one.error is None for one in decoded([frames[0]] * 8, least)] == [True] * 8
     found = decoded([frames[0], *frames], least - (1 << 12))
@@ -119,7 +124,7 @@ def test_each_has_its_limit_of_memory() -> None:
 
 
 def test_one_frame_that_does_not_fit_is_refused_alone() -> None:
-    frames = [part.to_bytes() for part in PARTS]
+    frames = [part.to_bytes() for part in parts()]
 
     def check(i: int, _: Any) -> None:
         if i == 2:

@@ -57,16 +57,18 @@ def test_what_was_dropped_is_added() -> None:
 
 
 @pytest.mark.parametrize(
-    "metric",
+    ("metric", "rows"),
     [
-        sm.AUC().update([0, 1], [0.1, 0.2]),
-        sm.AUC(exact=True).update([0, 1], [0.1, 0.2]),
-        sm.CTR(),
-        sm.Sliced(sm.AUC(bits=12), by="country"),
-        sm.Accuracy(labels="discover"),
+        (sm.AUC(), {"y_true": [0, 1], "y_score": [0.1, 0.2]}),
+        (sm.AUC(exact=True), {"y_true": [0, 1], "y_score": [0.1, 0.2]}),
+        (sm.CTR(), {}),
+        (sm.Sliced(sm.AUC(bits=12), by="country"), {}),
+        (sm.Accuracy(labels="discover"), {}),
     ],
 )
-def test_what_grows_has_no_dense_form(metric: sm.Metric) -> None:
+def test_what_grows_has_no_dense_form(metric: sm.Metric, rows: dict[str, list[float]]) -> None:
+    if rows:
+        metric = metric.blank().update(rows)
     assert facts_of(metric.states[0]).places == 0
 
 
