@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+pytest_plugins = ("levels", "pytester")
+
 BROWSER = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))), None)
 
 
