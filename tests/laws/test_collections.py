@@ -1,6 +1,6 @@
 """The laws of collections: any metrics and tasks over drawn columns, each what it is alone, to the byte.
 
-The normal run is short; for the long form see `draws`: ``LAWS=100 pytest tests/laws -n auto``.
+The normal run is short; for the long form see `draws`: ``LAWS=100 pytest -m "" tests/laws -n auto``.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ def collection(chosen, **settings):
     return sm.MetricCollection({t: sm.Task(ms, **BINDINGS[t]) for t, ms in chosen.items()}, **settings)
 
 
+@pytest.mark.slow
 @draws.short(20)
 @given(tasks(), logs(), st.integers(0, 2**32))
 def test_every_law(chosen, log, seed):

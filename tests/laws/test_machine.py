@@ -2,7 +2,7 @@
 
 The model is naive: it keeps rows, and computes in fractions. Whatever happened before, an object must be to the byte what
 one update with its rows makes, and its values what the model computes. The normal run is short; for the long form see
-`draws`: ``LAWS=100 pytest tests/laws -n auto``.
+`draws`: ``LAWS=100 pytest -m "" tests/laws -n auto``.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""Every law on every registered metric, at several settings, on rows that hypothesis draws.
+"""Every law on every registered metric, at several settings.
 
-The normal run is short; for the long form see `draws`: ``LAWS=100 pytest tests/laws -n auto``.
+The fast level tries them on one set of made-up rows, the full level on rows that hypothesis draws as well. For the long
+form see `draws`: ``LAWS=100 pytest -m "" tests/laws -n auto``.
 """
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import fields
 
 import draws
@@ -13,19 +15,33 @@ from hypothesis import given
 
 import streammetrics as sm
 from streammetrics.laws import LAWS, METRIC_LAWS, OBJECT_LAWS, SHARD_LAWS, SLICE_LAWS, WINDOW_LAWS, example_case, run
+from streammetrics.laws.case import Law
 from streammetrics.laws.metrics import (
     coarsened,
     column_formats,
     dropped_rows,
+    in_collection,
     integer_weights,
+    label_dtypes,
+    score_dtypes,
     table_formats,
     weight_of_zero,
 )
 from streammetrics.laws.objects import absent_class, failed_update_changes_nothing
 from streammetrics.laws.shards import without_each_shard
+from streammetrics.laws.specimens import STYLES
 
-OF_SHARDS = [law for law in SHARD_LAWS if law is not without_each_shard]  # which is about every formula
-ONCE = [*OBJECT_LAWS, *SLICE_LAWS, *WINDOW_LAWS, *OF_SHARDS]
+OF_STATES: dict[str, list[Law]] = {
+    "objects": OBJECT_LAWS,
+    "slices": SLICE_LAWS,
+    "windows": WINDOW_LAWS,
+    "shards": [law for law in SHARD_LAWS if law is not without_each_shard],  # which is about every formula
+}
+"""Laws of how a statistic is counted, split and merged. Metrics that read the same statistic keep or break them alike."""
+
+OF_METRICS = [law for law in LAWS if law not in [law for laws in OF_STATES.values() for law in laws]]
+OF_COLUMNS: list[Law] = [column_formats, table_formats, label_dtypes, score_dtypes, in_collection]
+"""Laws that depend on which columns a metric reads, so one variant of each metric is enough."""
 
 
 def first_of_each_statistic():
@@ -42,17 +58,44 @@ def kind_of(state):
 
 
 FIRST = first_of_each_statistic()
+MANY_ROWS = STYLES[:4]  # the others have few rows or none, which tell little of a formula
+FIRST_OF_METRICS = {metric.tag: metric for metric in reversed(draws.VARIANTS)}
 
 
+def made_up_case(metric):
+    """Rows of a style that depends on the metric and its settings, so that variants of a metric see several styles."""
+    number = zlib.crc32(repr(metric).encode())
+    return example_case(metric, None, 7, number % len(MANY_ROWS))
+
+
+@pytest.mark.full_matrix
 @pytest.mark.parametrize("metric", draws.VARIANTS, ids=repr)
-def test_every_law(metric):
-    first = any(metric is one for one in FIRST)
-    laws = LAWS if first else [law for law in LAWS if law not in ONCE]
+def test_every_law_of_metrics(metric):
+    first = metric is FIRST_OF_METRICS[metric.tag] or any(metric is one for one in FIRST)
+    case = made_up_case(metric)
+    for law in OF_METRICS:
+        if first or law not in OF_COLUMNS:
+            run(law, case)
 
-    @draws.short(2 if first else 1)
+
+@pytest.mark.full_matrix
+@pytest.mark.parametrize("metric", FIRST, ids=repr)
+@pytest.mark.parametrize("kind", OF_STATES)
+def test_every_law_of_states(kind, metric):
+    case = made_up_case(metric)
+    for law in OF_STATES[kind]:
+        run(law, case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("metric", draws.VARIANTS, ids=repr)
+def test_every_law_on_rows_that_hypothesis_draws(metric):
+    first = any(metric is one for one in FIRST)
+
+    @draws.short(2)  # the first has no rows
     @given(draws.cases(metric))
     def hold(case):
-        for law in laws:
+        for law in LAWS if first else OF_METRICS:
             run(law, case)
 
     hold()
@@ -61,9 +104,11 @@ def test_every_law(metric):
 def test_every_statistic_keeps_every_law():
     kinds = {kind_of(metric.make_state()) for metric in draws.VARIANTS}
     assert len(FIRST) >= len(kinds) > 100
-    assert {*ONCE, *METRIC_LAWS} < {*LAWS}
+    assert {*METRIC_LAWS} < {*OF_METRICS}
+    assert {*STYLES} - {*MANY_ROWS} == {"few", "empty"}
 
 
+@pytest.mark.full_matrix
 @pytest.mark.parametrize("cls", draws.OWN.values(), ids=lambda cls: cls.__name__)
 def test_settings_with_defaults_are_tried(cls):
     assert any(type(metric) is cls for metric in draws.VARIANTS)

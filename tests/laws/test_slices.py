@@ -1,6 +1,6 @@
 """The laws of slices: keys of every kind, limits, pinned values, roll-ups, for metrics, collections and slices of slices.
 
-The normal run is short; for the long form see `draws`: ``LAWS=100 pytest tests/laws -n auto``.
+The normal run is short; for the long form see `draws`: ``LAWS=100 pytest -m "" tests/laws -n auto``.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ def test_composite_keys_and_roll_ups(subject):
     hold()
 
 
+@pytest.mark.slow
 def test_every_law_of_objects(subject):
     @draws.short(6)
     @given(logs(), st.integers(0, 3) | st.none(), st.integers(0, 2**32))

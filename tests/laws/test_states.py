@@ -1,6 +1,6 @@
 """The laws of states: those of the package, and states with parts of every form as another package defines them.
 
-The normal run is short; for the long form see `draws`: ``LAWS=100 pytest tests/laws -n auto``.
+The normal run is short; for the long form see `draws`: ``LAWS=100 pytest -m "" tests/laws -n auto``.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def imported():
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", [*BUILT_IN, *plugin.STATES], ids=repr)
 def test_every_law(state):
     with reader_of(state) as metric:

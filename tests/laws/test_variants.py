@@ -1,6 +1,7 @@
 """Every law at every setting that a metric declares, at its choices and its extremes: no setting escapes (see `variants`).
 
-The normal run tries one variant of each class; the long form all: ``LAWS=2 pytest tests/laws/test_variants.py -n auto``.
+The full level tries one variant of each class. The long form tries all:
+``LAWS=2 pytest -m "" tests/laws/test_variants.py -n auto``.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ OF_PARTS = [*SLICE_LAWS, *SHARD_LAWS, *WINDOW_LAWS]
 EACH = pytest.mark.parametrize("cls", draws.OWN.values(), ids=lambda cls: cls.__name__)
 
 
+@pytest.mark.slow
 @EACH
 def test_laws_hold_at_every_setting(cls):
     tried = [v for v in variants.variants(cls) if not isinstance(v.make(), Exception)]
@@ -57,6 +59,7 @@ def check(variant, laws):
                 raise
 
 
+@pytest.mark.slow
 @EACH
 def test_every_row_is_read_back_at_every_setting(cls):
     """Whatever a row alone makes, its reader takes: what it says that sums can be holds of each of them."""
@@ -81,6 +84,7 @@ def at_a_limit(error):
     return error is not None and (isinstance(error, MemoryLimitError) or at_a_limit(error.__cause__))
 
 
+@pytest.mark.full_matrix
 @EACH
 def test_settings_that_do_not_go_together_are_refused_by_name(cls):
     for variant in variants.variants(cls):

@@ -37,6 +37,7 @@ SUBJECTS = {
 BAD = {"y_true": 2, "y_score": np.inf, "sample_weight": -1.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subject", SUBJECTS.values(), ids=SUBJECTS.keys())
 def test_every_law_of_objects(subject):
     @draws.short(4)
