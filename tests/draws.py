@@ -1,10 +1,11 @@
 """What hypothesis draws for the laws: metrics at several settings, rows, keys of slices.
 
-The normal run is short and always draws the same. The long form draws anew, and `LAWS` times as much::
+The short form always draws the same. The long form draws anew, and `LAWS` times as much; the option ``-m ""`` includes
+the tests that the fast level leaves out (see `levels`)::
 
-    LAWS=100 pytest tests/laws tests/test_golden_bits.py -n auto
+    LAWS=100 pytest -m "" tests/laws tests/test_golden_bits.py -n auto
 
-With LAWS=0.5, as CI runs the second time, on old versions, proofs that are made of many tries are half as long.
+With LAWS=0.5, as CI runs the tests with the oldest dependencies, proofs that are made of many tries are half as long.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,9 +34,15 @@ How far off a value can be, `bounds()` says of each. `streammetrics catalog NAME
 """
 
 
+@functools.cache
 def pages() -> dict[str, str]:
     """Make all pages by name."""
     return {"metrics": index(), **{name_of(family): page(family) for family in FAMILIES}}
+
+
+def names() -> list[str]:
+    """Return the names of the pages, which costs less than to make them."""
+    return ["metrics", *map(name_of, FAMILIES)]
 
 
 def name_of(family: ModuleType) -> str:
@@ -90,6 +97,7 @@ def elsewhere(metric: Any) -> str:
     return "; ".join(f"{PEERS[peer]} {', '.join(f'`{name}`' for name in names)}" for peer, names in found.items())
 
 
+@functools.cache  # every line is compared with every metric
 def named(ours: str) -> set[str]:
     return {node.id for node in ast.walk(ast.parse(ours, mode="eval")) if isinstance(node, ast.Name)}
 

@@ -149,6 +149,7 @@ def test_rows_that_come_while_it_merges_are_counted():
     assert delta.added.state.rows_seen[0] == 11 * rounds
 
 
+@pytest.mark.slow
 def test_things_of_unknown_classes_behind_one_another():
     """Each has as many states as its header says, also where nobody here knows what they are."""
     script = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from statistics import mean, median
 
@@ -30,6 +31,7 @@ def states() -> set[str]:
     return {tag for tag, state in sm.State.by_tag.items() if state.__module__.startswith("streammetrics.")}
 
 
+@functools.cache
 def lengths() -> dict[str, int]:
     return {metric.__name__: len(inspect.getsource(metric).splitlines()) for metric in metrics()}
 

@@ -19,6 +19,7 @@ MODULES = [m.name for m in pkgutil.walk_packages(sm.__path__, "streammetrics.") 
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.* is deprecated:DeprecationWarning")  # of ignite's own imports
+@pytest.mark.full_matrix
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_run(name: str) -> None:
     try:
@@ -32,6 +33,7 @@ def test_examples_run(name: str) -> None:
     assert doctest.testmod(module).failed == 0
 
 
+@pytest.mark.full_matrix
 @pytest.mark.parametrize("tag", OWN)
 def test_metrics_say_everything(tag: str) -> None:
     metric = sm.METRICS[tag]

@@ -110,6 +110,7 @@ def test_of_kernels() -> None:
     assert set(kernel.dispatcher.signatures) == known
 
 
+@pytest.mark.slow
 def test_every_handler_says_why() -> None:
     """Nothing is caught silently: a handler raises, or a comment says why it does not."""
     silent = []

@@ -11,12 +11,14 @@ from streammetrics.columns.columns import Column, Kind, Need
 from streammetrics.laws import LAWS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", plugin.GOOD, ids=repr)
 def test_good_metrics_keep_every_law(metric):
     with plugin.imported():
         sm.check_metric(metric, examples=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", plugin.STATES, ids=repr)
 def test_good_states_keep_every_law(state):
     with plugin.imported():
@@ -51,6 +53,7 @@ def test_the_message_says_what_was_expected_and_what_came():
     assert "\nThe 45 rows: {'y_true': array([" in message
 
 
+@pytest.mark.slow
 def test_an_object_is_checked_at_its_settings_and_left_alone():
     metric = sm.AUC(bits=8).update([0, 1], [0.1, 0.9])
     before = metric.to_bytes()
@@ -109,9 +112,11 @@ class TestRowsOfOnesOwn:
         with pytest.raises(TypeError, match="no rows can be made up for 'duration', a Duration: pass data="):
             sm.check_metric(MaxDuration)
 
+    @pytest.mark.slow
     def test_a_function_makes_rows(self):
         sm.check_metric(MaxDuration, data=lambda rng, n: {"duration": rng.exponential(1.0, n) + 0.01})
 
+    @pytest.mark.slow
     def test_a_mapping_is_sampled(self):
         sm.check_metric(MaxDuration(), data={"duration": [0.5, 1.5, 2.25]}, examples=2)
 

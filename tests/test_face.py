@@ -104,12 +104,14 @@ def test_asking_is_harmless() -> None:
         exec("from streammetrics import roc_auc_score")
 
 
+@pytest.mark.slow
 def test_the_traceback_has_one_guess() -> None:
     done = subprocess.run([sys.executable, "-c", "import streammetrics as sm; sm.Acuracy"], capture_output=True)
     last = done.stderr.decode().strip().splitlines()[-1]
     assert last.endswith("Error: module 'streammetrics' has no attribute 'Acuracy'; did you mean sm.Accuracy?")
 
 
+@pytest.mark.slow
 def test_importing_counting_and_hasattr_read_no_table() -> None:
     code = """
 import sys

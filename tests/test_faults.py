@@ -1,7 +1,8 @@
 """A disk that fails at any of its calls, memory that ends at any place: things are as before or as after, files too.
 
 As SQLite is tested: the first call of the system fails, then the second, until none does. Of the places at which memory
-may end, thousands in a call, the short form takes some; ``LAWS=100 pytest tests/test_faults.py`` a hundred times as many.
+may end, thousands in a call, the short form takes some; ``LAWS=100 pytest -m "" tests/test_faults.py`` a hundred times as
+many.
 """
 
 from __future__ import annotations
@@ -216,6 +217,7 @@ def allowed(before: Any, after: Any, seen: Any) -> bool:
     return seen in (before, after)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", ON_DISK)
 def test_a_disk_that_fails(
     make: Callable[[Path], Act], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -249,6 +251,7 @@ def test_a_disk_that_fails(
 
 
 # memory may end in a thread before its first line: nothing there can say so, and what waits for it does
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # a file that is open, but not yet in the hands of its `with`
 @pytest.mark.parametrize("make", ON_DISK)

@@ -62,6 +62,7 @@ def test_mutants_that_were_found(tag: str, text: str, things: list[Any]) -> None
             judge(mutant, honest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_mutants(part: int, things: list[Any]) -> None:
     report = attack(int(MUTANTS // 4 * min(TIMES, 1)), part, things)

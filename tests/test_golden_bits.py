@@ -11,6 +11,7 @@ from typing import Any
 
 import draws
 import numpy as np
+import pytest
 
 import streammetrics as sm
 from streammetrics.columns.classes import Classes, Distribution, FoundClasses
@@ -101,6 +102,7 @@ def fingerprint() -> list[str]:
     return out
 
 
+@pytest.mark.slow
 def test_masks_of_cpu_features_change_nothing(tmp_path: Path) -> None:
     """The normal run has no vectors, and every index checked; the long one has all masks beside."""
     from machines import machines

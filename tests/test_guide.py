@@ -53,6 +53,7 @@ def skip_without(text: str) -> None:
         pytest.skip(f"{', '.join(absent)} is not installed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [p for p, whole in PAGES.items() if blocks(whole, "pycon")])
 def test_sessions_print_what_they_say(page: str) -> None:
     check_sessions(PAGES[page], page)
@@ -70,6 +71,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", parts("python"))
 def test_programs_run(text: str, folder: Path) -> None:
     skip_without(text)
@@ -78,6 +80,7 @@ def test_programs_run(text: str, folder: Path) -> None:
     assert done.returncode == 0, done.stderr[-4000:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", parts("sh"))
 def test_commands_run(text: str, folder: Path) -> None:
     skip_without(text)
@@ -148,6 +151,7 @@ def test_the_keys_of_task_files_are_told() -> None:
     assert set(rows_of("logs", "keys")) == {f.name for f in fields(TaskSpec)} - {"report"}
 
 
+@pytest.mark.slow
 def test_the_fields_of_records_are_told(folder: Path) -> None:
     import json
 
@@ -157,7 +161,7 @@ def test_the_fields_of_records_are_told(folder: Path) -> None:
     assert all(list(record) == list(records[0]) for record in records)
 
 
-@pytest.mark.parametrize("page", metric_pages.pages())
+@pytest.mark.parametrize("page", metric_pages.names())
 def test_the_pages_of_metrics_are_the_registry(page: str) -> None:
     assert PAGES[page] == metric_pages.pages()[page], "write them anew: python tests/test_guide.py"
 
@@ -172,16 +176,19 @@ def page_of(family: ModuleType) -> str:
     return PAGES[metric_pages.name_of(family)]
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_page(tmp_path: Path) -> None:
     assert run(["guide", "streaming"], tmp_path) == PAGES["streaming"]
 
 
+@pytest.mark.slow
 def test_the_command_lists_the_pages(tmp_path: Path) -> None:
     listed = run(["guide"], tmp_path)
     for name, text in PAGES.items():
         assert re.search(rf"^{name} +{re.escape(text.splitlines()[0][2:])}", listed, flags=re.M), name
 
 
+@pytest.mark.slow
 def test_a_page_that_is_not_there(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "streammetrics", "guide", "trainin"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)

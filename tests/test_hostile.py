@@ -150,6 +150,7 @@ def test_a_header_counts_against_max_bytes() -> None:
         sm.from_bytes(metric.to_bytes(), max_bytes=MIB)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "metric",
     [

@@ -1,6 +1,6 @@
 """Ctrl-C while rows are counted, kill -9 while they are saved and spilled: real signals to processes of their own.
 
-The short form sends a few. ``LAWS=100 pytest tests/test_kills.py`` sends 200 interrupts, many more to each of 50
+The short form sends a few. ``LAWS=100 pytest -m "" tests/test_kills.py`` sends 200 interrupts, many more to each of 50
 processes that load their kernels, and kills 50 processes each way.
 """
 
@@ -185,6 +185,7 @@ def interrupted(process: subprocess.Popen[str], rng: random.Random) -> str:
     return process.stdout.readline()
 
 
+@pytest.mark.slow
 def test_interrupts(tmp_path: Path) -> None:
     """After each, a batch is counted or it is not, and the bits are those of the batches that were."""
     spill, stop, rng = tmp_path / "spill", tmp_path / "stop", random.Random(0)
@@ -203,6 +204,7 @@ def test_interrupts(tmp_path: Path) -> None:
     assert not list(spill.iterdir())
 
 
+@pytest.mark.slow
 def test_interrupts_while_kernels_are_loaded(tmp_path: Path) -> None:
     """numba that is interrupted keeps its locks, and registries that are half read."""
     rng = random.Random(3)
@@ -216,6 +218,7 @@ def test_interrupts_while_kernels_are_loaded(tmp_path: Path) -> None:
         assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_kill_while_saving(tmp_path: Path) -> None:
     """The file is that of one of the saves, to the bit; beside it lies one without its name, if any."""
     rng, left = random.Random(1), 0
@@ -236,6 +239,7 @@ def test_kill_while_saving(tmp_path: Path) -> None:
     print(f"{left} hidden files of {KILLS} kills")
 
 
+@pytest.mark.slow
 def test_kill_while_spilling(tmp_path: Path) -> None:
     """The disk is given back."""
     rng = random.Random(2)

@@ -116,6 +116,7 @@ def test_every_folder_has_its_rule() -> None:
     assert {p.name for p in ROOT.iterdir() if p.is_file()} == {"__init__.py", "__main__.py", "errors.py", "py.typed"}
 
 
+@pytest.mark.full_matrix
 @pytest.mark.parametrize("folder", LAYERS)
 def test_layers_import_leftwards(folder: str) -> None:
     for path in files(folder):
@@ -123,6 +124,7 @@ def test_layers_import_leftwards(folder: str) -> None:
         assert not ours(path, at_top(path)) - LAYERS[folder] - {folder}, path
 
 
+@pytest.mark.full_matrix
 @pytest.mark.parametrize("folder", sorted(set(LAYERS) - {"cli"}))
 def test_nothing_of_ours_is_imported_late(folder: str) -> None:
     """An import within a function dodges a circle, or hides what a layer needs; the command line alone starts lazily."""

@@ -113,6 +113,7 @@ class TestMerge:
         for a, b in itertools.permutations([ledger("sliced", 0, 1), ledger("sliced", 2)]):
             assert sm.merge([a, b]) == sm.merge([a.to_bytes(), b.to_bytes()]) == ledger("sliced", 0, 1, 2)
 
+    @pytest.mark.slow
     def test_of_itself_and_of_an_older_one(self) -> None:
         older, newer = ledger("sliced", 0, 1), ledger("sliced", 0, 1, 2)
         for parts in itertools.permutations([older, newer.to_bytes(), newer, older.to_bytes(), older.to_bytes()]):
@@ -198,6 +199,7 @@ def test_threads_add() -> None:
     assert made == ledger("collection", *range(8))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_an_interrupted_add_can_be_repeated(error: type[BaseException]) -> None:
     """At any place: the partition is in it or it is not, and its rows are, or are not."""
@@ -267,6 +269,7 @@ def test_headers_that_do_not_fit() -> None:
             sm.from_bytes(frame.write(states, about))
 
 
+@pytest.mark.slow
 def test_mutants() -> None:
     """Refused, or sound: as for everything else that is read."""
     report = fuzz_frames.attack(600, 1, [ledger("sliced", 0, 1), ledger("metric", 0, 1, 2), sm.Ledger(sm.CTR())])

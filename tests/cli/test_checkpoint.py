@@ -1,6 +1,6 @@
 """`eval --checkpoint`: kill -9 at any moment, a disk that fails at any call, and what is refused.
 
-The short form kills five times; ``LAWS=10 pytest tests/cli/test_checkpoint.py`` fifty times.
+The short form kills five times; ``LAWS=10 pytest -m "" tests/cli/test_checkpoint.py`` fifty times.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ FORMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_kill_at_any_moment(run, logs, tmp_path):
     """And begin again: the digest is that of a pass that nobody killed; and passes did go on from what there was."""
@@ -126,6 +127,7 @@ def test_a_finished_one_answers_at_once(run, logs, tmp_path, monkeypatch):
     assert "1 partition, 2 rows" in run("show", tmp_path / "ledger").out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [5, 28])
 def test_a_disk_that_fails(run, logs, tmp_path, monkeypatch, capsys, error):
     """At any of its calls: what was there is there, the command says so, and the next run ends as ever."""

@@ -113,6 +113,7 @@ class TestModels:
         assert "as if every row (query, group) were independent" in out
         assert "no differences: models are scored on the same rows" in out
 
+    @pytest.mark.slow
     def test_differences_are_those_of_compare(self, run, users, rows):
         ran = run("eval", users, *MODELS, *UNIT, "--by", "country", "--format", "json")
         held = sm.Sliced(both(), by="country").update(rows)
@@ -125,6 +126,7 @@ class TestModels:
             assert (record["treatment"], record["control"]) == ("new", "old")
         assert {r["better"] for r in ran.comparisons if r["metric"] == "auc" and not r["by"]} == {"new"}
 
+    @pytest.mark.slow
     def test_the_verdict_comes_first(self, run, users):
         lines = run("eval", users, *MODELS, *UNIT).out.splitlines()
         assert lines[0].startswith("new is better than old: auc +0.")
@@ -136,6 +138,7 @@ class TestModels:
         assert turned.startswith("old is worse than new: calibration ")
         assert run("eval", users, *MODELS, *UNIT, "--confidence", 0.8).out.splitlines()[0].count("(80 % +") == 1
 
+    @pytest.mark.slow
     def test_tables_in_a_pipe_fit(self, run, users):
         more = ("--by", "country", "--by", "day,country", "--window", "1d", "--time", "ts")
         out = run("eval", users, *MODELS, *UNIT, *more, "--guardrail", "calibration=0.5").out
@@ -170,6 +173,7 @@ class TestArms:
         inner = sm.Sharded(sm.Task(metrics, y_true="click", y_score="old"), unit="user_id")
         return sm.Sliced(inner, by="arm").update(rows)
 
+    @pytest.mark.slow
     def test_verdicts_are_those_of_a_scorecard(self, run, users, rows):
         ran = run("eval", users, *ONE, *UNIT, *self.ARMS, "--format", "json")
         card = sm.scorecard(
@@ -187,6 +191,7 @@ class TestArms:
         assert words["calibration"] == "breached"
         assert ran.code == card.exit_code == 3
 
+    @pytest.mark.slow
     def test_the_exit_code_is_of_guardrails_alone(self, run, users):
         assert run("eval", users, *ONE, *UNIT, *self.ARMS[:-2]).code == 0
         out = run("eval", users, *ONE, *UNIT, *self.ARMS)
@@ -195,10 +200,12 @@ class TestArms:
         kept = ("--where", "arm!=C")
         assert run("eval", users, *ONE, *UNIT, *self.ARMS[:-1], "calibration=0.99", *kept).code == 0
 
+    @pytest.mark.slow
     def test_each_of_several_treatments_is_named(self, run, users):
         unclear = run("eval", users, *ONE, *UNIT, "--arm", "arm", "--control", "A", "--primary", "log_loss")
         assert [line[:16] for line in unclear.out.splitlines()[:2]] == ["B: Keep running:", "Do not ship C: l"]
 
+    @pytest.mark.slow
     def test_the_control_of_a_flag_is_spelled_as_programs_print_it(self, run, rows, tmp_path):
         pq.write_table(rows.append_column("treated", pc.equal(rows["arm"], "B")), tmp_path / "log.parquet")
         for control in ("true", "True", "TRUE"):
@@ -206,6 +213,7 @@ class TestArms:
             found = run("eval", tmp_path / "log.parquet", *ONE, *given)
             assert [v["treatment"] for v in found.verdicts] == ["False"]
 
+    @pytest.mark.slow
     def test_slices_within_arms(self, run, users, rows):
         ran = run("eval", users, *ONE, *UNIT, *self.ARMS, "--by", "country", "--format", "json")
         inner = sm.Sharded(task("old"), unit="user_id")
@@ -225,6 +233,7 @@ class TestArms:
         pq.write_table(one, tmp_path / "one.parquet")
         assert "there is one arm" in fails("eval", tmp_path / "one.parquet", *ONE, *UNIT, *self.ARMS)
 
+    @pytest.mark.slow
     def test_looking_all_day(self, run, fails, users):
         looks = ("--sequential", "--users", USERS, "--planned-users", 10 * USERS)
         ran = run("eval", users, *ONE, *UNIT, *self.ARMS, *looks)
@@ -242,6 +251,7 @@ class TestArms:
 class TestWindows:
     MORE = ("--window", "1d", "--time", "ts", "--by", "country")
 
+    @pytest.mark.slow
     def test_values_by_window_and_slice(self, run, users, rows):
         found = run("eval", users, *ONE, *UNIT, *self.MORE, "--format", "json").records
         held = sm.Windowed(sm.Sharded(task("old"), unit="user_id"), width="1d", time="ts")
@@ -256,6 +266,7 @@ class TestWindows:
         whole = sm.Sliced(sm.Sharded(task("old"), unit="user_id"), by="country").update(rows).table().to_dict()
         assert [r["value"] for r in found if r["by"] == ["country"]] == whole["value"]
 
+    @pytest.mark.slow
     def test_one_pass_counts_what_the_library_counts_however_it_is_cut(self, run, users, rows, tmp_path):
         arms = ("--arm", "arm", "--control", "A")
         digests = set()
@@ -289,6 +300,7 @@ class TestSaved:
             assert run("eval", users, *how, "--save", tmp_path / f"{name}.smet").code == 0
         return tmp_path / "first.smet", tmp_path / "rest.smet"
 
+    @pytest.mark.slow
     def test_compare_says_what_the_library_says(self, run, days):
         first, rest = map(sm.load, days)
         expected = sm.compare(rest["overall"], first["overall"])
@@ -302,6 +314,7 @@ class TestSaved:
         table = list(csv.DictReader(io.StringIO(run("compare", *days, "--format", "csv").out)))
         assert [float(r["difference"]) for r in table] == [r["difference"] for r in found]
 
+    @pytest.mark.slow
     def test_by_rolls_up_what_was_saved(self, run, fails, days):
         sides = [sm.load(path)["by day,country"].rollup("country") for path in days]
         expected = sm.compare(sides[1], sides[0], adjust="bh")
@@ -312,6 +325,7 @@ class TestSaved:
         assert "rest against first, by country" in run("compare", *days, "--by", "country").out
         assert "no slices to roll up to these" in fails("compare", *days, "--by", "arm")
 
+    @pytest.mark.slow
     def test_exit_code(self, run, users, tmp_path):
         for arm in "AC":
             run("eval", users, *ONE, *UNIT, "--where", f"arm={arm}", "--save", tmp_path / f"{arm}.smet")
@@ -323,6 +337,7 @@ class TestSaved:
         assert run("compare", *files, "--guardrail", "calibration=0.99", "--metrics", "auc,calibration").code == 0
         assert run("compare", *files, "--guardrail", "calibratoin=0.99").code == 2
 
+    @pytest.mark.slow
     def test_a_reader_that_goes_takes_nothing_with_it(self, run, users, tmp_path):
         """`| head` has read enough: a broken guardrail is told by the exit code, and what comes after is written."""
         for arm in "AC":
@@ -336,6 +351,7 @@ class TestSaved:
             assert (ran.returncode, ran.stderr) == (code, "")
         assert (tmp_path / "page.html").stat().st_size > 10_000
 
+    @pytest.mark.slow
     def test_states_that_cannot_be_compared(self, run, fails, users, tmp_path):
         paths = {}
         for name, how in {"a": UNIT, "b": (*UNIT, "--shards", 16), "c": ("--unit", "arm"), "d": ()}.items():
@@ -354,6 +370,7 @@ class TestSaved:
         assert "two files" in fails("compare", paths["a"])
         assert "named twice" in fails("compare", paths["a"], paths["a"])
 
+    @pytest.mark.slow
     def test_show_has_intervals_where_units_were_named(self, run, users, days, tmp_path):
         shown = run("show", days[0], "--format", "json").records
         expected = sm.load(days[0])["overall"].table().to_dict()
@@ -363,6 +380,7 @@ class TestSaved:
         run("eval", users, *ONE, "--save", tmp_path / "plain")
         assert {r["interval_low"] for r in run("show", tmp_path / "plain", "--format", "json").records} == {None}
 
+    @pytest.mark.slow
     def test_days_merge(self, run, users, rows, tmp_path):
         parts = [tmp_path / f"{day}.smet" for day in range(3)]
         for day, part in enumerate(parts):
@@ -371,6 +389,7 @@ class TestSaved:
         assert run("merge", *parts[::-1], "-o", tmp_path / "all").code == 0
         assert sm.load(tmp_path / "all") == both().update(rows)
 
+    @pytest.mark.slow
     def test_power(self, run, fails, users, tmp_path):
         assert run("eval", users, *ONE, *UNIT, "--save", tmp_path / "x").code == 0
         plan = sm.power(sm.load(tmp_path / "x"), "ctr", users=USERS, relative=0.05)
@@ -400,6 +419,7 @@ score = "old"
 metrics = ["auc", "calibration", "ctr"]
 """
 
+    @pytest.mark.slow
     def test_a_file_says_what_options_say(self, run, users, tmp_path):
         (tmp_path / "tasks.toml").write_text(self.FILE)
         named = ("--label", "click", "--score", "old", "--metrics", "auc,calibration,ctr", "--by", "country", *UNIT)

@@ -149,6 +149,7 @@ class TestOptions:
         assert run("eval", log, *BASE, "--by", "country", "--format", "json").values == plain
         assert run("eval", log, *BASE, "--by", "country", "--limit", 2, "--format", "json").values == plain
 
+    @pytest.mark.slow
     def test_keys_of_times_keep_their_kind(self, run, write, tmp_path):
         noon = dt.datetime(2025, 6, 2, 12, tzinfo=dt.timezone(dt.timedelta(hours=2)))
         columns = {"day": [dt.date(2025, 6, 2)] * 2 + [None], "at": [noon] * 2 + [None], "ok": [True, True, None]}
@@ -408,6 +409,7 @@ class TestSameBits:
 
         return make
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "more",
         [(), ("--weight", "weight"), ("--by", "country"), ("--by", "country,device", "--limit", "7", "--by", "day")],

@@ -54,6 +54,7 @@ class TestSelftest:
         )
 
 
+@pytest.mark.slow
 def test_warmup(run):
     ran = run("warmup")
     assert ran.code == 0
@@ -67,6 +68,7 @@ def folder(tmp_path_factory):
 
 
 class TestDemo:
+    @pytest.mark.slow
     def test_shows_all(self, run, folder):
         ran = run("demo", folder, "--rows", 40_000)
         assert ran.code == 0
@@ -83,6 +85,7 @@ class TestDemo:
             assert part in ran.out
         assert f"streammetrics eval {folder}/full" in ran.out
 
+    @pytest.mark.slow
     def test_a_second_time_uses_what_is_there(self, run, folder):
         assert run("demo", folder, "--rows", 40_000).code == 0
         before = {p: p.stat().st_mtime_ns for p in folder.rglob("*.parquet")}

@@ -53,6 +53,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_an_interrupt_stops_quickly_and_leaves_nothing(log, tmp_path):
     saved = tmp_path / "x.smet"
     command = [sys.executable, "-c", SLOW, "eval", str(log), *BASE, "--save", str(saved), "--threads", "2"]
@@ -71,6 +72,7 @@ def test_an_interrupt_stops_quickly_and_leaves_nothing(log, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["--version", "show", "merge", "catalog", "one"])
 def test_what_only_reads_loads_no_numba(in_process, log, tmp_path, command):
     arms = sm.Sliced([sm.AUC(), sm.LogLoss()], by="key").update([0, 1], [0.1, 0.9], key=["a", "b"])
@@ -86,6 +88,7 @@ def test_what_only_reads_loads_no_numba(in_process, log, tmp_path, command):
     assert ran.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["typer", "pyarrow"])
 def test_a_missing_extra_says_what_to_install(in_process, log, package):
     ran = in_process(WITHOUT.format(package), "eval", log, *BASE)
@@ -93,6 +96,7 @@ def test_a_missing_extra_says_what_to_install(in_process, log, package):
     assert ran.stderr == f"streammetrics: the command line needs {package}: pip install 'streammetrics[cli]'\n"
 
 
+@pytest.mark.slow
 def test_module_and_console_script_are_one(in_process):
     ran = subprocess.run(
         [sys.executable, "-m", "streammetrics", "--version"], capture_output=True, text=True, check=True
@@ -100,6 +104,7 @@ def test_module_and_console_script_are_one(in_process):
     assert ran.stdout == f"streammetrics {sm.__version__}\n"
 
 
+@pytest.mark.slow
 def test_head_may_close_the_pipe(log):
     command = (
         f"{sys.executable} -m streammetrics eval {log} {' '.join(BASE)} --by item_id --bits 8 --format csv | head -1"
@@ -109,6 +114,7 @@ def test_head_may_close_the_pipe(log):
     assert ran.stderr == ""
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_colours_and_a_bar_that_goes_away(log):
     parent, child = pty.openpty()
     command = [
@@ -142,6 +148,7 @@ def test_a_terminal_gets_colours_and_a_bar_that_goes_away(log):
     assert text.index("rows/s") < text.index("metric")
 
 
+@pytest.mark.slow
 def test_two_runs_in_one_process(in_process, log):
     """As the benchmarks do it."""
     code = """
@@ -157,6 +164,7 @@ for _ in range(2):
     assert ran.stdout.count("log_loss") == 2
 
 
+@pytest.mark.slow
 def test_an_ascii_terminal_gets_question_marks(log):
     environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     command = [sys.executable, "-m", "streammetrics", "eval", str(log), *BASE, "--bits", "12"]  # a bound is shown
@@ -164,6 +172,7 @@ def test_an_ascii_terminal_gets_question_marks(log):
     assert b" ?" in ran.stdout
 
 
+@pytest.mark.slow
 def test_streams_that_are_closed_or_full(log):
     command = f"{sys.executable} -m streammetrics eval"
     rest = "--label click --score pctr_b --metrics ctr"

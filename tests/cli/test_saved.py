@@ -23,6 +23,7 @@ def days(run, log, tmp_path):
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--by", "variant", "--by", "country,device")])
 def test_days_merge_to_the_week_in_any_order(run, log, days, tmp_path, more):
     week = run("eval", log, *BASE, *more, "--save", tmp_path / "week", "--format", "json")
@@ -101,6 +102,7 @@ def test_show_prints_what_eval_printed(run, log, tmp_path):
         assert again.splitlines()[form == "table" :] == lines[form == "table" :]
 
 
+@pytest.mark.slow
 def test_show_some_of_what_was_saved(run, fails, log, tmp_path):
     models = ("--label", "click", "--score", "pctr_a", "--score", "pctr_b", "--bits", 12)
     first = tmp_path / "x"

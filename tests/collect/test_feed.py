@@ -47,6 +47,7 @@ def prepared(batches):
     return whole
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     kinds=st.lists(st.tuples(st.sampled_from(LABELS), st.sampled_from(SCORES)), min_size=1, max_size=5),
@@ -239,6 +240,7 @@ def test_series_of_other_dtypes_come_between():
             made.update(wrong, pd.Series(s[:2]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [3, 40, 300])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_rows_of_scores_however_they_lie(width, weighted):

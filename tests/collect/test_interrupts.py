@@ -1,7 +1,7 @@
 """Ctrl-C and an end of memory at every instruction of a call: afterwards all of it is done, or nothing, and it goes on.
 
 A signal handler of Python runs between instructions: after a call, at the start of a function, and at the end of a
-turn of a loop. A tracer raises at each of these places, one run after the other. ``LAWS=150 pytest
+turn of a loop. A tracer raises at each of these places, one run after the other. ``LAWS=150 pytest -m ""
 tests/collect/test_interrupts.py`` takes every place, the short form some of each call; where the errors take turns.
 """
 
@@ -186,6 +186,7 @@ def outcomes(name: str, call: str, given: list[dict[str, Any]]) -> tuple[bytes, 
     return before, after, thing.to_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "call"), cases())
 def test_all_or_nothing(name, call):
     given = batches(name)
@@ -271,6 +272,7 @@ print(auc.reset().update([0, 1, 1], [0.1, 0.5, 0.7]).compute())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [20, 60, 110])
 def test_ctrl_c_while_numba_is_imported(module: int) -> None:
     command = [sys.executable, "-c", INTERRUPTED_IMPORT, str(module)]

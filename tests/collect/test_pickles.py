@@ -40,6 +40,7 @@ def test_limits_are_those_of_the_original() -> None:
     assert again["s"].memory_limit == 77
 
 
+@pytest.mark.slow
 def test_the_class_of_a_metric_travels_with_it() -> None:
     """A worker has not imported the module that defines a metric: bytes alone give one that cannot count."""
     import plugin

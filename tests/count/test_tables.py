@@ -56,6 +56,7 @@ CASES: dict[str, tuple[Callable[[], Any], list[Callable[[Any], Any]]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_an_interrupt_at_any_place(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numbers, "FREE", 16)  # so that they grow

@@ -18,6 +18,7 @@ pytest.importorskip("pyarrow")
 from engine_logs import ROWS, kill, rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [False, True])
 def test_a_part_is_a_table_batches_or_what_returns_them(processes: bool) -> None:
     parts = [rows(0, 3), [rows(3, 4), rows(4, 9)], partial(rows, 9, 15), partial(list, [rows(15, 20)]), [], rows(0, 0)]
@@ -29,6 +30,7 @@ def test_no_parts_are_no_rows() -> None:
     assert evaluate([], sm.AUC(), processes=True) == sm.AUC()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [False, True])
 def test_a_bad_batch_raises_what_update_raises(processes: bool) -> None:
     bad = rows() | {"y_score": np.where(np.arange(20) == 13, 7.5, 0.5)}
@@ -57,6 +59,7 @@ def test_after_a_bad_part_those_that_wait_are_left() -> None:
     assert len(begun) < 10
 
 
+@pytest.mark.slow
 def test_rows_to_be_dropped_are_dropped_in_other_processes() -> None:
     bad = rows() | {"y_score": np.where(np.arange(20) == 13, 7.5, 0.5)}
     metrics = sm.MetricCollection(sm.AUC(), on_invalid="drop")
@@ -65,11 +68,13 @@ def test_rows_to_be_dropped_are_dropped_in_other_processes() -> None:
     assert found.on_invalid == "drop"
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_an_error() -> None:
     with pytest.raises(BrokenProcessPool):
         evaluate([rows(), kill, rows()], sm.AUC(), processes=True, workers=2)
 
 
+@pytest.mark.slow
 def test_parts_of_files(tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     import pyarrow.parquet as pq

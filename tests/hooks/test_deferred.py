@@ -399,6 +399,7 @@ def test_an_interrupted_step_is_reported_and_never_counted_twice(monkeypatch: py
     assert ours.flush().explain()["rows"] == 2
 
 
+@pytest.mark.slow
 def test_a_step_is_kept_or_under_way_or_reported_wherever_an_interrupt_comes(device: Device) -> None:
     def fed() -> tuple[Deferred[sm.Sum], Far]:
         ours = Deferred(sm.Sum(), every=4)

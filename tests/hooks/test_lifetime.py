@@ -67,6 +67,7 @@ def test_it_goes_on_from_what_was_seen() -> None:
         Lifetime(sm.Sliced(sm.CTR(), by="a"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["update", "reset", "flat"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_all_or_nothing(call: str, error: type[BaseException]) -> None:

@@ -43,6 +43,7 @@ def by_slicing(table, metrics, arms, alpha):
     return {name: np.mean(np.array(p) <= alpha) for name, p in told.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "arms"), [(False, 2), (True, 3)])
 def test_it_is_what_slices_by_every_labelling_say(text, arms):
     table = log(text=text)
@@ -54,6 +55,7 @@ def test_it_is_what_slices_by_every_labelling_say(text, arms):
     assert all(f.compared == RUNS * (arms - 1) and f.unit == "user" and not f.refused for f in found)
 
 
+@pytest.mark.slow
 def test_the_right_unit_is_trusted_and_rows_are_not():
     table = log(users=1500)
     found = sm.aa(table, unit="user", metrics=[sm.CTR(), sm.LogLoss()], rows=True)
@@ -69,6 +71,7 @@ def test_rows_that_are_independent_are_trusted_as_units():
     assert all(f.trusted for f in sm.aa(table, unit="user", metrics=sm.CTR(), rows=True))
 
 
+@pytest.mark.slow
 def test_tables_one_after_the_other_and_chunks_count_alike():
     pd, pa, pl = (pytest.importorskip(n) for n in ("pandas", "pyarrow", "polars"))
     table = log(users=1600)
@@ -83,6 +86,7 @@ def test_tables_one_after_the_other_and_chunks_count_alike():
     assert sm.aa(table, unit="user", metrics=sm.CTR(), runs=20, rows=True, confidence=0.5, seed=1) != whole
 
 
+@pytest.mark.slow
 def test_means_per_unit_take_exposures_from_rows_of_their_own():
     rng = np.random.default_rng(1)
     exposures = {"user": np.arange(3000), "exposed": np.ones(3000)}

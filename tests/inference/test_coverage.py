@@ -24,6 +24,7 @@ SHORT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", SHORT)
 def test_short_form(form):
     command = [sys.executable, "-m", "benchmarks.coverage", "--only", *SHORT[form]]

@@ -334,6 +334,7 @@ def test_headers_that_no_pass_writes(half: sm.Checkpoint, change: dict[str, Any]
         sm.from_bytes(frame.write(half.states, half.header() | change))
 
 
+@pytest.mark.slow
 def test_mutants(half: sm.Checkpoint) -> None:
     report = fuzz_frames.attack(300, 2, [half])
     assert not report.surprises

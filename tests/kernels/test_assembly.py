@@ -51,6 +51,7 @@ def texts(library: Any) -> tuple[str, str]:
     return str(library._codegen._tm.emit_assembly(module)), str(module)
 
 
+@pytest.mark.slow
 def test_warming_up_calls_every_kernel() -> None:
     """In a process of its own: here, other tests may have called some."""
     code = (
@@ -68,6 +69,7 @@ def test_nothing_is_fused_here(kernels: list[Compiled]) -> None:
         assert not found, f"{kernel.name}: {found}"
 
 
+@pytest.mark.slow
 def test_nothing_would_be_fused_on_aarch64(kernels: list[Compiled]) -> None:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()

@@ -105,6 +105,7 @@ def test_real_logs(pred: str) -> None:
         check(tag, i, y, p, rng.integers(0, 9, len(y)) / 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("seed", range(5))
 def test_moments_at_mean_1e8_and_spread_1(weighted: bool, seed: int) -> None:

@@ -165,6 +165,7 @@ def test_every_score_of_classes_and_labels_can_be_kept(metric: Any, scale: str) 
         metric(num_classes=3, exact=True, scale=scale, memory_limit=1000).update(y, p)
 
 
+@pytest.mark.slow
 def test_by_samples() -> None:
     rng = np.random.default_rng(6)
     y, s, w = rng.integers(0, 2, (300, 4)), np.round(rng.random((300, 4)), 1), rng.integers(0, 5, 300) / 4
@@ -270,6 +271,7 @@ def test_limits_are_in_order_where_the_best_order_is_below_chance() -> None:
         assert low <= metric.compute() <= high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["qini", "uplift"])
 def test_no_order_inside_buckets_leaves_the_bounds(kind: str) -> None:
     rng = np.random.default_rng(10)

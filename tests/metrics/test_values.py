@@ -154,6 +154,7 @@ def test_bad_values_are_dropped_under_their_name() -> None:
     assert metric.explain()["dropped"] == {"value": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", [8, 12])
 @pytest.mark.parametrize("kind", ["sequence", "random", "strings", "strides"])
 def test_distinct_counts_have_their_standard_error(kind: str, precision: int) -> None:

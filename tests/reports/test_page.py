@@ -90,6 +90,7 @@ def parts(cell: str) -> list[str]:
 # -- what it says -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_verdict_is_read_first() -> None:
     page = tree(render(models("old", "new"), "a log"))
     main = page.all("main")[0]
@@ -146,6 +147,7 @@ def test_slices_have_their_numbers_the_largest_impact_first() -> None:
         assert order == sorted(order)
 
 
+@pytest.mark.slow
 def test_a_scorecard_says_its_sentence_and_every_figure() -> None:
     one = card(secondary=())
     page = tree(render(one, "x"))
@@ -226,6 +228,7 @@ def test_what_is_forbidden_is_on_its_side(relative: bool) -> None:
         assert loss.span.limit == pytest.approx(a + slope * (0.02 - number(first)[0]))
 
 
+@pytest.mark.slow
 def test_three_models_the_best_against_the_first() -> None:
     page = render(models("old", "mid", "new"), "x")
     assert read(page).startswith("new is better than old")
@@ -248,6 +251,7 @@ def test_tasks_of_other_labels_or_rows_are_not_compared() -> None:
         assert not tree(render(both, "x")).all("table", class_="score")
 
 
+@pytest.mark.slow
 def test_no_best_cell_and_micro_and_macro_are_named() -> None:
     rng = np.random.default_rng(0)
     y, p = rng.integers(0, 3, 900), rng.dirichlet(np.ones(3), 900)
@@ -262,6 +266,7 @@ def test_no_best_cell_and_micro_and_macro_are_named() -> None:
     assert "best)" not in read(render(models("old", "new"), "x"))
 
 
+@pytest.mark.slow
 def test_windows_are_a_series_with_their_intervals_and_differences() -> None:
     inner = sm.Sharded({n: sm.Task(sm.AUC(), y_true="click", y_score=n) for n in ("old", "new")}, unit="user")
     days = sm.Windowed(inner, width="1d", time="ts", mature_after="1d").update(log())
@@ -294,6 +299,7 @@ def test_ranking_is_metric_by_k() -> None:
     assert [h.text for h in page.all("table", class_="rank")[0].all("th")][:4] == ["measure", "@1", "@3", "@5"]
 
 
+@pytest.mark.slow
 def test_provenance() -> None:
     told = {"command": "streammetrics eval log/", "files": ["one.parquet", "two.parquet"]}
     thing = models("old", "new")
@@ -328,6 +334,7 @@ def test_without_units_there_is_no_interval_unless_told() -> None:
 # -- objects ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_report_writes_a_file_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     things = {"a": card(), "b": [models("old", "new"), by_shop("old", "new")]}
@@ -341,6 +348,7 @@ def test_report_writes_a_file_whole_or_not_at_all(tmp_path: Path) -> None:
     assert path.read_text() == before
 
 
+@pytest.mark.slow
 def test_each_kind_of_object_has_a_page() -> None:
     found = sm.compare(by_shop("old", "new").task("new"), by_shop("old", "new").task("old"))
     single = sm.compare(models("old", "new").task("new"), models("old", "new").task("old"))["auc"]
@@ -377,6 +385,7 @@ def test_what_only_one_side_has_is_told() -> None:
     assert "Not compared, only b has this metric: log_loss." in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["empty", "one class", "few"])
 def test_little_to_show_says_why(what: str) -> None:
     n = {"empty": 0, "one class": 400, "few": 40}[what]
@@ -393,6 +402,7 @@ def test_little_to_show_says_why(what: str) -> None:
 # -- hostile and large --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_the_log_says_is_text() -> None:
     shops = sm.Sliced(sm.Sharded(tasks("old", EVIL), unit="user"), by="shop").update(log() | {EVIL: log()["new"]})
     everything = {EVIL: shops, "<img src=x onerror=alert(1)>": models("old", "new")}
@@ -410,6 +420,7 @@ def test_what_the_log_says_is_text() -> None:
     assert render(named, "x").count("<script>") == 1
 
 
+@pytest.mark.slow
 def test_ten_thousand_slices_stay_a_page() -> None:
     rng = np.random.default_rng(3)
     n = 60_000
@@ -442,6 +453,7 @@ MADE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", MADE)
 def test_tables_and_pictures_have_words(made: str) -> None:
     page = tree(render(MADE[made](), "x"))

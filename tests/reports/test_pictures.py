@@ -203,6 +203,7 @@ def test_gaps_and_edges() -> None:
 # -- plot() -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_everything_that_has_a_picture_draws_it() -> None:
     tasks = {m: sm.Task(sm.AUC(), y_true="click", y_score=m) for m in "ab"}
     both = sm.Sharded(tasks, unit="user").update(clicks())

@@ -29,7 +29,7 @@ from streammetrics.serve.settings import Settings
 
 STATES = f"/v1/experiments/rank/states?hour={HOUR}&source=job"
 ROUNDS = 5000 if os.environ.get("SERVE") == "full" else 150
-"""Of hostile frames; ``SERVE=full pytest tests/serve/test_attacks.py`` tries many more."""
+"""Of hostile frames; ``SERVE=full pytest -m "" tests/serve/test_attacks.py`` tries many more."""
 
 
 @pytest.fixture
@@ -105,6 +105,7 @@ def test_truncated_frames(here: World, client: Client) -> None:
     assert here.store.kept == {}
 
 
+@pytest.mark.slow
 def test_hostile_frames_leave_no_memory_behind(here: World, client: Client) -> None:
     def round_of(seed: int) -> int:
         for data in mutants(seed, 30):
@@ -206,6 +207,7 @@ def test_headers(here: World, client: Client, head: dict[str, str]) -> None:
         assert client.request(method, path, headers=given, content=b"token=a").status_code < 500, path
 
 
+@pytest.mark.slow
 def test_tokens_cannot_be_guessed_at(here: World) -> None:
     """However many are tried and whatever they look like; and what is remembered of who tries is bounded."""
     app = create_app(*here[:2], Settings(clock=lambda: NOW, failures=10))

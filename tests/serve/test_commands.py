@@ -68,6 +68,7 @@ def serving(*words: Any) -> Iterator[str]:
     assert (process.returncode, said) == (130, "streammetrics: interrupted\n")
 
 
+@pytest.mark.slow
 def test_a_server_from_the_first_command_on(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     store, folder, dropped = tmp_path / "a.db", tmp_path / "experiments", tmp_path / "parts"
     folder.mkdir()
@@ -160,6 +161,7 @@ OPTIONS = (
 )
 
 
+@pytest.mark.slow
 def test_eval_pushes(tmp_path: Path, log: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_store(tmp_path / "a.db") as store:
         app = dashboard(store, Settings(clock=lambda: NOW, public_read=True), every=0.05)

@@ -48,6 +48,7 @@ def started(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
         running.communicate()
 
 
+@pytest.mark.slow
 def test_everything_posted_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with open_store(tmp_path / "live.db") as store:
         demo = LiveDemo(SMALL, store, hours_a_second=1e6)
@@ -64,6 +65,7 @@ def test_everything_posted_is_shown(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "No verdict" in said
 
 
+@pytest.mark.slow
 def test_the_command_says_where_and_the_page_is_there_until_it_is_interrupted() -> None:
     with started() as (running, url):
         with urllib.request.urlopen(url, timeout=30) as answer:
@@ -74,6 +76,7 @@ def test_the_command_says_where_and_the_page_is_there_until_it_is_interrupted() 
         assert "Traceback" not in running.stderr.read()
 
 
+@pytest.mark.slow
 def test_it_ends_after_so_many_seconds() -> None:
     with started("--seconds", "0.5") as (running, url):
         assert url.startswith("http://127.0.0.1:")
@@ -95,6 +98,7 @@ def test_what_a_server_that_ends_does_not_take_is_not_said(
     assert "too late" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_said() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

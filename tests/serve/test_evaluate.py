@@ -42,6 +42,7 @@ def rowed(found, **where):
     return [r for r in found if all(getattr(r, k) == v for k, v in where.items())]
 
 
+@pytest.mark.slow
 def test_figures_are_those_of_a_scorecard(three):
     one = experiment(arms={"old": 1, "new": 1, "newer": 1}, users=6_000)
     found = evaluated(three, one)
@@ -133,6 +134,7 @@ def test_model_measures_decide_nothing(table):
     assert found.drift[0].word == "moved"
 
 
+@pytest.mark.slow
 def test_too_early_and_no_plan(table):
     found = evaluated(table, experiment(min_days=14))
     assert found.withheld == "8.0 of at least 14 days are counted"
@@ -171,6 +173,7 @@ def test_power(table):
     assert more.at_end == pytest.approx(power.at_end / 2, rel=0.05)
 
 
+@pytest.mark.slow
 def test_changed_shares_withhold_unless_there_are_phases(table):
     said = ["planned share of new: 50 % is now 20 %"]
     assert "phase" in evaluated(table, changes=said).withheld
@@ -208,6 +211,7 @@ def test_changed_shares_are_judged_by_rows_of_their_phase(table):
     assert early.verdicts[0].decision == "withheld"
 
 
+@pytest.mark.slow
 def test_the_end_is_when_all_rows_are_final():
     table = log(np.random.default_rng(6), lift=1.0)
     hours, days = windows(rows_where(table, table["hour"] >= END - 3 * DAY), 1), windows(table, DAY)
@@ -305,6 +309,7 @@ def test_windows_are_those_of_their_rows(table):
     assert point.rows + control.rows == len(mine["user"])
 
 
+@pytest.mark.slow
 def test_windows_that_did_not_change_are_not_read_again(table, monkeypatch):
     folds = windows(table, DAY)
     read = []
@@ -323,6 +328,7 @@ def test_windows_that_did_not_change_are_not_read_again(table, monkeypatch):
     assert len(read) == 2 * len(folds) + 1
 
 
+@pytest.mark.slow
 def test_hours_that_are_not_final_decide_nothing(table):
     hours, days = windows(rows_where(table, table["hour"] >= END - 2 * DAY), 1), windows(table, DAY)
     one = experiment(mature_after=30, guardrails={})
@@ -375,6 +381,7 @@ def test_an_arm_is_missing(table):
         assert found.ratio.alarm
 
 
+@pytest.mark.slow
 def test_one_of_three_is_missing(three):
     one = experiment(arms={"old": 1, "new": 1, "newer": 1, "newest": 0.001}, guardrails={})
     found = evaluated(three, one)

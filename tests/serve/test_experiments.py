@@ -48,6 +48,7 @@ def test_decisions_are_those_of_evaluations(treatments, lift, margin):
     assert len(seen) > 1 or lift == 0.0
 
 
+@pytest.mark.slow
 def test_a_false_verdict_is_seldom_ever_shown():
     for treatments, runs in ((1, 40), (3, 20)):
         found = watched(runs, treatments, looks=48, first=24)
@@ -58,6 +59,7 @@ def test_a_false_verdict_is_seldom_ever_shown():
         assert found.peeked.mean() > 0.15
 
 
+@pytest.mark.slow
 def test_a_true_effect_is_found_with_the_planned_users():
     lift, at = effect(48)
     found = watched(50, 1, lift, margin=WIDE, looks=48, first=1, at=at)

@@ -399,6 +399,7 @@ def all_of(here: World, decoder: Decode, *rounds: Sequence[bytes], seconds: floa
     return asyncio.run(some())
 
 
+@pytest.mark.slow
 def test_a_frame_that_takes_too_long_is_refused_alone(here: World, slow: Decode) -> None:
     frames = [arms(0).to_bytes(), frames_with_trouble()["endless"], arms(1).to_bytes(), arms(2).to_bytes()]
     first, second, *rest = all_of(here, slow, frames, [arms(3).to_bytes()], seconds=0.2)
@@ -408,12 +409,14 @@ def test_a_frame_that_takes_too_long_is_refused_alone(here: World, slow: Decode)
     assert sum(here.store.groups) == 4
 
 
+@pytest.mark.slow
 def test_what_was_late_fixes_no_plan(here: World, slow: Decode) -> None:
     late, good = all_of(here, slow, [frames_with_trouble()["odd"]], [arms(0).to_bytes()], seconds=0.2)
     assert isinstance(late, sm.StateFormatError)
     assert good == "stored"
 
 
+@pytest.mark.slow
 def test_a_frame_that_there_is_no_memory_for_may_be_sent_again(here: World, slow: Decode) -> None:
     first, second, third = all_of(here, slow, [arms(0).to_bytes(), frames_with_trouble()["huge"], arms(1).to_bytes()])
     assert (first, third) == ("stored", "stored")
@@ -421,6 +424,7 @@ def test_a_frame_that_there_is_no_memory_for_may_be_sent_again(here: World, slow
     assert "there is no memory" in str(second)
 
 
+@pytest.mark.slow
 def test_a_frame_that_what_decodes_dies_of_is_left_alone(here: World, tmp_path: Path) -> None:
     """Nobody knows why it died: who posted the others need not, and who posted that may send it again."""
     frames = [arms(0).to_bytes(), frames_with_trouble()["deadly"], arms(1).to_bytes()]
@@ -430,6 +434,7 @@ def test_a_frame_that_what_decodes_dies_of_is_left_alone(here: World, tmp_path: 
     assert "another is started; send it again later" in str(second)
 
 
+@pytest.mark.slow
 def test_a_mistake_fails_a_group_and_fixes_no_plan(here: World, slow: Decode) -> None:
     other = arms(metrics=[sm.CTR(), sm.AUC(bits=12)]).to_bytes()
     *failed, good = all_of(here, slow, [other, frames_with_trouble()["faulty"]], [arms(0).to_bytes()])
@@ -450,6 +455,7 @@ def test_threads_that_are_all_stuck_are_said(here: World) -> None:
 # -- in a process of its own -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_while_it_decodes(here: World, tmp_path: Path) -> None:
     decoder = DecoderApart(str(tmp_path / "a.db"), Slow)
     app = create_app(*here[:2], Settings(clock=lambda: NOW), decoder=decoder)
@@ -467,6 +473,7 @@ def test_a_process_that_is_killed_while_it_decodes(here: World, tmp_path: Path) 
     assert decoder.worker.pid is None
 
 
+@pytest.mark.slow
 def test_a_process_finds_the_plan_in_the_store(here: World, tmp_path: Path) -> None:
     url, one = str(tmp_path / "a.db"), experiment(here)
     first, other = arms(), arms(1, metrics=[sm.CTR(), sm.AUC(bits=9)])

@@ -1,6 +1,6 @@
 """What was acknowledged is there: kill -9 of a process that puts, folds and keeps, and PostgreSQL restarted under load.
 
-The short form kills a few. ``LAWS=100 pytest tests/serve/test_kills.py`` kills 50 processes on each database.
+The short form kills a few. ``LAWS=100 pytest -m "" tests/serve/test_kills.py`` kills 50 processes on each database.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 import draws
 import posted
+import pytest
 
 from streammetrics.serve.keys import Key
 from streammetrics.serve.store import Store, StoreDownError, open_store
@@ -85,6 +86,7 @@ def putting(*arguments: object) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+@pytest.mark.slow
 def test_kill_under_load(url: str, tmp_path: Path) -> None:
     """Two processes put the same parts, and go on where those before them may have ended."""
     saved = tmp_path / "frames"
@@ -111,6 +113,7 @@ def heard(process: subprocess.Popen[str]) -> str:
     return line
 
 
+@pytest.mark.slow
 def test_postgres_restarted_under_load(postgres: Any) -> None:
     stop, acknowledged, down = threading.Event(), list[int](), list[int]()
 

@@ -14,6 +14,7 @@ import pytest
 from benchmarks import report, serve
 
 
+@pytest.mark.slow
 def test_all_that_is_posted_is_stored_and_every_page_hears_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -32,6 +33,7 @@ def test_all_that_is_posted_is_stored_and_every_page_hears_of_it(
     report.failures().clear()
 
 
+@pytest.mark.slow
 def test_the_first_page_is_there_before_anything_is_read(tmp_path: Path) -> None:
     cold, warm = serve.first_pages(str(tmp_path), replace(serve.LARGE, days=1, rows=200, countries=2))
     assert cold < 20  # the limits are those of the benchmark: here it is that there is a page

@@ -54,6 +54,7 @@ def rows_of(page: Any, kind: str) -> dict[str, list[str]]:
 # -- what it says -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in ALL if n not in ("empty", "weird")])
 def test_the_scorecard_has_the_figures_of_the_evaluation(get: Any, name: str) -> None:
     found = ALL[name]()

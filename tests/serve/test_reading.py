@@ -32,6 +32,7 @@ def put(store: Store, hours: Any, name: str = SMALL.id) -> None:
     store.put([Part(Key(name, "web", h), p.to_bytes(), p.digest(), (h + 1.0) * HOUR) for h, p in parts])
 
 
+@pytest.mark.slow
 def test_in_a_process_of_its_own(tmp_path: Path) -> None:
     path, now = str(tmp_path / "a.db"), HOURS[-1] * HOUR + 0.5 * HOUR
     with open_store(path) as store:
@@ -61,6 +62,7 @@ def test_an_error_of_the_other_process_is_that_of_this(tmp_path: Path) -> None:
         apart.close()
 
 
+@pytest.mark.slow
 def test_what_was_read_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_store(tmp_path / "a.db") as store:
         reader, now = Reader(store), (HOURS[-1] + 1.0) * HOUR

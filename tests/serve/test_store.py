@@ -63,6 +63,7 @@ def contents(store: Store, experiment: str, *states: str) -> dict[Key, set[int]]
     return found
 
 
+@pytest.mark.slow
 def test_ten_thousand_posts(store: Store) -> None:
     oracle, rng, todo = Oracle(), random.Random(6), list(posts(10_000))
     while todo:

@@ -1,6 +1,6 @@
 """Totals: one pass over all rows has the same digest, whatever came in which order, was accepted, folded or kept.
 
-The short form tries some sequences of what may happen. ``LAWS=100 pytest tests/serve/test_totals.py`` tries many.
+The short form tries some sequences of what may happen. ``LAWS=100 pytest -m "" tests/serve/test_totals.py`` tries many.
 """
 
 from __future__ import annotations
@@ -327,6 +327,7 @@ def test_forgetting(store: Store) -> None:
     assert (totals.total("e"), totals.digest("e")) == (None, "")
 
 
+@pytest.mark.slow
 def test_many_threads_add_and_read(store: Store) -> None:
     totals, parts = Totals(store), month(4)
 
@@ -412,6 +413,7 @@ def shared(fresh_url: Callable[[], str]) -> Any:
         yield lambda: (store, f"e{next(numbers)}")
 
 
+@pytest.mark.slow
 @draws.short(25)
 @given(steps=st.lists(STEPS, max_size=14))
 def test_anything_in_any_order(shared: Any, steps: list[Any]) -> None:

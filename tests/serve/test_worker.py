@@ -121,6 +121,7 @@ def test_where_an_error_was_raised_is_noted(clerk: Worker) -> None:
     assert "in fail" in raised.value.__notes__[0]
 
 
+@pytest.mark.slow
 def test_one_that_is_killed_while_it_works(clerk: Worker) -> None:
     clerk.start()
     timer = threading.Timer(0.3, killed, [clerk])
@@ -130,6 +131,7 @@ def test_one_that_is_killed_while_it_works(clerk: Worker) -> None:
     assert clerk.ask("count") == 1
 
 
+@pytest.mark.slow
 def test_one_that_is_killed_while_it_rests_is_not_missed(clerk: Worker) -> None:
     clerk.start()
     killed(clerk)
@@ -138,6 +140,7 @@ def test_one_that_is_killed_while_it_rests_is_not_missed(clerk: Worker) -> None:
     assert clerk.ask("count") == 1
 
 
+@pytest.mark.slow
 def test_one_that_takes_too_long_is_ended(clerk: Worker) -> None:
     assert clerk.ask("rest", 0.01, seconds=5.0) == 0.01
     pid = clerk.pid or 0
@@ -147,6 +150,7 @@ def test_one_that_takes_too_long_is_ended(clerk: Worker) -> None:
     assert clerk.ask("count") == 1
 
 
+@pytest.mark.slow
 def test_one_that_cannot_begin_says_why() -> None:
     worker = Worker("counts", Clerk, True)
     for _ in range(2):
@@ -155,6 +159,7 @@ def test_one_that_cannot_begin_says_why() -> None:
         assert worker.pid is None
 
 
+@pytest.mark.slow
 def test_it_is_ended_whatever_it_does() -> None:
     worker, found = Worker("counts", Clerk), list[Any]()
 
@@ -185,6 +190,7 @@ print(worker.pid, flush=True)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("made", "then"),
     [
@@ -203,6 +209,7 @@ def test_it_ends_with_a_parent_that_is_killed(made: str, then: str) -> None:
     assert gone(pid)
 
 
+@pytest.mark.slow
 def test_it_ends_with_a_parent_that_forgot_it() -> None:
     code = PARENT.format(made="threading.Event", then="")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
@@ -210,6 +217,7 @@ def test_it_ends_with_a_parent_that_forgot_it() -> None:
     assert gone(int(done.stdout))
 
 
+@pytest.mark.slow
 def test_who_is_in_a_hurry_ends_what_is_being_done() -> None:
     worker, ended = Worker("counts", Clerk), []
 
@@ -232,6 +240,7 @@ def test_who_is_in_a_hurry_ends_what_is_being_done() -> None:
     assert worker.pid is None
 
 
+@pytest.mark.slow
 def test_a_hurry_is_over_when_it_is_closed(clerk: Worker) -> None:
     worker = Worker("counts", Clerk)
     worker.start()

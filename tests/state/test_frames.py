@@ -66,6 +66,7 @@ def test_bytes_come_back(parts):
     assert write(frame.states(), frame.about) == data
 
 
+@pytest.mark.slow
 @LAW
 @given(states(4))
 def test_many_at_once_are_as_one_by_one(parts):
@@ -98,6 +99,7 @@ def test_digests_are_equal_exactly_if_the_content_is(parts):
     assert (pack(a) == pack(b) and schema_of(a).text == schema_of(b).text) == (a == b)
 
 
+@pytest.mark.slow
 @LAW
 @given(states(3, statistics=[s for s in STATISTICS if s.most is None]))
 def test_states_of_an_absent_package(parts):
@@ -126,6 +128,7 @@ def test_only_the_class_makes_buckets():
             _ = read[0].whole
 
 
+@pytest.mark.slow
 @LAW
 @given(states(2, limited=True, statistics=[Sums(), Extremes()]))
 def test_an_absent_package_does_not_keep_from_limits(parts):
@@ -240,6 +243,7 @@ def mutant(plain: bytes, rng: random.Random) -> bytes:
     return bytes(made)
 
 
+@pytest.mark.slow
 def test_mutants_of_sections_whose_digest_is_repaired():
     rng, originals = random.Random(0), seeds()
     accepted = 0
@@ -300,6 +304,7 @@ def test_a_large_header_is_held_once_and_as_long_as_it_is_used():
     assert kept() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statistic", [s for s in STATISTICS if not isinstance(s, Sums)], ids=repr)
 def test_every_byte_of_a_small_section(statistic):
     for seed in (1, 2, 3, 4):
@@ -347,6 +352,7 @@ def _some():
             yield made(statistic, axes, k, 6, weights=True, kinds=("integer", "string", "bytes", "date"))
 
 
+@pytest.mark.slow
 def test_wide_places_are_sorted_and_unique():
     codes = np.array([8, 9, 1 << 63], np.uint64)  # one key with both labels, and another
     entries = Entries(65, codes, np.ones(3, np.uint32), None, np.zeros(3, np.uint32))

@@ -75,6 +75,7 @@ def test_once_is_there_once():
         a.merge(a)
 
 
+@pytest.mark.slow
 @LAW
 @given(states(3), st.data())
 def test_roll_up_and_selection_commute_with_merging(parts, data):
@@ -90,6 +91,7 @@ def test_roll_up_and_selection_commute_with_merging(parts, data):
         assert len(one) == int(mask.sum())
 
 
+@pytest.mark.slow
 @LAW
 @given(states(3, limited=True))
 def test_limits_and_expiry_commute_with_merging(parts):

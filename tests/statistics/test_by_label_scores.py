@@ -139,6 +139,7 @@ OF_USUAL_LIMITS = {"absent_class", "coarsened", *(f"{what}_in_any_order" for wha
 """Laws that nothing folds in: states of classes that are not here have no buckets."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", FOLDING, ids=repr)
 def test_every_law_while_cells_fold(metric):
     laws = [law for law in LAWS if law.__name__ not in OF_USUAL_LIMITS]

@@ -375,6 +375,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["fork", signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_on_disk(how: Any, tmp_path: Path) -> None:
     with subprocess.Popen(
@@ -543,6 +544,7 @@ atexit.register(lambda: print(users.update(given).compute() == sm.GroupAUC().upd
 """
 
 
+@pytest.mark.slow
 def test_what_atexit_computes() -> None:
     """There are no threads any more, neither to load kernels in nor to sort users in."""
     done = subprocess.run([sys.executable, "-W", "error", "-c", AT_EXIT], capture_output=True, text=True, check=False)

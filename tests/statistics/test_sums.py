@@ -109,6 +109,7 @@ def number(pair):
     return Fraction(fixed_to_int(pair), UNIT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sliced", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_squares_are_rounded_once(dtype, sliced):

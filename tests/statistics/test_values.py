@@ -72,6 +72,7 @@ def test_as_frozen(settings, how):
     counted(ValueHistogram(**settings), maker(settings), seed=2, how=how, bad=bad, view=view)
 
 
+@pytest.mark.slow
 def test_many_outputs_wait_to_be_sorted():
     settings = CASES[-1]
     rng = np.random.default_rng(0)
