@@ -11,7 +11,7 @@ With LAWS=0.5, as CI runs the tests with the oldest dependencies, proofs that ar
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 from hypothesis import HealthCheck, settings
@@ -359,6 +359,27 @@ def _is_binary(tag: str) -> bool:
 
 BINARY = sorted(tag for tag in OWN if _is_binary(tag))
 OTHERS = sorted(set(OWN) - set(BINARY))
+
+
+def kind_of(state):
+    """What a state counts, whatever list of terms it is asked for: how it is held does not depend on the list."""
+    lists = {f.name for f in fields(state) if f.metadata.get("union")}
+    return state.tag, repr(sorted((name, value) for name, value in state.settings.items() if name not in lists))
+
+
+def first_of_each_statistic(metrics):
+    """Return the first of some metrics that reads each statistic."""
+    found = {}
+    for metric in metrics:
+        found.setdefault((*kind_of(metric.make_state()), metric.positional), metric)
+    return list(found.values())
+
+
+FIRST = first_of_each_statistic(VARIANTS)
+"""A metric for each statistic: enough for what depends on how rows are counted, and on no formula."""
+
+FIRST_BINARY = [metric.tag for metric in first_of_each_statistic(map(usual, BINARY))]
+"""The same of metrics that read nothing but a 0/1 label, a score of the row, and a weight, at their defaults."""
 
 
 def tries(examples: int) -> int:

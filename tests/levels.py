@@ -29,6 +29,7 @@ import pytest
 LARGE = 16
 ONE_IN = 8
 SIXTHS = 6
+OUTSIDE_SAMPLE = pytest.mark.slow("outside the sample")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -60,14 +61,15 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     matrices = defaultdict(list)
     for item in items:
-        if hasattr(item, "callspec") and not item.get_closest_marker("full_matrix"):
+        decided = item.get_closest_marker("full_matrix") or item.get_closest_marker("slow")
+        if hasattr(item, "callspec") and not decided:
             matrices[item.nodeid.partition("[")[0]].append(item)
     named = {*config.args}  # a case that the user names in full runs
     for cases in matrices.values():
         if len(cases) > LARGE:
             for case in outside_sample(cases):
                 if case.nodeid not in named:
-                    case.add_marker("slow")
+                    case.add_marker(OUTSIDE_SAMPLE)
     sixth = config.getoption("sixth")
     if sixth is not None:
         deselect(config, items, sixth)
@@ -104,9 +106,9 @@ def number_of(item: pytest.Item) -> int:
 
 def deselect(config: pytest.Config, items: list[pytest.Item], sixth: int) -> None:
     """Keep, of the slow tests, one sixth."""
-    left_out = [i for i in items if i.get_closest_marker("slow") and number_of(i) % SIXTHS != sixth]
-    items[:] = [i for i in items if i not in {*left_out}]
-    config.hook.pytest_deselected(items=left_out)
+    others = {i for i in items if i.get_closest_marker("slow") and number_of(i) % SIXTHS != sixth}
+    items[:] = [i for i in items if i not in others]
+    config.hook.pytest_deselected(items=[*others])
 
 
 # -- the limit of CPU time -----------------------------------------------------------------------------------------------
@@ -115,7 +117,8 @@ def deselect(config: pytest.Config, items: list[pytest.Item], sixth: int) -> Non
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     limit = item.config.getoption("cpu_limit")
-    unlimited = not limit or item.config.getoption("markexpr") == "not slow" or item.get_closest_marker("slow")
+    marked = any(mark != OUTSIDE_SAMPLE.mark for mark in item.iter_markers("slow"))
+    unlimited = not limit or marked or item.config.getoption("markexpr") == "not slow"
     before, compiled = cpu_seconds(), compilations()
     result = yield
     used = cpu_seconds() - before

@@ -21,9 +21,13 @@ def table(rng: np.random.Generator) -> np.ndarray:
     return made
 
 
-@pytest.mark.parametrize("seed", range(400))
-def test_no_matching_is_heavier(seed: int) -> None:
-    rng = np.random.default_rng(seed)
+@pytest.mark.parametrize("first", range(0, 400, 50))
+def test_no_matching_is_heavier(first: int) -> None:
+    for seed in range(first, first + 50):
+        check_heaviest(np.random.default_rng(seed))
+
+
+def check_heaviest(rng: np.random.Generator) -> None:
     made = table(rng)
     row, column = rng.permutation(np.argwhere(made)).T
     best = int(made[linear_sum_assignment(made, maximize=True)].sum())

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from draws import BINARY, OTHERS, usual
+from draws import BINARY, FIRST_BINARY, OTHERS, usual
 
 import streammetrics as sm
 from streammetrics.laws.case import by_name, numbers, value_of
@@ -18,6 +18,11 @@ from streammetrics.laws.specimens import bad_value, fitting, sample, spoil
 
 SCORED = [t for t in BINARY if any(n.role == "y_score" for n in sm.METRICS[t]().make_state().needs())]
 BOUNDED = [t for t in SCORED if getattr(sm.METRICS[t](), "scale", None) == "probability"]
+FIRST_SCORED = [t for t in FIRST_BINARY if t in SCORED]
+FIRST_BOUNDED = [t for t in FIRST_BINARY if t in BOUNDED]
+"""What counts rows finds bad values, so one metric of each statistic meets all of them. The law
+`failed_update_changes_nothing` tries one bad value of each column on every statistic, `dropped_rows` on every metric."""
+
 GOOD = {"y_true": np.array([0, 1, 0, 1]), "y_score": np.array([0.1, 0.7, 0.2, 0.6])}
 NAN, INF = float("nan"), float("inf")
 
@@ -62,7 +67,7 @@ def refuse(tag: str, change: dict[str, Any], column: str, row: int | None, *word
             assert thing.digest() == before, form
 
 
-@pytest.mark.parametrize("tag", BINARY)
+@pytest.mark.parametrize("tag", FIRST_BINARY)
 @pytest.mark.parametrize(
     ("labels", "row"),
     [([0, 1, 2, 1], 2), ([0, -1, 0, 1], 1), ([0, 0.5, 0, 1], 1), ([0, 1, 0, NAN], 3), ([INF, 1, 0, 1], 0)],
@@ -72,7 +77,7 @@ def test_labels(tag: str, labels: list[Any], row: int) -> None:
         refuse(tag, {"y_true": kind}, "y_true", row, "0 or 1")
 
 
-@pytest.mark.parametrize("tag", BINARY)
+@pytest.mark.parametrize("tag", FIRST_BINARY)
 @pytest.mark.parametrize("labels", [["a", "b", "a", "b"], np.array([0, 1, 0, 1], object), np.array([0, 1, 0, 1], complex),
                                     np.array([0, 1, 0, 1], "M8[s]"), np.array([b"0", b"1", b"0", b"1"])])  # fmt: skip
 def test_labels_of_another_kind(tag: str, labels: Any) -> None:
@@ -80,7 +85,7 @@ def test_labels_of_another_kind(tag: str, labels: Any) -> None:
 
 
 @pytest.mark.parametrize("role", ["y_true", "y_score", "sample_weight"])
-@pytest.mark.parametrize("tag", BINARY)
+@pytest.mark.parametrize("tag", FIRST_BINARY)
 def test_lists_with_none_have_nan_there(tag: str, role: str) -> None:
     """As every other kind of column that may lack values."""
     if role not in sm.METRICS[tag]().columns:
@@ -102,14 +107,14 @@ def test_integers_beside_none_are_not_rounded() -> None:
         sm.Mean().update([Decimal("0.1"), None, 1])
 
 
-@pytest.mark.parametrize("tag", SCORED)
+@pytest.mark.parametrize("tag", FIRST_SCORED)
 @pytest.mark.parametrize("bad", [NAN, INF, -INF])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_scores_that_are_no_numbers(tag: str, bad: float, dtype: Any) -> None:
     refuse(tag, {"y_score": np.array([0.1, 0.2, bad, bad], dtype)}, "y_score", 2, "row 2", "2 bad rows of 4")
 
 
-@pytest.mark.parametrize("tag", BOUNDED)
+@pytest.mark.parametrize("tag", FIRST_BOUNDED)
 @pytest.mark.parametrize("bad", [1.5, -0.001, 1 + 2.0**-20])
 def test_scores_that_are_no_probabilities(tag: str, bad: float) -> None:
     refuse(tag, {"y_score": np.array([0.1, bad, 0.2, 0.3])}, "y_score", 1, 'scale="logit"')
@@ -134,7 +139,7 @@ def test_scores_of_another_kind(tag: str) -> None:
     refuse(tag, {"y_score": np.array([1 << 60, 0, 0, 0])}, "y_score", None, "2**53")
 
 
-@pytest.mark.parametrize("tag", BINARY)
+@pytest.mark.parametrize("tag", FIRST_BINARY)
 @pytest.mark.parametrize("bad", [NAN, INF, -1.0, 2.0**31, 2.0**-40, 1e300])
 def test_weights(tag: str, bad: float) -> None:
     refuse(tag, {"sample_weight": [1.0, 2.0, 3.0, bad]}, "sample_weight", 3, "row 3")

@@ -16,11 +16,12 @@ import streammetrics as sm
 OWN = sorted(t for t, m in sm.METRICS.items() if m.__module__.startswith("streammetrics."))
 ADAPTERS = ("streammetrics.engines.", "streammetrics.hooks.")
 MODULES = [m.name for m in pkgutil.walk_packages(sm.__path__, "streammetrics.") if "__main__" not in m.name]
+CHECKS_EVERY_LAW = pytest.param("streammetrics.laws", marks=pytest.mark.slow)  # its example calls check_metric
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.* is deprecated:DeprecationWarning")  # of ignite's own imports
 @pytest.mark.full_matrix
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", [n if n != "streammetrics.laws" else CHECKS_EVERY_LAW for n in MODULES])
 def test_examples_run(name: str) -> None:
     try:
         with warnings.catch_warnings():

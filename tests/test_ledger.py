@@ -54,6 +54,7 @@ def ledger(name: str, *seeds: int) -> sm.Ledger:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", THINGS)
 def test_retries_and_any_order_are_harmless(name: str, tmp_path: Path) -> None:
     whole = sm.merge(part(name, i) for i in range(6))

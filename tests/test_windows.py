@@ -216,6 +216,7 @@ NESTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nest", NESTS)
 def test_any_order_of_rows_and_merges_gives_one_digest(nest):
     @draws.short(10)

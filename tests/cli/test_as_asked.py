@@ -167,6 +167,7 @@ def test_keys_that_read_alike(run: Any, tmp_path: Path) -> None:
         assert {line[name] for line in csv.DictReader(io.StringIO(out)) if line["slice"]} == expected
 
 
+@pytest.mark.slow
 def test_messages_speak_of_options(fails: Any, tmp_path: Path) -> None:
     columns: dict[str, list[Any]] = {"y": [1, 0, 1], "p": [0.5] * 3, "flag": [True, None, False], "g": ["a", None, "b"]}
     columns |= {"name": ["cat", "dog", "cat"], "p_cat": [0.5] * 3, "p_dog": [0.5] * 3}

@@ -113,6 +113,7 @@ def test_kill_at_any_moment(run, logs, tmp_path):
     print(f"{kills} kills, of {kept} parts kept")
 
 
+@pytest.mark.slow
 def test_a_finished_one_answers_at_once(run, logs, tmp_path, monkeypatch):
     command = ("eval", logs / "parquet", *ASKED, "--by", "variant", "--checkpoint", tmp_path / "x", "--format", "json")
     first = run(*command)
@@ -175,6 +176,7 @@ class TestMistakes:
         monkeypatch.setattr("sys.stdin", Stdin)
         assert "not of standard input" in fails("eval", "-", *ASKED, "--checkpoint", tmp_path / "x")
 
+    @pytest.mark.slow
     def test_another_log(self, run, fails, logs, tmp_path):
         command = ("eval", logs / "text", *ASKED, "--checkpoint", tmp_path / "x")
         assert run(*command).code == 0
@@ -185,6 +187,7 @@ class TestMistakes:
         assert "it has no 'log_loss'" in fails(*command, "--metrics", "auc")
         assert "there is no folder" in fails(*command[:-1], tmp_path / "no" / "x")
 
+    @pytest.mark.slow
     def test_merging(self, run, fails, logs, tmp_path):
         for name in "ab":
             run("eval", logs / "text", *ASKED, "--checkpoint", tmp_path / name)

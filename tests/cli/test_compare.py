@@ -88,6 +88,7 @@ def check(record: dict, expected: sm.inference.comparison.Comparison) -> None:
 
 
 class TestModels:
+    @pytest.mark.slow
     def test_intervals_are_those_of_the_units(self, run, users, rows):
         found = run("eval", users, *MODELS, *UNIT, "--format", "json").records
         expected = both().update(rows).table().to_dict()
@@ -224,6 +225,7 @@ class TestArms:
         for record in found:
             check(record, expected[record["slice"]["country"], record["metric"]])
 
+    @pytest.mark.slow
     def test_rows_without_an_arm_are_in_none(self, run, fails, rows, tmp_path):
         arm = pa.array([None if a == "C" else a for a in rows["arm"].to_pylist()])
         pq.write_table(rows.set_column(rows.schema.get_field_index("arm"), "arm", arm), tmp_path / "log.parquet")
@@ -466,6 +468,7 @@ class TestTooLittle:
 
 
 class TestMistakes:
+    @pytest.mark.slow
     def test_units(self, fails, run, rows, users, tmp_path):
         assert "no column 'usr'; did you mean 'user_id'" in fails("eval", users, *MODELS, "--unit", "usr")
         units = pa.array([None, *rows["user_id"].to_pylist()[1:]])

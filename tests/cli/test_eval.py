@@ -77,6 +77,7 @@ class TestScreen:
             r["slice"] for r in rows[2:]
         ] == ["variant=B", "variant=B", "variant=A", "variant=A"]
 
+    @pytest.mark.slow
     def test_tables_in_a_pipe_fit(self, run, log):
         models = [word for s in ("pctr_a", "pctr_b", "pcvr") for word in ("--score", s)]
         for more in ((), ("--by", "country,device,variant"), ("--score", "weight", "--on-invalid", "drop")):
@@ -176,6 +177,7 @@ class TestOptions:
         assert "\nnull" not in both
         assert "(other)" in run("eval", log, *BASE, "--by", "country", "--limit", 3, "--format", "csv").out
 
+    @pytest.mark.slow
     def test_limit_keeps_the_slices_of_most_rows(self, run, log, table, tmp_path, fails):
         counts = table.group_by("country").aggregate([([], "count_all")]).to_pylist()
         most = sorted(counts, key=lambda r: -r["count_all"])[:3]
@@ -232,6 +234,7 @@ class TestOptions:
         assert [line[0] for line in lines if line and line[0] in expected] == expected
         assert 1 < len(expected) < len(sliced)
 
+    @pytest.mark.slow
     def test_sort_of_several_models_is_by_the_worst(self, run, log, table):
         models = ("--label", "click", "--score", "pctr_a", "--score", "pctr_b", "--metrics", "calibration")
         options = ("--by", "country", "--min-rows", 1000)
@@ -285,6 +288,7 @@ class TestOptions:
         out = run("eval", log, "--label", "convert", "--score", "pcvr", "--where", "click", "--metrics", "auc").out
         assert "left out: click is 0" in out
 
+    @pytest.mark.slow
     def test_where_compares(self, run, log, table, fails):
         columns = table.select(["click", "pctr_b", "country", "weight"]).to_pydict()
         rows = list(zip(*columns.values(), strict=True))
@@ -308,6 +312,7 @@ class TestOptions:
         assert "where weight>x: 'weight' holds" in fails("eval", log, *BASE, "--where", "weight>x")
         assert "no column 'contry'; did you mean 'country'" in fails("eval", log, *BASE, "--where", "contry=US")
 
+    @pytest.mark.slow
     def test_where_of_every_type(self, run, write, fails):
         day = dt.date(2025, 6, 2)
         noon = dt.datetime(2025, 6, 2, 12, tzinfo=dt.UTC)
@@ -434,6 +439,7 @@ class TestDownSampling:
 
     NAMES = "auc,average_precision,normalized_entropy,calibration,ctr"
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("sampled_scale", [False, True])
     def test_correction(self, run, tmp_path, sampled_scale):
         from streammetrics.io.demo import write_demo_log

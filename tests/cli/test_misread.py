@@ -219,6 +219,7 @@ def test_keys_of_two_types_in_two_files(run, tmp_path):
         assert ran.err.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["csv", "jsonl"])
 def test_slices_by_folders_alone(run, tmp_path, text):
     """The pass that ranks keys reads no column of the files for what it holds."""

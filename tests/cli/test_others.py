@@ -29,6 +29,7 @@ class TestCatalog:
 
 
 class TestSelftest:
+    @pytest.mark.slow
     def test_all_bits_right(self, run):
         ran = run("selftest")
         assert ran.code == 0
@@ -36,6 +37,7 @@ class TestSelftest:
         assert "all bits right" in ran.out
         assert "ns a row" in ran.out
 
+    @pytest.mark.slow
     def test_other_bits(self, run, monkeypatch):
         monkeypatch.setitem(selftest.GOLDEN, "logits", "0" * 64)
         ran = run("selftest")
@@ -95,9 +97,11 @@ class TestDemo:
     def test_its_commands_work(self, run, folder):
         assert run("eval", folder / "full", "--task", folder / "tasks.toml").code == 0
 
+    @pytest.mark.slow
     def test_other_rows_than_are_there(self, fails, folder):
         assert "holds a demo of 40,000 rows" in fails("demo", folder, "--rows", 50_000)
 
+    @pytest.mark.slow
     def test_an_interrupted_one_is_written_anew(self, run, folder):
         (folder / "full" / "_truth.json").unlink()
         assert run("demo", folder, "--rows", 40_000).code == 0

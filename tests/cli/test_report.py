@@ -79,6 +79,7 @@ def test_logs_that_have_little_to_show(table: str) -> None:
     read(render(scored(made), table))
 
 
+@pytest.mark.slow
 def test_thousands_of_slices_and_metrics_alone() -> None:
     table = clicks(20_000)
     table["shop"] = np.array([f"s{i}" for i in np.random.default_rng(1).integers(0, 3000, 20_000)], object)

@@ -147,6 +147,7 @@ def test_drafts_are_not_kept_for_ever():
     assert fed.state.rows.tolist() == [2 * 599, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(sys, "getrefcount"), reason="counts references")
 def test_batches_are_not_kept():
     scores, labels = np.linspace(0, 1, 1000), np.zeros(1000, np.uint8)

@@ -63,6 +63,7 @@ def test_with_weights_in_some_batches(inner):
     assert quick.digest() == slow.digest()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bits", "shards"), [(8, 8), (16, 64), (10, 4096), (14, 4096)])
 def test_shards_that_are_few_many_or_fine(bits, shards):
     rng = np.random.default_rng(2)
@@ -72,6 +73,7 @@ def test_shards_that_are_few_many_or_fine(bits, shards):
     assert quick.digest() == slow.digest()
 
 
+@pytest.mark.slow
 def test_bytes_that_overflow_again_and_again():
     rng = np.random.default_rng(3)
     quick, slow = pair("auc")

@@ -24,6 +24,7 @@ def weights(half_life: int, keep: int) -> np.ndarray:
     return np.where(age < keep, 0.5**age, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half_life", [1, 7, 40, 1000])
 @pytest.mark.parametrize("keep", [1, 3, 16])
 def test_values_are_those_of_weights_of_a_half_to_the_age(half_life: int, keep: int) -> None:

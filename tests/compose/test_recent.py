@@ -62,6 +62,7 @@ def whole(recent):
     return recent._made(recent.pooled(recent.states))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("make", SUBJECTS.values(), ids=SUBJECTS)
 def test_it_is_what_the_last_alone_would_have_made(make, size) -> None:
@@ -94,6 +95,7 @@ def test_reading_is_that_of_what_it_holds() -> None:
     assert [s.name for s in recent.samples(recent.states)] == ["ctr", "auc"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subject", ["metric", "collection", "slices"])
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_the_laws_of_objects_that_know_no_order(subject: str, size) -> None:

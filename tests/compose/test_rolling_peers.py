@@ -16,6 +16,7 @@ rng = np.random.default_rng(12)
 BATCHES = [(rng.integers(0, 2, n), rng.random(n), rng.integers(1, 4, n) / 2) for n in rng.integers(1, 9, 60)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [1, 5, 100])
 def test_running_means_and_sums_of_updates(window: int) -> None:
     mean, total = sm.Recent(sm.Mean(), steps=window), sm.Recent(sm.Sum(), steps=window)

@@ -32,6 +32,7 @@ def shards_of(user):
     return np.array([found[u] for u in user.tolist()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", [sm.AUC(bits=8), sm.CTR(), sm.LogLoss(), sm.NormalizedEntropy(), sm.Calibration()])
 def test_the_interval_is_the_jackknife_of_naive_code(metric):
     rows = log()
@@ -175,6 +176,7 @@ def test_tables_say_which_unit():
     assert " to " not in repr(sm.Sliced(sm.CTR(), by="arm").update(y_true=[0, 1], arm=["a", "b"]).table())
 
 
+@pytest.mark.slow
 def test_groups_that_are_not_the_units():
     """GAUC by query, users as units: a group lies in several shards."""
     rng = np.random.default_rng(5)

@@ -26,7 +26,7 @@ def rooms(thing: Any) -> list[dict[bool, set[int]]]:
 
 
 @pytest.mark.parametrize("around", ["sliced", "windowed"])
-@pytest.mark.parametrize("metric", draws.VARIANTS, ids=repr)
+@pytest.mark.parametrize("metric", draws.FIRST, ids=repr)
 def test_parts_have_room_for_as_many_cells(metric: Any, around: str) -> None:
     """Cells come one by one, and their first weights when there is room for more than there are."""
     front = sm.Sliced(metric.blank(), by="k") if around == "sliced" else sm.Windowed(metric.blank(), width=1, time="k")

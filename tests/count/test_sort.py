@@ -41,6 +41,7 @@ def test_both_ways_sort(monkeypatch, dtype, most, numpy_is_quicker):
     assert (codes == made).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exact", [False, True])
 def test_what_is_united_holds_no_more_than_it_says(exact):
     """Half of what waits is there already: a view would hold room for all of it."""
@@ -61,6 +62,7 @@ def test_what_is_united_holds_no_more_than_it_says(exact):
         assert resident(array) < array.nbytes + ROUNDED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
 @pytest.mark.parametrize("size", [0, 1, room.OWN // 8, 4 * room.OWN])
 def test_room_is_an_array_like_any_other(size, dtype):

@@ -27,6 +27,7 @@ def values(batches: Any) -> list[float]:
     return list(made.compute().values())
 
 
+@pytest.mark.slow
 def test_a_window_of_the_last_updates() -> None:
     ours = Lifetime(metrics(), window=8, panes=4)
     for i, (y, p) in enumerate(BATCHES):

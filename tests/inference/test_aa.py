@@ -66,6 +66,7 @@ def test_the_right_unit_is_trusted_and_rows_are_not():
     assert all(f.rate > 0.12 and "too narrow" in f.sentence for f in found[2:])
 
 
+@pytest.mark.slow
 def test_rows_that_are_independent_are_trusted_as_units():
     table = log(users=20_000, each=1)
     assert all(f.trusted for f in sm.aa(table, unit="user", metrics=sm.CTR(), rows=True))

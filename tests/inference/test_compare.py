@@ -313,6 +313,7 @@ def test_what_one_side_alone_has_is_listed():
         found["none"]
 
 
+@pytest.mark.slow
 def test_slices_of_arms_and_their_table():
     rng = np.random.default_rng(14)
     log = users(rng, 60_000)

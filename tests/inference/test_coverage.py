@@ -102,6 +102,7 @@ def test_simulated_shards_are_those_of_the_rows(states, held, metric, side):
         same(made.values[1:], real.values, metric)
 
 
+@pytest.mark.slow
 def test_intervals_are_those_of_the_rows(states, held):
     pairs = {"alone": ("all", None), "same rows": ("b", "all"), "users in both": ("y", "x")}
     seen = 0

@@ -237,6 +237,7 @@ def test_covariates_against_regression_on_pseudo_values(q):
     assert "randomised" in found.assumption
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("q", [1, 3])
 def test_covariates_cover(q):
     """Nominal 95 %; without the factor for q, or with the degrees that it costs, it covers less."""
@@ -361,6 +362,7 @@ def test_equations(n, seed):
     assert solved([[1.0, 1.0], [1.0, 1.0]], [1.0, 1.0])[1]
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(1, 50), st.integers(60, 500)), min_size=8, max_size=64),
     st.floats(0.5, 0.98),

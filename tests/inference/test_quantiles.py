@@ -40,6 +40,7 @@ def test_formula(q):
     np.testing.assert_allclose(one.deleted, at(q) - (s - below.sum() / total) * slope, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_coverage_alone_and_of_arms():
     """Nominal 95 %; the full form is that of the benchmark."""
     rng = np.random.default_rng(2)

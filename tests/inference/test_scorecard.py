@@ -108,6 +108,7 @@ def log(rows=60_000, seed=3):
 BETTER = {"ctr": "high", "quantile@0.95": "low"}
 
 
+@pytest.mark.slow
 def test_of_slices():
     rows = log()
     metrics = [sm.CTR(), sm.Quantile(q=0.95)]
@@ -178,6 +179,7 @@ def test_wrong_input_raises():
         sm.scorecard({"old": sides["old"]}, **ask)
 
 
+@pytest.mark.slow
 def test_power_of_what_was_counted():
     rows = log()
     rate = sm.Sharded([sm.CTR(), sm.Quantile(q=0.5)], unit="user").update(

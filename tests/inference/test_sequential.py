@@ -45,6 +45,7 @@ def test_e_value(df, t):
     assert e_value(change(0.01 * t, df=df), Look(300, 1000)) == pytest.approx(e, rel=1e-8)
 
 
+@pytest.mark.slow
 @given(
     st.floats(-0.5, 0.5), st.floats(0.001, 0.3), st.floats(5.0, 200.0), st.floats(0.001, 4.0), st.floats(-0.3, 0.3),
     st.sampled_from(["natural", "relative"]),

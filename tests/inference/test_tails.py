@@ -41,6 +41,7 @@ def test_same_tail(df):
             assert t_of_normal(-z, df) == -t
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("df", [5.0, 63.0])
 def test_order_is_kept(df):
     grid = [0.01 * i for i in range(-3000, 3001)]

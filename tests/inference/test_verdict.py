@@ -211,6 +211,7 @@ def test_calibration_is_falsely_worse_or_better_in_2_5_percent_at_most(control, 
         assert min(found) >= 0.025 - noise
 
 
+@pytest.mark.slow
 def test_a_calibration_at_its_margin_is_falsely_held_in_2_5_percent_at_most():
     """The worst: a control at 1 with most of the error, so that either contrast may come out low."""
     rng = np.random.default_rng(5)
@@ -231,6 +232,7 @@ def test_calibrations_from_shards():
     assert read(Compared("calibration", calibrations(a, broken), "one"), Progress()).word == "too few"
 
 
+@pytest.mark.slow
 @given(
     st.floats(-0.3, 0.3),
     st.lists(st.floats(-0.3, 0.3), max_size=4),
@@ -259,6 +261,7 @@ def test_a_verdict_always_follows_its_readings(primary, guards, error, progress,
     assert more.decision == ("keep running" if progress.early else "do not")
 
 
+@pytest.mark.slow
 def test_ship_is_false_in_half_of_alpha_at_most():
     """The worst nulls: the primary as it was, all else plainly held; all at their limits, the primary plainly better."""
     rng = np.random.default_rng(3)
@@ -271,6 +274,7 @@ def test_ship_is_false_in_half_of_alpha_at_most():
     assert max(false) / 2000 <= 0.025 + 0.0105
 
 
+@pytest.mark.slow
 def test_do_not_is_false_in_alpha_at_most():
     rng = np.random.default_rng(4)
     false = 0
@@ -350,6 +354,7 @@ def test_too_few_is_not_about_no_users():
     assert (found.more_users, found.more_days) == (None, None)
 
 
+@pytest.mark.slow
 def test_what_would_have_shown_is_shown_four_times_in_five():
     told = verdict(metric(0.0005, 0.001, name="ctr"), progress=ENDED).sentence
     effect = float(re.search(r"over ([\d.]+) %", told)[1]) / 100

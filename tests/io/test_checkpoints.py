@@ -120,6 +120,7 @@ METRICS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "metrics", "how"),
     [

@@ -82,6 +82,7 @@ def test_the_truth_is_as_advertised(demo):
     assert all(abs(rate - 0.02) < 0.002 for rate in truth.ctr.values())
 
 
+@pytest.mark.slow
 def test_same_seed_same_rows(tmp_path):
     for name, seed in {"a": 1, "b": 1, "c": 2}.items():
         write_demo_log(tmp_path / name, 5_000, seed)
@@ -89,6 +90,7 @@ def test_same_seed_same_rows(tmp_path):
     assert not read(tmp_path / "a").equals(read(tmp_path / "c"))
 
 
+@pytest.mark.slow
 def test_rare_clicks(tmp_path):
     truth = write_demo_log(tmp_path / "log", ROWS, ctr=0.001)
     assert all(abs(rate - 0.001) < 0.0001 for rate in truth.ctr.values())
@@ -123,6 +125,7 @@ def test_sampled_twin_with_the_scores_of_the_full_log(demo, tmp_path):
     assert np.isin(twin["pctr_a"].to_numpy(), full["pctr_a"]).all()
 
 
+@pytest.mark.slow
 def test_more_days_than_rows_and_several_row_groups(tmp_path):
     assert write_demo_log(tmp_path / "few", 3, days=5).rows == 3
     assert len(read(tmp_path / "few")) == 3

@@ -128,6 +128,7 @@ def test_string_keys_come_as_codes_and_integer_keys_as_integers(tmp_path, name):
     assert batch["user_id"].type == pa.int64()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 def test_parts_tile_the_file(tmp_path, name):
     FORMATS[name](make_table(150_000), tmp_path / name)
@@ -148,6 +149,7 @@ def test_parts_tile_the_file(tmp_path, name):
     assert row == 150_000
 
 
+@pytest.mark.slow
 def test_parts_can_be_read_in_threads_and_in_other_processes(tmp_path):
     write_parquet(make_table(500_000), tmp_path / "log.parquet")
     parts = Log(tmp_path / "log.parquet").parts(["click"], ["country"])
@@ -161,6 +163,7 @@ def test_parts_can_be_read_in_threads_and_in_other_processes(tmp_path):
     assert sum(counts) == int(np.sum(make_table(500_000)["click"].to_numpy()))
 
 
+@pytest.mark.slow
 def test_progress_in_bytes(tmp_path):
     write_csv(make_table(300_000), tmp_path / "log.csv.gz")
     (part,) = Log(tmp_path / "log.csv.gz").parts(["click"])
@@ -169,6 +172,7 @@ def test_progress_in_bytes(tmp_path):
     assert 0 < seen[0] < seen[-1] <= part.bytes
 
 
+@pytest.mark.slow
 def test_identifiers_in_parquet_are_encoded_batch_by_batch(tmp_path):
     # Arrow's own dictionary would hold every string of the row group for every batch.
     ids = pa.array([f"user-{i * 7919 % 400_000}" for i in range(400_000)])
@@ -179,6 +183,7 @@ def test_identifiers_in_parquet_are_encoded_batch_by_batch(tmp_path):
     assert [value for batch in batches for value in batch["id"].to_pylist()] == ids.to_pylist()
 
 
+@pytest.mark.slow
 def test_dictionary_that_runs_full_within_a_row_group(tmp_path):
     words = [f"word-{i % 60_000 if i > 100_000 else i % 3}" for i in range(300_000)]
     pq.write_table(pa.table({"w": words}), tmp_path / "log.parquet", dictionary_pagesize_limit=1 << 14)
@@ -457,6 +462,7 @@ def test_truncated_files(tmp_path, name):
         assert len(message) < len(f"{tmp_path / name}: ") + 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["log.parquet", "log.csv", "log.csv.gz", "log.arrow", "log.feather", "stream.arrows"])
 def test_damaged_files_raise_nothing_else(tmp_path, name):
     rng = np.random.default_rng(3)
@@ -505,6 +511,7 @@ def test_a_file_that_may_not_be_read(tmp_path):
 # ---------------------------------------------------------------- memory
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_rows(tmp_path):
     table = make_table(500_000)
     for name, copies in {"one.parquet": 2, "four.parquet": 16}.items():

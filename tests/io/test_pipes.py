@@ -83,6 +83,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return evaluate(Log(path), METRICS, ["country"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["csv", "tsv", "csv.gz", "ipc", "json", "json.gz"])
 def test_standard_input(form: str, expected: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", Standard(written(form)))
@@ -91,6 +92,7 @@ def test_standard_input(form: str, expected: Any, monkeypatch: pytest.MonkeyPatc
     assert found.saved.digest() == expected.saved.digest()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["csv", "json"])
 def test_text_that_begins_with_a_mark(
     form: str, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -112,6 +114,7 @@ def test_an_array_is_no_json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             evaluate(log, METRICS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["log.jsonl", "log.ndjson", "log.json", "log.jsonl.gz", "log.json.gz"])
 def test_files_of_json_lines(name: str, expected: Any, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(written("json.gz" if name.endswith("gz") else "json"))

@@ -62,6 +62,7 @@ def write(folder: Path, queries: Any, files: int, group: int, rng: Any) -> None:
         pq.write_table(table, folder / f"{i:03}.parquet", row_group_size=group)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "n"), [((1, 4), 2000), ((1, 2), 3000), ((5000, 90_000), 20), ((400_000, 400_001), 1)]
 )

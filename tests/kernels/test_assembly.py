@@ -17,6 +17,8 @@ from llvmlite import binding as llvm
 from streammetrics.cli.warmup import feed_all
 from streammetrics.kernels import _jit
 
+pytestmark = pytest.mark.slow
+
 ARM = "aarch64-unknown-linux-gnu"
 WIDEST = r"%zmm\d" if llvm.get_host_cpu_features().get("avx512f") else r"%[yz]mm\d"
 FUSED_X86 = re.compile(r"\bvfn?m(add|sub)\w*")
@@ -51,7 +53,6 @@ def texts(library: Any) -> tuple[str, str]:
     return str(library._codegen._tm.emit_assembly(module)), str(module)
 
 
-@pytest.mark.slow
 def test_warming_up_calls_every_kernel() -> None:
     """In a process of its own: here, other tests may have called some."""
     code = (
@@ -69,7 +70,6 @@ def test_nothing_is_fused_here(kernels: list[Compiled]) -> None:
         assert not found, f"{kernel.name}: {found}"
 
 
-@pytest.mark.slow
 def test_nothing_would_be_fused_on_aarch64(kernels: list[Compiled]) -> None:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()

@@ -13,6 +13,8 @@ import pytest
 
 from streammetrics.kernels import _cache, reduce
 
+pytestmark = pytest.mark.slow
+
 CODE = """
 import numpy as np
 from streammetrics.kernels import _jit, reduce

@@ -23,6 +23,7 @@ def neighbours(n: int, dtype: Any) -> Any:
     return np.unique(np.concatenate([sides, [0.0, 5e-324, 1.0]]).astype(dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n", COUNTS)
 def test_bins_are_exact(n: int, dtype: Any) -> None:

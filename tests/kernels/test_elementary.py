@@ -104,6 +104,7 @@ def power_points(n):
     return x, r.uniform(-700, 700, 2 * n) / elementary.log(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNARY)
 def test_error(name):
     function, bound = UNARY[name]
@@ -114,6 +115,7 @@ def test_error(name):
     assert errors[worst] < bound, float(x[worst]).hex()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNARY)
 def test_scalar_array_and_compiled_agree(name):
     x = points(name, 1 << 19)[:1_000_000]
@@ -168,6 +170,7 @@ def test_special_values():
     assert e.log(np.float32(0.1)) == e.log(float(np.float32(0.1)))
 
 
+@pytest.mark.slow
 def test_power():
     x, y = power_points(4000)
     got = elementary.power(x, y)
@@ -180,6 +183,7 @@ def test_power():
     assert elementary.power(0.5, 1e200) == 0
 
 
+@pytest.mark.slow
 def test_power_agrees_in_all_forms():
     x, y = power_points(200_000)
     got, out = elementary.power(x, y), np.empty_like(x)
@@ -272,6 +276,7 @@ def digest():
     return total.hexdigest()
 
 
+@pytest.mark.slow
 def test_bits_do_not_depend_on_the_processor():
     from machines import machines
 
@@ -286,6 +291,7 @@ def test_bits_do_not_depend_on_the_processor():
     assert len(set(digests)) == 1, digests
 
 
+@pytest.mark.slow
 def test_works_without_numba():
     code = "import sys; from streammetrics.numerics.elementary import log; log(2.0); sys.exit('numba' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)

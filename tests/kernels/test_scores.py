@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from counting import counted as by_cell
-from draws import BINARY
+from draws import FIRST_BINARY
 
 import streammetrics as sm
 
@@ -50,6 +50,7 @@ def adversarial(dtype: Any, scale: str) -> Any:
     return np.sort(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [8, 12, 16])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("scale", ["probability", "real"])
@@ -141,7 +142,7 @@ def test_a_bad_value_anywhere_takes_everything_back(scale: str, weighted: bool) 
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("tag", BINARY)
+@pytest.mark.parametrize("tag", FIRST_BINARY)
 def test_slices_are_lone_states_side_by_side(tag: str, weighted: bool) -> None:
     y, s, w = log(5000, "probability", np.float32)
     keys = np.random.default_rng(1).integers(0, 7, len(y))

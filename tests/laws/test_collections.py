@@ -96,6 +96,7 @@ def test_every_law(chosen, log, seed):
         run(law, case)
 
 
+@pytest.mark.slow
 @draws.short(30)
 @given(tasks(), logs())
 def test_each_metric_is_what_it_is_alone(chosen, log):
@@ -108,6 +109,7 @@ def test_each_metric_is_what_it_is_alone(chosen, log):
                 same(metric.blank().update(log), whole[f"{task}/{name}"], f"{name} to be what it is without a task")
 
 
+@pytest.mark.slow
 @draws.short(20)
 @given(tasks(), logs(), st.data())
 def test_bad_rows_are_dropped_by_task(chosen, log, data):
@@ -125,6 +127,7 @@ def test_bad_rows_are_dropped_by_task(chosen, log, data):
     splits(Case(lambda: collection(chosen, on_invalid="drop"), log, np.random.default_rng(n)))
 
 
+@pytest.mark.slow
 @draws.short(10)
 @given(st.lists(st.sampled_from([-2.0, -1.0, 0.0, 0.25, 3.0]), min_size=1, max_size=4, unique=True), logs())
 def test_read_outs_are_widened(cuts, log):

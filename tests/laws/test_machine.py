@@ -191,7 +191,7 @@ class SliceMachine(Machine):
         self.right(thing, seen)
 
 
-TestCollection = Machine.TestCase
+TestCollection = pytest.mark.slow(Machine.TestCase)
 TestCollection.settings = draws.short(25, stateful_step_count=15)
-TestSlices = SliceMachine.TestCase
+TestSlices = pytest.mark.slow(SliceMachine.TestCase)
 TestSlices.settings = draws.short(20, stateful_step_count=15)

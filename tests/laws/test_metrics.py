@@ -6,8 +6,8 @@ form see `draws`: ``LAWS=100 pytest -m "" tests/laws -n auto``.
 
 from __future__ import annotations
 
+import itertools
 import zlib
-from dataclasses import fields
 
 import draws
 import pytest
@@ -31,35 +31,32 @@ from streammetrics.laws.objects import absent_class, failed_update_changes_nothi
 from streammetrics.laws.shards import without_each_shard
 from streammetrics.laws.specimens import STYLES
 
-OF_STATES: dict[str, list[Law]] = {
+OF_COLUMNS: list[Law] = [column_formats, table_formats]
+OF_STATISTICS: dict[str, list[Law]] = {
+    "dtypes and company": [label_dtypes, score_dtypes, in_collection],
     "objects": OBJECT_LAWS,
     "slices": SLICE_LAWS,
     "windows": WINDOW_LAWS,
     "shards": [law for law in SHARD_LAWS if law is not without_each_shard],  # which is about every formula
 }
-"""Laws of how a statistic is counted, split and merged. Metrics that read the same statistic keep or break them alike."""
+"""Laws of how rows are counted, split and merged: metrics that read the same statistic keep or break them alike."""
 
-OF_METRICS = [law for law in LAWS if law not in [law for laws in OF_STATES.values() for law in laws]]
-OF_COLUMNS: list[Law] = [column_formats, table_formats, label_dtypes, score_dtypes, in_collection]
-"""Laws that depend on which columns a metric reads, so one variant of each metric is enough."""
-
-
-def first_of_each_statistic():
-    """The first variant that reads each statistic, whatever list of terms it asks for: how it is held is then the same."""
-    seen = {}
-    for metric in draws.VARIANTS:
-        seen.setdefault((*kind_of(metric.make_state()), metric.positional), metric)
-    return list(seen.values())
-
-
-def kind_of(state):
-    lists = {f.name for f in fields(state) if f.metadata.get("union")}
-    return state.tag, repr(sorted((name, value) for name, value in state.settings.items() if name not in lists))
-
-
-FIRST = first_of_each_statistic()
+ELSEWHERE = [*OF_COLUMNS, *itertools.chain(*OF_STATISTICS.values())]
+OF_METRICS = [law for law in LAWS if law not in ELSEWHERE]
 MANY_ROWS = STYLES[:4]  # the others have few rows or none, which tell little of a formula
-FIRST_OF_METRICS = {metric.tag: metric for metric in reversed(draws.VARIANTS)}
+
+
+def first_of(key, metrics):
+    """Return the first of some metrics for each value of a key."""
+    found = {}
+    for metric in metrics:
+        found.setdefault(key(metric.make_state()), metric)
+    return list(found.values())
+
+
+OF_EACH_SET_OF_COLUMNS = first_of(lambda state: frozenset((n.role, n.kind) for n in state.needs()), draws.VARIANTS)
+OF_EACH_STATE = first_of(lambda state: state.tag, draws.FIRST)
+OTHERS = [metric for metric in draws.FIRST if not any(metric is first for first in OF_EACH_STATE)]
 
 
 def made_up_case(metric):
@@ -68,43 +65,56 @@ def made_up_case(metric):
     return example_case(metric, None, 7, number % len(MANY_ROWS))
 
 
+def check(laws, metric):
+    case = made_up_case(metric)
+    for law in laws:
+        run(law, case)
+
+
 @pytest.mark.full_matrix
 @pytest.mark.parametrize("metric", draws.VARIANTS, ids=repr)
 def test_every_law_of_metrics(metric):
-    first = metric is FIRST_OF_METRICS[metric.tag] or any(metric is one for one in FIRST)
-    case = made_up_case(metric)
-    for law in OF_METRICS:
-        if first or law not in OF_COLUMNS:
-            run(law, case)
+    check(OF_METRICS, metric)
 
 
 @pytest.mark.full_matrix
-@pytest.mark.parametrize("metric", FIRST, ids=repr)
-@pytest.mark.parametrize("kind", OF_STATES)
+@pytest.mark.parametrize("metric", OF_EACH_SET_OF_COLUMNS, ids=repr)
+def test_every_law_of_columns(metric):
+    check(OF_COLUMNS, metric)
+
+
+@pytest.mark.full_matrix
+@pytest.mark.parametrize("metric", OF_EACH_STATE, ids=repr)
+@pytest.mark.parametrize("kind", OF_STATISTICS)
 def test_every_law_of_states(kind, metric):
-    case = made_up_case(metric)
-    for law in OF_STATES[kind]:
-        run(law, case)
+    check(OF_STATISTICS[kind], metric)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("metric", OTHERS, ids=repr)
+def test_every_law_of_states_at_other_settings(metric):
+    check(itertools.chain(*OF_STATISTICS.values()), metric)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("metric", draws.VARIANTS, ids=repr)
 def test_every_law_on_rows_that_hypothesis_draws(metric):
-    first = any(metric is one for one in FIRST)
+    first = any(metric is one for one in draws.FIRST)
 
     @draws.short(2)  # the first has no rows
     @given(draws.cases(metric))
     def hold(case):
-        for law in LAWS if first else OF_METRICS:
+        for law in LAWS if first else [*OF_METRICS, *OF_COLUMNS]:
             run(law, case)
 
     hold()
 
 
 def test_every_statistic_keeps_every_law():
-    kinds = {kind_of(metric.make_state()) for metric in draws.VARIANTS}
-    assert len(FIRST) >= len(kinds) > 100
-    assert {*METRIC_LAWS} < {*OF_METRICS}
+    kinds = {draws.kind_of(metric.make_state()) for metric in draws.VARIANTS}
+    assert len(draws.FIRST) >= len(kinds) > 100
+    assert {*METRIC_LAWS, *OBJECT_LAWS, *SLICE_LAWS, *WINDOW_LAWS, *SHARD_LAWS} < {*OF_METRICS, *ELSEWHERE}
+    assert {metric.make_state().tag for metric in draws.VARIANTS} == {m.make_state().tag for m in OF_EACH_STATE}
     assert {*STYLES} - {*MANY_ROWS} == {"few", "empty"}
 
 

@@ -137,6 +137,7 @@ def every_half(kind: str, scale: str) -> Any:
     return held if kind == "float16" else held[(held == 0) | (held >= 2.0**-32)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
 @pytest.mark.parametrize(
     "metric",

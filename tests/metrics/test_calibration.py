@@ -69,6 +69,7 @@ def scores(rng: np.random.Generator, n: int, kind: int) -> Any:
     return np.clip(made, 0, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", range(8))
 def test_the_truth_is_inside(group: int) -> None:
     rng = np.random.default_rng(group)
@@ -171,6 +172,7 @@ def test_a_bucket_whose_middle_is_an_ulp_below_an_edge() -> None:
         assert metric.compute().weight.tolist() == ([below + 1, above] if below < above else [below, 1 + above])
 
 
+@pytest.mark.slow
 def test_time_grows_with_bins_not_with_their_square() -> None:
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 2, 20_000), rng.random(20_000), rng.random(20_000) + 0.1
@@ -199,6 +201,7 @@ def test_uniform_bins_have_nothing_to_coarsen() -> None:
     assert sm.CalibrationCurve().update(y, p).coarsen(12) == sm.CalibrationCurve(bits=12).update(y, p)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [99, 100, 1000, 12_345])
 def test_bucket_error_is_that_of_paddle(n: int) -> None:
     rng = np.random.default_rng(n)
@@ -212,6 +215,7 @@ def test_bucket_error_is_that_of_paddle(n: int) -> None:
         assert np.array_equal(metric.bounds()[0], expected, equal_nan=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", ["even", "small"])
 def test_bucket_error_of_many_groups_is_exact(weights: str) -> None:
     """Each bucket is a group, with a divisor of its own: an exact sum of their quotients has millions of bits."""

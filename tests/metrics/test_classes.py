@@ -47,7 +47,6 @@ def logs() -> dict[str, tuple[Any, Any, Any]]:
         "weighted": (y, p, w),
         "fractional weights": (y, p, rng.random(n) * 10 + 2**-30),
         "float32": (y, p.astype(np.float32), w),
-        "float16": (y, p.astype(np.float16), ones),
         "tied": (y, tied / tied.sum(axis=1, keepdims=True), w),
         "sure": (y, np.eye(K)[sure], ones),
         "never predicted": (y, np.eye(K)[np.minimum(sure, K - 2)], w),
@@ -186,6 +185,7 @@ def test_one_state_serves_many_metrics() -> None:
     assert sm.KS().of(C["auc"].state) == sm.KS(num_classes=K).update(y, p).compute()
 
 
+@pytest.mark.slow
 def test_a_thousand_labels() -> None:
     rng = np.random.default_rng(3)
     Y, s = (rng.random((300, 1000)) < 0.03).astype(np.uint8), rng.random((300, 1000)).astype(np.float16)

@@ -117,6 +117,7 @@ def cuts(y: Any, s: Any, units: Any) -> list[tuple[Fraction, Fraction]]:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", range(10))
 def test_the_best_of_all_thresholds_is_inside(group: int) -> None:
     rng = np.random.default_rng(group)

@@ -80,6 +80,7 @@ def test_slices_have_levels_of_their_own_and_a_total():
     assert loaded.update(keys, arm=arm).compute() == sliced.compute()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [16, 64, 1024])
 def test_intervals_cover_the_number_of_keys(limit):
     """And of those on both sides; the share of runs is within four standard errors of 95 %, or, of few keys, above."""

@@ -205,6 +205,7 @@ LIFTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", LIFTS, ids=repr)
 @pytest.mark.parametrize("kind", WEIGHTS)
 def test_the_true_uplift_is_within(metric: Any, kind: str) -> None:

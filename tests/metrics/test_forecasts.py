@@ -160,6 +160,7 @@ def test_least_and_largest_targets_merge() -> None:
     assert sm.merge([sm.from_bytes(part.to_bytes()) for part in parts]).to_bytes() == whole.to_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("members", [2, 3, 7, 100])
 def test_scores_of_ensembles_are_never_below_zero(members: int) -> None:
     draw = np.random.default_rng(members)

@@ -23,12 +23,13 @@ def fed(metric: Any, table: dict[str, Any], rows: Any = slice(None)) -> Any:
     return metric.update({k: v[rows] for k, v in table.items()})
 
 
+@pytest.mark.parametrize("n", [100, pytest.param(3000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("text", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_every_group_by_scikit_learn(text: bool, dtype: Any, weighted: bool) -> None:
-    table = log(3000, 1, text, dtype)
-    w = np.random.default_rng(2).integers(0, 9, 3000) / 2 if weighted else np.ones(3000)
+def test_every_group_by_scikit_learn(text: bool, dtype: Any, weighted: bool, n: int) -> None:
+    table = log(n, 1, text, dtype)
+    w = np.random.default_rng(2).integers(0, 9, n) / 2 if weighted else np.ones(n)
     given = table | ({"sample_weight": w} if weighted else {})
     wide = table["group"], table["y_true"], table["y_score"].astype(float), w
     for by in ("uniform", "impressions", "positives"):
@@ -102,6 +103,7 @@ def test_kinds_of_keys_do_not_mix() -> None:
         metric.merge(sm.GroupLogLoss().update([1], [0.5], group=["a"]))
 
 
+@pytest.mark.slow
 def test_intervals_cover() -> None:
     rng, hit = np.random.default_rng(7), 0
     for _ in range(200):

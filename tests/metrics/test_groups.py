@@ -33,12 +33,13 @@ def fed(table: dict[str, Any], rows: Any = slice(None), **settings: Any) -> Any:
     return sm.GroupAUC(**settings).update({k: v[rows] for k, v in table.items()})
 
 
+@pytest.mark.parametrize("n", [100, pytest.param(3000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("text", [False, True])
-def test_every_group_by_scikit_learn(text: bool, dtype: Any, weighted: bool) -> None:
-    table = log(3000, 1, text, dtype)
-    w = np.random.default_rng(2).integers(0, 9, 3000) / 2 if weighted else np.ones(3000)
+def test_every_group_by_scikit_learn(text: bool, dtype: Any, weighted: bool, n: int) -> None:
+    table = log(n, 1, text, dtype)
+    w = np.random.default_rng(2).integers(0, 9, n) / 2 if weighted else np.ones(n)
     state = fed(table | ({"sample_weight": w} if weighted else {})).state
     for by in GROUP_WEIGHTS:
         for one in ("skip", 0.5):
@@ -87,6 +88,7 @@ def test_real_users(name: str) -> None:
                 assert sm.GroupAUC(group_weight=by).of(state) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_perfect_order_is_1_and_a_wrong_one_0_whatever_the_weights() -> None:
     y, s, group = np.arange(6) // 3, np.arange(6) / 8, np.zeros(6, np.int64)
     for seed in range(300):
@@ -128,6 +130,7 @@ def test_the_definitions_of_others_on_a_toy_log() -> None:
     assert sm.GroupAUC().details(state)["one_class"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [False, True])
 def test_whoever_holds_which_rows(text: bool, tmp_path: Path) -> None:
     table = log(6000, 3, text)
@@ -197,6 +200,7 @@ def tastes(users: int, rng: Any) -> tuple[Any, Any, Any]:
     return rng.random(len(ids)) < 1 / (1 + np.exp(1 - 2 * s - taste)), s, ids
 
 
+@pytest.mark.slow
 def test_the_interval_covers() -> None:
     rng = np.random.default_rng(9)
     y, s, ids = tastes(100_000, rng)

@@ -109,6 +109,7 @@ def test_regression_auc_of_labels_is_auc() -> None:
     assert sm.RegressionAUC().update(y, p).compute() == sm.AUC().update(y, p).compute()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [0, 10, 35, 1 << 14])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_rows_in_any_order_cut_and_merged_anyhow_make_the_same_state(limit: int, weighted: bool) -> None:

@@ -105,6 +105,7 @@ def users_and_rows(seed):
     return rng.integers(0, 1 << 62, 1500), user, (rng.random(len(user)) < taste).astype(float)
 
 
+@pytest.mark.slow
 def test_intervals_by_shard_are_those_of_users():
     """Jackknife over 64 shards against the delta method on users: alike on average, and in each log nearly so."""
     found = {"per_unit": [], "ratio": [], "ctr": [], "rows": []}
@@ -128,6 +129,7 @@ def test_intervals_by_shard_are_those_of_users():
     assert np.mean(found["rows"]) < 0.8  # rows as units are too sure
 
 
+@pytest.mark.slow
 def test_arms_are_compared_by_exposures():
     arms = sm.Sliced(sm.Sharded(sm.PerUnit("revenue", unit="user", cap=100), unit="user"), by="arm")
     arms.update(EXPOSED).update(BOUGHT)

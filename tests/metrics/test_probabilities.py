@@ -178,6 +178,7 @@ def test_bounds_hold_the_truth_of_folded_scores(metric: Any, bits: int) -> None:
         assert fine.bounds()[1] - fine.bounds()[0] < 1e-9
 
 
+@pytest.mark.slow
 def test_the_robust_error_of_a_slope_is_that_of_the_jackknife() -> None:
     c = log("binary", 150)
     without = [sm.CalibrationSlope().update({k: np.delete(v, i) for k, v in c.items()}).compute() for i in range(150)]

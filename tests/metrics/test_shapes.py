@@ -33,7 +33,7 @@ def of(metric: Any, *, kind: Any) -> list[str]:
     return [n.role for n in metric.make_state().needs() if isinstance(n.kind, kind)]
 
 
-FLAT = [m for m in draws.VARIANTS if RANKED not in [n.role for n in m.make_state().needs()]]
+FLAT = [m for m in draws.FIRST if RANKED not in [n.role for n in m.make_state().needs()]]
 CLASSED = [m for m in draws.VARIANTS if of(m, kind=Classes)]
 LABELLED = [
     m

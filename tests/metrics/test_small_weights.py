@@ -147,6 +147,7 @@ def test_keys_whose_weight_is_about_one() -> None:
         assert value == float(truth) if low == high else F(low) <= truth <= F(high)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("q", ["0.25", "0.5", "0.9"])
 def test_quantiles_where_weights_are_even(q: str) -> None:
     """The truth is the mean of two values wherever the weights below and above are equal, which rounding ends."""

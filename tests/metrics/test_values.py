@@ -83,6 +83,7 @@ def test_quantiles_are_numpys(seed: int) -> None:
         assert weighted.compute() == repeated
 
 
+@pytest.mark.slow
 def test_buckets_never_decrease_and_hold_what_they_say() -> None:
     r = np.random.default_rng(1)
     near = np.exp2(r.integers(-400, 400, 300)) * (1 + r.integers(0, 8, 300) / 8)

@@ -87,9 +87,11 @@ def test_each_family_has_its_file_and_it_is_shipped() -> None:
     assert {file.name for file in folder.iterdir()} == {f"{family}.toml" for family in families}
 
 
-@pytest.mark.parametrize("line", [line for line in lines() if line.ours], ids=lambda line: f"{line.peer}.{line.name}")
-def test_what_stands_for_a_name_can_be_made(line: Line) -> None:
-    assert eval(written(line.ours), {"sm": sm, **NAMES}) is not None
+@pytest.mark.parametrize("peer", tables.PEERS)
+def test_what_stands_for_a_name_can_be_made(peer: str) -> None:
+    for line in lines():
+        if line.ours and line.peer == peer:
+            assert eval(written(line.ours), {"sm": sm, **NAMES}) is not None, line.name
 
 
 def test_kinds_of_data_are_those_that_are_made() -> None:

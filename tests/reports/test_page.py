@@ -107,6 +107,7 @@ def test_the_verdict_is_read_first() -> None:
     assert [m.text for m in main.all("h2")][:3] == ["Scorecard", "Why", "Each by itself"]
 
 
+@pytest.mark.slow
 def test_the_scorecard_has_the_numbers_of_the_comparison() -> None:
     found = sm.compare(models("old", "new").task("new"), models("old", "new").task("old"))
     rows = rows_of(tree(render(found, "x", sides=("new", "old"))), class_="score")
@@ -125,6 +126,7 @@ def test_the_scorecard_has_the_numbers_of_the_comparison() -> None:
         assert certified == "exact" if one.bound <= 1e-12 else number(certified)[0] >= one.bound  # rounded up
 
 
+@pytest.mark.slow
 def test_slices_have_their_numbers_the_largest_impact_first() -> None:
     found = sm.compare(by_shop("old", "new").task("new"), by_shop("old", "new").task("old"))
     page = tree(render(found, "x", sides=("new", "old")))
@@ -169,6 +171,7 @@ def test_a_scorecard_says_its_sentence_and_every_figure() -> None:
     assert len(slices) == 3
 
 
+@pytest.mark.slow
 def test_arms_that_are_not_comparable_have_no_reading() -> None:
     ratio = sample_ratio_mismatch({"old": 2000, "new": 1500})
     page = tree(render(card(sample_ratio=ratio, users=ratio.users), "x"))
@@ -180,6 +183,7 @@ def test_arms_that_are_not_comparable_have_no_reading() -> None:
         assert not table.all("span", class_="d")
 
 
+@pytest.mark.slow
 def test_bold_is_what_leaves_zero_out_beyond_both_errors() -> None:
     from dataclasses import replace
 
@@ -195,6 +199,7 @@ def test_bold_is_what_leaves_zero_out_beyond_both_errors() -> None:
     assert not figure_of(replace(one, reason="too few", difference=one.difference._replace(low=math.nan))).bold
 
 
+@pytest.mark.slow
 def test_right_is_better_and_intervals_are_where_they_are() -> None:
     from streammetrics.reports.assemble import assemble
 
@@ -213,6 +218,7 @@ def test_right_is_better_and_intervals_are_where_they_are() -> None:
                 assert (row.span.mid > row.span.zero) == (row.word == "better")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relative", [True, False])
 def test_what_is_forbidden_is_on_its_side(relative: bool) -> None:
     from streammetrics.reports.assemble import assemble
@@ -238,6 +244,7 @@ def test_three_models_the_best_against_the_first() -> None:
     assert rivals(sm.Sharded(sm.AUC(), unit="user")) == []
 
 
+@pytest.mark.slow
 def test_tasks_of_other_labels_or_rows_are_not_compared() -> None:
     rows = log() | {"like": log()["click"], "seen": np.ones(60_000, int)}
     for other in (
@@ -280,6 +287,7 @@ def test_windows_are_a_series_with_their_intervals_and_differences() -> None:
     assert "no drift" in page.text or "leave out the difference" in page.text
 
 
+@pytest.mark.slow
 def test_ranking_is_metric_by_k() -> None:
     rng = np.random.default_rng(2)
     n = 8000
@@ -318,6 +326,7 @@ def test_many_rows_left_out_are_told_first() -> None:
     assert "3,000 bad old" in page.all("dl", class_="prov")[0].text
 
 
+@pytest.mark.slow
 def test_without_units_there_is_no_interval_unless_told() -> None:
     plain = sm.MetricCollection(tasks("old")).update(log())
     text = read(render(plain, "x"))
@@ -369,6 +378,7 @@ def test_each_kind_of_object_has_a_page() -> None:
         assert not re.search(r"\bnan\b", text, re.IGNORECASE)
 
 
+@pytest.mark.slow
 def test_a_table_is_a_table() -> None:
     table = sm.compare(models("old", "new").task("new"), models("old", "new").task("old")).table()
     head, rows = table.texts()
@@ -478,6 +488,7 @@ def test_tables_and_pictures_have_words(made: str) -> None:
         assert link.attrs["href"].removeprefix("#") in ids
 
 
+@pytest.mark.slow
 def test_notebooks_have_tables() -> None:
     found = sm.compare(models("old", "new").task("new"), models("old", "new").task("old"))
     for thing in (found, found["auc"], card(), found.table()):

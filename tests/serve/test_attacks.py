@@ -83,6 +83,7 @@ def decoding(here: World, decoder_of: Any) -> Iterator[Client]:
         yield client
 
 
+@pytest.mark.slow
 def test_mutated_frames(here: World, decoding: Client) -> None:
     """With their checksums repaired, so that what is behind the checksum has to hold."""
     client = decoding
@@ -95,6 +96,7 @@ def test_mutated_frames(here: World, decoding: Client) -> None:
     assert client.post(f"{STATES}&seq=999999", content=arms().to_bytes()).status_code == 201
 
 
+@pytest.mark.slow
 def test_truncated_frames(here: World, client: Client) -> None:
     frame = arms().to_bytes()
     cuts = random.Random(2).sample(range(len(frame)), min(ROUNDS, len(frame) - 1))

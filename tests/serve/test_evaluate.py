@@ -72,6 +72,7 @@ def test_figures_are_those_of_a_scorecard(three):
         assert told.sentence.split(";")[0] == verdict.sentence.split(";")[0]
 
 
+@pytest.mark.slow
 def test_arms_are_counted_plainly(table):
     found = evaluated(table)
     for arm in found.arms:
@@ -88,6 +89,7 @@ def test_arms_are_counted_plainly(table):
     assert found.digest == counted(table).digest()
 
 
+@pytest.mark.slow
 def test_sample_ratio_is_that_of_users(table):
     found = evaluated(table)
     users = {arm: float(len(np.unique(table["user"][table["arm"] == arm]))) for arm in ("old", "new")}
@@ -96,6 +98,7 @@ def test_sample_ratio_is_that_of_users(table):
     assert (found.ratio.users, found.ratio.alarm) == (users, False)
 
 
+@pytest.mark.slow
 def test_a_mismatch_withholds(table):
     found = evaluated(table, experiment(arms={"old": 80, "new": 20}))
     assert found.ratio.alarm
@@ -113,6 +116,7 @@ def test_a_sample_of_users_counts_them(table):
     assert found.ratio.users == {a.arm: a.users for a in found.arms}
 
 
+@pytest.mark.slow
 def test_ship_and_what_decides(table):
     found = evaluated(table, experiment(guardrails={}))
     assert [t.decision for t in found.verdicts] == ["ship"]
@@ -149,6 +153,7 @@ def test_too_early_and_no_plan(table):
     assert "users: there is no metric 'nobody'" in found.notes[0]
 
 
+@pytest.mark.slow
 def test_an_end_without_a_verdict_says_what_would_have_shown():
     same = log(np.random.default_rng(3), users=1_000)
     one = experiment(guardrails={}, end=END, users=100_000)
@@ -162,6 +167,7 @@ def test_an_end_without_a_verdict_says_what_would_have_shown():
     assert (reached.state, reached.verdicts[0].decision) == ("ended", "nothing shown")
 
 
+@pytest.mark.slow
 def test_power(table):
     found = evaluated(table)
     (power,) = found.power
@@ -193,6 +199,7 @@ def test_changed_shares_withhold_unless_there_are_phases(table):
     assert "not sliced by 'phase'" in missing.withheld
 
 
+@pytest.mark.slow
 def test_changed_shares_are_judged_by_rows_of_their_phase(table):
     said = ["planned share of new: 50 % is now 20 %"]
     phased = table | {"phase": np.where(table["user"] % 2 == 0, 1, 2)}
@@ -221,6 +228,7 @@ def test_the_end_is_when_all_rows_are_final():
     assert [look.verdicts[0].decision for look in found] == ["keep running", "nothing shown"]
 
 
+@pytest.mark.slow
 def test_windows_of_other_metrics_are_read_beside(table):
     """One metric may have come later, and a source may name them in another order."""
     one, days = experiment(guardrails={}, secondary=[], better={}), windows(table, DAY)
@@ -233,6 +241,7 @@ def test_windows_of_other_metrics_are_read_beside(table):
     assert sorted(found) == sorted(want)
 
 
+@pytest.mark.slow
 def test_slices_hold_for_all_of_them_together():
     table = log(np.random.default_rng(4), users=6_000, lift=1.0)
     odd = table["country"] == "de"
@@ -273,6 +282,7 @@ def test_words_of_slices_pass_e_bh(table):
     assert adjusted([(made, math.nan)], 0.95)[0].word == neither.get(made.word, made.word)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [("arm",), ("country", "arm"), ("arm", "country", "device")])
 def test_slices_of_any_shape(table, by):
     table = table | {"device": table["user"] % 2}
@@ -283,6 +293,7 @@ def test_slices_of_any_shape(table, by):
         assert found.slices == evaluated(table).slices
 
 
+@pytest.mark.slow
 def test_slices_of_slices(table):
     inner = empty(by=("country",))
     nested = counted(table, sm.Sliced(inner, by="arm"))
@@ -291,6 +302,7 @@ def test_slices_of_slices(table):
     assert found.slices == evaluated(table).slices
 
 
+@pytest.mark.slow
 def test_windows_are_those_of_their_rows(table):
     last = rows_where(table, table["hour"] >= END - 10)
     found = evaluated(table, folds=(windows(last, 1), windows(table, DAY)))
@@ -400,6 +412,7 @@ def test_an_unknown_arm_is_told(three):
     assert found.users == (three["exposed"] * (three["arm"] != "newer")).sum()
 
 
+@pytest.mark.slow
 def test_a_metric_without_rows_in_an_arm(table):
     tasks = {
         "": [sm.CTR(), sm.PerUnit("revenue", unit="user")],
@@ -420,6 +433,7 @@ def test_a_metric_without_rows_in_an_arm(table):
     assert rowed(found.table, metric="late/ctr")[0].reason
 
 
+@pytest.mark.slow
 def test_few_rows_and_one_class(table):
     few = rows_where(table, np.arange(40_000) < 100)
     found = evaluated(few)
@@ -430,6 +444,7 @@ def test_few_rows_and_one_class(table):
     assert none.verdicts[0].decision in ("keep running", "withheld")
 
 
+@pytest.mark.slow
 def test_metrics_that_are_not_there_or_have_no_direction(table):
     found = evaluated(table, experiment(secondary=["ndcg"], better={"ctr": "high"}))
     assert rowed(found.table, metric="ndcg")[0].reason
@@ -484,6 +499,7 @@ def test_dropped_rows_are_told(table):
     assert sum(evaluated(table, one, total).dropped.values()) == 400
 
 
+@pytest.mark.slow
 def test_looks_are_logged_and_thinned(table):
     found = evaluated(table)
     (look,) = looks_of(found)

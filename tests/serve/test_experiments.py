@@ -29,6 +29,7 @@ def sides(hour: Hour, treatments: int, run: int, progress: Progress, margin: flo
     return [Side(one, name, arms, progress) for name in names[1:]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("treatments", "lift", "margin"), [(1, 0.0, NARROW), (1, 0.3, WIDE), (1, -0.3, WIDE), (3, 0.4, WIDE)]
 )

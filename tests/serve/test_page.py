@@ -290,6 +290,7 @@ def test_nobody_else_accepts_it(person: Person, token: str) -> None:
     assert not site.store.accepted
 
 
+@pytest.mark.slow
 def test_the_form_is_for_the_owner() -> None:
     for person, shown in ((OWNER, True), (READER, False)):
         with asked(site_of(person=person)) as client:
@@ -335,6 +336,7 @@ def test_the_merged_state_is_one(get: Any) -> None:
     assert sm.from_bytes(get("/experiments/running/total.smet").content).compute() == pytest.approx(2 / 3)
 
 
+@pytest.mark.slow
 def test_pictures(get: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("looks", "scorecard", "slices", "windows", "arms"):
         answer = get(f"/experiments/running/{name}.png")
@@ -357,6 +359,7 @@ def test_static_files_are_kept_for_ever_under_their_content(get: Any) -> None:
     assert "unsafe" not in POLICY
 
 
+@pytest.mark.slow
 def test_pages_are_small(get: Any) -> None:
     files = sum(len(get(link).content) for link in re.findall(r'"(/static/[^"]+)"', get("/").text))
     for name in ALL:
@@ -365,6 +368,7 @@ def test_pages_are_small(get: Any) -> None:
             assert len(page.content) + files < 200_000, (name, by, len(page.content), files)
 
 
+@pytest.mark.slow
 def test_a_month_by_the_hour_is_small_too() -> None:
     site = site_of()
     one = site.store.evaluations["three"]

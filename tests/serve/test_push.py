@@ -242,6 +242,7 @@ def test_a_token_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
         sm.push("http://127.0.0.1:1", [arms()], **WHERE, token="t")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_worker_needs_nothing_else() -> None:
     """Pushing loads the standard library; importing the package not even its http."""
     code = f"""

@@ -53,6 +53,7 @@ def test_in_a_process_of_its_own(tmp_path: Path) -> None:
         apart.close()
 
 
+@pytest.mark.slow
 def test_an_error_of_the_other_process_is_that_of_this(tmp_path: Path) -> None:
     path = str(tmp_path / "a.db")
     with open_store(path):
@@ -79,6 +80,7 @@ def test_what_was_read_is_not_read_again(tmp_path: Path, monkeypatch: pytest.Mon
         assert found == Reader(store).read(SMALL.id, now).evaluation
 
 
+@pytest.mark.slow
 def test_totals_make_room(tmp_path: Path) -> None:
     names = ["a", "b", "c"]
     with open_store(tmp_path / "a.db") as store:
@@ -112,6 +114,7 @@ ENTRIES = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(ENTRIES, max_size=30), st.integers(-2, 14), st.integers(-2, 15), st.integers(0, 30))
 def test_posted_is_what_a_list_says(entries: list[Entry], first: int, end: int, cut: int) -> None:
     posted = Posted().add(entries[:cut]).add(entries[cut:])

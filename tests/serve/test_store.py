@@ -110,6 +110,7 @@ def test_two_stores_on_one_database_are_as_one(url: str) -> None:
         assert one.ledger("e") == other.ledger("e")
 
 
+@pytest.mark.slow
 def test_numbers_come_in_the_order_of_commits(url: str) -> None:
     """Who has read up to a number never misses what is below it."""
     stop, seen = threading.Event(), list[int]()
@@ -363,6 +364,7 @@ def test_a_file_that_is_held_or_none_of_ours(tmp_path: Path, monkeypatch: pytest
 # -- PostgreSQL alone ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_server_that_is_gone_and_comes_back(postgres: Any) -> None:
     with open_store(postgres.fresh()) as store:
         store.put([posted.plain(ONE, 1)])

@@ -73,6 +73,7 @@ def told(found: Summary) -> dict[str, Any]:
     return {name: value for name, value in found._asdict().items() if name != "thing"}
 
 
+@pytest.mark.slow
 @short(30)
 @given(st.sampled_from([*HOLDERS]), st.lists(st.lists(ROW, max_size=6), min_size=1, max_size=5))
 def test_parts_read_together_are_what_each_says_alone(name: str, batches: list[list[Any]]) -> None:

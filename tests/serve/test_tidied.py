@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 import streammetrics as sm
 from streammetrics.serve.experiment import Experiment
 from streammetrics.serve.keys import HOUR, Key, Part
@@ -16,6 +18,7 @@ from streammetrics.serve.store import open_store
 SMALL = Simulation(days=5, users=100, rows=20, countries=1, sources=("web",))
 
 
+@pytest.mark.slow
 def test_parts_grow_old(tmp_path: Path) -> None:
     parts = {hour: SMALL.part("web", hour) for hour in range(SMALL.start, SMALL.end, 12)}
     whole = sm.merge(parts.values()).digest()

@@ -59,6 +59,7 @@ def expected(seeds: dict[int, list[int]]) -> dict[int, str]:
     return {start: posted.counted(some).digest() for start, some in seeds.items()}
 
 
+@pytest.mark.slow
 def test_one_pass_has_the_same_digest(store: Store) -> None:
     totals, parts = Totals(store), month()
     assert totals.total("e") is None
@@ -275,6 +276,7 @@ def test_a_total_that_cannot_be_kept_is_shown_all_the_same(store: Store, monkeyp
         totals.keep("e")
 
 
+@pytest.mark.slow
 def test_without_room_folds_are_made_again(store: Store) -> None:
     totals = Totals(store, room=1)
     store.put(month())

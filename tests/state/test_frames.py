@@ -47,6 +47,7 @@ LAW = settings(max_examples=60, deadline=None, suppress_health_check=list(Health
 TAGS = tuple({s.tag for s in STATISTICS})
 
 
+@pytest.mark.slow
 @LAW
 @given(states(2))
 def test_bytes_come_back(parts):
@@ -91,6 +92,7 @@ def test_many_at_once_are_as_one_by_one(parts):
     assert digest(whole) == digest(parts[0].merge(*parts[1:]))
 
 
+@pytest.mark.slow
 @LAW
 @given(states(2))
 def test_digests_are_equal_exactly_if_the_content_is(parts):
@@ -319,6 +321,7 @@ def test_every_byte_of_a_small_section(statistic):
                     assert pack(unpack(schema, [bad], 1 << 24)[0]) == bad, (schema.text, at, bad.hex())
 
 
+@pytest.mark.slow
 def test_mutants_of_headers_whose_checksum_is_repaired():
     rng = random.Random(1)
     frames = [write([s]) for k, s in enumerate(_some()) if k % 4 == 0]

@@ -26,6 +26,7 @@ LAW = settings(max_examples=60, deadline=None, suppress_health_check=list(Health
 TAKES_AWAY = [s for s in STATISTICS if not isinstance(s, (Extremes, Totals))]
 
 
+@pytest.mark.slow
 @LAW
 @given(states(4))
 def test_any_tree_of_merges(parts):
@@ -38,6 +39,7 @@ def test_any_tree_of_merges(parts):
     assert int(whole.seen.sum()) == sum(int(p.seen.sum()) for p in parts)
 
 
+@pytest.mark.slow
 @LAW
 @given(states(2, statistics=TAKES_AWAY))
 def test_subtract_undoes_merge(parts):

@@ -226,6 +226,7 @@ def test_bytes_of_any_number_of_labels(width):
     assert sm.merge([auc.to_bytes()]).to_bytes() == auc.to_bytes()
 
 
+@pytest.mark.slow
 def test_many_slices_of_many_labels():
     """Cells whose numbers lie far apart are sorted without a counter for each."""
     n = 3000

@@ -202,6 +202,7 @@ def test_a_failed_batch_changes_nothing() -> None:
 # -- on disk -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 def test_spilled(weighted: bool, tmp_path: Path) -> None:
     table, rng = log(6000, 9, weighted=weighted), np.random.default_rng(1)
@@ -225,6 +226,7 @@ def test_spilled(weighted: bool, tmp_path: Path) -> None:
         state.holding(state.no_cells(())).awaiting(state.waiting).close_groups()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("short", [False, True])
 def test_a_disk_that_is_full(short: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = log(6000, 10)
@@ -442,6 +444,7 @@ def test_rows_left_out_stay_counted() -> None:
 # -- sorted logs -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_sorted_logs_cut_anywhere(dtype: Any, weighted: bool) -> None:

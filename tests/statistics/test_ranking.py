@@ -85,6 +85,7 @@ def test_in_slices_and_parts(how: str) -> None:
     assert fed(*ones, state=bare) == fed(*(t for t in tables if "sample_weight" not in t), state=bare)
 
 
+@pytest.mark.slow
 def test_squares_by_query() -> None:
     tables = [log(i, 1000 * i, "w" if i else "") for i in range(3)]
     state, n = fed(*tables, state=RankingSums(terms=TERMS)), 0

@@ -81,6 +81,7 @@ def adversarial(real, bits):
         return np.unique(np.r_[found, found.astype(np.float32).astype(np.float64)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scale", "bits"), list(itertools.product(SCALES, (8, 12, 16, 18, 24))))
 def test_the_map_in_numpy_is_the_compiled_one(scale, bits):
     real = scale == "real"
@@ -234,6 +235,7 @@ def test_auc_of_few_rows_is_the_fraction(weighted):
             assert sm.AUC().bounds_of(new) == (float(won / (P * N)),) * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limit", "scale"), list(itertools.product((None, 0, 50, 400, 2500), SCALES)))
 def test_one_form_however_it_was_made(limit, scale):
     rng = np.random.default_rng(5)
