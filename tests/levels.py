@@ -12,7 +12,7 @@ sample is the same in every run; a new case can only add to it. A function with 
 at the fast level: the laws, the frozen values and whatever else no metric may escape.
 
 A run that includes slow tests fails each test that takes more than ``--cpu-limit`` seconds of CPU time and is not
-marked slow.
+marked slow. The few tests that take longer and that the fast level needs have the mark ``cpu_limit`` with their own limit.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: left out of the fast level (see tests/levels.py)")
+    config.addinivalue_line("markers", "cpu_limit(seconds): a higher limit, for a test that the fast level needs")
     config.addinivalue_line("markers", "full_matrix: every case runs at the fast level (see tests/levels.py)")
 
 
@@ -117,6 +118,8 @@ def deselect(config: pytest.Config, items: list[pytest.Item], sixth: int) -> Non
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     limit = item.config.getoption("cpu_limit")
+    if limit and (own := item.get_closest_marker("cpu_limit")):
+        limit = max(limit, own.args[0])
     marked = any(mark != OUTSIDE_SAMPLE.mark for mark in item.iter_markers("slow"))
     unlimited = not limit or marked or item.config.getoption("markexpr") == "not slow"
     before, compiled = cpu_seconds(), compilations()

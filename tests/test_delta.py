@@ -52,6 +52,7 @@ def taken(thing, columns, rows):
     return {n: c[rows] for n, c in columns.items() if n in thing.columns}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MADE)
 def test_what_is_left_is_what_the_other_rows_make(name):
     @draws.short(8)

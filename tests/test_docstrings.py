@@ -31,7 +31,8 @@ def test_examples_run(name: str) -> None:
         if not name.startswith(ADAPTERS) or (error.name or "").startswith("streammetrics"):
             raise
         pytest.skip(f"{error.name} is not installed")
-    assert doctest.testmod(module).failed == 0
+    if ">>>" in inspect.getsource(module):  # to look for examples in a module takes longer than to import it
+        assert doctest.testmod(module).failed == 0
 
 
 @pytest.mark.full_matrix

@@ -279,6 +279,7 @@ def test_an_interrupt_or_an_end_of_memory(make: Callable[[Path], Act], tmp_path:
         shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="has no such limits")
 @pytest.mark.parametrize("make", [saving, saving_new, saving_through_a_link, spilling, spilling_more, merging_spills])
 def test_a_file_that_may_grow_no_more(make: Callable[[Path], Act], tmp_path: Path) -> None:

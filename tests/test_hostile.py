@@ -54,6 +54,7 @@ def of_few_columns(metric: Any, rows: dict[str, Any], *names: str, **more: Any) 
     return metric.update({name: rows[name] for name in names} | more)
 
 
+SLOWEST = "moments of outputs"
 LARGE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "exact": lambda r: of_few_columns(sm.AUC(exact=True), r, "y_true", "y_score"),
     "exact, weighted": lambda r: of_few_columns(
@@ -78,7 +79,7 @@ LARGE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "registers": lambda r: sm.DistinctCount(precision=18).update(value=r["k"]),
     "labels": lambda _: sm.F1(num_labels=30_000).update(np.zeros((2, 30_000), "u1"), np.zeros((2, 30_000), "f4")),
     "buckets of labels": lambda _: sm.AUC(num_labels=500, bits=12).update(*label_rows()),
-    "moments of outputs": lambda _: sm.R2(num_outputs=3000).update(np.ones((2, 3000)), np.ones((2, 3000))),
+    SLOWEST: lambda _: sm.R2(num_outputs=3000).update(np.ones((2, 3000)), np.ones((2, 3000))),
 }
 """States of some size, of every part there is."""
 
@@ -90,7 +91,10 @@ def saved() -> Callable[[str], bytes]:
     return functools.cache(lambda name: LARGE[name](rows).to_bytes())
 
 
-@pytest.mark.parametrize("name", LARGE)
+LARGE_NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name == SLOWEST)) for name in LARGE]
+
+
+@pytest.mark.parametrize("name", LARGE_NAMES)
 def test_reading_takes_twice_the_state(name: str, saved: Callable[[str], bytes]) -> None:
     data = saved(name)
     plain = sum(size for size, _, _ in Frame(data).table)
@@ -99,7 +103,7 @@ def test_reading_takes_twice_the_state(name: str, saved: Callable[[str], bytes])
     assert peak < 2 * size + plain + MIB, peak / size
 
 
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("name", LARGE_NAMES)
 def test_max_bytes_is_what_reading_takes_at_most(name: str, saved: Callable[[str], bytes]) -> None:
     most, read = 1 << 16, False
     while not read:

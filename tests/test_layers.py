@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -65,6 +65,12 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+@cache
+def imports(path: Path) -> tuple[ast.AST, ...]:
+    """Return the imports of a module, wherever they stand."""
+    return tuple(node for node in ast.walk(tree(path)) if isinstance(node, (ast.Import, ast.ImportFrom)))
+
+
 def typing_only(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
@@ -83,7 +89,7 @@ def late(path: Path) -> Iterator[ast.AST]:
             yield from ast.walk(node)
 
 
-def ours(path: Path, nodes: Iterator[ast.AST]) -> set[str]:
+def ours(path: Path, nodes: Iterable[ast.AST]) -> set[str]:
     """The modules of ours among imports, by their first name below the package."""
     depth = len(path.relative_to(ROOT).parts) - 1
     found = set()
@@ -100,7 +106,7 @@ def ours(path: Path, nodes: Iterator[ast.AST]) -> set[str]:
     return found
 
 
-def others(path: Path, nodes: Iterator[ast.AST]) -> set[str]:
+def others(path: Path, nodes: Iterable[ast.AST]) -> set[str]:
     """The packages of others among imports."""
     found = set()
     for node in nodes:
@@ -120,7 +126,7 @@ def test_every_folder_has_its_rule() -> None:
 @pytest.mark.parametrize("folder", LAYERS)
 def test_layers_import_leftwards(folder: str) -> None:
     for path in files(folder):
-        assert not ours(path, ast.walk(tree(path))) - LAYERS[folder] - {folder} - LATE.get(folder, set()), path
+        assert not ours(path, imports(path)) - LAYERS[folder] - {folder} - LATE.get(folder, set()), path
         assert not ours(path, at_top(path)) - LAYERS[folder] - {folder}, path
 
 
@@ -135,7 +141,7 @@ def test_nothing_of_ours_is_imported_late(folder: str) -> None:
 
 @cache
 def below(folder: str) -> set[str]:
-    return {name for path in files(folder) for name in ours(path, ast.walk(tree(path)))} & set(LAYERS) - {folder}
+    return {name for path in files(folder) for name in ours(path, imports(path))} & set(LAYERS) - {folder}
 
 
 def floor(folder: str, above: tuple[str, ...] = ()) -> int:
@@ -187,13 +193,13 @@ def test_state_needs_numpy_alone() -> None:
             assert others(path, at_top(path)) <= {"numpy"}, path
     for folder in ("numerics", "state"):
         for path in files(folder):
-            assert others(path, ast.walk(tree(path))) <= {"numpy"}, path
+            assert others(path, imports(path)) <= {"numpy"}, path
 
 
 def test_only_kernels_know_numba() -> None:
     for folder in set(LAYERS) - {"kernels"}:
         for path in files(folder):
-            assert "numba" not in others(path, ast.walk(tree(path))), path
+            assert "numba" not in others(path, imports(path)), path
 
 
 def test_the_face_does_not_import_what_is_optional() -> None:
@@ -218,12 +224,14 @@ def loaded(code: str) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.cpu_limit(4)  # a process of its own
 def test_importing_loads_only_numpy() -> None:
     assert (
         loaded("import streammetrics as sm; sm.AUC(), sm.MetricCollection(sm.AUC()), sm.Sliced(sm.AUC(), by='k')") == []
     )
 
 
+@pytest.mark.cpu_limit(4)  # a process of its own
 def test_a_merge_server_needs_only_numpy() -> None:
     y, s, k = [0, 1, 0, 1], [0.1, 0.7, 0.2, 0.6], ["a", "b", "a", None]
     things = [
@@ -250,6 +258,7 @@ for data in {[thing.to_bytes() for thing in things]!r}:
     assert loaded(code) == []
 
 
+@pytest.mark.cpu_limit(4)  # a process of its own
 def test_the_first_row_loads_kernels() -> None:
     found = set(loaded("import streammetrics as sm; sm.CTR().update([0, 1])"))
     assert found - {"scipy"} == {"numba", "llvmlite"}  # numba looks for scipy itself

@@ -93,6 +93,7 @@ def test_what_is_added_and_the_pattern_stay_as_they_are() -> None:
     assert given.digest() != before[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", THINGS)
 def test_saved_and_copied(name: str, tmp_path: Path) -> None:
     made = ledger(name, 0, 1, 2)

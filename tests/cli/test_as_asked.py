@@ -39,6 +39,7 @@ FAR = 179 * 10**16
 IDS = [FAR + 1, FAR + 2, FAR + 2, 7, 2**63 - 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [(), ("--by", "id"), ("--by", "k", "--limit", 1)], ids=["", "by", "limit"])
 @pytest.mark.parametrize("form", FORMS)
 def test_ids_that_no_float_tells_apart(run: Any, tmp_path: Path, form: str, by: tuple[Any, ...]) -> None:

@@ -449,6 +449,7 @@ metrics = ["auc", "calibration", "ctr"]
 
 
 class TestTooLittle:
+    @pytest.mark.slow
     def test_few_users_are_a_reason_and_no_error(self, run, rows, tmp_path):
         few = rows.slice(0, 60)
         pq.write_table(few, tmp_path / "few.parquet")

@@ -166,6 +166,7 @@ class TestOptions:
             found = run("eval", path, *BASE, "--group", name, "--where", f"{name}!=null", "--format", "json")
             assert found.values["group_auc"] == 0.0
 
+    @pytest.mark.slow
     def test_limit_merges_the_others(self, run, log):
         ran = run("eval", log, *BASE, "--metrics", "ctr", "--by", "country", "--limit", 3, "--format", "json")
         slices = [r for r in ran.records if r["by"]]
@@ -426,6 +427,7 @@ class TestSameBits:
         files = sorted(log.rglob("*.parquet"))
         assert digest(*files, *BASE, "--by", "country") == digest(*reversed(files), *BASE, "--by", "country")
 
+    @pytest.mark.slow
     def test_dropped_rows_too(self, write, digest):
         rng = np.random.default_rng(3)
         score = rng.random(300_000)

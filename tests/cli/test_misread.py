@@ -90,6 +90,7 @@ def test_rankings_without_rows(run, tmp_path):
     assert run("eval", path, *ask).code in (0, 2)
 
 
+@pytest.mark.slow
 def test_numbers_that_no_float_tells_apart(run, tmp_path):
     far = 10**18 + 1
     columns = {"id": [far, far + 1, far - 1], "small": pa.array([1.0, 3e7, 0.5], "float32"), "none": [None] * 3}

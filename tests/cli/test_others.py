@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import streammetrics as sm
-from streammetrics.cli import selftest
+from streammetrics.cli import main, selftest
 from streammetrics.reports.grid import Cell, Grid, show
 
 
@@ -66,11 +66,15 @@ def test_warmup(run):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("demo") / "log"
+    """A folder with the demo, so that each test that reads it can run alone."""
+    path = tmp_path_factory.mktemp("demo") / "log"
+    with pytest.raises(SystemExit):
+        main(["demo", str(path), "--rows", "40000"])
+    return path
 
 
+@pytest.mark.slow
 class TestDemo:
-    @pytest.mark.slow
     def test_shows_all(self, run, folder):
         ran = run("demo", folder, "--rows", 40_000)
         assert ran.code == 0
@@ -87,7 +91,6 @@ class TestDemo:
             assert part in ran.out
         assert f"streammetrics eval {folder}/full" in ran.out
 
-    @pytest.mark.slow
     def test_a_second_time_uses_what_is_there(self, run, folder):
         assert run("demo", folder, "--rows", 40_000).code == 0
         before = {p: p.stat().st_mtime_ns for p in folder.rglob("*.parquet")}
@@ -97,11 +100,9 @@ class TestDemo:
     def test_its_commands_work(self, run, folder):
         assert run("eval", folder / "full", "--task", folder / "tasks.toml").code == 0
 
-    @pytest.mark.slow
     def test_other_rows_than_are_there(self, fails, folder):
         assert "holds a demo of 40,000 rows" in fails("demo", folder, "--rows", 50_000)
 
-    @pytest.mark.slow
     def test_an_interrupted_one_is_written_anew(self, run, folder):
         (folder / "full" / "_truth.json").unlink()
         assert run("demo", folder, "--rows", 40_000).code == 0

@@ -91,6 +91,7 @@ def test_thousands_of_slices_and_metrics_alone() -> None:
     read(render(sm.AUC(exact=True, scale="real").update([0, 1, 1], [-3.0, 2.0, 9.0]), "exact"))
 
 
+@pytest.mark.slow
 def test_commands_write_it(run: Any, write: Any, tmp_path: Path) -> None:
     path = write(**{k: list(v) for k, v in clicks().items()})
     report, saved = tmp_path / "report.html", tmp_path / "s.smet"
@@ -137,6 +138,7 @@ SHOWN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", SHOWN)
 def test_every_family_has_its_pictures(family: str) -> None:
     thing = families()[family]

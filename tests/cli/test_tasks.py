@@ -220,6 +220,7 @@ class TestTypes:
         assert found["precision"] == 2 / 3
         assert found["recall"] == 1.0
 
+    @pytest.mark.slow
     def test_classes(self, run, write, fails):
         animals = ["cat", "dog", "cow", "dog", "cat"]
         p = np.array([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.3, 0.4, 0.3], [0.6, 0.3, 0.1], [0.7, 0.2, 0.1]])

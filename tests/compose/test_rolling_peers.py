@@ -30,6 +30,7 @@ def test_running_means_and_sums_of_updates(window: int) -> None:
         assert total.compute() == pytest.approx(tops, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [1, 7, 64])
 def test_rolling_rows(window: int) -> None:
     rolled = sm.Recent([sm.CTR(), sm.MAE()], rows=window)

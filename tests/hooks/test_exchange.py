@@ -83,6 +83,7 @@ def test_every_rank_has_what_one_pass_has(name: str, sums: bool, monkeypatch: py
     assert world.summed == (sums and name in ("dense", "auc", "weighted", "bundle"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "summed"), [(2, 0), (16, 1)])
 def test_many_entries_of_many_ranks_are_summed(size: int, summed: int) -> None:
     got, world = together(size, lambda r: logs.part("dense", r, size))

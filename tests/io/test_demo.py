@@ -97,6 +97,7 @@ def test_rare_clicks(tmp_path):
     assert 200 < pq.read_table(tmp_path / "log", columns=["click"])["click"].to_numpy().sum() < 400
 
 
+@pytest.mark.slow
 def test_sampled_twin(demo, tmp_path):
     _, truth, full = demo
     rate = 0.1
@@ -116,6 +117,7 @@ def test_sampled_twin(demo, tmp_path):
     assert score.mean() > 3 * full["pctr_a"].mean()
 
 
+@pytest.mark.slow
 def test_sampled_twin_with_the_scores_of_the_full_log(demo, tmp_path):
     _, _, full = demo
     write_demo_log(tmp_path / "twin", ROWS, negative_rate=0.1, sampled_scale=False)

@@ -85,6 +85,7 @@ class TestUrls:
         yield system
         system.store.clear()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("form", ["parquet", "csv", "arrow"])
     def test_folders_patterns_and_files(self, memory: Any, expected: str, form: str) -> None:
         base = f"memory://logs/{form}"

@@ -68,6 +68,7 @@ def test_the_map_never_decreases(scale: str, dtype: Any, bits: int) -> None:
     assert (np.diff(buckets(sample, scale, bits)) >= 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", SCALES)
 def test_equal_numbers_of_any_width_share_a_bucket(scale: str) -> None:
     for dtype in (np.float16, np.float32):

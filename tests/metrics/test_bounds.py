@@ -78,6 +78,7 @@ METRICS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_the_truth_is_inside(group: int) -> None:
     rng = np.random.default_rng(group)

@@ -135,6 +135,7 @@ def test_deciles_hold_equal_masses() -> None:
     assert len(repr(table).splitlines()) == 11
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f8", "f2"])
 @pytest.mark.parametrize("kind", ["none", "even", "any"])
 @pytest.mark.parametrize("n_bins", [3, 40, 10_000])
@@ -235,6 +236,7 @@ def test_bucket_error_of_many_groups_is_exact(weights: str) -> None:
     assert value == float(truth)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", ["even", "small"])
 def test_sums_over_many_bins_are_exact(weights: str) -> None:
     """ECE of squares and Hosmer-Lemeshow of 700 bins against fractions, with weights that lose bits as well."""

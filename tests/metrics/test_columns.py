@@ -151,6 +151,7 @@ def test_entropy_of_nearly_one_key() -> None:
     assert state.compute() == pytest.approx(p - p * math.log(p), rel=1e-14)
 
 
+@pytest.mark.slow
 def test_the_interval_of_entropy_covers() -> None:
     p = np.array([0.5, 0.3, 0.15, 0.05])
     true, hits = float(-(p * np.log(p)).sum()), 0
@@ -213,6 +214,7 @@ def test_columns_of_a_correlation_matrix() -> None:
     np.testing.assert_array_equal(found, found.T)
 
 
+@pytest.mark.slow
 def test_means_of_positive_values() -> None:
     for metric in (sm.GeometricMean(), sm.HarmonicMean()):
         with pytest.raises(sm.InvalidInputError, match="more than 0"):

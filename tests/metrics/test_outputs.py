@@ -119,6 +119,7 @@ def test_every_metric_of_outputs_is_here() -> None:
     assert averaged == {*TRUTHS, *FLOATS, *BUCKETS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outputs", [2, 3, 7, FEW_TERMS + 4])
 @pytest.mark.parametrize("tag", TRUTHS)
 def test_the_mean_over_outputs_is_rounded_once(tag: str, outputs: int) -> None:

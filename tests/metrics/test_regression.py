@@ -121,6 +121,7 @@ def test_moments_at_mean_1e8_and_spread_1(weighted: bool, seed: int) -> None:
     assert r == pytest.approx(float(m["yp"]) / math.sqrt(m["yy"] * m["pp"]), rel=1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [None, 2])
 @pytest.mark.parametrize("spread", [0, 1, 30, 250])
 def test_sums_are_those_of_fractions(spread: int, width: int | None) -> None:

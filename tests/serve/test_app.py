@@ -221,6 +221,7 @@ def test_conflicts_are_listed_and_accepted(here: World, client: Client) -> None:
 # -- the real store --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_with_a_real_store(tmp_path: Path) -> None:
     """Posted, told, conflicting, accepted; and the same after the server was started again."""
     with open_store(tmp_path / "a.db") as store:

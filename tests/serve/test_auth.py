@@ -340,6 +340,7 @@ def test_forms_of_other_sites_are_refused(here: World, opened: Open, head: dict[
     assert client.post("/logout", data={"form": form}, headers=head).status_code == 403
 
 
+@pytest.mark.slow
 def test_an_owner_accepts_a_conflict_on_the_page(clock: Clock, tmp_path: Path) -> None:
     with open_store(tmp_path / "a.db") as store, Client(dashboard(store, Settings(clock=clock))) as client:
         owner, reader = (issue(store, whose, "x", by="test", at=0.0) for whose in (OWNER, READER))

@@ -98,6 +98,7 @@ def test_a_server_from_the_first_command_on(tmp_path: Path, command: Command, mo
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -161,6 +161,7 @@ def test_from_states_to_a_decision(site: Site, browser: Any) -> None:
     assert told == ["withheld", "ship", "do not"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", ["", "/live", "/slices.csv", "/total.smet", "/../../metrics", "/../../v1/experiments/ranker"]
 )
@@ -173,6 +174,7 @@ def test_without_a_session_nothing_is_seen(site: Site, path: str) -> None:
     refused.value.close()
 
 
+@pytest.mark.slow
 def test_prometheus_reads_with_a_token(site: Site) -> None:
     site.push(until=0.5)
     request = urllib.request.Request(f"{site.url}/metrics", headers={"Authorization": f"Bearer {site.reader}"})

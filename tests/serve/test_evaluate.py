@@ -127,6 +127,7 @@ def test_ship_and_what_decides(table):
     assert rowed(broken.table, metric="log_loss")[0].word == "breached"
 
 
+@pytest.mark.slow
 def test_model_measures_decide_nothing(table):
     one = experiment(guardrails={}, secondary=[], better={"ctr": "high"})
     noise = table | {
@@ -264,6 +265,7 @@ def test_slices_hold_for_all_of_them_together():
     assert (unknown.slices, unknown.notes) == ([], ["slices by planet: parts are not sliced by 'planet'"])
 
 
+@pytest.mark.slow
 def test_words_of_slices_pass_e_bh(table):
     rng = np.random.default_rng(6)
     made = evaluated(table).slices[0]
@@ -382,6 +384,7 @@ def test_a_part_without_rows():
     assert (found.state, found.withheld, found.parts) == ("no data", "nothing was counted yet", 1)
 
 
+@pytest.mark.slow
 def test_an_arm_is_missing(table):
     for arm in ("old", "new"):
         left = rows_where(table, table["arm"] == arm)
@@ -405,6 +408,7 @@ def test_one_of_three_is_missing(three):
     assert wide.high - wide.low > narrow.high - narrow.low
 
 
+@pytest.mark.slow
 def test_an_unknown_arm_is_told(three):
     found = evaluated(three)
     assert found.notes == [f"newer is no arm of the definition: {(three['arm'] == 'newer').sum():,} rows are left out"]

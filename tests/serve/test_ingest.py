@@ -278,6 +278,7 @@ async def working(here: World, settings: Settings, decoder: Decode) -> tuple[Ing
     return queue, asyncio.create_task(queue.run())
 
 
+@pytest.mark.slow
 def test_waiting_frames_are_stored_together(here: World, decoder_of: DecoderOf) -> None:
     async def many() -> list[str]:
         queue, task = await working(here, Settings(), decoder_of(here.store))

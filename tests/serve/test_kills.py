@@ -160,6 +160,7 @@ def wait_for_more(happened: list[int], n: int) -> None:
     raise AssertionError("it did not happen in half a minute")
 
 
+@pytest.mark.slow
 def test_a_commit_is_one_of_a_disk(tmp_path: Path, postgres: Any) -> None:
     """Kills cannot show what a power cut does: that is up to these settings."""
     with open_store(tmp_path / "a.db") as store, store.database.reading() as run:

@@ -79,6 +79,7 @@ def test_the_scorecard_has_the_figures_of_the_evaluation(get: Any, name: str) ->
         assert word == ("withheld" if name == "mismatch" else expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["running", "forty", "three", "stale"])
 def test_slices_have_their_figures(get: Any, name: str) -> None:
     found = ALL[name]()
@@ -252,6 +253,7 @@ def test_what_is_asked_wrongly_fails_kindly(get: Any) -> None:
     assert "<img" not in evil.text
 
 
+@pytest.mark.slow
 def test_who_may_not_read_sees_nothing() -> None:
     site = site_of(hidden={"running"})
     with asked(site) as client:
@@ -300,6 +302,7 @@ def test_the_form_is_for_the_owner() -> None:
             assert "Conflicts" in page.text
 
 
+@pytest.mark.slow
 def test_who_has_no_session_cannot_end_it() -> None:
     with asked(site_of(person=READER._replace(form=""))) as client:
         assert "/logout" not in client.get("/experiments/running").text
@@ -416,6 +419,7 @@ def test_a_stream_ends_with_the_board() -> None:
     assert len(asyncio.run(run(FakeBoard({})))) == 1
 
 
+@pytest.mark.slow
 def test_evaluations_of_tests_go_through_json() -> None:
     for made in ALL.values():
         found = made()

@@ -32,6 +32,7 @@ def test_latency_breaks_on_its_day_and_else_never() -> None:
     assert after == pytest.approx(1.4, abs=0.04)
 
 
+@pytest.mark.slow
 def test_every_user_is_exposed_once_in_one_arm_at_one_source() -> None:
     seen: list[int] = []
     arms: dict[int, str] = {}

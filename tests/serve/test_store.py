@@ -91,6 +91,7 @@ def pages(store: Store, experiment: str) -> Iterator[Any]:
         after = found[-1][0]
 
 
+@pytest.mark.slow
 def test_many_threads_put_at_once(store: Store) -> None:
     """Each content is stored by one of those that bring it."""
     todo = [posted.plain(Key("e", "eu", h), h) for h in range(60)] * 4
@@ -101,6 +102,7 @@ def test_many_threads_put_at_once(store: Store) -> None:
     assert len(store.ledger("e")) == 60
 
 
+@pytest.mark.slow
 def test_two_stores_on_one_database_are_as_one(url: str) -> None:
     """Two servers: each sees what the other has put, and no number is given twice."""
     with open_store(url) as one, open_store(url) as other, ThreadPoolExecutor(8) as pool:

@@ -86,6 +86,7 @@ def test_parts_read_together_are_what_each_says_alone(name: str, batches: list[l
         assert not any(list(one.thing.differences(parts[0])) for one in held.values())
 
 
+@pytest.mark.slow
 def test_however_few_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     frames = [Frame(part.to_bytes()) for part in parts()]
     together = list(summaries(frames))
@@ -100,6 +101,7 @@ def contradicting() -> bytes:
     return bytes(frame.write([*first.states[:half], *second.states[half:]], first.header()))
 
 
+@pytest.mark.slow
 def test_one_bad_frame_keeps_the_others_from_nothing() -> None:
     frames = [part.to_bytes() for part in parts()]
     other = sm.Sliced(sm.CTR(), by="arm").update([0, 1], arm=["a", "b"])

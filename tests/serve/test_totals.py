@@ -85,6 +85,7 @@ def test_what_was_returned_does_not_change(store: Store) -> None:
     assert {made.digest() for made in before} == {first.digest}
 
 
+@pytest.mark.slow
 def test_compaction_changes_nothing(store: Store) -> None:
     totals, parts = Totals(store), month()
     store.put(parts)
@@ -101,6 +102,7 @@ def test_compaction_changes_nothing(store: Store) -> None:
     assert store.put(parts[::-1]) == ["same"] * 16
 
 
+@pytest.mark.slow
 def test_a_late_part_is_added_to_its_day(store: Store) -> None:
     totals, parts = Totals(store), month(1)
     store.put(parts)
@@ -120,6 +122,7 @@ def test_a_late_part_is_added_to_its_day(store: Store) -> None:
     assert days(Totals(store)) == {0: want}
 
 
+@pytest.mark.slow
 def test_an_accepted_conflict_folds_its_hour_anew(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     totals = Totals(store)
     store.put(month(1))
@@ -246,6 +249,7 @@ def test_what_an_interrupted_compaction_left_is_deleted(store: Store, monkeypatc
     assert totals.digest("e") == Totals(store).digest("e") == whole
 
 
+@pytest.mark.slow
 def test_keeping_takes_a_small_share_of_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes 2 seconds is done every 200."""
     now, kept, keep = [0.0], list[float](), store.keep_total
@@ -286,6 +290,7 @@ def test_without_room_folds_are_made_again(store: Store) -> None:
         totals.compact("e", now=(FIRST + 4 * DAY) * HOUR)
 
 
+@pytest.mark.slow
 def test_another_server_puts_accepts_and_folds(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_store(url) as store, open_store(url) as elsewhere:
         here, there, parts = Totals(store), Totals(elsewhere), month()
@@ -316,6 +321,7 @@ def test_parts_that_are_not_there_are_said(store: Store) -> None:
         digests(Totals(store).windows("e")[1])
 
 
+@pytest.mark.slow
 def test_forgetting(store: Store) -> None:
     totals = Totals(store)
     store.put(month())

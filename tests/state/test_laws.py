@@ -58,6 +58,7 @@ def test_subtract_undoes_merge(parts):
         a.empty().subtract(b)
 
 
+@pytest.mark.slow
 @LAW
 @given(states(2, statistics=[Extremes(), Once()]))
 def test_what_cannot_be_taken_away_says_so(parts):

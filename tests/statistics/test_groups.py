@@ -300,6 +300,7 @@ def test_a_full_disk_is_not_filled_by_trying_again(tmp_path: Path, monkeypatch: 
     assert feed.states[0].close_groups() == fed(table).close_groups()
 
 
+@pytest.mark.slow
 def test_copies_that_share_a_file(tmp_path: Path) -> None:
     """Each appends what nobody writes over, from threads of their own."""
     table = log(9000, 16)

@@ -108,6 +108,7 @@ def on_grid(value, bits=60):
     return Fraction(round(Fraction(value) * 2**bits), 2**bits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sliced", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_sums_to_the_bit(weighted, sliced):
