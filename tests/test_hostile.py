@@ -54,7 +54,7 @@ def of_few_columns(metric: Any, rows: dict[str, Any], *names: str, **more: Any) 
     return metric.update({name: rows[name] for name in names} | more)
 
 
-SLOWEST = "moments of outputs"
+SLOWEST = ("moments of outputs", "slices by text")
 LARGE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "exact": lambda r: of_few_columns(sm.AUC(exact=True), r, "y_true", "y_score"),
     "exact, weighted": lambda r: of_few_columns(
@@ -79,7 +79,7 @@ LARGE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "registers": lambda r: sm.DistinctCount(precision=18).update(value=r["k"]),
     "labels": lambda _: sm.F1(num_labels=30_000).update(np.zeros((2, 30_000), "u1"), np.zeros((2, 30_000), "f4")),
     "buckets of labels": lambda _: sm.AUC(num_labels=500, bits=12).update(*label_rows()),
-    SLOWEST: lambda _: sm.R2(num_outputs=3000).update(np.ones((2, 3000)), np.ones((2, 3000))),
+    "moments of outputs": lambda _: sm.R2(num_outputs=3000).update(np.ones((2, 3000)), np.ones((2, 3000))),
 }
 """States of some size, of every part there is."""
 
@@ -91,7 +91,7 @@ def saved() -> Callable[[str], bytes]:
     return functools.cache(lambda name: LARGE[name](rows).to_bytes())
 
 
-LARGE_NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name == SLOWEST)) for name in LARGE]
+LARGE_NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOWEST)) for name in LARGE]
 
 
 @pytest.mark.parametrize("name", LARGE_NAMES)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -60,33 +61,39 @@ def files(folder: str) -> list[Path]:
     return sorted((ROOT / folder).rglob("*.py"))
 
 
-@cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+class Imports(NamedTuple):
+    """The imports of a module: wherever they stand, at its top, for types alone, and within functions."""
+
+    everywhere: list[ast.AST]
+    at_top: list[ast.AST]
+    for_types: list[ast.AST]
+    late: list[ast.AST]
 
 
 @cache
-def imports(path: Path) -> tuple[ast.AST, ...]:
-    """Return the imports of a module, wherever they stand."""
-    return tuple(node for node in ast.walk(tree(path)) if isinstance(node, (ast.Import, ast.ImportFrom)))
+def imports(path: Path) -> Imports:
+    body = ast.parse(path.read_text())
+    functions = [n for n in ast.walk(body) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    top = [n for n in body.body if not typing_only(n)]
+    top += [inner for n in top if isinstance(n, (ast.If, ast.Try)) for inner in n.body]
+    typing = [inner for n in body.body if typing_only(n) for inner in n.body]  # type: ignore[attr-defined]
+    late = [inner for function in functions for inner in ast.walk(function)]
+    return Imports(*map(only_imports, (ast.walk(body), top, typing, late)))
+
+
+def only_imports(nodes: Iterable[ast.AST]) -> list[ast.AST]:
+    return [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def all_modules_are_read() -> None:
+    """Read all modules before the first test, which would take seconds otherwise."""
+    for path in ROOT.rglob("*.py"):
+        imports(path)
 
 
 def typing_only(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-
-
-def at_top(path: Path) -> Iterator[ast.AST]:
-    """The statements that run when a module is imported."""
-    for node in tree(path).body:
-        if not typing_only(node):
-            yield from [node, *getattr(node, "body", [])] if isinstance(node, (ast.If, ast.Try)) else [node]
-
-
-def late(path: Path) -> Iterator[ast.AST]:
-    """The imports within functions."""
-    for node in ast.walk(tree(path)):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield from ast.walk(node)
 
 
 def ours(path: Path, nodes: Iterable[ast.AST]) -> set[str]:
@@ -126,8 +133,8 @@ def test_every_folder_has_its_rule() -> None:
 @pytest.mark.parametrize("folder", LAYERS)
 def test_layers_import_leftwards(folder: str) -> None:
     for path in files(folder):
-        assert not ours(path, imports(path)) - LAYERS[folder] - {folder} - LATE.get(folder, set()), path
-        assert not ours(path, at_top(path)) - LAYERS[folder] - {folder}, path
+        assert not ours(path, imports(path).everywhere) - LAYERS[folder] - {folder} - LATE.get(folder, set()), path
+        assert not ours(path, imports(path).at_top) - LAYERS[folder] - {folder}, path
 
 
 @pytest.mark.full_matrix
@@ -136,12 +143,12 @@ def test_nothing_of_ours_is_imported_late(folder: str) -> None:
     """An import within a function dodges a circle, or hides what a layer needs; the command line alone starts lazily."""
     for path in files(folder):
         allowed = {"count"} if path == ROOT / "collect" / "feed.py" else set()
-        assert not ours(path, late(path)) - allowed, path
+        assert not ours(path, imports(path).late) - allowed, path
 
 
 @cache
 def below(folder: str) -> set[str]:
-    return {name for path in files(folder) for name in ours(path, imports(path))} & set(LAYERS) - {folder}
+    return {name for path in files(folder) for name in ours(path, imports(path).everywhere)} & set(LAYERS) - {folder}
 
 
 def floor(folder: str, above: tuple[str, ...] = ()) -> int:
@@ -174,7 +181,7 @@ def test_modules_make_no_circle() -> None:
 def modules(path: Path, names: dict[str, Path]) -> set[str]:
     """The modules of ours that a module imports at its top, those for types alone included."""
     found = set()
-    for node in [*at_top(path), *(inner for part in tree(path).body if typing_only(part) for inner in part.body)]:
+    for node in [*imports(path).at_top, *imports(path).for_types]:
         if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith("streammetrics")):
             if node.level:
                 folder = path.parent.relative_to(ROOT).parts
@@ -190,21 +197,21 @@ def modules(path: Path, names: dict[str, Path]) -> set[str]:
 def test_state_needs_numpy_alone() -> None:
     for folder in ("numerics", "state", "statistics", "collect", "metrics", "compose", "inference"):
         for path in files(folder):
-            assert others(path, at_top(path)) <= {"numpy"}, path
+            assert others(path, imports(path).at_top) <= {"numpy"}, path
     for folder in ("numerics", "state"):
         for path in files(folder):
-            assert others(path, imports(path)) <= {"numpy"}, path
+            assert others(path, imports(path).everywhere) <= {"numpy"}, path
 
 
 def test_only_kernels_know_numba() -> None:
     for folder in set(LAYERS) - {"kernels"}:
         for path in files(folder):
-            assert "numba" not in others(path, imports(path)), path
+            assert "numba" not in others(path, imports(path).everywhere), path
 
 
 def test_the_face_does_not_import_what_is_optional() -> None:
     path = ROOT / "__init__.py"
-    assert not ours(path, at_top(path)) & {"io", "cli", "count", "kernels"}
+    assert not ours(path, imports(path).at_top) & {"io", "cli", "count", "kernels"}
 
 
 def test_njit_is_said_in_one_place() -> None:

@@ -76,6 +76,7 @@ def test_dates_and_days():
     )
 
 
+@pytest.mark.slow
 @draws.short(40)
 @given(
     st.lists(st.tuples(st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-50, 50), st.booleans())), st.integers(1, 9)

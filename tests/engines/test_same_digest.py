@@ -145,7 +145,7 @@ SEALS = {"spark"}
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 @pytest.mark.filterwarnings("ignore:`[a-z0-9_]+` is deprecated:DeprecationWarning:ray")  # Ray's own use
 @pytest.mark.parametrize("case", logs.CASES)
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [pytest.param(e, marks=[pytest.mark.slow] * (e != "by hand")) for e in ENGINES])
 def test_the_digest_is_that_of_one_pass(engine: str, case: str, tmp_path: Path) -> None:
     found = logs.CASES[case]()
     before = found.metrics.digest()

@@ -31,7 +31,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize("keys", KEYS)
-@pytest.mark.parametrize("n", [0, 16, 17, 500, 200_000])
+@pytest.mark.parametrize("n", [0, 16, 17, 500, pytest.param(200_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("limit", [16, 1000])
 def test_what_is_kept_is_a_function_of_the_set_of_keys(keys, n, limit):
     rng = np.random.default_rng(n)
