@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,32 +30,83 @@ def test_the_sessions_print_what_they_say() -> None:
     check_sessions(TEXT, "README")
 
 
-@pytest.mark.cpu_limit(10)
-def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In this process, which costs less; `.ci/fresh` runs them as a user does."""
-    from streammetrics.cli import main
-    from streammetrics.io.demo import write_demo_log
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A directory after the first command: with a virtual environment and what the demo wrote, of fewer rows."""
+    binaries = tmp_path / ".venv" / "bin"
+    binaries.mkdir(parents=True)
+    for name, command in (("python", ""), ("streammetrics", " -m streammetrics")):
+        (binaries / name).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)}{command} "$@"\n')
+        (binaries / name).chmod(0o755)
+    (binaries / "activate").write_text(f"PATH={shlex.quote(str(binaries))}:$PATH\n")
+    run(["demo", "--rows", "20000"], tmp_path)
+    return tmp_path
 
-    monkeypatch.chdir(tmp_path)
-    write_demo_log(tmp_path / "log", rows=2_000)
-    commands = [
-        line for block in blocks(TEXT, "sh") for line in block.splitlines() if line.startswith("streammetrics ")
-    ]
-    assert len(commands) == 3
+
+@pytest.mark.cpu_limit(20)
+def test_the_commands_run_as_printed(folder: Path) -> None:
+    commands = "".join(blocks(TEXT, "sh")[2:])
+    assert commands.count("\nstreammetrics ") == 4
+    bash(commands, folder)
+
+
+def test_the_commands_of_sentences_run_as_printed(tmp_path: Path) -> None:
+    commands = set(re.findall(r"`(streammetrics [^`]+)`", TEXT))
+    # a page, words of the table of pages, and commands that other tests run
+    commands -= {"streammetrics guide PAGE", "streammetrics eval", "streammetrics demo --live", "streammetrics warmup"}
+    assert len(commands) >= 5
     for command in commands:
-        words = [w.strip("'\"") for w in command.split()][1:]
-        with pytest.raises(SystemExit) as stop:
-            main(words)
-        assert stop.value.code == 0, command
-        if words[0] == "eval":
-            (tmp_path / "yesterday.smet").write_bytes((tmp_path / "today.smet").read_bytes())
+        run(shlex.split(command)[1:], tmp_path)
 
 
-def test_the_installation_commands_are_those_that_ci_runs() -> None:
-    install = [line for block in blocks(TEXT, "sh") for line in block.splitlines() if "venv" in line]
-    assert len(install) == 2
-    assert install[0].endswith("/streammetrics demo")
-    assert re.search(r"\.venv/bin/pytest\S*( \S+)*$", install[1])
+@pytest.mark.slow
+def test_the_live_demo_runs_as_printed(tmp_path: Path) -> None:
+    assert "`streammetrics demo --live`" in TEXT
+    assert "http://127.0.0.1" in run(["demo", "--live", "--seconds", "1"], tmp_path)
+
+
+def test_set_up_begins_the_readme() -> None:
+    demo, tests = (block.splitlines() for block in blocks(TEXT, "sh")[:2])
+    assert len(demo) == len(tests) == 1
+    assert demo[0].endswith(".venv/bin/streammetrics demo")
+    assert tests[0].endswith(".venv/bin/pytest -n 2")
+    assert demo[0].partition(".venv/bin/pip")[0] == tests[0].partition(".venv/bin/pip")[0]
+
+
+@pytest.mark.parametrize(
+    ("ensurepip", "sudo", "printed"),
+    [
+        (True, True, ""),
+        (False, False, "apt-get update\napt-get install -y python3-venv\n"),
+        (False, True, "sudo\napt-get update\napt-get install -y python3-venv\n"),
+    ],
+)
+def test_set_up_calls_apt_and_sudo_only_where_they_are_needed(
+    tmp_path: Path, ensurepip: bool, sudo: bool, printed: str
+) -> None:
+    """`.ci/fresh` runs the commands on minimal systems; here, scripts stand for the programs of a system."""
+    programs = {"python3": "exit 0" if ensurepip else 'test "$1" != -c', "sh": 'exec /bin/sh "$@"'}
+    programs["apt-get"] = 'echo apt-get "$@"'
+    if sudo:
+        programs["sudo"] = 'echo sudo; exec "$@"'
+    for name, script in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    set_up = blocks(TEXT, "sh")[0].partition(" && .venv/bin/pip")[0]
+    assert bash(set_up, tmp_path, PATH=str(tmp_path)) == printed
+
+
+def bash(commands: str, folder: Path, **environment: str) -> str:
+    done = subprocess.run(
+        ["/bin/bash", "-ec", commands],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"{commands}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
 
 
 def test_links_lead_somewhere() -> None:
@@ -67,4 +122,4 @@ def test_every_page_of_the_guide_is_linked() -> None:
 
 
 def test_it_is_short() -> None:
-    assert len(TEXT.splitlines()) <= 120
+    assert len(TEXT.splitlines()) <= 125
