@@ -14,13 +14,13 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from streammetrics.cli.extras import explain_missing_package
 from streammetrics.cli.messages import UsageError, explain
 from streammetrics.numerics import compiled
 
 __all__ = ["UsageError", "main"]
 
 USAGE, INTERRUPTED = 2, 130
-EXTRAS = ("click", "pyarrow", "rich", "typer")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -90,9 +90,10 @@ def _run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:  # asked for, and no error
         return _interrupted()
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in EXTRAS:
+        line = explain_missing_package(error.name, arguments)
+        if line is None:
             raise
-        _complain(f"the command line needs {error.name}: pip install 'streammetrics[cli]'")
+        _complain(line)
         return USAGE
     except Exception as error:
         line = explain(error)

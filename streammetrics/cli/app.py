@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -554,9 +553,8 @@ def _serve(
     if context.invoked_subcommand is not None:
         context.default_map = {context.invoked_subcommand: {"store": store}}
         return
-    with _needs_serve():
-        from streammetrics.cli.serve import read_auth, run_server
-        from streammetrics.serve.settings import Settings
+    from streammetrics.cli.serve import read_auth, run_server
+    from streammetrics.serve.settings import Settings
 
     settings = Settings(
         public_read=public_read,
@@ -579,8 +577,7 @@ def _token(
     store: Store = "streammetrics.db",
 ) -> None:
     """Make a token and print it, once: of an experiment's workers, an owner or a reader."""
-    with _needs_serve():
-        from streammetrics.cli.serve import make_token
+    from streammetrics.cli.serve import make_token
 
     make_token(store, experiment, name, owner, reader)
 
@@ -591,8 +588,7 @@ def _tokens(
     store: Store = "streammetrics.db",
 ) -> None:
     """List who has a token."""
-    with _needs_serve():
-        from streammetrics.cli.serve import list_tokens
+    from streammetrics.cli.serve import list_tokens
 
     list_tokens(store, experiment)
 
@@ -604,18 +600,6 @@ def _revoke(
     store: Store = "streammetrics.db",
 ) -> None:
     """Let somebody in no longer: within seconds, sessions included."""
-    with _needs_serve():
-        from streammetrics.cli.serve import revoke_token
+    from streammetrics.cli.serve import revoke_token
 
     revoke_token(store, whose, name)
-
-
-@contextmanager
-def _needs_serve() -> Iterator[None]:
-    """Say which extra is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("streammetrics"):
-            raise
-        raise UsageError(f"the dashboard needs {error.name}: pip install 'streammetrics[serve]'") from None

@@ -40,8 +40,9 @@ def _jinja() -> tuple[Any, Any, Any]:
     try:
         from jinja2 import Environment, FunctionLoader
         from markupsafe import Markup
-    except ImportError as error:
-        raise ImportError('a report needs jinja2: pip install "streammetrics[report]"') from error
+    except ModuleNotFoundError as error:
+        words = 'a report needs jinja2: pip install "streammetrics[report]"'
+        raise ModuleNotFoundError(words, name=error.name) from error
     return Environment, FunctionLoader, Markup
 
 

@@ -1,0 +1,45 @@
+"""The optional dependencies of the command line, and the extra that installs each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["explain_missing_package"]
+
+COMMAND_LINE = ("click", "pyarrow", "rich", "typer")
+REPORT = ("jinja2", "markupsafe")
+DASHBOARD = (
+    "anyio", "h11", "httptools", "itsdangerous", "prometheus_client", "python_multipart", "starlette", "uvicorn", "uvloop",
+)  # fmt: skip
+
+
+def explain_missing_package(module: str | None, arguments: Sequence[str]) -> str | None:
+    """Say which extra installs a package that a command could not import.
+
+    Parameters
+    ----------
+    module : str or None
+        The module that was not found.
+    arguments : sequence of str
+        The arguments of the command line. The extra of the dashboard includes the others, so that one installation is
+        enough for its commands.
+
+    Returns
+    -------
+    str or None
+        One line, or None if no extra has the package: then the error is one of the library.
+    """
+    package = (module or "").partition(".")[0]
+    if package not in (*COMMAND_LINE, *REPORT, *DASHBOARD):
+        return None
+    if package in DASHBOARD or _starts_the_dashboard(arguments):
+        who, extra = "the dashboard", "serve"
+    elif package in REPORT:
+        who, extra = "a report", "report"
+    else:
+        who, extra = "the command line", "cli"
+    return f"{who} needs {package}: pip install 'streammetrics[{extra}]'"
+
+
+def _starts_the_dashboard(arguments: Sequence[str]) -> bool:
+    return arguments[:1] == ["serve"] or (arguments[:1] == ["demo"] and "--live" in arguments)
