@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ("levels", "pytester")
+pytest_plugins = ("levels", "pytester", "skips")
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))), None)
 
@@ -15,10 +15,9 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chrom
 def browser() -> Iterator[Any]:
     """A browser without a window."""
     if BROWSER is None:
-        pytest.skip("no Chromium here: apt-get install chromium-headless-shell")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
+        pytest.skip("Chromium is not installed: apt-get install chromium-headless-shell")
+    api = pytest.importorskip("playwright.sync_api")
+    with api.sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         yield running
         running.close()
