@@ -11,7 +11,7 @@ from spark_log import FILES, QUIET, session, table, written
 import streammetrics as sm
 
 pytest.importorskip("pyspark")
-pytest.importorskip("grpc", reason="pyspark[connect] is not installed")
+pytest.importorskip("grpc")
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-pytest.importorskip("jax", reason="jax is not installed")
+pytest.importorskip("jax")
 
 from tests.hooks import logs, ranks
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+pytest.importorskip("mpi4py")
 
 from tests.hooks import logs, ranks
 
 MPIRUN = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
 
-pytestmark = pytest.mark.skipif(MPIRUN is None, reason="there is no mpirun")
+pytestmark = pytest.mark.skipif(MPIRUN is None, reason="mpirun is not installed")
 
 
 def mpirun(size: int, cases: str) -> tuple[int, dict[int, list[str]]]:

@@ -10,7 +10,7 @@ import pytest
 import streammetrics as sm
 from tests.hooks import logs, ranks
 
-pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("torch")
 
 from streammetrics.hooks.torch_distributed import sync
 

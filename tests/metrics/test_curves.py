@@ -6,7 +6,6 @@ import itertools
 from fractions import Fraction
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 
@@ -14,7 +13,6 @@ import streammetrics as sm
 from streammetrics.metrics.curves.points import corners
 from streammetrics.reports.plots import plot
 
-mpl.use("agg")
 CURVES = (sm.ROCCurve, sm.PRCurve, sm.GainCurve)
 
 
@@ -154,6 +152,8 @@ def test_what_cannot_be_reached() -> None:
 
 @pytest.mark.parametrize("make", CURVES)
 def test_they_draw_themselves(make: Any) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
     y, p = clicks(5000)
     metric = make().update(y, p)
     ax = plot(metric)
@@ -164,7 +164,7 @@ def test_they_draw_themselves(make: Any) -> None:
     again = plot(points, ax, label="model b")
     assert again is ax
     assert "model b" in [t.get_text() for t in ax.get_legend().get_texts()]
-    mpl.pyplot.close("all")
+    matplotlib.pyplot.close("all")
 
 
 def test_one_state_for_all() -> None:

@@ -6,10 +6,8 @@ import math
 from fractions import Fraction
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pytest
-from matplotlib import pyplot
 from pages import number, tree
 
 import streammetrics as sm
@@ -20,12 +18,14 @@ from streammetrics.reports.page.svg import marker, spark, svg
 from streammetrics.reports.pictures import pictures
 from streammetrics.reports.plots import drawn
 
-mpl.use("agg")
 
+@pytest.fixture
+def pyplot() -> Any:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    from matplotlib import pyplot
 
-@pytest.fixture(autouse=True)
-def closed() -> Any:
-    yield
+    yield pyplot
     pyplot.close("all")
 
 
@@ -161,7 +161,7 @@ def test_lift_is_of_rates_that_are_alike() -> None:
     assert pictures(collection())[1].right
 
 
-def test_svg_and_matplotlib_draw_the_same_data() -> None:
+def test_svg_and_matplotlib_draw_the_same_data(pyplot: Any) -> None:
     for chart in pictures(collection()):
         tree(svg(chart))
         ax = drawn(chart, pyplot.subplots()[1])
@@ -180,13 +180,21 @@ def test_svg_and_matplotlib_draw_the_same_data() -> None:
         assert ax.get_xscale() == ("log" if chart.x.log else "linear")
 
 
-def test_gaps_and_edges() -> None:
+def chart_with_gaps() -> Chart:
     nan = math.nan
-    chart = Chart("t", "", "", linear(0, 3), linear(0, 1), "x", "y", [
+    return Chart("t", "", "", linear(0, 3), linear(0, 1), "x", "y", [
         Line([0, 1, 2, 3], [0.5, nan, 7.0, -7.0], 0, [0, 1, 2]),
         Band([0, 1, 2, 3], [0.1, nan, 0.2, 0.3], [0.2, nan, 0.4, 9.0]),
         Whiskers([0, 1, 2], [0.5, nan, 0.5], [0.4, nan, nan], [2.0, nan, nan], 1, [False, False, True]),
     ])  # fmt: skip
+
+
+def test_matplotlib_draws_gaps(pyplot: Any) -> None:
+    assert drawn(chart_with_gaps(), pyplot.subplots()[1]).lines
+
+
+def test_gaps_and_edges() -> None:
+    chart = chart_with_gaps()
     drawing = tree(svg(chart))
     text = svg(chart)
     assert "nan" not in text.lower()
@@ -195,8 +203,7 @@ def test_gaps_and_edges() -> None:
         assert all(26 <= h <= 264 for h in heights)
     assert len(drawing.all("line", class_="w1")) == 1
     assert len(drawing.all("g", class_="pale")) == 1
-    drawn(chart, pyplot.subplots()[1])
-    assert "svg" in spark("none", [(0, [nan, nan])])
+    assert "svg" in spark("none", [(0, [math.nan, math.nan])])
     assert len({marker(i, 0, 0) for i in range(6)}) == 6
 
 
@@ -204,7 +211,7 @@ def test_gaps_and_edges() -> None:
 
 
 @pytest.mark.slow
-def test_everything_that_has_a_picture_draws_it() -> None:
+def test_everything_that_has_a_picture_draws_it(pyplot: Any) -> None:
     tasks = {m: sm.Task(sm.AUC(), y_true="click", y_score=m) for m in "ab"}
     both = sm.Sharded(tasks, unit="user").update(clicks())
     axes = both.plot()

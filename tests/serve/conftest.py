@@ -68,7 +68,8 @@ class PostgreSQLServer:
 @pytest.fixture(scope="session")
 def postgres_programs() -> Path:
     if not FOUND[-1].exists():
-        pytest.skip("no PostgreSQL here: apt-get install postgresql")
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    pytest.importorskip("psycopg")
     return FOUND[-1].parent
 
 

@@ -340,10 +340,14 @@ def test_the_merged_state_is_one(get: Any) -> None:
 
 
 @pytest.mark.slow
-def test_pictures(get: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures(get: Any) -> None:
+    pytest.importorskip("matplotlib")
     for name in ("looks", "scorecard", "slices", "windows", "arms"):
         answer = get(f"/experiments/running/{name}.png")
         assert answer.content[:8] == b"\x89PNG\r\n\x1a\n", name
+
+
+def test_pictures_without_matplotlib(get: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     answer = get("/experiments/running/looks.png")
     assert (answer.status_code, "pip install" in answer.text) == (404, True)

@@ -100,7 +100,7 @@ def test_names_of_arms_cannot_break_the_text() -> None:
     assert found["streammetrics_users", f"arm={evil}", "experiment=ranker"] == 100.0
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="there is no promtool: apt-get install prometheus")
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed: apt-get install prometheus")
 def test_prometheus_own_tool_finds_nothing_to_mend() -> None:
     text = exposed([FOUND], {"waiting": 7, "refused": 2})
     run = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
