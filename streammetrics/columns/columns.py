@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
 from ..numerics.compiled import kernel, loaded
-from .convert import as_array, is_bfloat16, is_listed, is_tensor, missing, of_tensor, one_column
+from .convert import as_array, is_bfloat16, is_listed, is_tensor, missing, of_tensor, one_column, text_of
 
 __all__ = ["Batch", "Column", "Need", "flag", "grade", "kind_word", "label", "matrix", "score", "target", "weight"]
 
@@ -84,7 +84,7 @@ class Kind:
 
     def found(self, batch: Batch, name: str, row: int) -> str:
         """Show what is bad about a row, as it was given."""
-        return f"{batch.array(name, self.ndim)[row]!s} in row {batch.origin(row):,}"
+        return f"{text_of(batch.array(name, self.ndim)[row])} in row {batch.origin(row):,}"
 
     def skipped(self, column: Column) -> Mask | None:
         """Which rows are to be left out, and counted, whatever `on_invalid` says; None for none."""

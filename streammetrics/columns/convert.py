@@ -28,6 +28,8 @@ __all__ = [
     "native",
     "of_tensor",
     "one_column",
+    "python_time",
+    "text_of",
     "wrong_shape",
 ]
 
@@ -293,6 +295,22 @@ _FROM: dict[str, Callable[[Any], Array]] = {
     "polars": _from_polars,
     "pyarrow": _from_arrow,
 }
+
+
+def text_of(value: Any) -> str:
+    """Return the text of a value; for a time that has no date, its number and its unit."""
+    try:
+        return str(value)
+    except OverflowError:  # numpy 2.5 and later
+        return f"{value.view(np.int64)} ({value.dtype})"
+
+
+def python_time(value: Any) -> Any:
+    """Convert a time of numpy to one of Python; None where 64 bits hold too few microseconds."""
+    try:
+        return value.astype("M8[us]").item()
+    except OverflowError:  # numpy 2.5 and later
+        return None
 
 
 def as_columns(table: Any) -> Mapping[str, Any] | None:

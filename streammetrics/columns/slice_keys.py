@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidInputError
 from ..numerics.keys import RANGES
 from ..numerics.keys import raw as held
-from .convert import arrow_values, first_of, missing, one_column
+from .convert import arrow_values, first_of, missing, one_column, text_of
 from .keys import key_column, or_none, read_column, wrong_kind
 
 __all__ = ["read_slice_keys"]
@@ -126,7 +126,7 @@ def _refuse_any(wrong: NDArray[np.bool_], rule: str, values: Array, name: str, c
     row, n = int(wrong.argmax()), int(wrong.sum())
     more = f" ({n:,} bad rows of {len(wrong):,} in this batch)" if n > 1 else ""
     raise InvalidInputError(
-        f"{name}: {rule}, found {values[row]!s} in row {row:,}{more}{cure}", column=name, row=row, count=n
+        f"{name}: {rule}, found {text_of(values[row])} in row {row:,}{more}{cure}", column=name, row=row, count=n
     )
 
 
@@ -161,7 +161,9 @@ def _datetimes(raw: Any, name: str) -> Array:
     gone = missing(values, len(values))
     if strange := {type(v).__name__ for v in values[~gone]} - {"datetime64"}:
         raise wrong_kind(name, " and ".join(["datetime64", *sorted(strange)]))
-    return np.array([np.datetime64("NaT") if m else v for v, m in zip(values, gone, strict=True)])
+    # numpy deprecates arrays of a unit and a NaT without one
+    none = np.array("NaT", values[~gone][0].dtype if not gone.all() else "M8[s]")[()]
+    return np.array([none if m else v for v, m in zip(values, gone, strict=True)])
 
 
 def _from_objects(values: Array, name: str, exact: bool) -> Read | None:

@@ -14,6 +14,7 @@ from ..errors import InvalidInputError
 from ..numerics.keys import RANGES, plain, shown
 from ..numerics.keys import raw as held
 from .columns import Batch, Column, Kind, Mask
+from .convert import python_time
 from .slice_keys import read_slice_keys
 
 __all__ = ["EventTime", "Latest", "TimeColumn", "clock"]
@@ -162,7 +163,7 @@ class EventTime(Kind):
 
     def _of_all(self, batch: Batch, name: str, one: Any) -> Ints:
         """One time for all rows of the batch, such as the step of a training loop."""
-        found = held(one.astype("M8[us]").item() if isinstance(one, (np.datetime64, np.ndarray)) else one)
+        found = held(python_time(one) if isinstance(one, (np.datetime64, np.ndarray)) else one)
         if found is None or batch.rows is None:
             why = (
                 "it is no time" if found is None else "the batch has no other column that says how many rows it is for"

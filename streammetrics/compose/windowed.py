@@ -15,6 +15,7 @@ from ..collect.interval import check_confidence
 from ..collect.metric import Metric
 from ..collect.table import Table
 from ..collect.task import Metrics
+from ..columns.convert import python_time
 from ..columns.times import Latest
 from ..numerics.durations import duration_text, microseconds
 from ..numerics.keys import plain, raw
@@ -335,7 +336,7 @@ def _stamp(axis: Axis, given: Any) -> int | None:
     if isinstance(given, datetime.date) and given != given:  # the NaT of pandas
         return None
     if isinstance(given, np.datetime64):
-        given = given.astype("M8[us]").item()
+        given = python_time(given)
     if isinstance(given, datetime.date) and not isinstance(given, datetime.datetime):
         given = datetime.datetime(given.year, given.month, given.day, tzinfo=datetime.UTC)
     held = None if given is None else raw(given)

@@ -119,14 +119,14 @@ def write_demo_log(
             tally.add(made)
             # Sampling has its own random numbers, so that twins agree on everything else.
             sampling = np.random.default_rng([seed, _SAMPLING, chunk])
-            kept = _sample(made.table(_FIRST_DAY + day), sampling, negative_rate, sampled_scale)
+            kept = _sample(made.table(_day(day)), sampling, negative_rate, sampled_scale)
             yield kept
             written, chunk = written + kept.num_rows, chunk + 1
             if progress is not None:
                 progress(size)
 
     for day in range(days):
-        write_parquet(root / f"day={_FIRST_DAY + day}" / "part-0.parquet", SCHEMA, tables(day))
+        write_parquet(root / f"day={_day(day)}" / "part-0.parquet", SCHEMA, tables(day))
     return tally.truth(written, negative_rate)
 
 
@@ -158,6 +158,10 @@ def write_parquet(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> 
 
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(path, put)
+
+
+def _day(number: int) -> np.datetime64:
+    return _FIRST_DAY + np.timedelta64(number, "D")
 
 
 def _sample(table: pa.Table, rng: np.random.Generator, negative_rate: float, sampled_scale: bool) -> pa.Table:

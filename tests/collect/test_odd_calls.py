@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import warnings
 from decimal import Decimal
 from typing import Any
 
@@ -166,11 +167,18 @@ def test_widths_of_numpy(unit: str) -> None:
     assert aged.records[0]["reason"] == "provisional: younger than 1h"
 
 
+with warnings.catch_warnings():
+    # numpy 2.5 deprecates times and durations without a unit
+    warnings.simplefilter("ignore", DeprecationWarning)
+    NO_UNIT = [np.timedelta64("NaT"), np.timedelta64(5)]
+    NO_TIME = np.datetime64("NaT")
+
+
 @pytest.mark.parametrize(
     "width",
     [
-        np.timedelta64("NaT"), np.timedelta64("NaT", "s"), np.timedelta64(1, "M"), np.timedelta64(5),
-        np.timedelta64(999, "ns"), np.timedelta64(-1, "h"), np.timedelta64(10**18, "W"), pd.NaT,
+        *NO_UNIT, np.timedelta64("NaT", "s"), np.timedelta64(1, "M"), np.timedelta64(999, "ns"), np.timedelta64(-1, "h"),
+        np.timedelta64(10**18, "W"), pd.NaT,
     ],
     ids=repr,
 )  # fmt: skip
@@ -179,7 +187,7 @@ def test_durations_without_a_length(width: Any) -> None:
         sm.Windowed(sm.CTR(), width=width, time="t")
 
 
-NO_TIMES = [pd.NaT, np.datetime64("NaT"), "2024-02-30", "0000-01-01", "\ud800", float("nan"), dt.timedelta(1)]
+NO_TIMES = [pd.NaT, NO_TIME, "2024-02-30", "0000-01-01", "\ud800", float("nan"), dt.timedelta(1)]
 
 
 @pytest.mark.parametrize("given", NO_TIMES, ids=ascii)

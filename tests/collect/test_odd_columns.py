@@ -128,7 +128,8 @@ def test_the_first_and_last_times_are_keys_and_their_neighbours_are_not() -> Non
     for low, high in (("0001-01-01", "9999-12-31"), ("0001-01-01T00", "9999-12-31T23"), ("0001-01", "9999-12")):
         ends = np.array([low, high], f"M8[{np.datetime_data(np.datetime64(low))[0]}]")
         assert [k.year for k in keys_of(ends)] == [1, 9999]
-        for beyond in (ends[:1] - 1, ends[1:] + 1):
+        step = np.timedelta64(1, np.datetime_data(ends.dtype)[0])
+        for beyond in (ends[:1] - step, ends[1:] + step):
             with pytest.raises(sm.InvalidInputError, match="years 1 to 9999"):
                 keys_of(beyond)
 
@@ -162,7 +163,7 @@ NULLS = {
     "pandas of a dictionary": pd.Series(pd.arrays.ArrowExtensionArray(dictionary_of_nulls())),
     "runs": pa.RunEndEncodedArray.from_arrays([4], pa.nulls(1)),
     "objects": np.array([None] * 4, object),
-    "NaT": np.array(["NaT"] * 4, "M8"),
+    "NaT": np.array(["NaT"] * 4, "M8[s]"),
     "pandas": pd.Series([None] * 4),
     "text": pd.Series([None] * 4, dtype="str"),
     "categories": pd.Series([None] * 4, dtype="category"),

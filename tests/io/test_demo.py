@@ -44,7 +44,7 @@ def test_shape(demo):
     assert (rows["convert"] <= rows["click"]).all()
     assert 0 < rows["convert"].sum() < rows["click"].sum()
     assert rows["weight"].min() > 0
-    assert (np.diff(rows["ts"]) >= np.timedelta64(0)).all()
+    assert (np.diff(rows["ts"]) >= np.timedelta64(0, "ms")).all()
     assert (rows["ts"].astype("datetime64[D]").astype(str) == rows["day"]).all()
 
 
