@@ -53,6 +53,7 @@ from mutation.runs import Result, StoppedError, Tree, copy_tree, end_all, make_t
 REPOSITORY = Path(__file__).resolve().parent.parent
 ALL_DAY = 24 * 3600.0
 MOST_FAILURES = 400  # tests that attribution runs for one mutant
+LEVEL_MARKS = {"pytest.mark.slow", "pytest.mark.full_matrix"}
 MOST_TODAY = 300  # tests of `today` that are tried after another test has found a mutant
 
 
@@ -521,11 +522,15 @@ def shorten(text: str) -> str:
 
 @functools.cache
 def _functions(path: Path) -> dict[str, str]:
-    """Return the source of each test function of a file, without comments and layout."""
+    """Return the source of each test function of a file, without comments, layout and the marks of levels."""
     if not path.exists():
         return {}
     found = {}
-    for node in ast.parse(path.read_bytes()).body:
+    tree = ast.parse(path.read_bytes())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.decorator_list = [d for d in node.decorator_list if ast.unparse(d) not in LEVEL_MARKS]
+    for node in tree.body:
         if isinstance(node, ast.FunctionDef):
             found[node.name] = ast.dump(node)
         elif isinstance(node, ast.ClassDef):
