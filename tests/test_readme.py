@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from page_blocks import blocks, check_sessions
+from page_blocks import blocks, check_sessions, run
 
 import streammetrics as sm
 from streammetrics.cli.guide import pages
