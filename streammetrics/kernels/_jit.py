@@ -30,7 +30,7 @@ from numba.extending import overload
 from ..numerics import compiled
 from ..numerics.once import undivided
 from ._cache import KernelCache, writable_folder
-from ._compiler import KernelCompiler, StepCompiler, remember_operations
+from ._compiler import KernelCompiler, StepCompiler, collector_paused, remember_operations
 from ._digest import STEPS, kernel_digest
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -217,7 +217,7 @@ class Kernel:
 
     def _add(self, signature: tuple[Any, ...]) -> None:
         self.dispatcher.disable_compile(False)
-        with remember_operations():
+        with collector_paused(), remember_operations():
             self.dispatcher.compile(signature)
         self.dispatcher.disable_compile()  # a call with other types raises TypeError: nothing compiles unasked
 
