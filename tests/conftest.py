@@ -24,9 +24,9 @@ def browser() -> Iterator[Any]:
 
 
 LONG = {"test_golden_bits.py", "test_assembly.py", "test_checkpoint.py"}
-"""Files with a test that takes a quarter of a minute, or two."""
+"""Files with a test of 15 seconds or more, which only the full level runs."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first: else one worker has it left when the others are done."""
+    """Begin with the longest tests. Otherwise one worker still runs them when the others are done."""
     items.sort(key=lambda item: item.path.name not in LONG and "test_mutants" not in item.name)

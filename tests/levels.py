@@ -8,7 +8,7 @@
 
 A *matrix* is a test function with more than `LARGE` parametrised cases. The fast level runs about one case in
 `ONE_IN` of it, and at least one for each metric that the function is parametrised over. The case's ID decides, so the
-sample is the same in every run; a new case can only add to it. A function with the mark ``full_matrix`` runs all cases
+sample is the same in every run and on every machine. A function with the mark ``full_matrix`` runs all cases
 at the fast level: the laws, the frozen values and whatever else no metric may escape.
 
 A run that includes slow tests fails each test that takes more than ``--cpu-limit`` seconds of CPU time and is not
