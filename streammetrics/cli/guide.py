@@ -10,7 +10,8 @@ from streammetrics.cli.messages import nearest
 __all__ = ["pages", "show_page"]
 
 ORDER = (
-    "tour", "training", "logs", "engines", "machines", "compare", "dashboard", "streaming", "choose", "moving", "metrics",
+    "tour", "training", "compilation", "logs", "engines", "machines", "compare", "dashboard", "streaming", "choose",
+    "moving", "metrics",
     "decisions", "probabilities", "curves", "groups", "regression", "ranking", "values",
 )  # fmt: skip
 

@@ -72,6 +72,7 @@ def check(laws, metric):
 
 
 @pytest.mark.full_matrix
+@pytest.mark.cpu_limit(3)  # a fitted slope is fitted again without each shard
 @pytest.mark.parametrize("metric", draws.VARIANTS, ids=repr)
 def test_every_law_of_metrics(metric):
     check(OF_METRICS, metric)
