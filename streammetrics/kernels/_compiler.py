@@ -74,7 +74,6 @@ class KernelLibrary(StepLibrary):
     def finalize(self) -> None:
         self._raise_if_finalized()
         for library in self.called_libraries():
-            self._reload_init.update(library._reload_init)
             self._final_module.link_in(library._get_module_for_linking(), preserve=True)
         self._optimize_final_module()
         self._finalize_final_module()
