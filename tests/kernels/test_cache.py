@@ -13,8 +13,6 @@ import pytest
 
 from streammetrics.kernels import _cache, reduce
 
-pytestmark = pytest.mark.slow
-
 CODE = """
 import numpy as np
 from streammetrics.kernels import _jit, reduce
@@ -39,6 +37,7 @@ def compilations(code: str, folder: Path | None, *arguments: str, **settings: st
     return int(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_file_that_is_not_whole_or_not_the_right_one_is_not_run(tmp_path: Path) -> None:
     assert compilations(CODE, tmp_path) == 2
     assert compilations(CODE, tmp_path) == 0
@@ -49,6 +48,7 @@ def test_a_file_that_is_not_whole_or_not_the_right_one_is_not_run(tmp_path: Path
     assert compilations(CODE, tmp_path) == 0
 
 
+@pytest.mark.slow
 def test_a_folder_that_can_only_be_read_is_read(tmp_path: Path) -> None:
     """An image is filled by root and read by others; what it lacks goes to the reader's own folder."""
     full, half, home = tmp_path / "full", tmp_path / "half", tmp_path / "home"
@@ -67,6 +67,7 @@ os.access = lambda path, mode: access(path, mode) and not (mode & os.W_OK and st
 """
 
 
+@pytest.mark.slow
 def test_without_any_folder_every_process_compiles(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
@@ -93,12 +94,14 @@ def test_a_folder_of_somebody_else_is_not_read(tmp_path: Path, monkeypatch: pyte
         assert _cache.own_folder() is None
 
 
+@pytest.mark.slow
 def test_a_folder_that_the_user_names_may_be_shared(tmp_path: Path) -> None:
     (tmp_path / "streammetrics").mkdir(mode=0o777)
     (tmp_path / "streammetrics").chmod(0o777)
     assert [compilations(CODE, tmp_path) for _ in range(2)] == [2, 0]
 
 
+@pytest.mark.slow
 def test_files_that_nobody_uses_are_deleted_from_the_own_folder(tmp_path: Path) -> None:
     folder = tmp_path / "streammetrics" / "kernels"
     folder.mkdir(mode=0o700, parents=True)
@@ -111,6 +114,7 @@ def test_files_that_nobody_uses_are_deleted_from_the_own_folder(tmp_path: Path) 
     assert (folder / "used.kernel").exists()
 
 
+@pytest.mark.slow
 def test_a_file_that_is_read_counts_as_used(tmp_path: Path) -> None:
     assert compilations(CODE, tmp_path) == 2
     for path in tmp_path.rglob("*.kernel"):
@@ -151,6 +155,7 @@ print(_jit.compilations())
 """
 
 
+@pytest.mark.slow
 def test_a_changed_comment_recompiles_nothing_and_a_changed_step_only_what_calls_it(tmp_path: Path) -> None:
     sources = tmp_path / "sources"
     sources.mkdir()
@@ -181,6 +186,7 @@ print(_jit.compilations())
 """
 
 
+@pytest.mark.slow
 def test_one_process_compiles_for_all(tmp_path: Path) -> None:
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     start = str(time.time() + 5)
@@ -216,6 +222,7 @@ print(_jit.compilations())
 """
 
 
+@pytest.mark.slow
 def test_who_has_other_work_does_not_wait(tmp_path: Path) -> None:
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", BUSY], env=environment, capture_output=True, text=True, check=True)
@@ -234,6 +241,7 @@ print(_jit.compilations())
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_stands_still_holds_nobody_up(tmp_path: Path) -> None:
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", STOPPED]
@@ -267,6 +275,7 @@ print(os.waitpid(child, 0)[1])
 """
 
 
+@pytest.mark.slow
 def test_a_fork_while_a_kernel_is_compiled(tmp_path: Path) -> None:
     """It waits: a child would have numba's locks as they are, and nobody who releases them."""
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
