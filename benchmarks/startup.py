@@ -7,9 +7,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from statistics import median
+from typing import Any
 
 from benchmarks import process
 from benchmarks.data import clicks
@@ -43,6 +44,7 @@ def main() -> None:
         os.environ["PYTHONPYCACHEPREFIX"] = os.path.join(folder, "bytecode")
         imports()
         commands(folder)
+        first_calls(folder)
         warm_up(folder)
 
 
@@ -74,12 +76,65 @@ def commands(folder: str) -> None:
     table("Short commands", ["streammetrics", "CPU s", "at most", ""], rows)
 
 
+def example(sm: Any, np: Any) -> Iterator[Callable[[], object]]:
+    """Yield the steps of a training loop: README's first example, then a batch with weights, then a large batch."""
+    metrics = sm.MetricCollection(sm.AUC(), sm.LogLoss(), sm.NormalizedEntropy(), sm.Calibration())
+    y, s = clicks(70_000)
+    yield lambda: metrics.update([0, 0, 1, 0], [0.1, 0.4, 0.35, 0.2]).compute()
+    yield lambda: metrics.update([0, 1], [0.2, 0.3], sample_weight=[1.0, 2.0])
+    yield lambda: metrics.update(y, s)
+
+
+def slices(sm: Any, np: Any) -> Iterator[Callable[[], object]]:
+    """Yield one step: a worker's first sliced state."""
+    y, s = clicks(7_000)
+    country = np.array(["br", "de", "us"])[np.arange(7_000) % 3]
+    yield (
+        lambda: (
+            sm.Sliced([sm.AUC(), sm.LogLoss(), sm.Calibration()], by="country").update(y, s, country=country).to_bytes()
+        )
+    )
+
+
+def compile_kernels(arguments: Sequence[str]) -> list[float]:
+    """Return the seconds of CPU that each step takes in a process that has no compiled kernel."""
+    np, sm = import_module("numpy"), import_module("streammetrics")
+    import_module("numba")
+    spent = []
+    for step in {"example": example, "slices": slices}[arguments[0]](sm, np):
+        began = time.process_time()
+        step()
+        spent.append(time.process_time() - began)
+    return spent
+
+
+def first_calls(folder: str) -> None:
+    """Print what the first calls take that compile kernels, and their limits."""
+    sheet = Sheet()
+    names = {
+        "example": [
+            ("README's first example", 2.5, 2.5),
+            ("the first weighted update", 2.0, 1.5),
+            ("the first large batch", 1.5, 1.5),
+        ],
+        "slices": [("a first sliced state of AUC, LogLoss and Calibration", 5.0, 5.0)],
+    }
+    for job, steps in names.items():
+        code = f"from benchmarks.startup import compile_kernels; print(*compile_kernels(['{job}']))"
+        environment = os.environ | {"NUMBA_CACHE_DIR": os.path.join(folder, f"kernels-{job}")}
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        for (name, limit, asked), seconds in zip(steps, map(float, done.stdout.split()), strict=True):
+            sheet.line(name, seconds, limit, "s", asked)
+    sheet.show("The first call of a process that has no compiled kernel, seconds of CPU")
+
+
 def warm_up(folder: str) -> None:
     """Print how long it takes to compile every kernel."""
     sheet = Sheet()
     cpu, wall = call(["warmup"], folder)
+    sheet.line("warm-up, CPU", cpu, 110, "s", 110)
     sheet.line("warm-up, by the clock", wall, WARM_UP, "s", 60)
-    sheet.show(f"From an empty cache, {os.cpu_count()} processors, {cpu:.0f} s of CPU")
+    sheet.show(f"From an empty cache, {os.cpu_count()} processors")
 
 
 def call(arguments: Sequence[str], folder: str) -> tuple[float, float]:
