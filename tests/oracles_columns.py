@@ -134,7 +134,7 @@ ORACLES: dict[str, list[Oracle]] = {
     "kurtosis": [
         Oracle({"fisher": f, "bias": b}, kurtosis(f, b), close=0) for f in (True, False) for b in (True, False)
     ],
-    "geometric_mean": [Oracle({}, lambda v, w: stats.gmean(v, weights=w), "positive")],
+    "geometric_mean": [Oracle({}, lambda v, w: stats.gmean(v.astype(float), weights=w), "positive")],
     "harmonic_mean": [Oracle({}, lambda v, w: stats.hmean(v, weights=w), "positive")],
     "heavy_hitters": [Oracle({"k": k}, hitters(k), "keys", 0) for k in (1, 5, 1000)],
     "key_frequency": [Oracle({"key": k}, lambda v, w, k=k: float(weighed(v, w)[k]), "keys", 0) for k in (0, 3, 10**9)],

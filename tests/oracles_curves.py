@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from oracles import Oracle, best, counted, near
 from oracles_classes import averages, each
-from scipy import special
+from scipy import integrate, special
 from sklearn import metrics as sk
 
 Array = Any
@@ -76,7 +76,7 @@ def log_auc(low: float, high: float) -> Callable[[Array, Array, Array], float]:
         t, x = np.sort(np.r_[t, inside]), np.sort(np.r_[x, ends])
         first, last = (np.flatnonzero(x == end)[-1] for end in ends)
         part = slice(first, last + 1)
-        return float(np.trapezoid(t[part], np.log10(x[part])) / (np.log10(high) - np.log10(low)))
+        return float(integrate.trapezoid(t[part], np.log10(x[part])) / (np.log10(high) - np.log10(low)))
 
     return of
 
@@ -170,7 +170,7 @@ def uplift(kind: str, norm: str = "perfect", *, harm: bool = True) -> Callable[[
 
     def of(y: Array, s: Array, w: Array, t: Array) -> float:
         x, values = curve(kind, y, s, w, t)
-        area, chance = np.trapezoid(values, x), x[-1] * values[-1] / 2
+        area, chance = integrate.trapezoid(values, x), x[-1] * values[-1] / 2
         if norm == "rows":
             return float((area - (chance if kind == "qini" else 0)) / x[-1] ** 2)
         if norm == "total":
@@ -183,7 +183,7 @@ def uplift(kind: str, norm: str = "perfect", *, harm: bool = True) -> Callable[[
         if not harm:
             gain = values[-1]
             perfect = np.array([0, gain, x[-1]]), np.array([0, gain, gain])
-        return float((area - chance) / (np.trapezoid(perfect[1], perfect[0]) - chance))
+        return float((area - chance) / (integrate.trapezoid(perfect[1], perfect[0]) - chance))
 
     return of
 

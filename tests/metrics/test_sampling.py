@@ -164,4 +164,5 @@ def test_corrected_scores_are_compared_as_they_come_out(scale: str, dtype: type)
 def test_corrected_scores_are_clipped_as_those_that_were_given(dtype: type) -> None:
     task = sm.Task(sm.LogLoss(), negative_rate=RATE, corrects="score")
     found = sm.MetricCollection(task).update([1, 0], np.array([0, 1], dtype))["log_loss"].compute()
-    assert found == pytest.approx(-np.log(np.finfo(np.float64 if dtype is np.float64 else np.float32).eps), rel=1e-15)
+    eps = float(np.finfo(np.float64 if dtype is np.float64 else np.float32).eps)
+    assert found == pytest.approx(-np.log(eps), rel=1e-15)
