@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 from collections.abc import Iterator
@@ -25,7 +26,11 @@ from streammetrics.engines.parts import fold_part  # noqa: E402
 
 TABLE = logs.simple(500)
 METRICS = sm.MetricCollection(sm.AUC(), sm.CTR(), {"by": sm.Sliced(sm.CTR(), by="variant")})
-WHOLE = METRICS.copy().update(TABLE)
+
+
+@functools.cache
+def whole() -> Any:
+    return METRICS.copy().update(TABLE)
 
 
 @pytest.fixture
@@ -46,19 +51,19 @@ def client() -> Iterator[Any]:
 def test_frames_null_keys_among_them(frame: Any, scheduler: str) -> None:
     with dask.config.set(scheduler=scheduler):
         for every in (2, 3, 16):
-            assert evaluate(frame, METRICS, split_every=every) == WHOLE
+            assert evaluate(frame, METRICS, split_every=every) == whole()
 
 
 def test_bags(frame: Any) -> None:
     tables = bag.from_sequence([TABLE.slice(i, 50) for i in range(0, 500, 50)], npartitions=3)
     with dask.config.set(scheduler="sync"):
-        assert evaluate(tables, METRICS) == WHOLE
+        assert evaluate(tables, METRICS) == whole()
         by_hand = tables.map_partitions(lambda some: [fold_part(iter(some), METRICS)]).compute()
-        assert sm.merge(by_hand) == WHOLE
+        assert sm.merge(by_hand) == whole()
         reduced = tables.reduction(
             partial(fold_part, metrics=METRICS), lambda some: sm.merge(some).to_bytes(), split_every=2
         )
-        assert sm.from_bytes(reduced.compute()) == WHOLE
+        assert sm.from_bytes(reduced.compute()) == whole()
 
 
 def test_map_partitions(frame: Any) -> None:
@@ -67,24 +72,24 @@ def test_map_partitions(frame: Any) -> None:
 
     with dask.config.set(scheduler="sync"):
         found = frame.map_partitions(count, meta={"state": object}).compute()
-    assert sm.merge(found["state"]) == WHOLE
+    assert sm.merge(found["state"]) == whole()
 
 
 def test_states_are_bytes(frame: Any) -> None:
     found = dask.compute(*states(frame, METRICS), scheduler="sync")
     assert {type(state) for state in found} == {bytes}
-    assert sm.merge(found) == WHOLE
+    assert sm.merge(found) == whole()
 
 
 def test_on_a_cluster_what_it_holds_stays_as_it_is(client: Any, frame: Any) -> None:
     tables = client.scatter([TABLE.slice(0, 300), TABLE.slice(300)], hash=False)
     counted = client.map(partial(fold_part, metrics=METRICS), tables)
     before = client.gather(counted)
-    assert evaluate(tables, METRICS) == WHOLE
-    assert evaluate(frame, METRICS) == WHOLE
+    assert evaluate(tables, METRICS) == whole()
+    assert evaluate(frame, METRICS) == whole()
     held = [client.submit(sm.from_bytes, state) for state in counted]
     twice = client.submit(lambda *some: sm.merge(some).to_bytes(), *held).result()
-    assert sm.from_bytes(twice) == WHOLE
+    assert sm.from_bytes(twice) == whole()
     assert client.gather(counted) == before
     assert [one.to_bytes() for one in client.gather(held)] == before
 
@@ -100,7 +105,7 @@ def once_killed(folder: Path, part: Any) -> Any:
 
 def test_a_worker_that_dies_counts_once(client: Any, tmp_path: Path) -> None:
     parts = [TABLE.slice(0, 200), partial(once_killed, tmp_path, TABLE.slice(200, 200)), TABLE.slice(400)]
-    assert evaluate(parts, METRICS) == WHOLE
+    assert evaluate(parts, METRICS) == whole()
     assert (tmp_path / "died").exists()
 
 
@@ -115,7 +120,7 @@ def test_nothing(frame: Any) -> None:
         assert evaluate(frame[frame.y_true > 5], METRICS) == METRICS
         assert evaluate(bag.from_sequence([], npartitions=1), METRICS) == METRICS
         sparse = dataframe.concat([frame[frame.y_true > 5], frame])
-        assert evaluate(sparse, METRICS) == WHOLE
+        assert evaluate(sparse, METRICS) == whole()
 
 
 def test_a_bad_row_says_what_and_where(client: Any) -> None:

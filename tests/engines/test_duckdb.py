@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,11 @@ from streammetrics.engines.duckdb import evaluate, register  # noqa: E402
 
 TABLE = logs.simple(500)
 METRICS = sm.MetricCollection(sm.AUC(), sm.CTR())
-SLICES = sm.Sliced(METRICS, by="variant").update(TABLE)
+
+
+@functools.cache
+def slices() -> Any:
+    return sm.Sliced(METRICS, by="variant").update(TABLE)
 
 
 @pytest.fixture
@@ -31,7 +36,7 @@ def connection() -> Iterator[Any]:
 @pytest.mark.parametrize("rows", [1, 77, 1 << 17])
 def test_relations(connection: Any, rows: int) -> None:
     few = connection.sql("select *, 'x' as unread from log limit 200")
-    assert evaluate(few, SLICES, rows=rows) == SLICES.copy().reset().update(few.to_arrow_table())
+    assert evaluate(few, slices(), rows=rows) == slices().copy().reset().update(few.to_arrow_table())
     assert evaluate(connection.sql("select * from log where y_true = 1"), sm.CTR()).compute() == 1
 
 
@@ -47,9 +52,9 @@ def test_groups_are_slices(connection: Any) -> None:
     rows = connection.sql(
         "select variant, smet_both_agg(y_true, y_score), count(*) from log group by variant"
     ).fetchall()
-    assert {k: sm.from_bytes(s) for k, s, _ in rows} == {k: SLICES[k] for k in SLICES.keys}
+    assert {k: sm.from_bytes(s) for k, s, _ in rows} == {k: slices()[k] for k in slices().keys}
     values = connection.sql("select variant, smet_auc(y_true, y_score) from log group by variant").fetchall()
-    assert dict(values) == {k: v["auc"] for k, v in SLICES.compute().items()}
+    assert dict(values) == {k: v["auc"] for k, v in slices().compute().items()}
 
 
 def test_states_live_in_tables(connection: Any) -> None:
@@ -59,7 +64,7 @@ def test_states_live_in_tables(connection: Any) -> None:
     (total,) = connection.sql("select smet_merge_agg(state) from days").fetchall()[0]
     assert sm.from_bytes(total).digest() == METRICS.copy().update(TABLE).digest()
     values = connection.sql("select variant, smet_value(state, 'ctr') from days").fetchall()
-    assert dict(values) == {k: v["ctr"] for k, v in SLICES.compute().items()}
+    assert dict(values) == {k: v["ctr"] for k, v in slices().compute().items()}
     (auc,) = connection.sql("select smet_value(smet_auc_agg(y_true, y_score)) from log").fetchall()[0]
     assert auc == METRICS.copy().update(TABLE).compute()["auc"]
 

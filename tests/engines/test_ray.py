@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
@@ -27,7 +28,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:`[a-z0-9_]+` is deprecated:Depre
 
 TABLE = logs.simple(500)
 METRICS = sm.MetricCollection(sm.AUC(), sm.CTR())
-WHOLE = METRICS.copy().update(TABLE)
+
+
+@functools.cache
+def whole() -> Any:
+    return METRICS.copy().update(TABLE)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,7 +53,7 @@ def test_by_key_null_and_dictionaries_among_them() -> None:
 
 def test_all_rows_in_one_state() -> None:
     found = data.from_arrow([TABLE.slice(0, 300), TABLE.slice(300)]).aggregate(Fold(METRICS))
-    assert sm.from_bytes(found["state"]) == WHOLE
+    assert sm.from_bytes(found["state"]) == whole()
 
 
 @pytest.mark.parametrize("kind", ["items", "pandas", "numpy"])
@@ -60,14 +65,14 @@ def test_datasets_of_any_kind(kind: str) -> None:
             lambda b: {"y_score": b["data"], "y_true": TABLE["y_true"].to_numpy()}, batch_size=None
         ),
     }[kind]
-    assert evaluate(make(), METRICS) == WHOLE
+    assert evaluate(make(), METRICS) == whole()
 
 
 def test_references_are_read_only_and_stay_as_they_are() -> None:
     arrays = {name: TABLE[name].to_numpy() for name in ("y_true", "y_score")}
     held = [ray.put(arrays), ray.put(arrays)]
     assert not ray.get(held[0])["y_true"].flags.writeable
-    assert evaluate(held, METRICS) == sm.merge([WHOLE, WHOLE.copy()])
+    assert evaluate(held, METRICS) == sm.merge([whole(), whole().copy()])
     np.testing.assert_array_equal(ray.get(held[0])["y_score"], arrays["y_score"])
 
 
@@ -80,7 +85,7 @@ def test_a_worker_that_dies_counts_once(tmp_path: Path) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return table
 
-    assert evaluate([TABLE.slice(0, 200), read, TABLE.slice(400)], METRICS) == WHOLE
+    assert evaluate([TABLE.slice(0, 200), read, TABLE.slice(400)], METRICS) == whole()
     assert mark.exists()
 
 
