@@ -82,7 +82,7 @@ def example(sm: Any, np: Any) -> Iterator[Callable[[], object]]:
     y, s = clicks(70_000)
     yield lambda: metrics.update([0, 0, 1, 0], [0.1, 0.4, 0.35, 0.2]).compute()
     yield lambda: metrics.update([0, 1], [0.2, 0.3], sample_weight=[1.0, 2.0])
-    yield lambda: metrics.update(y, s)
+    yield lambda: metrics.update(y, s.astype(np.float64))  # the dtype of the lists before
 
 
 def slices(sm: Any, np: Any) -> Iterator[Callable[[], object]]:

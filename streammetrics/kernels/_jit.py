@@ -52,7 +52,7 @@ LOCK = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 _patient = True
 PATIENCE = 120.0  # seconds: several times what the longest kernel takes
-SLOW = 1.0  # seconds of compiling after which the user is told
+SLOW = 1.0  # seconds of compiling after which the command line says so
 
 _seconds = 0.0  # spent compiling so far
 
