@@ -107,7 +107,8 @@ class KernelCache:
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """Return what was compiled for a signature, or None."""
-        target_context.refresh()  # numba knows of its own functions only after this
+        # A compiled kernel refers to functions of numba, which this call registers.
+        target_context.refresh()
         for path in self._paths(signature):
             content = _read(path)
             if content is not None:

@@ -56,13 +56,13 @@ def when_slow(report: Callable[[], None]) -> None:
     Parameters
     ----------
     report : callable
-        Tells the user; it is called in a thread of its own while the compilation goes on.
+        Prints a message, for example. It runs in another thread while the compilation continues.
     """
     _REPORTS[:] = [report]
 
 
 def reports_slow() -> bool:
-    """Return whether somebody waits for `report_slow`."""
+    """Return whether `report_slow` has something to call."""
     return bool(_REPORTS)
 
 
