@@ -31,7 +31,7 @@ from streammetrics.laws.specimens import fitting, sample
 from streammetrics.metrics.curves.areas import AUC
 from streammetrics.metrics.decisions.agreement import Accuracy
 from streammetrics.metrics.groups.auc import GroupAUC
-from streammetrics.metrics.probabilities.losses import CTR
+from streammetrics.metrics.probabilities.losses import CTR, LogLoss
 from streammetrics.state.axes import Axis
 
 __all__ = ["warm_up"]
@@ -143,6 +143,7 @@ def _feed_scores(dtype: Any) -> None:
         sharded.interval()
         sharded.update(y, s, unit=np.arange(4), sample_weight=w)
     both, apart = np.array([y, 1 - y]).T, np.array([s, 1 - s]).T
+    LogLoss(num_labels=2, scale="logit").update(both, apart)
     for kept in (0, 2, None):
         for rows in ({"y_true": both, "y_score": apart}, {"y_true": both, "y_score": apart, "sample_weight": w}):
             AUC(num_labels=2, limit=kept).update(rows).update(rows).compute()

@@ -119,6 +119,16 @@ def large_part(q: Any) -> Any:
 
 
 @inline
+def put_product(numbers: Any, at: Any, z: Any) -> None:
+    """Add one product of whatever size."""
+    if z >= LARGE:
+        put(numbers, at, large_part(z), i8(0))
+    else:
+        high, low = split(z)
+        put(numbers, at, high, low)
+
+
+@inline
 def put_square(numbers: Any, at: Any, q: Any, loss: Any) -> None:
     """Add one square on its grid, of whatever size."""
     if q >= LARGE:
@@ -207,13 +217,17 @@ def sum_squares(v: Any, magic: Any, magic_bits: Any) -> Any:
 
 @outline
 def sum_weights(y: Any, w: Any, positives: Any, out: Any) -> Any:
-    """Write the sums of a block of weights and of their squares, as `by_class` does, and return whether one is large."""
+    """Write the sums of a block of weights and of their squares, as `by_class` does.
+
+    Return whether a square is large: those are left out.
+    """
     h, l, h1, l1, g, k, g1, k1, large = i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     for j in range(w.shape[0]):
         q, positive = w[j] * w[j], y[j] != 0
+        wide = q >= LARGE
         h, l, h1, l1 = add_bits(w[j], positive, h, l, h1, l1)  # noqa: E741
-        g, k, g1, k1 = add_bits(q, positive, g, k, g1, k1)
-        large |= i8(q >= LARGE)
+        g, k, g1, k1 = add_bits(0.0 if wide else q, positive, g, k, g1, k1)
+        large |= i8(wide)
     out[0], out[1], out[2], out[3] = parted(w.shape[0], positives, h, l, h1, l1)
     out[4], out[5], out[6], out[7] = parted(w.shape[0], positives, g, k, g1, k1)
     return large != 0
@@ -252,29 +266,13 @@ def take_large(v: Any, large: Any, at: Any, squares: Any, square: Any) -> None:
 
 
 @outline
-def take_heavy(y: Any, v: Any, numbers: Any, at: Any, step: Any) -> None:
-    """Move products of 2**31 and more to their sum: that of the label, if it lies a step further."""
-    for j in range(v.shape[0]):
-        if v[j] >= LARGE:
-            put(numbers, at + step * u8(y[j]), large_part(v[j]), i8(0))
-            v[j] = 0.0
-
-
-@outline
-def put_by_class(y: Any, v: Any, positives: Any, numbers: Any, at: Any) -> None:
-    """Add a block of products to two sums that stop at the ceiling; large ones are set to 0."""
+def put_squares(v: Any, loss: Any, numbers: Any, at: Any) -> None:
+    """Add a block of squares of any size to one sum; large ones are set to 0."""
     if any_from(v, LARGE):
-        take_heavy(y, v, numbers, at, u8(2))
-    h0, l0, h1, l1 = by_class(y, v, positives)
-    put(numbers, at, h0, l0)
-    put(numbers, at + u8(2), h1, l1)
-
-
-@outline
-def put_squares(y: Any, v: Any, loss: Any, numbers: Any, at: Any) -> None:
-    """Add a block of squares to one sum; large ones are set to 0."""
-    if any_from(v, LARGE):
-        take_heavy(y, v, numbers, at, u8(0))
+        for j in range(v.shape[0]):
+            if v[j] >= LARGE:
+                put(numbers, at, large_part(v[j]), i8(0))
+                v[j] = 0.0
     if loss:
         high, low = sum_squares(v, FINE_LOSS, FINE_LOSS_BITS)
         put(numbers, at, high, low << i8(19))
@@ -284,23 +282,41 @@ def put_squares(y: Any, v: Any, loss: Any, numbers: Any, at: Any) -> None:
 
 
 @outline
-def add_weights(y: Any, w: Any, positives: Any, v: Any, found: Any, excess: Any, w2: Any) -> None:
+def put_any(y: Any, x: Any, positives: Any, loss: Any, v: Any, t: Any, sums: Any, large: Any, squares: Any) -> None:
+    """Add a block of one term of any size; `v` is scratch."""
+    if any_from(x, LARGE):
+        take_large(x, large, t * CHUNKS, squares, u8(2) * t)
+    h0, l0, h1, l1 = by_class(y, x, positives)
+    add_fixed(sums, u8(4) * t, h0, l0)
+    add_fixed(sums, u8(4) * t + u8(2), h1, l1)
+    for j in range(x.shape[0]):
+        v[j] = x[j] * x[j]
+    put_squares(v, loss, squares, u8(2) * t)
+
+
+@outline
+def add_weights(y: Any, w: Any, positives: Any, found: Any, excess: Any, w2: Any) -> None:
     """Add a block of weights less one, and of their squares, by class."""
     large = sum_weights(y, w, positives, found)
     add_fixed(excess, u8(0), found[0] - ((i8(w.shape[0]) - positives) << i8(20)), found[1])
     add_fixed(excess, u8(2), found[2] - (positives << i8(20)), found[3])
-    if large:
-        for j in range(w.shape[0]):
-            v[j] = w[j] * w[j]
-        put_by_class(y, v, positives, w2, u8(0))
-    else:
-        put(w2, u8(0), found[4], found[5])
-        put(w2, u8(2), found[6], found[7])
+    put(w2, u8(0), found[4], found[5])
+    put(w2, u8(2), found[6], found[7])
+    for j in range(w.shape[0] if large else 0):
+        if w[j] * w[j] >= LARGE:
+            put(w2, u8(2) * u8(y[j]), large_part(w[j] * w[j]), i8(0))
 
 
 @outline
-def put_products(found: Any, loss: Any, t: Any, sums: Any, squares: Any, w2x: Any) -> None:
-    """Add what `sum_products` has found of one term."""
+def add_products(
+    y: Any, v: Any, w: Any, positives: Any, loss: Any, t: Any,
+    found: Any, sums: Any, large: Any, squares: Any, w2x: Any,
+) -> None:  # fmt: skip
+    """Add a block of one weighted term, and its second moments, by class."""
+    magic, magic_bits = (FINE_LOSS, FINE_LOSS_BITS) if loss else (FINE, FINE_BITS)
+    if sum_products(y, v, w, positives, magic, magic_bits, found):
+        take_large_products(y, v, w, loss, t, sums, large, squares, w2x)
+        sum_products(y, v, w, positives, magic, magic_bits, found)
     add_fixed(sums, u8(4) * t, found[0], found[1])
     add_fixed(sums, u8(4) * t + u8(2), found[2], found[3])
     put(w2x, u8(4) * t, found[4], found[5])
@@ -309,24 +325,25 @@ def put_products(found: Any, loss: Any, t: Any, sums: Any, squares: Any, w2x: An
 
 
 @outline
-def put_large(
-    y: Any, x: Any, w: Any, positives: Any, loss: Any, v: Any, t: Any, sums: Any, large: Any, squares: Any, w2x: Any
+def take_large_products(
+    y: Any, v: Any, w: Any, loss: Any, t: Any, sums: Any, large: Any, squares: Any, w2x: Any
 ) -> None:  # fmt: skip
-    """Add a block of one term of any size, with weights or (`w` is empty) without."""
-    for j in range(w.shape[0]):
-        x[j] *= w[j]
-    if any_from(x, LARGE):
-        take_large(x, large, t * CHUNKS, squares, u8(2) * t)
-    h0, l0, h1, l1 = by_class(y, x, positives)
-    add_fixed(sums, u8(4) * t, h0, l0)
-    add_fixed(sums, u8(4) * t + u8(2), h1, l1)
-    for j in range(x.shape[0]):
-        v[j] = x[j] * x[j]
-    put_squares(y, v, loss, squares, u8(2) * t)
-    if w.shape[0]:
-        for j in range(x.shape[0]):
-            x[j] *= w[j]
-        put_by_class(y, x, positives, w2x, u8(4) * t)
+    """Add the rows of which a product is large, one by one, and set their terms to 0."""
+    for j in range(v.shape[0]):
+        x, to = v[j] * w[j], u8(4) * t + u8(2) * u8(y[j])
+        z, q = x * w[j], x * x
+        if not (x >= LARGE or z >= LARGE or q >= LARGE):
+            continue
+        v[j] = 0.0
+        if x >= LARGE:
+            add_exact(large, t * CHUNKS, x)
+            put(squares, u8(2) * t, CEILING, i8(0))
+        else:
+            high, low = split(x)
+            add_fixed(sums, to, high, low)
+            put_product(w2x, to, z)
+            put_square(squares, u8(2) * t, q, loss)
+    carry(large, t * CHUNKS)
 
 
 @inline
@@ -386,32 +403,48 @@ def add_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squar
 
 @outline
 def add_any(
+    y: Any, s: Any, terms: Any, logit: Any, eps: Any, rows: Any, sums: Any, large: Any, squares: Any, clipped: Any
+) -> Any:  # fmt: skip
+    """Do what `sum_any` does."""
+    if bad_values(logit, y, s):  # large terms are added as they come: check before
+        return 1
+    k, f, out, v = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8), scratch(BLOCK, f8)
+    for a in range(0, y.shape[0], BLOCK):
+        m = min(BLOCK, y.shape[0] - a)
+        yy, ss = y[a : a + m], s[a : a + m]
+        positives = i8(survey(yy)[0])
+        rows[0] += m - positives
+        rows[1] += positives
+        clip = terms.shape[0] > 0 and not logit and clips(eps, ss)
+        for t in range(terms.shape[0]):
+            fill(terms[t], logit, eps, clip, yy, ss, k, f, out)
+            loss = terms[t] == LOG_LOSS
+            put_any(yy, out[:m], positives, loss, v[:m], u8(t), sums, large, squares)
+            if loss and clip:
+                for j in range(m):
+                    clipped[t] += clipped_row(eps, yy[j], ss[j])
+    return 0
+
+
+@outline
+def add_weighted(
     y: Any, s: Any, w: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Do what `sum_any` does."""
-    weighted = w.shape[0] != 0
-    if not weighted and bad_values(logit, y, s):  # large terms are added as they come: check before
-        return 1
-    k, f, out, v = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8), scratch(BLOCK, f8)
-    found = scratch(10, i8)
+    """Do what `sum_weighted` does."""
+    k, f, out, found = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8), scratch(10, i8)
     for a in range(0, y.shape[0], BLOCK):
         m = min(BLOCK, y.shape[0] - a)
         yy, ss, ww = y[a : a + m], s[a : a + m], w[a : a + m]
         positives = i8(survey(yy)[0])
         rows[0] += m - positives
         rows[1] += positives
-        if weighted:
-            add_weights(yy, ww, positives, v[:m], found, excess, w2)
+        add_weights(yy, ww, positives, found, excess, w2)
         clip = terms.shape[0] > 0 and not logit and clips(eps, ss)
         for t in range(terms.shape[0]):
             fill(terms[t], logit, eps, clip, yy, ss, k, f, out)
             loss = terms[t] == LOG_LOSS
-            magic, magic_bits = (FINE_LOSS, FINE_LOSS_BITS) if loss else (FINE, FINE_BITS)
-            if weighted and not sum_products(yy, out[:m], ww, positives, magic, magic_bits, found):
-                put_products(found, loss, u8(t), sums, squares, w2x)
-            else:
-                put_large(yy, out[:m], ww, positives, loss, v[:m], u8(t), sums, large, squares, w2x)
+            add_products(yy, out[:m], ww, positives, loss, u8(t), found, sums, large, squares, w2x)
             if loss and clip:
                 for j in range(m):
                     clipped[t] += clipped_row(eps, yy[j], ss[j])
@@ -436,27 +469,48 @@ def each_sum_scores(
     return 0
 
 
-@kernel(out=("rows", "excess", "sums", "large", "squares", "w2", "w2x", "clipped"))
+@kernel(out=("rows", "sums", "large", "squares", "clipped"))
 def sum_any(
+    y: Any, s: Any, terms: Any, logit: Any, eps: Any, rows: Any, sums: Any, large: Any, squares: Any, clipped: Any
+) -> Any:  # fmt: skip
+    """Add terms of any size, without weights; return 1, nothing added, if a value is bad."""
+    return add_any(y, s, terms, logit, eps, rows, sums, large, squares, clipped)
+
+
+@kernel(out=("rows", "sums", "large", "squares", "clipped"))
+def each_sum_any(
+    width: Any, y: Any, s: Any, terms: Any, logit: Any, eps: Any,
+    rows: Any, sums: Any, large: Any, squares: Any, clipped: Any,
+) -> Any:  # fmt: skip
+    """Add the terms of one label after the other."""
+    for i in range(width):
+        yy, ss, counts, total = each(y, i, width), each(s, i, width), each(rows, i, width), each(sums, i, width)
+        wide, square, hits = each(large, i, width), each(squares, i, width), each(clipped, i, width)
+        add_any(yy, ss, terms, logit, eps, counts, total, wide, square, hits)
+    return 0
+
+
+@kernel(out=("rows", "excess", "sums", "large", "squares", "w2", "w2x", "clipped"))
+def sum_weighted(
     y: Any, s: Any, w: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add terms of any size; without weights (`w` is empty) return 1, and add nothing, if a value is bad."""
-    return add_any(y, s, w, terms, logit, eps, rows, excess, sums, large, squares, w2, w2x, clipped)
+    """Add weighted terms of any size, and their second moments; all values have been checked."""
+    return add_weighted(y, s, w, terms, logit, eps, rows, excess, sums, large, squares, w2, w2x, clipped)
 
 
 @kernel(out=("rows", "excess", "sums", "large", "squares", "w2", "w2x", "clipped"))
-def each_sum_any(
+def each_sum_weighted(
     width: Any, y: Any, s: Any, w: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add the terms of one label after the other; all values have been checked."""
+    """Add the weighted terms of one label after the other; all values have been checked."""
     for i in range(width):
         yy, ss, counts, weights = each(y, i, width), each(s, i, width), each(rows, i, width), each(excess, i, width)
         total, wide, square = each(sums, i, width), each(large, i, width), each(squares, i, width)
         second, cross, hits = each(w2, i, width), each(w2x, i, width), each(clipped, i, width)
         ww = each_weights(w, i, yy.shape[0])
-        add_any(yy, ss, ww, terms, logit, eps, counts, weights, total, wide, square, second, cross, hits)
+        add_weighted(yy, ss, ww, terms, logit, eps, counts, weights, total, wide, square, second, cross, hits)
     return 0
 
 

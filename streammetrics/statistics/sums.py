@@ -21,7 +21,7 @@ from ..state.state import State
 from ..state.totals import Weight, weight_of
 from .labels import eps_of
 from .spread import Spread, spread
-from .step import NO_WEIGHTS, NOTHING, Like, Step
+from .step import NOTHING, Like, Step
 
 __all__ = ["ScoreSums", "TermSums", "Terms"]
 
@@ -125,14 +125,14 @@ class TermSums(Terms):
         if like.weighted or "w2" in like.present:
             into = own.rows, own.excess, own.sums, own.large, own.squares, own.w2, own.w2x, own.clipped
             if like.lone:
-                return [Step("score_sums:sum_any", "y_true", scores, weights, *how, *into)]
+                return [Step("score_sums:sum_weighted", "y_true", scores, weights, *how, *into)]
             return [Step("score_sums:sum_weighted_cells", "y_true", scores, weights, "at", *how, *into)]
         if not like.lone:
             into = own.rows, own.sums, large, own.squares, own.clipped
             return [Step("score_sums:sum_cells", "y_true", scores, "at", *how, *into)]
         if self.scale == "logit" or eps < SMALLEST_EPS:
-            into = own.rows, NOTHING, own.sums, large, own.squares, NOTHING, NOTHING, own.clipped
-            return [Step("score_sums:sum_any", "y_true", scores, NO_WEIGHTS, *how, *into, checks=True)]
+            into = own.rows, own.sums, large, own.squares, own.clipped
+            return [Step("score_sums:sum_any", "y_true", scores, *how, *into, checks=True)]
         into = own.rows, own.sums, own.squares, own.clipped
         return [Step("score_sums:sum_scores", "y_true", scores, self.numbers, eps, *into, checks=True)]
 

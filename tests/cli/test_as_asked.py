@@ -158,6 +158,14 @@ def test_a_guardrail_on_the_first_metric(run: Any, fails: Any, saved: Path, tmp_
     assert "which metric decides?" in refused
 
 
+def test_files_that_cannot_be_compared(fails: Any, saved: Path, tmp_path: Path) -> None:
+    (other := tmp_path / "other.smet").write_bytes(saved.read_bytes())
+    assert "if no unit is in both, say --independent" in fails("compare", saved, other)
+    sm.save(sm.MetricCollection(sm.LogLoss()).update([0, 1], [0.1, 0.8]), alone := tmp_path / "alone.smet")
+    line = fails("compare", saved, alone, "--primary", "calibration", "--independent")
+    assert line == "there is no metric in alone: 'calibration'; there are log_loss"
+
+
 def test_keys_that_read_alike(run: Any, tmp_path: Path) -> None:
     """Null and the text "null", bytes that are no text: each has a name of its own."""
     columns: dict[str, Any] = {"y": [1, 0, 1, 0], "p": [0.5] * 4, "c": [None, "null", "(other)", "x"]}

@@ -53,6 +53,7 @@ def test_corners_stay() -> None:
     assert kept.tolist() == [0, 100, 200, 300, 400, 500]
     assert corners(x, y, 0.0).tolist() == list(range(6))
     assert corners(np.array([0.0]), np.array([0.0]), 0.1).tolist() == [0]
+    assert corners(np.array([0.0, 1.0, 2.0, 1.0, 0.0]), np.zeros(5), 0.1).tolist() == [0, 2, 4]  # ends where it begins
 
 
 EDGES = [0.0, 5e-324, 1e-310, 2.0**-34, 2.0**-33, 1e-7, 0.25, 0.5 - 2.0**-54, 0.5, 0.5 + 2.0**-53, 0.75, 0.9, 1 - 2.0**-24,

@@ -118,6 +118,9 @@ def test_items_beyond_the_first_k_are_not_kept() -> None:
     for few in (sm.CatalogueCoverage(2, n_items=1), sm.ExposureGini(2, n_items=1), sm.TailShare(2, n_items=1)):
         with pytest.warns(sm.UndefinedMetricWarning, match="items, n_items is 1"):
             assert math.isnan(few.update(rows).compute())
+    assert (
+        sm.CatalogueCoverage(1000, n_items=1000).update(rows).compute() == 1.0
+    )  # every item is shown, and nothing is amiss
     with pytest.raises(sm.InvalidInputError, match="twice"):
         sm.ExposureGini().update(item=[1, 1], y_score=[1, 2], query=[1, 1])
 
