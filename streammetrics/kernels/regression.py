@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ._jit import inline, outline
-from .elementary import exp, log1p, power, x_minus_log1p
+from .elementary import exp, log1p, near_deviance, power, x_minus_log1p
 from .exact_sums import LEAST, largest
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
@@ -49,6 +49,8 @@ def gamma(y: Any, p: Any) -> Any:
 @inline
 def tweedie(y: Any, p: Any, k: Any) -> Any:
     """Return half the unit deviance for a power that is not 0, 1 or 2; all powers are of positive numbers."""
+    if abs(y - p) * 32.0 <= p:  # the formula would cancel
+        return near_deviance((y - p) / p, k) * power(p, 2.0 - k)
     first = power(y, 2.0 - k) / ((1.0 - k) * (2.0 - k)) if y > 0.0 else 0.0
     return first - y * power(p, 1.0 - k) / (1.0 - k) + power(p, 2.0 - k) / (2.0 - k)
 

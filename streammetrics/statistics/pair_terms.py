@@ -154,14 +154,22 @@ def stirling(rows: Rows) -> Floats:
 
 def deviance(rows: Rows, power: float) -> Floats:
     """Tweedie's deviance of a power of 1 or more."""
-    y, p = rows["y_true"], rows["y_pred"]
-    if power == 2.0:
-        return np.asarray(np.maximum(2.0 * (elementary.log(p / y) + y / p - 1.0), 0.0))
+    return 2.0 * half_deviance(rows["y_true"], rows["y_pred"], power)
+
+
+def half_deviance(y: Floats, p: Floats, power: float) -> Floats:
+    """Half of Tweedie's deviance of y from p, for a power of 1 or more; accurate also where y is close to p."""
+    near, some, over = np.abs(y - p) * 32.0 <= p, np.maximum(y, TINY), np.maximum(p, TINY)
     if power == 1.0:
-        return np.asarray(np.maximum(2.0 * (unit(rows, power) - y * elementary.log(p) - y + p), 0.0))
-    a, b = 1.0 - power, 2.0 - power
-    raised = elementary.power(p, np.float64(a))
-    return np.asarray(np.maximum(2.0 * (unit(rows, power) / (a * b) - y * raised / a + p * raised / b), 0.0))
+        far, size = y * elementary.log(some / over) - (y - p), p
+    elif power == 2.0:
+        far, size = elementary.log(p / y) + y / p - 1.0, np.ones(len(y))
+    else:
+        a, b, size = 1.0 - power, 2.0 - power, elementary.power(p, np.float64(2.0 - power))
+        first = np.where(y > 0, elementary.power(some, np.float64(b)), 0.0)
+        far = first / (a * b) - y * elementary.power(p, np.float64(a)) / a + size / b
+    close: Floats = elementary.near_deviance(np.where(near, (y - p) / over, 0.0), power) * size
+    return np.where(near, close, np.maximum(far, 0.0))
 
 
 def unit(rows: Rows, power: float) -> Floats:
@@ -184,17 +192,15 @@ def shares(rows: Rows, role: str) -> list[Floats]:
     return [c / total for c in columns]
 
 
-def divergence(p: Floats, q: Floats) -> Floats:
-    """The part p log(p / q), and 0 where p is."""
-    some = p > 0
-    return np.asarray(np.where(some, p * elementary.log(np.where(some, np.maximum(p, TINY) / q, 1.0)), 0.0))
-
-
 def kl(rows: Rows) -> Floats:
-    """The sum of p log(p / q), q not below eps."""
-    eps = rows.eps("y_pred")
-    pairs = zip(shares(rows, "y_true"), shares(rows, "y_pred"), strict=True)
-    parts = [divergence(p, np.maximum(q, eps)) for p, q in pairs]
+    """The sum of p log(p / q), q not below eps.
+
+    Added up as p log(p / q) - p + q, none of which is negative: p and q have the same sum, up to what eps adds to q.
+    """
+    eps, parts = rows.eps("y_pred"), []
+    for p, q in zip(shares(rows, "y_true"), shares(rows, "y_pred"), strict=True):
+        raised = np.maximum(q, eps)
+        parts.append(half_deviance(p, raised, 1.0) - (raised - q))
     return across(parts)
 
 
@@ -202,9 +208,9 @@ def js(rows: Rows) -> Floats:
     """Half the divergences of both from their mean."""
     parts = []
     for p, q in zip(shares(rows, "y_true"), shares(rows, "y_pred"), strict=True):
-        m = np.maximum(0.5 * (p + q), TINY)
-        parts.append(0.5 * (divergence(p, m) + divergence(q, m)))
-    return np.maximum(across(parts), 0.0)
+        m = 0.5 * (p + q)
+        parts.append(0.5 * (half_deviance(p, m, 1.0) + half_deviance(q, m, 1.0)))
+    return across(parts)
 
 
 def cosine(rows: Rows) -> Floats:

@@ -393,3 +393,24 @@ def test_a_statistic_of_very_many_bins_is_answered_soon() -> None:
     low, high = test.bounds()  # p below 0.001 may have had bits below 2**-60
     assert low <= value <= high
     assert high - low < 1e-9 * value
+
+
+@pytest.mark.parametrize("apart", [1e-10, 1e-5, 0.01, 0.1])
+def test_divergences_of_distributions_that_are_close(apart: float) -> None:
+    """Their terms add up to nearly 0: computed one by one they are lost, and were negative."""
+    from mpmath import fsum, log, mp, mpf
+
+    mp.prec = 200
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(4), 20)
+    q = p * (1 + apart * rng.normal(size=p.shape))
+    q /= q.sum(axis=1, keepdims=True)
+    kl = js = mpf(0)
+    for row, other in zip(p, q, strict=True):
+        a, b = ([mpf(x) / fsum(map(mpf, r)) for x in r] for r in (row, other))
+        middle = [(x + y) / 2 for x, y in zip(a, b, strict=True)]
+        kl += fsum(x * log(x / y) for x, y in zip(a, b, strict=True)) / 20
+        js += fsum(x * log(x / m) / 2 for r in (a, b) for x, m in zip(r, middle, strict=True)) / 20
+    rel = max(1e-15 / apart, 1e-12)
+    assert sm.KLDivergence(width=4).update(p, q).compute() == pytest.approx(float(kl), rel=rel)
+    assert sm.JensenShannonDivergence(width=4).update(p, q).compute() == pytest.approx(float(js), rel=rel)

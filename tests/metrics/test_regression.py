@@ -214,15 +214,45 @@ def test_what_lies_within_the_domain() -> None:
 
 @pytest.mark.parametrize("ratio", [1e-12, -1e-12, 1e-5, -1e-5, 0.5, -0.5, 3.0, 1e6, 1e12])
 def test_deviances_near_zero_are_accurate(ratio: float) -> None:
+    y = 3.7
+    p = y * (1 + ratio)
+    assert sm.PoissonDeviance().update([y], [p]).compute() == pytest.approx(float(exact_deviance(y, p, 1)), rel=1e-14)
+    assert sm.GammaDeviance().update([y], [p]).compute() == pytest.approx(float(exact_deviance(y, p, 2)), rel=1e-14)
+    for power in (-10.0, -0.5, 1.1, 1.5, 3.0, 9.9):
+        found = sm.TweedieDeviance(power=power).update([y], [p]).compute()
+        assert found == pytest.approx(float(exact_deviance(y, p, power)), rel=1e-10)
+
+
+def exact_deviance(y: float, p: float, power: float) -> Any:
+    """The Tweedie deviance in 200 bits."""
     from mpmath import log, mp, mpf
 
     mp.prec = 200
-    y = 3.7
-    p = y * (1 + ratio) if ratio > -1 else y
-    Y, P = mpf(y), mpf(p)
-    poisson, gamma = 2 * (Y * log(Y / P) - Y + P), 2 * (log(P / Y) + Y / P - 1)
-    assert sm.PoissonDeviance().update([y], [p]).compute() == pytest.approx(float(poisson), rel=1e-14)
-    assert sm.GammaDeviance().update([y], [p]).compute() == pytest.approx(float(gamma), rel=1e-14)
+    Y, P, k = mpf(y), mpf(p), mpf(power)
+    if k == 1:
+        return 2 * (Y * log(Y / P) - Y + P)
+    if k == 2:
+        return 2 * (log(P / Y) + Y / P - 1)
+    return 2 * (Y ** (2 - k) / ((1 - k) * (2 - k)) - Y * P ** (1 - k) / (1 - k) + P ** (2 - k) / (2 - k))
+
+
+@pytest.mark.parametrize("mean", [1.0, 100.0, 1e4, 1e7, 1e9])
+@pytest.mark.parametrize("power", [1.0, 1.1, 2.0, 2.5, 9.0])
+def test_d2_of_targets_far_from_zero_is_within_its_bounds(mean: float, power: float) -> None:
+    from mpmath import fsum, mpf
+
+    noise = np.random.default_rng(4).uniform(-0.4, 0.4, (2, 60))
+    y, p = mean + noise
+    of_model = fsum(exact_deviance(a, b, power) for a, b in zip(y, p, strict=True))
+    middle = fsum(mpf(a) for a in y) / len(y)
+    expected = 1 - of_model / fsum(exact_deviance(a, middle, power) for a in y)
+    metric = sm.D2Tweedie(power=power).update(y, p)
+    low, high = metric.bounds()
+    if not math.isnan(metric.of(metric.state)):
+        assert low <= expected <= high
+    if mean <= 1e4:
+        assert high - low < 1e-4
+        assert metric.compute() == pytest.approx(float(expected), abs=1e-5)
 
 
 def test_undefined_is_nan_with_a_reason() -> None:
