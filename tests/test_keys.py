@@ -233,3 +233,68 @@ def test_keys_beyond_int64_in_a_table() -> None:
         table = sm.Sliced(sm.CTR(), by="k").update(y_true=[0, 1], k=keys).table().to_arrow()
         assert table["k"].type == kind
         assert sorted(int(k) for k in table["k"].to_pylist()) == sorted(keys)
+
+
+OF_KEYS = {
+    "distinct count": (sm.DistinctCount, "value"),
+    "distinct sample": (sm.DistinctSample, "value"),
+    "key frequency": (lambda: sm.KeyFrequency(5), "value"),
+    "heavy hitters": (sm.HeavyHitters, "value"),
+    "group log loss": (sm.GroupLogLoss, "group"),
+    "group auc": (sm.GroupAUC, "group"),
+    "shards": (lambda: sm.Sharded(sm.CTR(), unit="user"), "user"),
+    "slices": (lambda: sm.Sliced(sm.CTR(), by="user"), "user"),
+}
+
+
+def with_keys(make: Any, role: str, *keys: Any) -> Any:
+    """Something that has seen rows with these keys, a batch each."""
+    made = make()
+    for given in keys:
+        n = len(given)
+        columns = {"y_true": np.arange(n) % 2, "y_score": np.linspace(0.1, 0.9, n), role: given}
+        made.update({name: column for name, column in columns.items() if name in made.columns})
+    return made
+
+
+@pytest.mark.parametrize("name", OF_KEYS)
+def test_one_rule_for_every_key(name: str) -> None:
+    """5 is 5 in every integer type, -1 is not 2**64 - 1, and integers do not mix with text: nowhere."""
+    make, role = OF_KEYS[name]
+    keys = np.array([5, 7, 5, 7, 9, 9])
+    whole = with_keys(make, role, keys)
+    for dtype in (np.uint64, np.int8, np.uint16, ">i4", object):
+        same(whole, with_keys(make, role, keys.astype(dtype)), f"{np.dtype(dtype)} to count alike")
+    same(with_keys(make, role, keys, keys), with_keys(make, role, keys, keys.astype(np.uint64)), "a mix to count alike")
+    same(whole, sm.from_bytes(whole.to_bytes()).merge(make()), "a state without keys to fit any")
+    same(whole, make().merge(whole), "a state without keys to fit any")
+
+    small, large, both = (
+        np.full(4, -1),
+        np.full(4, 2**64 - 1, np.uint64),
+        np.array([-1, -1, 2**64 - 1, 2**64 - 1], object),
+    )
+    assert with_keys(make, role, small).to_bytes() != with_keys(make, role, large).to_bytes()
+    assert with_keys(make, role, both).to_bytes() != with_keys(make, role, small).to_bytes()
+
+    texts = keys.astype(str)
+    for first, then in ((keys, texts), (texts, keys), (texts, keys.astype(object)), (keys.astype(str).tolist(), keys)):
+        with pytest.raises(sm.InvalidInputError, match=f"{role}: .* kind.*convert one of them"):
+            with_keys(make, role, first, then)
+        made = sm.from_bytes(with_keys(make, role, first).to_bytes())
+        before = made.to_bytes()
+        with pytest.raises(sm.InvalidInputError, match="convert one of them"):
+            made.update({"y_true": [0], "y_score": [0.5], role: then[:1]} if role != "value" else {"value": then[:1]})
+        assert made.to_bytes() == before
+        with pytest.raises(sm.IncompatibleStateError, match=f"{role} are of kind (integer|string) here and"):
+            with_keys(make, role, first).merge(with_keys(make, role, then))
+
+
+def test_sides_whose_units_are_of_two_kinds() -> None:
+    """The shards of integers are not those of the same numbers as text: a comparison would take them for other users."""
+    users = np.arange(2000) % 500
+    y = np.random.default_rng(0).random(2000) < 0.2
+    a, b = (sm.Sharded(sm.CTR(), unit="user").update(y_true=y, user=u) for u in (users, users.astype(str)))
+    with pytest.raises(sm.InvalidInputError, match=r"a has 64 shards of user of kind integer, b 64 .* of kind string"):
+        sm.compare(a, b)
+    sm.compare(a, b, independent=True)

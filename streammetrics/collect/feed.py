@@ -25,6 +25,7 @@ from ..columns.ids import IdColumn, Ids, are_several
 from ..columns.times import EventTime, Latest, TimeColumn
 from ..errors import CounterOverflowError, InvalidInputError, MemoryLimitError
 from ..numerics.compiled import kernel
+from ..numerics.keys import SHARDS
 from ..numerics.once import at_once, holding, undivided
 from ..state.axes import EPOCHS, Axis
 from ..state.state import State
@@ -517,12 +518,16 @@ class Feed:
                     reads.append((name, need.kind))
                     flats.append(flat)
                 mine[need.role] = reads.index((name, need.kind))
+            try:
+                counter.statistic.admit_beside(counter.flats, {role: flats[i].source for role, i in mine.items()})
+            except InvalidInputError:
+                return None  # it is raised there
             bound.append(mine)
         cells, given = None, list(reads)
         if unit is not None:
             flat = flat_of(unit.kind, like[unit.column]) if unit.column in like else None
-            if flat is None:
-                return None
+            if flat is None or held.index.numbers(unit.column, "shard").kind not in ("", SHARDS["integer"]):
+                return None  # units of another kind are refused there
             for mine, counter in zip(bound, held.counters, strict=True):
                 mine |= {"at": len(reads), "front": len(reads)} if counter.front else {}
             given.append(unit)
@@ -735,6 +740,8 @@ class Feed:
                 batch.same_length(len(values), name)
                 return values  # type: ignore[no-any-return]
             if axis.kind == "shard":
+                if kind := batch.column(name, Ids()).source:
+                    index.numbers(name, "shard").accept(SHARDS[kind])
                 return batch.make(("codes", step), lambda: shard_codes(batch, name, axis))  # type: ignore[no-any-return]
             times = batch.column(name, self._held_times[axis])
             assert isinstance(times, TimeColumn)
@@ -788,6 +795,8 @@ class Feed:
 
     def _explain(self, batch: Batch, held: Held) -> None:
         """Raise the error that names the first bad row."""
+        held.drafts.clear()  # that were made for keys of a kind that did not come
+        held.last[0] = None
         for read, needs in zip(self.reads, self._needs, strict=True):
             prepare(batch, read.binding, needs, self.on_invalid)
         raise _overflow()

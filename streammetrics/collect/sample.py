@@ -27,7 +27,8 @@ class Shards:
     Parameters
     ----------
     plan : tuple
-        The columns of the unit, and how many shards: shards of two samples are the same units if and only if these agree.
+        The column of the unit, how many shards, and the kind of the keys ("" without rows): shards of two samples hold the
+        same units only if these agree.
     deleted : float64, shape (K, n)
         The value without shard k, NaN where it is undefined; where no unit fell into a shard, the value of all shards at
         their resolution.
@@ -44,6 +45,11 @@ class Shards:
     weights: Floats
     events: Floats
     below: Floats | None = None
+
+    def alike(self, other: Shards) -> bool:
+        """Whether a unit is in the same shard of both."""
+        kinds = {plan[2] for plan in (self.plan, other.plan) if plan[2]}
+        return self.plan[:2] == other.plan[:2] and len(kinds) < 2
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..numerics.compiled import kernel
 from .classes import Classes
 from .columns import Kind, Label, Matrix, Score, Target, Weight
-from .ids import Ids
+from .ids import Ids, integer_ids
 from .numbers import Number
 
 __all__ = ["Check", "Flat", "check_of", "flat_of"]
@@ -70,7 +70,7 @@ def flat_of(kind: Kind, like: Array) -> Flat | None:
     if type(kind) is Classes and isinstance(kind.names, int) and not kind.skips and np.can_cast(like.dtype, I8):
         return Flat(None if like.dtype == I8 else _as_int64, I8, source)
     if type(kind) is Ids and not kind.missing_values and like.dtype.kind in "iu":
-        return Flat(None if like.dtype == I8 else _as_int64, I8, source)
+        return Flat(None if like.dtype == I8 else integer_ids, I8, "integer")
     if type(kind) is Weight or (type(kind) is Target and kind.named is None):
         return Flat(None if like.dtype == F8 else _as_float64, F8, source)
     return None

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
 from ..numerics.compiled import kernel
-from ..numerics.keys import KINDS
+from ..numerics.keys import KINDS, scattered
 from .columns import Array, Batch, Column, Kind, Mask, Need
 from .keys import read_keys
 from .slice_keys import read_slice_keys
 
-__all__ = ["IdColumn", "Ids", "Names", "are_several", "group", "name", "query"]
+__all__ = ["IdColumn", "Ids", "Names", "are_several", "group", "integer_ids", "name", "query"]
 
 WRAP = 1 << 64
 
@@ -69,7 +69,8 @@ class Ids(Kind):
 
     Notes
     -----
-    Integers are what their 64 bits say: unsigned ones from 2**63 on are the negative ones that other systems store.
+    An integer is one key whatever its width, 5 as int8 or as uint64. Those from 2**63 on, which int64 cannot hold, are
+    known by 64 bits of a hash.
     """
 
     expected = 'a key, such as an integer or a string (missing="skip" leaves out rows without one, and counts them)'
@@ -115,8 +116,8 @@ class Ids(Kind):
             return IdColumn(np.zeros(int(made), np.int64), "", np.ones(int(made), bool))
         if not KINDS[kind]:
             values, nulls = made
-            ids, wanted = _integers(values), self._stand_ins(int) if kind == "integer" else []
-            hit = np.isin(ids, _integers(np.array(wanted, object))) if wanted else None
+            ids, wanted = integer_ids(values), self._stand_ins(int) if kind == "integer" else []
+            hit = np.isin(ids, integer_ids(np.array(wanted, object))) if wanted else None
         else:
             texts, index, nulls = made
             hashes = _hashes(*texts)
@@ -190,12 +191,19 @@ def _is_column(part: Any) -> bool:
     return hasattr(part, "__len__") and not isinstance(part, (str, bytes))
 
 
-def _integers(values: Array) -> NDArray[np.int64]:
-    if values.dtype == object:  # below and above int64 in one column
-        values = np.array([int(v) % WRAP for v in values], np.uint64)
-    if values.dtype == np.uint64:
-        return np.ascontiguousarray(values).view(np.int64)
-    return np.ascontiguousarray(values, np.int64)
+def integer_ids(values: Array) -> NDArray[np.int64]:
+    """Return the ids of integers: their values, and of those beyond int64 a hash that takes each to another."""
+    if values.dtype == object:
+        found = [int(v) for v in values]
+        beyond = np.array([v >= 1 << 63 for v in found], bool)
+        values = np.array([v % WRAP for v in found], np.uint64)
+    elif values.dtype == np.uint64:
+        beyond = values >= np.uint64(1 << 63)
+    else:
+        return np.ascontiguousarray(values, np.int64)
+    if beyond.any():
+        values = np.where(beyond, scattered(values), values)
+    return np.ascontiguousarray(values).view(np.int64)
 
 
 def _hashes(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -320,7 +320,8 @@ class Sharded(Parted):
             weights, events = seen[unit]
             none = np.full((self.shards, cells), np.nan)
             for number in [n for n, s in found.items() if s.metric is metric]:
-                yield number, Shards((self.unit, self.shards), numbers.get(number, none), weights, events, below)
+                plan = self.unit, self.shards, parts[unit].cells.words[-1].kind.removeprefix("shard of ")
+                yield number, Shards(plan, numbers.get(number, none), weights, events, below)
 
     def chances(self, states: Sequence[State], confidence: float, method: str | None) -> Any:
         check_confidence(confidence)

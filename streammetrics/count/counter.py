@@ -218,7 +218,7 @@ class Counter:
     def admit_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
         """Raise unless checked rows, each in its front cell, may be counted, together and with those before."""
         self.statistic.admit_rows(columns, at)
-        self.statistic.admit_beside(self.flats, columns)
+        self.statistic.admit_beside(self.flats, {role: c.source for role, c in columns.items() if len(c.values)})
 
     def _check_classes(self) -> None:
         if self.inner[-1][1].kind == "class":
@@ -496,8 +496,12 @@ def _is_identity(order: Ints) -> bool:
 
 def _learned(index: Index, name: str, axis: Axis, words: Vocabulary, ranks: Ints) -> Ints:
     """The codes of keys of a finished state; marks stay."""
-    shards = axis.kind == "shard"  # which are numbers themselves
-    codes = np.asarray(words.values, np.int64) if shards else index.numbers(name, axis.kind).learn(words)
+    if axis.kind == "shard":  # which are numbers themselves
+        codes = np.asarray(words.values, np.int64)
+        if len(codes):
+            index.numbers(name, axis.kind).kind = words.kind
+    else:
+        codes = index.numbers(name, axis.kind).learn(words)
     return np.where(ranks < 0, ranks, codes[np.maximum(ranks, 0)]) if len(codes) else ranks
 
 
@@ -529,7 +533,7 @@ def _ranked(index: Index, path: Any, codes: Ints) -> tuple[tuple[Vocabulary, ...
         if axis.kind != "shard":
             vocabulary, out[:, i] = index.numbers(name, axis.kind).ranked(codes[:, i])
         else:
-            vocabulary = Vocabulary.of("integer", codes[:, i][codes[:, i] >= 0])
+            vocabulary = Vocabulary.of(index.numbers(name, axis.kind).kind, codes[:, i][codes[:, i] >= 0])
             out[:, i] = np.where(codes[:, i] < 0, codes[:, i], vocabulary.ranks(np.maximum(codes[:, i], 0)))
         words.append(vocabulary)
     return tuple(words), out

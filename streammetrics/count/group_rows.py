@@ -19,17 +19,15 @@ from ..state.fold import ascending, fold
 from ..state.state import State
 from ..statistics.groups.rows import (
     ADVICE,
-    KINDS,
     SAMPLE,
     GroupRows,
     Waiting,
     entries_of,
-    kind_of,
-    kinds_of,
     level_of,
 )
 from ..statistics.groups.solve import SHARE, Raw, halves, hashes_of
 from ..statistics.groups.spill import joined, kind_of_rows, written
+from ..statistics.key_kinds import KINDS, kind_of, kinds_of
 from .counter import Counter, _ranked, path_of
 from .index import Index
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..columns.columns import Column
 from ..statistics.groups.solve import hashes_of
+from ..statistics.key_kinds import kind_of
 from ..statistics.key_sample import ALL, SALT, KeySample, thinned
 from .counter import Counter
 from .tallies import HotExact
@@ -57,4 +58,9 @@ class KeyCounter(Counter):
         if len(hot.high):
             hot.high[first:end] = cells[kept]
         seen = self.flats["rows"] + np.bincount(cells, minlength=len(self.flats["rows"]))
-        return [partial(hot.used.__setitem__, 0, end), partial(self.flats.__setitem__, "rows", seen)]
+        kind, kinds = kind_of(columns["value"].source, np.zeros(0)), self.flats["kinds"]
+        if not kinds[:, kind].all():  # of cells that are new
+            kinds = kinds.copy()
+            kinds[cells, kind] = 1
+        fresh = self.flats | {"rows": seen, "kinds": kinds}
+        return [partial(hot.used.__setitem__, 0, end), partial(self.__dict__.update, flats=fresh)]

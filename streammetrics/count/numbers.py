@@ -194,8 +194,9 @@ class KeyNumbers:
     def accept(self, kind: str) -> None:
         """Raise unless keys of this kind belong here."""
         if self.kind and self.kind != kind:
+            before, now = (k.removeprefix("shard of ") for k in (self.kind, kind))
             raise InvalidInputError(
-                f"{self.name}: the keys so far are of kind {self.kind}, these are of kind {kind}; convert one of them",
+                f"{self.name}: the keys so far are of kind {before}, these are of kind {now}; convert one of them",
                 column=self.name,
             )
         self.kind = kind

@@ -106,7 +106,7 @@ def changes_of(pair: Pair, *, independent: bool = False, covariates: Sequence[Pa
         for two models of the same rows.
     """
     a, b = pair.a, pair.b
-    if a.shards is not None and b.shards is not None and a.shards.plan == b.shards.plan:
+    if a.shards is not None and b.shards is not None and a.shards.alike(b.shards):
         found = _by_shard(pair, covariates)
     elif not independent:
         raise InvalidInputError(_unlike(pair.name, a.shards, b.shards))
@@ -139,7 +139,7 @@ def _covariate(pair: Pair, before: Pair) -> Contrast:
     sides = []
     for sample, of in ((before.a, pair.a), (before.b, pair.b)):
         cells, at = joined(sample, pair.keys)
-        if cells.shards is None or of.shards is None or cells.shards.plan != of.shards.plan:
+        if cells.shards is None or of.shards is None or not cells.shards.alike(of.shards):
             raise InvalidInputError(
                 f"{pair.name}: the covariate {before.name} must have the shards of what it adjusts: "
                 f"{plan_text(of.shards)}, not {plan_text(cells.shards)}"
@@ -182,15 +182,20 @@ def _prefixed(name: str, texts: Reasons) -> Callable[[int], str]:
 
 def plan_text(shards: Shards | None) -> str:
     """Say what shards there are: 64 shards of user_id."""
-    return "no shards of units" if shards is None else f"{shards.plan[1]} shards of {shards.plan[0]}"
+    if shards is None:
+        return "no shards of units"
+    unit, count, kind = shards.plan
+    return f"{count} shards of {unit}" + (f" of kind {kind}" if kind else "")
 
 
 def _unlike(name: str, a: Shards | None, b: Shards | None) -> str:
-    unit, count = next((s.plan for s in (a, b) if s is not None), ("user_id", 64))
+    unit, count, _ = next((s.plan for s in (a, b) if s is not None), ("user_id", 64, ""))
     cure = f'Sharded(..., unit="{unit}", shards={count}) on both sides'
     have = f"a has {plan_text(a)}, b {plan_text(b)}"
     if a is None and b is None:
         have = "neither side has shards of units"
+    elif a is not None and b is not None and a.plan[:2] == b.plan[:2]:
+        cure = f"{unit} of one kind on both sides: 5 and the text '5' are two users"
     return (
         f"{name}: {have}, so that what they share cannot be told from what differs. "
         f"Count with {cure}; or, if no unit is in both, say independent=True"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ from ..collect.interval import QUERIES, ROWS
 from ..collect.metric import METRICS, Metric, dropped_of
 from ..collect.saved import from_bytes, merge
 from ..columns.columns import Label, Score
+from ..columns.ids import Ids
+from ..errors import IncompatibleStateError, InvalidInputError
 from ..state.state import State
-from .case import Case, Law, expect, folded, numbers, same, same_value, value_of
+from .case import Case, Law, by_name, expect, folded, numbers, refuses, same, same_value, value_of
 from .specimens import Columns, formats, on_grid, spoil, tables
 
 UNITS = 2.0**-59  # where a weight stands for rows, terms are rounded to 2**-60 once instead of k times
@@ -193,6 +196,33 @@ def score_dtypes(case: Case) -> None:
         same(whole, case.fed(cast), f"{', '.join(held)} as {np.dtype(dtype)} to count alike")
 
 
+def key_dtypes(case: Case) -> None:
+    """A key is its value, in every integer dtype, mixed over batches; text is refused beside integers that are kept."""
+    first, rest = case.parts(2)
+    for role in [n.role for n in case.of(Ids) if case.columns[n.role].dtype.kind in "iu"]:
+        case = case._replace(columns=case.columns | {role: case.columns[role] - case.columns[role].min(initial=0)})
+        whole = case.fed()
+        for dtype in ("<i4", ">i8", "u8", "O"):
+            cast = case.columns | {role: case.columns[role].astype(dtype)}
+            same(whole, case.fed(cast), f"{role} as {np.dtype(dtype)} to count alike")
+        if not (len(first) and len(rest) and "kinds" in whole.state.parts()):
+            continue
+        mixed = case.fed(case.take(first))
+        by_name(mixed, {k: v[rest].astype("u8") if k == role else v[rest] for k, v in case.columns.items()})
+        same(
+            merge([case.fed(case.take(first)), case.fed(case.take(rest))]),
+            mixed,
+            f"{role} as uint64 to go on from int64",
+        )
+        text = {k: v[rest].astype("U") if k == role else v[rest] for k, v in case.columns.items()}
+        refuses(
+            InvalidInputError, partial(by_name, case.fed(case.take(first)), text), f"{role} as text beside integers"
+        )
+        refuses(
+            IncompatibleStateError, partial(case.fed(case.take(first)).merge, case.fed(text)), f"{role} of both kinds"
+        )
+
+
 def column_formats(case: Case) -> None:
     """Lists, arrays, series, Arrow arrays and tensors of equal values count alike."""
     columns = {k: v.astype(np.float64) if v.dtype.kind == "f" else v for k, v in case.columns.items()}
@@ -309,6 +339,7 @@ METRIC_LAWS: list[Law] = [
     weighted_with_unweighted,
     label_dtypes,
     score_dtypes,
+    key_dtypes,
     column_formats,
     table_formats,
     dropped_rows,

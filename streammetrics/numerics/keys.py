@@ -13,18 +13,25 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .canonical import canonical_json
 
 __all__ = [
-    "EPOCH", "KINDS", "atom_text", "decode_key", "encode_key", "fits", "fixed_hash", "hash_of", "plain", "raw", "shown",
-    "sort_key",
+    "EPOCH", "KINDS", "SHARDS", "atom_text", "decode_key", "encode_key", "fits", "fixed_hash", "hash_of", "plain", "raw",
+    "scattered", "shown", "sort_key",
 ]  # fmt: skip
 
 KINDS = {
     "integer": False, "string": True, "bytes": True, "bool": False, "date": False, "timestamp": False, "decimal": True,
 }  # fmt: skip
 """Kinds of keys, and whether they are held as texts. Keys of different kinds refuse to merge."""
+
+SHARDS = {kind: f"shard of {kind}" for kind in KINDS}
+"""The kind of the numbers of shards, by that of the units that fell into them."""
+
+SHARDS = {kind: f"shard of {kind}" for kind in KINDS}
+"""The kind of the numbers of shards, by that of the units that fell into them."""
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -78,8 +85,8 @@ RANGES = {
 
 def fits(kind: str, values: Any) -> bool:
     """Whether values, as they are held, are all keys of a kind."""
-    if not KINDS[kind]:
-        low, high = RANGES[kind]
+    if not KINDS.get(kind):
+        low, high = RANGES.get(kind, RANGES["integer"])
         return bool(low <= int(values.min()) and int(values.max()) <= high) if len(values) else True
     if kind == "bytes":
         return True
@@ -205,3 +212,13 @@ def _rank(atom: Any) -> tuple[int, Any]:
     if held is None:
         raise TypeError(f"{atom!r} is no key")
     return (2, held[1]) if isinstance(held[1], bytes) else (1, held[1])
+
+
+FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def scattered(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of SplitMix64, which takes each word to another one; for ever."""
+    words = (words ^ (words >> np.uint64(30))) * FIRST
+    words = (words ^ (words >> np.uint64(27))) * SECOND
+    return words ^ (words >> np.uint64(31))

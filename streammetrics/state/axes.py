@@ -68,7 +68,7 @@ class Vocabulary:
     Parameters
     ----------
     kind : str
-        One of KINDS; "" if there are none, so that content alone says it.
+        One of KINDS, or of shards one of SHARDS; "" if there are none, so that content alone says it.
     values : array of integers, or tuple of bytes
         The keys: texts as their UTF-8, dates as days and timestamps as microseconds since 1970.
     """
@@ -81,7 +81,7 @@ class Vocabulary:
         """Return the vocabulary of some values, in any order and with repetitions."""
         if not len(values):
             return cls()
-        if KINDS[kind]:
+        if KINDS.get(kind):
             return cls(kind, tuple(sorted(set(values))))
         ordered = np.sort(integers(values))  # np.unique hashes integers, which takes five times as long
         return cls(kind, ordered[np.append(True, ordered[1:] != ordered[:-1])])
@@ -165,7 +165,8 @@ def common(name: str, words: Sequence[Vocabulary]) -> tuple[Vocabulary, list[Int
     """
     kinds = list(dict.fromkeys(w.kind for w in words if w.kind))
     if len(kinds) > 1:
-        raise IncompatibleStateError(f"keys of {name} are of kind {kinds[0]} here and {kinds[1]} there")
+        here, there = (kind.removeprefix("shard of ") for kind in kinds[:2])
+        raise IncompatibleStateError(f"keys of {name} are of kind {here} here and {there} there; convert one of them")
     some = [w for w in words if len(w)]
     if not some or all(w.same(some[0]) for w in words):
         return (some[0] if some else Vocabulary()), [None] * len(words)

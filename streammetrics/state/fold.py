@@ -306,7 +306,9 @@ def _inner(states: Sequence[Content], fronts: Sequence[Ints]) -> tuple[Ints | No
     tables, behind = [], states[0].cells.behind
     ranks: list[Any] = [None] * len(states)
     if behind is not None:
-        behind, ranks = common("classes", [s.cells.behind or Vocabulary() for s in states])
+        axis = states[0].behind
+        assert axis is not None
+        behind, ranks = common(", ".join(axis.names), [s.cells.behind or Vocabulary() for s in states])
     ordered = True
     for state, to, rank in zip(states, fronts, ranks, strict=True):
         inner = state.cells.inner

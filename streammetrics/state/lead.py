@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import StateFormatError
-from ..numerics.keys import KINDS
+from ..numerics.keys import KINDS, SHARDS
 from .numbers import Numbers, Pieces
 from .schema import Schema
 from .section import LEAD, LIMB, NAMES, Layout, need, noise, sparse
@@ -17,7 +17,7 @@ from .section import LEAD, LIMB, NAMES, Layout, need, noise, sparse
 __all__ = ["Lead", "layout_of", "taken", "weight"]
 
 WORD = 320  # bytes of memory that the object of a word takes
-TEXTS = np.array([False, *KINDS.values()])
+TEXTS = np.array([False, *KINDS.values(), *(False for _ in SHARDS)])
 
 Ints = NDArray[np.int64]
 Array = NDArray[Any]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import IncompatibleStateError, StateFormatError
-from ..numerics.keys import fits
+from ..numerics.keys import SHARDS, fits
 from .axes import EPOCHS, EXPIRED, NULL, OTHER, Axis, Vocabulary, integers
 from .lead import Lead
 from .numbers import ranges, running, unzigzag
@@ -108,7 +108,7 @@ def check_axes(axes: Sequence[Axis], words: Sequence[Words], keys: Ints) -> None
             )
         if axis.kind == "shard":
             good = not len(held) or (
-                held.kind == "integer" and held.values.min() >= 0 and held.values.max() < axis.size
+                held.kind in SHARDS.values() and held.values.min() >= 0 and held.values.max() < axis.size
             )
             need(good and keys[:, column].min(initial=0) >= 0, f"{axis.names[0]} has a key that is no shard")
         _check_marks(axis, keys[:, column : column + len(axis.names)])

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import StateFormatError
-from ..numerics.keys import KINDS
+from ..numerics.keys import KINDS, SHARDS
 from .axes import Vocabulary
 from .chunks import pack_exact
 from .declare import FORMS, Flat, Tally
@@ -43,7 +43,7 @@ Ints = NDArray[np.int64]
 LEAD = np.dtype("<u4")
 LIMB = 5  # bytes of a second limb, below 2**40
 SPARSE = 32  # numbers a cell, from which a flat may be written as what is not zero
-NAMES = [*KINDS]
+NAMES = [*KINDS, *SHARDS.values()]
 MOST_LEAD = (1 << 32) - 1
 
 

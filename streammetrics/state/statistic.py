@@ -85,8 +85,11 @@ class Statistic(Settings):
     def admit_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
         """Raise unless checked rows, each in its front cell (`at` is empty for a lone state), may be counted together."""
 
-    def admit_beside(self, flats: Mapping[str, Array], columns: Mapping[str, Any]) -> None:
-        """Raise unless checked rows may be counted with those before; `flats` holds the parts of all cells so far."""
+    def admit_beside(self, flats: Mapping[str, Array], sources: Mapping[str, str]) -> None:
+        """Raise unless rows may be counted with those before: of columns from these sources (`Column.source`), by role.
+
+        `flats` holds the parts of all cells so far.
+        """
 
     def class_codes(self, columns: Mapping[str, Any], numbers: Any) -> tuple[Ints, ...]:
         """Of a statistic of classes behind: the number of the class of each row, for each column of the axis."""

@@ -14,7 +14,7 @@ from ..columns.ids import group
 from ..errors import StateFormatError
 from ..numerics.settings import setting
 from ..state.declare import Flat
-from ..state.state import State
+from .key_kinds import KeyKinds
 from .step import Like, Step
 
 __all__ = ["DistinctKeys"]
@@ -22,7 +22,7 @@ __all__ = ["DistinctKeys"]
 ALPHA = 0.7213475204444817  # 1 / (2 log 2)
 
 
-class DistinctKeys(State, tag="distinct"):
+class DistinctKeys(KeyKinds, tag="distinct"):
     """HyperLogLog registers of keys: integers, strings, bytes, or several columns of them.
 
     Parameters
@@ -56,7 +56,10 @@ class DistinctKeys(State, tag="distinct"):
 
     def steps(self, like: Like) -> Iterable[Step]:
         own = type(self)
-        return [Step("registers:note_keys", "value", "at", self.precision, own.rows, own.registers)]
+        return [
+            Step("registers:note_keys", "value", "at", self.precision, own.rows, own.registers),
+            self.note_kind(like),
+        ]
 
     def check(self) -> None:
         if int(self.flat("registers").max(initial=0)) > 65 - self.precision:

@@ -14,9 +14,9 @@ from ..columns.ids import group
 from ..errors import StateFormatError
 from ..numerics.settings import setting
 from ..state.declare import Array, Flat, Tally
-from ..state.state import State
 from ..state.tally import Entries, canonical
 from .groups.rows import zeros_of
+from .key_kinds import KeyKinds
 
 __all__ = ["SALT", "KeySample", "at_one_level", "thinned"]
 
@@ -26,7 +26,7 @@ DEEPEST = 60  # zeros: 16 hashes have so many
 Hashes = NDArray[np.uint64]
 
 
-class KeySample(State, tag="key_sample"):
+class KeySample(KeyKinds, tag="key_sample"):
     """The hashes of different keys, and how many rows each had: all of them, or those that begin with enough zeros.
 
     Parameters

@@ -10,22 +10,22 @@ from numpy.typing import NDArray
 
 from ..columns.columns import Need, weight
 from ..columns.found_keys import found_key
+from ..columns.ids import integer_ids
 from ..errors import StateFormatError
 from ..numerics.exact import UNIT, weights
-from ..numerics.keys import atom_text, hash_of, plain, raw
+from ..numerics.keys import atom_text, hash_of, plain, raw, scattered
 from ..numerics.settings import setting
 from ..state.declare import Array, Tally
-from ..state.state import State
+from .key_kinds import KeyKinds, kind_of
 
 __all__ = ["KeySketch"]
 
 Words = NDArray[np.uint64]
 
-WRAP = 1 << 64
-GOLDEN, FIRST, SECOND = (np.uint64(c) for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-class KeySketch(State, tag="key_sketch"):
+class KeySketch(KeyKinds, tag="key_sketch"):
     """A count-min sketch: rows of tables of counters, in each of which a key has one, by a hash that is fixed for ever.
 
     Parameters
@@ -68,14 +68,14 @@ class KeySketch(State, tag="key_sketch"):
         used, codes = np.unique(column.values, return_inverse=True)
         words = _words(column.source, [column.keys[i] for i in used.tolist()])
         given = columns["sample_weight"].values if "sample_weight" in columns else None
+        into["kinds"][at, kind_of(column.source, np.zeros(0))] = 1
         for row in self._places(words):
             into["rows"].append((at, row[codes.reshape(-1)], given))
 
     def _places(self, words: Words) -> NDArray[np.int64]:
         """The counter of each word in each table."""
         tables = np.arange(self.depth, dtype=np.uint64)[:, None]
-        scattered = _scattered(words[None, :] + GOLDEN * (tables + np.uint64(1)))
-        low = scattered >> np.uint64(64 - self.bits)
+        low = scattered(words[None, :] + GOLDEN * (tables + np.uint64(1))) >> np.uint64(64 - self.bits)
         return np.asarray((tables << np.uint64(self.bits)) | low).astype(np.int64)
 
     def check(self) -> None:
@@ -106,12 +106,6 @@ class KeySketch(State, tag="key_sketch"):
 
 def _words(kind: str, keys: list[Any]) -> Words:
     """64 bits of each key of a kind; an integer is its own."""
-    each = (int(k) % WRAP if kind == "integer" else hash_of(atom_text(plain(kind, k))) for k in keys)
-    return np.fromiter(each, np.uint64, len(keys))
-
-
-def _scattered(words: Words) -> Words:
-    """The finaliser of SplitMix64, a bijection."""
-    words = (words ^ (words >> np.uint64(30))) * FIRST
-    words = (words ^ (words >> np.uint64(27))) * SECOND
-    return words ^ (words >> np.uint64(31))
+    if kind == "integer":
+        return integer_ids(np.array(keys, object)).view(np.uint64)
+    return np.fromiter((hash_of(atom_text(plain(kind, k))) for k in keys), np.uint64, len(keys))

@@ -97,7 +97,7 @@ def test_the_limit_changes_nothing_and_counts_groups_not_rows() -> None:
 
 def test_kinds_of_keys_do_not_mix() -> None:
     metric = sm.GroupLogLoss().update([1], [0.5], group=[1])
-    with pytest.raises(sm.InvalidInputError, match="of kind integer, these of kind string"):
+    with pytest.raises(sm.InvalidInputError, match="of kind integer, these are of kind string"):
         metric.update([1], [0.5], group=["a"])
     with pytest.raises(sm.IncompatibleStateError, match="of kind integer here and string there"):
         metric.merge(sm.GroupLogLoss().update([1], [0.5], group=["a"]))

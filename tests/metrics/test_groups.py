@@ -219,10 +219,10 @@ def test_keys_of_every_kind() -> None:
     assert by_two.compute() == {"group_auc": 0.5}
     gauc = sm.GroupAUC().update(y, s, group=[1, 1, 2, 2])
     before = gauc.digest()
-    with pytest.raises(sm.InvalidInputError, match="keys so far are of kind integer, these of kind string"):
+    with pytest.raises(sm.InvalidInputError, match="keys so far are of kind integer, these are of kind string"):
         gauc.update(y, s, group=["1", "1", "2", "2"])
     assert gauc.digest() == before
-    with pytest.raises(sm.IncompatibleStateError, match="keys are of kind integer here and string there"):
+    with pytest.raises(sm.IncompatibleStateError, match="keys of group are of kind integer here and string there"):
         gauc.merge(sm.GroupAUC().update(y, s, group=["1", "1", "2", "2"]))
     with pytest.raises(sm.InvalidInputError, match=r"group: expected a key.* found none in row 1"):
         sm.GroupAUC().update(y, s, group=pa.array(["a", None, "b", "b"]))

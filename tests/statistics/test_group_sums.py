@@ -74,7 +74,7 @@ def test_keys_are_of_one_kind():
     feed = Feed([Read(GroupSums(terms=TERMS), PLAIN)])
     feed.count(integers)
     before = feed.states[0]
-    with pytest.raises(InvalidInputError, match="of kind integer, these of kind string"):
+    with pytest.raises(InvalidInputError, match="of kind integer, these are of kind string"):
         feed.count(texts)
     assert feed.states[0] == before
     other = fed(GroupSums(terms=TERMS), texts)

@@ -128,7 +128,7 @@ def test_whoever_holds_which_rows(text: bool, weighted: bool) -> None:
         on.count(some(table, rows))
     assert on.states[0].close_groups() == whole.close_groups()
     assert on.states[0] == whole
-    with pytest.raises(sm.IncompatibleStateError, match=r"keys are of kind \w+ here and \w+ there"):
+    with pytest.raises(sm.IncompatibleStateError, match=r"keys of group are of kind \w+ here and \w+ there"):
         whole.merge(fed(log(10, 1, text=not text)))
     taken = settled(whole).subtract(settled(parts[0]))
     assert taken == settled(parts[1]).merge(*parts[2:])
@@ -192,7 +192,7 @@ def test_a_failed_batch_changes_nothing() -> None:
     before = feed.states[0]
     with pytest.raises(sm.MemoryLimitError, match=r"spill_dir=.*partition=\(i, n\).*sample=True"):
         feed.count(table)
-    with pytest.raises(sm.InvalidInputError, match="keys so far are of kind integer, these of kind string"):
+    with pytest.raises(sm.InvalidInputError, match="keys so far are of kind integer, these are of kind string"):
         feed.count(log(10, 1, text=True))
     with pytest.raises(sm.InvalidInputError, match="y_score"):
         feed.count(some(table, slice(5)) | {"y_score": np.full(5, np.nan)})

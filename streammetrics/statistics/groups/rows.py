@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import IncompatibleStateError, InvalidInputError, MemoryLimitError, StateFormatError
+from ...errors import IncompatibleStateError, MemoryLimitError, StateFormatError
 from ...numerics.buckets import exact_bits, key_of, score_of
 from ...numerics.exact import carry_fixed
 from ...numerics.settings import is_partition, setting
@@ -20,20 +20,18 @@ from ...state.axes import Axis, Vocabulary
 from ...state.cells import Cells
 from ...state.declare import Flat
 from ...state.fold import check_room, fold
-from ...state.state import State
 from ...state.tally import Entries, canonical
+from ..key_kinds import KINDS, KeyKinds, check_key_kinds, kinds_of
 from .closed import GROUP_WEIGHTS, Groups, SealedGroups, Sums, added, summed
 from .scan import Sorted, fixed_weights, of_entries, scanned
 from .scored import ScoredGroups
 from .solve import SHARE, Raw, halves, hashes_of, in_threads, processors, solve, weights_of, widened
 from .spill import Spill, split, written
 
-__all__ = ["ADVICE", "GROUP_WEIGHTS", "KINDS", "SAMPLE", "GroupRows", "Waiting", "entries_of", "level_of"]
+__all__ = ["ADVICE", "GROUP_WEIGHTS", "SAMPLE", "GroupRows", "Waiting", "entries_of", "level_of"]
 
 Ints = NDArray[np.int64]
 
-# Of ids; for ever: it is in the bytes.
-KINDS = ("integer", "string", "bytes", "several", "bool", "date", "timestamp", "decimal")
 HASHED = [KINDS.index(kind) for kind in ("string", "bytes", "several", "decimal")]
 SAVED = 1 << 28  # bytes of rows that are written as they are
 SPREAD_ROWS = 1 << 22  # rows that entries may become, whatever these are
@@ -113,7 +111,7 @@ class Waiting:
         )
 
 
-class GroupRows(ScoredGroups, tag="group_rows"):
+class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     """The rows of every group: how many of each score and label, and what they weigh.
 
     Parameters
@@ -143,7 +141,7 @@ class GroupRows(ScoredGroups, tag="group_rows"):
     memory_limit: int = setting(default=1 << 32, low=0, operational=True)
     spill_dir: str | None = setting(default=None, operational=True)
 
-    kinds = Flat(len(KINDS), form="flag", front=True)
+    keyed = "group"
     level = Flat(form="register", front=True, optional=True)
 
     counted = ("scores",)
@@ -228,12 +226,6 @@ class GroupRows(ScoredGroups, tag="group_rows"):
         return settled + sum(float(weights_of(r).sum()) for r in held.raws)
 
     # -- merging, and samples -----------------------------------------------------------------------------------------
-
-    def alike(self, states: Sequence[Self]) -> Sequence[Self]:
-        some = [s for s in states if kinds_of(s).any()]
-        for state in some[1:]:
-            check_key_kinds(some[0], state)
-        return states
 
     def merge(self, *others: Self) -> Self:
         if self.axes or self.sample_rows or all(s.waiting is None for s in (self, *others)):
@@ -516,35 +508,7 @@ def raw_of(state: GroupRows) -> Raw:
     return {n: np.repeat(c, entries.mass, axis=0) for n, c in columns.items()}
 
 
-# -- kinds of keys, samples ------------------------------------------------------------------------------------------
-
-
-def check_key_kinds(ours: State, theirs: State) -> None:
-    """Raise unless the keys of two states are of one kind."""
-    a, b = kinds_of(ours), kinds_of(theirs)
-    if a.any() and b.any() and not (a & b).any():
-        x, y = (KINDS[int(k.argmax())] for k in (a, b))
-        raise IncompatibleStateError(f"cannot merge these groups: keys are of kind {x} here and {y} there")
-
-
-def kinds_of(state: State) -> NDArray[np.bool_]:
-    """Which kinds of ids were seen."""
-    held: Waiting | None = state.__dict__.get("waiting")
-    if held is not None:
-        return np.asarray(held.kinds > 0)
-    kinds = state.cells.flats["kinds"]
-    return np.asarray(kinds.max(axis=0) > 0) if len(kinds) else np.zeros(len(KINDS), bool)
-
-
-def kind_of(source: str, seen: NDArray[Any]) -> int:
-    """Return the number of the kind of keys, or raise if those so far are of another."""
-    kind = KINDS.index(source if source in KINDS else "several")
-    if seen.any() and not seen[kind]:
-        known = KINDS[int(seen.argmax())]
-        raise InvalidInputError(
-            f"group: the keys so far are of kind {known}, these of kind {KINDS[kind]}", column="group"
-        )
-    return kind
+# -- samples ------------------------------------------------------------------------------------------
 
 
 def zeros_of(hashes: NDArray[np.uint64]) -> Ints:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any, Self
 
@@ -15,15 +15,14 @@ from ...errors import MemoryLimitError
 from ...numerics.exact import carry_fixed, exact_to_fraction, to_float
 from ...numerics.settings import setting
 from ...state.axes import Axis
-from ...state.declare import Array, Flat
+from ..key_kinds import KeyKinds
 from ..step import Like, Step
 from ..sums import TermSums
-from .rows import KINDS, check_key_kinds, kind_of, kinds_of
 
 __all__ = ["GroupSums"]
 
 
-class GroupSums(TermSums, tag="group_sums"):
+class GroupSums(KeyKinds, TermSums, tag="group_sums"):
     """The sums of `ScoreSums` for every group.
 
     Parameters
@@ -42,8 +41,7 @@ class GroupSums(TermSums, tag="group_sums"):
     missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
     memory_limit: int = setting(default=1 << 32, low=0, operational=True)
 
-    kinds = Flat(len(KINDS), form="flag", front=True)
-
+    keyed = "group"
     behind = Axis(("group",), "group")
 
     def needs(self) -> tuple[Need, ...]:
@@ -51,18 +49,7 @@ class GroupSums(TermSums, tag="group_sums"):
         return label, *others[:-1], group("group", self.missing, self.missing_values), others[-1]
 
     def steps(self, like: Like) -> Iterable[Step]:
-        kind = kind_of(like.source("group"), np.zeros(0))
-        return [*super().steps(like), Step("cells:mark_rows", "y_true", "front", len(KINDS), kind, type(self).kinds)]
-
-    def admit_beside(self, flats: Mapping[str, Array], columns: Mapping[str, Any]) -> None:
-        if len(columns["group"].values):
-            kind_of(columns["group"].source, np.asarray(flats["kinds"].any(axis=0)))
-
-    def alike(self, states: Sequence[Self]) -> Sequence[Self]:
-        some = [s for s in states if kinds_of(s).any()]
-        for state in some[1:]:
-            check_key_kinds(some[0], state)
-        return states
+        return [*super().steps(like), self.note_kind(like)]
 
     def merge(self, *others: Self) -> Self:
         made = super().merge(*others)
