@@ -74,7 +74,8 @@ def _read(path: str | Path, form: str, words: int, number: int) -> dict[str, dic
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     opened: Any = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rt", encoding="utf-8", errors="surrogateescape") as file:
+    # A byte order mark is no part of the first query, whose judgements and documents would otherwise not meet.
+    with opened(path, "rt", encoding="utf-8-sig", errors="surrogateescape") as file:
         yield from enumerate(file, 1)
 
 

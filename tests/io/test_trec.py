@@ -85,3 +85,12 @@ def test_lines_that_are_not_judgements(tmp_path: Path, text: str, line: int) -> 
     (tmp_path / "qrels").write_text(text)
     with pytest.raises(sm.InvalidInputError, match=f"qrels: line {line}"):
         read_qrels(tmp_path / "qrels")
+
+
+@pytest.mark.parametrize("name", ["qrels", "qrels.gz"])
+def test_a_byte_order_mark_is_no_part_of_the_first_query(tmp_path: Path, name: str) -> None:
+    text = b"\xef\xbb\xbfq1 0 d1 1\n"
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    (tmp_path / "run").write_text("q1 Q0 d1 1 0.9 me\n")
+    rows = trec_rows(tmp_path / name, tmp_path / "run")
+    assert sm.MeanReciprocalRank().update(rows).compute() == 1.0
