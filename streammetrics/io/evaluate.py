@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from streammetrics.collect.collection import MetricCollection
+from streammetrics.columns.columns import Matrix, Score, Weight
 from streammetrics.columns.ids import Ids
 from streammetrics.compose.bundle import Bundle
 from streammetrics.compose.sharded import Sharded
@@ -22,12 +23,12 @@ from streammetrics.compose.sliced import Sliced
 from streammetrics.compose.windowed import Windowed
 from streammetrics.errors import InvalidInputError
 from streammetrics.io.checkpoints import Keeper, Kept
+from streammetrics.io.column_types import Uses
 from streammetrics.io.largest import largest_keys
 from streammetrics.io.logs import Log, Part
 from streammetrics.io.queries import Piece, Queries, query_column, together
 from streammetrics.io.scattered import Gathered, Share, Shares, shares_of
 from streammetrics.io.sources import PathLike
-from streammetrics.io.text import Uses
 from streammetrics.io.where import Filter
 
 __all__ = ["OVERALL", "Progress", "Scored", "Window", "cpus", "evaluate", "slice_name", "window_name"]
@@ -345,7 +346,20 @@ def _uses(
     whole = {one.column for one in compared if one.large} - values
     exact = {one.column for one in compared if one.exact} - values
     steps = {window.time} if window is not None and isinstance(window.width, int) else set()
-    return Uses([*keys, *ids], values, whole | steps, exact)
+    times = {window.time} if window is not None and isinstance(window.width, str) else set()
+    return Uses([*keys, *ids], values, whole | steps, exact, _numbers(metrics), times)
+
+
+def _numbers(metrics: MetricCollection | Sharded) -> set[str]:
+    """Return the columns that must be numbers: scores, weights, targets, values."""
+    found: set[str] = set()
+    for state, binding, *_ in metrics.reads():
+        for need in state.needs():
+            kind = need.kind.kind if isinstance(need.kind, Matrix) else need.kind
+            if isinstance(kind, (Score, Weight)):
+                column = binding.column(need.role)
+                found |= {column} if isinstance(column, str) else set(column)
+    return found
 
 
 def _ids(metrics: MetricCollection | Sharded) -> list[str]:

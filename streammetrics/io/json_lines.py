@@ -10,13 +10,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.json as json
 
-from streammetrics.io.pipes import opened
 from streammetrics.io.readers import Facts, Span, broken, reading
 from streammetrics.io.sources import LogError, Source
+from streammetrics.io.text_stream import TextStream
 
 __all__ = ["JsonReader"]
 
 _BLOCK_BYTES = 1 << 20
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _ROW = re.compile(r"(.*?):? in row (\d+)\s*$", re.DOTALL)
 
 
@@ -27,6 +28,7 @@ class JsonReader:
     source: Source
     types: Mapping[str, pa.DataType]
     header: tuple[str, ...] = ()
+    asked: frozenset[str] = frozenset()
 
     @property
     def file(self) -> str:
@@ -42,7 +44,8 @@ class JsonReader:
                         f"{self.file}: a JSON array; a log is JSON lines, an object in each, which jq -c '.[]' makes of it"
                     )
                 with self._located(0):
-                    return Facts.of(self._table(block, None).schema, None, (Span(0, None, (0, 1), self.source.bytes),))
+                    table = self._table(block, None)
+                    return Facts.of(_with_times(table), None, (Span(0, None, (0, 1), self.source.bytes),))
         raise LogError(f"{self.file}: empty, without a single line")
 
     def read(self, span: Span, columns: Sequence[str], keys: Collection[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -65,9 +68,7 @@ class JsonReader:
 
     def _blocks(self) -> Iterator[bytes]:
         """Yield whole lines, a block at a time."""
-        raw = opened(self.source)
-        compression = self.source.compression
-        with pa.CompressedInputStream(raw, compression) if compression else raw as stream:
+        with TextStream(self.source) as stream:
             rest = b""
             while more := stream.read(_BLOCK_BYTES):
                 whole, newline, rest = (rest + more).rpartition(b"\n")
@@ -92,3 +93,24 @@ class JsonReader:
                 raise broken(self.file, error) from None
             what = found[1].removeprefix("JSON parse error: ")
             raise LogError(f"{self.file}: row {first + int(found[2]):,}: {what}") from None
+
+
+def _with_times(table: pa.Table) -> pa.Schema:
+    """Return the types of the first rows; Arrow takes times with fractions of a second for texts, unlike in CSV."""
+    fields = zip(table.schema, table.columns, strict=True)
+    return pa.schema([pa.field(f.name, pa.timestamp("ns")) if _are_times(c) else f for f, c in fields])
+
+
+def _are_times(column: pa.ChunkedArray) -> bool:
+    if not pa.types.is_string(column.type):
+        return False
+    texts = column.drop_null()
+    if not len(texts) or not _DATE.match(texts[0].as_py()):
+        return False
+    for zone in (None, "UTC"):  # all name their zone, or none does
+        try:
+            texts.cast(pa.timestamp("ns", zone))
+        except pa.ArrowInvalid:
+            continue
+        return True
+    return False

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streammetrics.io.column_types import Uses
 from streammetrics.io.logs import Log
 from streammetrics.io.parts import Part
 from streammetrics.io.readers import decoded, one_table
-from streammetrics.io.text import Uses
 from streammetrics.io.where import Filter, as_numbers
 
 __all__ = ["MOST_KEYS", "largest_keys"]

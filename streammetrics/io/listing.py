@@ -59,5 +59,7 @@ def _check_one_format(sources: Sequence[Source]) -> None:
     for source in sources:
         if source.format != first.format:
             raise LogError(
-                f"{first.file} and {source.file} are of different formats; score those of each, --save that, and merge it"
+                f"{first.file} and {source.file} are of different formats; score the files of each format, and merge what "
+                f"--save wrote. Keys of CSV files and partitions are text: name the types of keys that are integers "
+                f"elsewhere, types={{'KEY': 'string'}} for all of them"
             )

@@ -11,22 +11,22 @@ from typing import cast
 
 import pyarrow as pa
 
+from streammetrics.io.column_types import Uses, data_type
 from streammetrics.io.json_lines import JsonReader
 from streammetrics.io.listing import find_sources
 from streammetrics.io.parts import Part
 from streammetrics.io.pipes import STDIN, standard_input
 from streammetrics.io.readers import Facts, IpcReader, ParquetReader, Reader
-from streammetrics.io.sources import LogError, PathLike, Source, key_values
+from streammetrics.io.sources import LogError, PathLike, Source, is_integer, key_values
 from streammetrics.io.tables import open_table
-from streammetrics.io.text import TextReader, Uses, compared_types, settle_types
+from streammetrics.io.text import DEFAULT_NULLS, TextFormat, TextReader, compared_types, settle_types
 
 __all__ = ["DEFAULT_NULLS", "Log", "LogError", "Part"]
 
-DEFAULT_NULLS = ("", "\\N", "NULL", "null")
-"""Spellings of null in text files. "NA" is not one of them: it is the code of Namibia."""
-
 _LISTED = 40  # names in an error message
 _FOOTERS_AT_ONCE = 8
+_TEXT_OPTIONS = {"delimiter": "delimiter", "nulls": "nulls", "quotes": "quotes", "names": "columns"}
+_PLAIN = TextFormat()
 
 
 class Log:
@@ -37,20 +37,27 @@ class Log:
     paths : path or sequence of paths
         Files, folders and patterns (`"log/**/*.parquet"`); "-" is standard input, as an Arrow IPC stream, CSV or JSON
         lines. Folders are read recursively; names that start with `.` or
-        `_` are left out. Folders named like `country=US` on the way to a file are columns of its rows (integers where
-        all values of that key are), unless the file has a column of that name. URLs of files, folders and patterns,
-        such as `"s3://bucket/log/*.parquet"`, are read by fsspec; keys and addresses are those that it finds (see there).
+        `_` are left out. Folders named like `country=US` on the way to a file are columns of its rows (as keys text as
+        it is spelled, otherwise integers where all values are), unless the file has a column of that name. URLs of
+        files, folders and patterns, such as `"s3://bucket/log/*.parquet"`, are read by fsspec; keys and addresses are
+        those that it finds (see there).
         A folder with a `_delta_log` is a Delta table; `"delta:s3://bucket/table"` names one elsewhere,
         `"iceberg:catalog/namespace.table"` or `"iceberg:path/v3.metadata.json"` an Iceberg table, and `"sql:select ..."`
         a query for DuckDB: all are read as they were when they were opened (a query as often as it is asked), by one
         thread.
     delimiter : str, optional
-        What separates the values of a text file; default a tab for `.tsv` and a comma for `.csv`.
+        What separates the values of a text file, one character or several; default a tab for `.tsv` and a comma for
+        `.csv`.
     nulls : sequence of str
         Spellings of null in text files, where they are not quoted.
     types : mapping of str to str or pyarrow.DataType, optional
-        Types of columns of text files. Otherwise the first rows of all files decide: integers and text for keys,
-        float64 for other numbers.
+        Types of columns: "string", "int", "float", "bool", "date", "timestamp", or an alias of Arrow, such as "uint64".
+        They are the same in every file, whatever its format. Otherwise columns of Parquet, Arrow and JSON have their own
+        types. In CSV and partitions keys are text as it is spelled, and other numbers float64.
+    quotes : bool
+        Whether quotation marks enclose values in CSV and TSV files.
+    names : sequence of str, optional
+        Names of the columns of CSV and TSV files without a header.
 
     Examples
     --------
@@ -68,19 +75,19 @@ class Log:
         delimiter: str | None = None,
         nulls: Sequence[str] = DEFAULT_NULLS,
         types: Mapping[str, str | pa.DataType] | None = None,
+        quotes: bool = True,
+        names: Sequence[str] = (),
     ) -> None:
         alone = cast("Sequence[PathLike]", [paths] if isinstance(paths, (str, os.PathLike)) else paths)
         if STDIN in alone and len(alone) > 1:
             raise LogError(f"{STDIN}: standard input is a log of its own; name it alone")
         self._sources = [standard_input()] if STDIN in alone else find_sources(alone)
         self._is_text = self._sources[0].format in ("text", "json")
-        asked = {name: _data_type(name, kind) for name, kind in (types or {}).items()}
-        if not self._is_text and (asked or delimiter is not None):
-            raise LogError(f"{self._sources[0].file}: types= and delimiter= are for text files; this one has its own")
-        if delimiter is not None and self._sources[0].format == "json":
-            raise LogError(f"{self._sources[0].file}: delimiter= is for CSV and TSV files; JSON lines have none")
-        self._types, self._asked = asked, (repr(delimiter), repr(tuple(nulls)))
-        self._readers = [self._reader(source, delimiter, tuple(nulls)) for source in self._sources]
+        self._types = {name: data_type(name, kind) for name, kind in (types or {}).items()}
+        format_ = TextFormat(delimiter, tuple(nulls), quotes, tuple(names))
+        self._check_format(format_)
+        self._asked = repr(format_)
+        self._readers = [self._reader(source, format_) for source in self._sources]
 
     def __repr__(self) -> str:
         return f"Log({len(self.files):,} files, {self.bytes:,} bytes)"
@@ -113,7 +120,7 @@ class Log:
     @property
     def reading(self) -> list[str]:
         """How text is read: what was asked for, as text."""
-        return [*self._asked, *(f"{name}: {kind}" for name, kind in sorted(self._types.items()))]
+        return [self._asked, *(f"{name}: {kind}" for name, kind in sorted(self._types.items()))]
 
     @property
     def rows(self) -> int | None:
@@ -157,30 +164,52 @@ class Log:
             A file is broken or lacks a column.
         """
         wanted = tuple(dict.fromkeys([*columns, *keys]))
+        uses = Uses(keys) if uses is None else uses
         for i in range(len(self._sources)):
             self._check_columns(i, [*wanted, *self._types])
-        readers = self._readers
-        if self._is_text:
-            readers = self._typed_readers(wanted, Uses(keys) if uses is None else uses)
+        readers = self._typed_readers(wanted, uses) if self._is_text else self._readers
+        casts = {name: kind for name, kind in self._types.items() if name in wanted}
         return [
-            Part(reader, span, wanted, frozenset(keys), self._constants(i, wanted), (facts.names or [""])[0])
+            Part(
+                reader,
+                span,
+                wanted,
+                frozenset(keys),
+                self._constants(i, wanted, uses),
+                (facts.names or [""])[0],
+                casts,
+                frozenset(uses.times) - casts.keys(),
+            )
             for i, (reader, facts) in enumerate(zip(readers, self._facts, strict=True))
             for span in facts.spans
         ]
 
     def compared_types(self, columns: Sequence[str], uses: Uses) -> dict[str, pa.DataType]:
-        """Return what columns of text files that are read as text whatever they hold are compared as."""
+        """Return what columns that are read as text, as only their spelling counts, are compared as."""
+        stored = {name for facts in self._facts for name in facts.types}
+        folders = [n for n in columns if n in self._key_values and n not in stored and uses.spells(n)]
+        found = {n: pa.int64() for n in folders if n not in self._types and self._has_integers(n)}
         if not self._is_text:
-            return {}
-        both = [n for n in columns if n in {*uses.keys, *uses.exact} and all(n in facts.names for facts in self._facts)]
-        schemas = [facts.schema for facts in self._facts]
-        return compared_types(cast("list[TextReader]", self._readers), schemas, both, uses)
+            return found
+        both = [n for n in columns if n in {*uses.keys, *uses.exact} and all(n in facts.types for facts in self._facts)]
+        return found | compared_types(cast("list[TextReader]", self._readers), self._facts, both, uses)
 
-    def _reader(self, source: Source, delimiter: str | None, nulls: tuple[str, ...]) -> Reader:
+    def _check_format(self, format_: TextFormat) -> None:
+        """Raise where options are about text files, and there are none."""
+        first = self._sources[0]
+        changed = [
+            f"{option}=" for option, name in _TEXT_OPTIONS.items() if getattr(format_, name) != getattr(_PLAIN, name)
+        ]
+        if changed and first.format == "json":
+            raise LogError(f"{first.file}: {', '.join(changed)} is for CSV and TSV files; JSON lines have none")
+        if changed and first.format != "text":
+            raise LogError(f"{first.file}: {', '.join(changed)} is for CSV and TSV files, found {first.format}")
+
+    def _reader(self, source: Source, format_: TextFormat) -> Reader:
         if source.format == "json":
             return JsonReader(source, self._types)
         if source.format == "text":
-            return TextReader(source, delimiter or source.delimiter, nulls, self._types)
+            return TextReader(source, format_, self._types)
         if source.table:
             return open_table(source.table)
         if source.format == "parquet":
@@ -197,7 +226,7 @@ class Log:
         return [Facts(alike.schema, alike.names, one.rows, one.spans) for alike, one in zip(first, facts, strict=True)]
 
     @cached_property
-    def _key_values(self) -> dict[str, dict[str, int | str | None]]:
+    def _key_values(self) -> dict[str, dict[str, str | None]]:
         return key_values(self._sources)
 
     def _names(self, i: int) -> dict[str, None]:
@@ -205,39 +234,58 @@ class Log:
         return dict.fromkeys([*self._facts[i].names, *self._sources[i].keys])
 
     def _stored_type(self, i: int, name: str) -> pa.DataType:
-        facts = self._facts[i]
-        return facts.schema.types[facts.names.index(name)] if name in facts.names else self._constant(i, name).type
+        found = self._facts[i].types.get(name)
+        return self._constant(i, name, Uses()).type if found is None else found
 
-    def _constants(self, i: int, wanted: Sequence[str]) -> dict[str, pa.Array]:
+    def _has_integers(self, name: str) -> bool:
+        """Whether all values of a partition key are integers."""
+        texts = [text for text in self._key_values[name].values() if text is not None]
+        return bool(texts) and all(map(is_integer, texts))
+
+    def _constants(self, i: int, wanted: Sequence[str], uses: Uses) -> dict[str, pa.Array]:
         """Partition keys of a file; a column of its own goes before, as what was logged is nearer to the truth."""
-        own = set(self._facts[i].names)
-        return {name: self._constant(i, name) for name in wanted if name not in own}
+        own = self._facts[i].types
+        return {name: self._constant(i, name, uses) for name in wanted if name not in own}
 
-    def _constant(self, i: int, name: str) -> pa.Array:
-        values = self._key_values[name]
-        kind = pa.int64() if any(isinstance(value, int) for value in values.values()) else pa.string()
-        value = values[self._sources[i].file]
+    def _constant(self, i: int, name: str, uses: Uses) -> pa.Array:
+        text = self._key_values[name][self._sources[i].file]
+        spelled = uses.spells(name) and not self._stores_integers(name)
+        numbers = self._has_integers(name) and not spelled and name not in self._types
+        value = text if text is None or not numbers else int(text)
         index = pa.array([None if value is None else 0], pa.int32())
-        return pa.DictionaryArray.from_arrays(index, pa.array([] if value is None else [value], kind))
+        values = pa.array([] if value is None else [value], pa.int64() if numbers else pa.string())
+        return pa.DictionaryArray.from_arrays(index, values)
+
+    def _stores_integers(self, name: str) -> bool:
+        """Whether files of a typed format have a column of integers where others have a partition of that name."""
+        return not self._is_text and any(pa.types.is_integer(one.types.get(name, pa.null())) for one in self._facts)
 
     def _typed_readers(self, wanted: Sequence[str], uses: Uses) -> list[Reader]:
-        schemas = [facts.schema for facts in self._facts]
-        stored = [name for name in wanted if any(name in facts.names for facts in self._facts)]
-        partly = [(i, n) for n in stored for i, facts in enumerate(self._facts) if n not in facts.names]
-        folders = {name: self._constant(i, name).type.value_type for i, name in partly}
-        return list(settle_types(cast("list[TextReader]", self._readers), schemas, stored, uses, folders))
+        stored = [name for name in wanted if any(name in facts.types for facts in self._facts)]
+        partly = [(i, n) for n in stored for i, facts in enumerate(self._facts) if n not in facts.types]
+        folders = {name: self._constant(i, name, uses).type.value_type for i, name in partly}
+        return list(settle_types(cast("list[TextReader]", self._readers), self._facts, stored, uses, folders))
 
     def _check_columns(self, i: int, wanted: Sequence[str]) -> None:
-        names = self._names(i)
-        stored = self._facts[i].names
+        names, repeated = self._names(i), self._facts[i].repeated
         for name in wanted:
             if name not in names:
                 raise LogError(self._missing(i, name))
-            if stored.count(name) > 1:
-                raise LogError(f"{self._sources[i].file}: column {name!r} is there {stored.count(name)} times")
+            if name in repeated:
+                raise LogError(f"{self._sources[i].file}: column {name!r} is there {repeated[name]} times")
+
+    def delimiter_hint(self, i: int = 0) -> str:
+        """Say what probably separates the values of a text file whose header is read as one column; empty for others."""
+        stored = self._facts[i].names
+        found = next((mark for mark in (";", "\t", "|", ",") if len(stored) == 1 and mark in stored[0]), None)
+        if found is None or self._sources[i].format != "text":
+            return ""
+        return f"its header is read as one column, {stored[0]!r}; if these are several, give delimiter={found!r}"
 
     def _missing(self, i: int, name: str) -> str:
         names = list(self._names(i))
+        if hint := self.delimiter_hint(i):
+            return f"{self._sources[i].file}: no column {name!r}; {hint}"
         lower = {known.lower(): known for known in names}
         close = difflib.get_close_matches(name.lower(), lower, n=1)
         hint = f"; did you mean {lower[close[0]]!r}?" if close else ""
@@ -250,10 +298,3 @@ def listed(names: Sequence[str]) -> str:
     """Names of columns as a message lists them."""
     more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
     return ", ".join(names[:_LISTED]) + more
-
-
-def _data_type(name: str, kind: str | pa.DataType) -> pa.DataType:
-    try:
-        return pa.type_for_alias(kind) if isinstance(kind, str) else kind
-    except ValueError:
-        raise LogError(f"types: {kind!r} of column {name!r} is no Arrow type (try 'string' or 'double')") from None

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from streammetrics.io.readers import BATCH_ROWS, Reader, Span, encode_keys, reading
+from streammetrics.io.column_types import cast_column, keep_spelling
+from streammetrics.io.readers import BATCH_ROWS, Reader, Span, encode_keys, is_text, reading
 from streammetrics.io.sources import LogError
 from streammetrics.io.where import Filter
 
@@ -39,6 +40,8 @@ class Part:
     _keys: frozenset[str]
     _constants: Mapping[str, pa.Array]  # one value for each partition key
     _fallback: str  # a column that is read for its length where only partition keys are wanted
+    _casts: Mapping[str, pa.DataType] = field(default_factory=dict)  # types that the user named
+    _times: frozenset[str] = frozenset()  # columns whose texts are times
     _filters: tuple[Filter, ...] = ()
     read_bytes: int = field(default=0, init=False)
 
@@ -89,19 +92,20 @@ class Part:
             self.read_bytes = done
             for start in range(0, read.num_rows, BATCH_ROWS):
                 batch = read.slice(start, BATCH_ROWS)
+                yield self._assemble(batch, self.first_row + seen)
                 seen += batch.num_rows
-                yield self._assemble(batch)
         self.read_bytes = self.bytes
         if self.rows is not None and seen != self.rows:
             raise LogError(f"{self.file}: {seen:,} rows where the file says it has {self.rows:,}")
 
-    def _assemble(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _assemble(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         names = list(self._columns)
         with reading(self.file):
             wanted = batch
             if self._constants or batch.schema.names != names:
                 wanted = pa.RecordBatch.from_arrays([self._column(batch, name) for name in names], names=names)
             wanted.validate(full=True)  # Arrow reads codes and offsets of a damaged file as they are: later, a crash
+            wanted = self._converted(wanted, first_row)
             for one in self._filters:
                 wanted = pa.RecordBatch.from_arrays(
                     [*wanted.columns, one.flags(wanted)], names=[*wanted.schema.names, one.name]
@@ -111,6 +115,17 @@ class Part:
     def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         constant = self._constants.get(name)
         return batch.column(name) if constant is None else _repeat(constant, batch.num_rows)
+
+    def _converted(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+        """Return the batch with the types that the user named, and with times in columns that windows are made of."""
+        for i, field_ in enumerate(batch.schema):
+            kind, cure = self._casts.get(field_.name), keep_spelling(field_.name)
+            if kind is None and field_.name in self._times and is_text(field_.type):
+                kind, cure = pa.timestamp("us"), "windows need dates or times such as 2025-06-02T10:00:00"
+            if kind is not None:
+                column = cast_column(batch.column(i), kind, field_.name, (self.file, first_row), cure)
+                batch = batch.set_column(i, field_.name, column)
+        return batch
 
 
 def _as_floats(batch: pa.RecordBatch, keys: Collection[str]) -> pa.RecordBatch:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -19,8 +20,8 @@ from streammetrics.io.remote import is_url, open_file
 from streammetrics.io.sources import LogError
 
 __all__ = [
-    "BATCH_ROWS", "Facts", "IpcReader", "ParquetReader", "Reader", "Span", "broken", "decoded", "encode_keys", "one_table",
-    "reading",
+    "BATCH_ROWS", "Facts", "IpcReader", "ParquetReader", "Reader", "Span", "broken", "decoded", "encode_keys", "is_text",
+    "one_table", "reading",
 ]  # fmt: skip
 
 BATCH_ROWS = 1 << 17
@@ -36,9 +37,12 @@ _CAUSES = (
     (r"deserialize thrift|Invalid page header", "damaged metadata"),
     (r"Not an Arrow file|Invalid flatbuffers|Expected to read \d+ metadata", "not an Arrow IPC file, or damaged"),
     (r"Truncated compressed stream", "the compressed data end early"),
+    (r"Compressed file ended before", "the compressed data end early"),
     (r"Unexpected end of stream|Expected to be able to read", "the data end early"),
-    (r"decompression failed|Corrupt|inflate|bz2|zlib", "the compressed data are damaged"),
-    (r"straddling object", "a row is too long (is a quote left open?)"),
+    (
+        r"decompression failed|decompressing|gzipped|CRC check failed|Incorrect length|Corrupt|inflate|bz2|zlib",
+        "the compressed data are damaged",
+    ),
     (r"Empty CSV file", "empty, without even a header"),
 )
 
@@ -61,6 +65,16 @@ class Facts:
     names: tuple[str, ...]  # of the schema, which decodes them anew every time it is asked
     rows: int | None
     spans: tuple[Span, ...]
+
+    @cached_property
+    def types(self) -> dict[str, pa.DataType]:
+        """The type of each column; a schema finds one in time that grows with the number of columns."""
+        return dict(zip(self.names, self.schema.types, strict=True))
+
+    @cached_property
+    def repeated(self) -> dict[str, int]:
+        """How often the columns occur that occur more than once."""
+        return {name: n for name, n in Counter(self.names).items() if n > 1}
 
     @classmethod
     def of(cls, schema: pa.Schema, rows: int | None, spans: tuple[Span, ...]) -> Facts:
@@ -142,12 +156,17 @@ def _encode(column: pa.Array) -> pa.Array:
         column = column.dictionary_decode()
     if "view" in str(column.type):  # polars writes these; older Arrow cannot encode them
         column = column.cast(pa.string() if "string" in str(column.type) else pa.binary())
-    return column.dictionary_encode() if _is_text(column.type) else column
+    return column.dictionary_encode() if _is_coded(column.type) else column
 
 
-def _is_text(dtype: pa.DataType) -> bool:
+def _is_coded(dtype: pa.DataType) -> bool:
     names = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
     return any(is_type(dtype) for is_type in names)
+
+
+def is_text(dtype: pa.DataType) -> bool:
+    """Whether a column holds texts, dictionary-encoded or not."""
+    return "string" in str(dtype.value_type if pa.types.is_dictionary(dtype) else dtype)
 
 
 def _spans(unit_rows: Sequence[int], size: int) -> tuple[Span, ...]:

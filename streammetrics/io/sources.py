@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from streammetrics.errors import StreamMetricsError
 
-__all__ = ["LogError", "PathLike", "Source", "find_files", "hidden", "is_delta", "key_values", "log_file"]
+__all__ = ["LogError", "PathLike", "Source", "find_files", "hidden", "is_delta", "is_integer", "key_values", "log_file"]
 
 PathLike = str | os.PathLike[str]
 
@@ -55,18 +55,15 @@ class Source:
     table: str = ""  # of a table or query: what it is called in full
 
 
-def key_values(sources: Sequence[Source]) -> dict[str, dict[str, int | str | None]]:
-    """Value of every hive key by file: integers where all values of that key are."""
+def key_values(sources: Sequence[Source]) -> dict[str, dict[str, str | None]]:
+    """Value of every hive key by file, as it is spelled."""
     names = dict.fromkeys(name for source in sources for name in source.keys)
-    result: dict[str, dict[str, int | str | None]] = {}
-    for name in names:
-        spelled = {source.file: source.keys[name] for source in sources if name in source.keys}
-        texts = [text for text in spelled.values() if text is not None]
-        integers = bool(texts) and all(_INTEGER.fullmatch(text) for text in texts)
-        result[name] = {
-            file: None if text is None else int(text) if integers else text for file, text in spelled.items()
-        }
-    return result
+    return {name: {source.file: source.keys[name] for source in sources if name in source.keys} for name in names}
+
+
+def is_integer(text: str) -> bool:
+    """Whether a text is an integer that an int64 certainly holds."""
+    return _INTEGER.fullmatch(text) is not None
 
 
 def find_files(path: str) -> Iterator[str]:

@@ -186,7 +186,7 @@ class Filter:
             return condition.holds(column)
         texts = pc.utf8_trim_whitespace(column)
         try:
-            return condition.holds_of_texts(texts) if condition.exact else condition.holds(texts.cast(kind))
+            return condition.holds_of_texts(texts) if condition.large else condition.holds(texts.cast(kind))
         except pa.ArrowException as error:
             said = re.search(r"'.*'", str(error))
             raise LogError(
