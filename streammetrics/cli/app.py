@@ -28,13 +28,19 @@ def run(arguments: Sequence[str]) -> int:
         code = app(args=list(arguments) or ["--help"], prog_name="streammetrics", standalone_mode=False)
     except Exception as error:
         if hasattr(error, "format_message"):  # of click or of typer's own copy of it, whichever is installed
-            raise UsageError(error.format_message().replace("\n", " ")) from None
+            raise UsageError(_explain_option(error.format_message().replace("\n", " "))) from None
         if type(error).__name__ == "Abort":
             raise KeyboardInterrupt from None
         raise
     if code == 130:
         raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
+
+
+def _explain_option(message: str) -> str:
+    """Return what is said of an option that there is not; a format is often taken for one."""
+    given = message.removeprefix("No such option: --").split(" ")[0]
+    return f"there is no option --{given}; did you mean --format {given}?" if given in list(Format) else message
 
 
 class Format(StrEnum):
@@ -75,8 +81,16 @@ class Keep(StrEnum):
     hash = "hash"
 
 
-Printed = Annotated[Format, typer.Option("--format", help="table for people; json and csv for programs, on stdout.")]
-Top = Annotated[int, typer.Option(min=1, help="Slices a table shows: those with most rows. json and csv have all.")]
+Printed = Annotated[
+    Format,
+    typer.Option("--format", help="table for people; json and csv for programs, on stdout.", rich_help_panel="Output"),
+]
+Top = Annotated[
+    int,
+    typer.Option(
+        min=1, help="Slices a table shows: those with most rows. json and csv have all.", rich_help_panel="Output"
+    ),
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -141,6 +155,17 @@ PUSH = (
     "the environment, STREAMMETRICS_TOKEN. Again is harmless: a part counts once."
 )
 SENDER = "eval"
+TYPES = (
+    "The type of a column in all files of the log: string, int, float, bool, date or timestamp. zip=string keeps the "
+    "spelling of a key; user_id=int makes integers of texts, and names the first row that is none. Again for more. "
+    "Without it keys of CSV files and partitions are text as it is spelled, those of Parquet and JSON have their own type."
+)
+DELIMITER = (
+    "What separates the values of text files, one character or several, such as ::; comma by default, tab for .tsv."
+)
+NULLS = "Spellings of a missing value in text files, such as NA,N/A, besides empty, NULL, null and \\N."
+NO_QUOTES = "Read quotation marks in text files as ordinary characters."
+COLUMNS = "Names of the columns of text files that have no header: user,item,rating."
 SOURCE = "With --push: who counted these rows. The same on every machine that may score this log again."
 SAVED = (
     "Files that --save or sm.save wrote, folders of them, patterns (quoted where there are thousands): 'parts/*.smet'."
@@ -188,75 +213,117 @@ class Missing(StrEnum):
     skip = "skip"
 
 
-Confidence = Annotated[float, typer.Option("--confidence", "--interval", min=0.5, max=0.9999, help=CONFIDENCE)]
-Primary = Annotated[Text, typer.Option(help=PRIMARY)]
-Guardrails = Annotated[Texts, typer.Option("--guardrail", metavar="METRIC=MARGIN", help=GUARDRAIL)]
-Better = Annotated[Texts, typer.Option("--better", metavar="METRIC=high|low", help=BETTER)]
-Planned = Annotated[float | None, typer.Option("--planned-users", min=1, help=PLANNED)]
-Users = Annotated[float | None, typer.Option(min=1, help=USERS)]
-Sequential = Annotated[bool, typer.Option("--sequential", help=SEQUENTIAL)]
+Confidence = Annotated[
+    float,
+    typer.Option(
+        "--confidence", "--interval", min=0.5, max=0.9999, help=CONFIDENCE, rich_help_panel="Intervals and comparisons"
+    ),
+]
+Primary = Annotated[Text, typer.Option(help=PRIMARY, rich_help_panel="Intervals and comparisons")]
+Guardrails = Annotated[
+    Texts,
+    typer.Option("--guardrail", metavar="METRIC=MARGIN", help=GUARDRAIL, rich_help_panel="Intervals and comparisons"),
+]
+Better = Annotated[
+    Texts, typer.Option("--better", metavar="METRIC=high|low", help=BETTER, rich_help_panel="Intervals and comparisons")
+]
+Planned = Annotated[
+    float | None, typer.Option("--planned-users", min=1, help=PLANNED, rich_help_panel="Intervals and comparisons")
+]
+Users = Annotated[float | None, typer.Option(min=1, help=USERS, rich_help_panel="Intervals and comparisons")]
+Sequential = Annotated[bool, typer.Option("--sequential", help=SEQUENTIAL, rich_help_panel="Intervals and comparisons")]
 
 
 @app.command("eval")
 def _eval(
     log: Annotated[Texts, typer.Argument(metavar="LOG...", help=LOG)] = None,
-    label: Annotated[Text, typer.Option(help="Column of labels: 0 or 1, a class, a grade, a number; 'y_*'.")] = None,
-    pos_label: Annotated[Text, typer.Option(help=POSITIVE)] = None,
-    score: Annotated[Texts, typer.Option(help=SCORE)] = None,
-    pred: Annotated[Texts, typer.Option(help=PRED)] = None,
-    task_type: Annotated[Type, typer.Option(help="What is predicted.")] = Type.binary,
-    classes: Annotated[Text, typer.Option(help=CLASSES)] = None,
-    query: Annotated[Text, typer.Option(help=QUERY)] = None,
-    group: Annotated[Text, typer.Option(help=GROUP)] = None,
-    k: Annotated[Text, typer.Option("--k", help="Cut-offs, such as 5,10.")] = None,
-    scale: Annotated[Scale, typer.Option(help="What scores are.")] = Scale.probability,
-    weight: Annotated[Text, typer.Option(help="Column of weights.")] = None,
-    where: Annotated[Texts, typer.Option(help=WHERE)] = None,
-    negative_rate: Annotated[float | None, typer.Option(help=RATE)] = None,
-    corrects: Annotated[Corrects | None, typer.Option(help="What --negative-rate undoes.")] = None,
-    by: Annotated[Texts, typer.Option(help=BY)] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=0, help="Slices to keep of each --by; the others are merged.")
+    label: Annotated[
+        Text,
+        typer.Option(help="Column of labels: 0 or 1, a class, a grade, a number; 'y_*'.", rich_help_panel="Columns"),
     ] = None,
-    keep: Annotated[Keep | None, typer.Option(help=KEEP)] = None,
-    unit: Annotated[Text, typer.Option(help=UNIT)] = None,
+    pos_label: Annotated[Text, typer.Option(help=POSITIVE, rich_help_panel="Columns")] = None,
+    score: Annotated[Texts, typer.Option(help=SCORE, rich_help_panel="Columns")] = None,
+    pred: Annotated[Texts, typer.Option(help=PRED, rich_help_panel="Columns")] = None,
+    task_type: Annotated[Type, typer.Option(help="What is predicted.", rich_help_panel="Metrics")] = Type.binary,
+    classes: Annotated[Text, typer.Option(help=CLASSES, rich_help_panel="Metrics")] = None,
+    query: Annotated[Text, typer.Option(help=QUERY, rich_help_panel="Columns")] = None,
+    group: Annotated[Text, typer.Option(help=GROUP, rich_help_panel="Columns")] = None,
+    k: Annotated[Text, typer.Option("--k", help="Cut-offs, such as 5,10.", rich_help_panel="Metrics")] = None,
+    scale: Annotated[Scale, typer.Option(help="What scores are.", rich_help_panel="Metrics")] = Scale.probability,
+    weight: Annotated[Text, typer.Option(help="Column of weights.", rich_help_panel="Columns")] = None,
+    where: Annotated[Texts, typer.Option(help=WHERE, rich_help_panel="Columns")] = None,
+    negative_rate: Annotated[float | None, typer.Option(help=RATE, rich_help_panel="Columns")] = None,
+    corrects: Annotated[
+        Corrects | None, typer.Option(help="What --negative-rate undoes.", rich_help_panel="Columns")
+    ] = None,
+    by: Annotated[Texts, typer.Option(help=BY, rich_help_panel="Slices and windows")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Slices to keep of each --by; the others are merged.", rich_help_panel="Slices and windows"
+        ),
+    ] = None,
+    keep: Annotated[Keep | None, typer.Option(help=KEEP, rich_help_panel="Slices and windows")] = None,
+    unit: Annotated[Text, typer.Option(help=UNIT, rich_help_panel="Intervals and comparisons")] = None,
     confidence: Confidence = 0.95,
-    shards: Annotated[int | None, typer.Option(min=8, max=4096, help=SHARDS)] = None,
-    missing_unit: Annotated[Missing | None, typer.Option(help=MISSING)] = None,
-    window: Annotated[Text, typer.Option(help=WINDOW)] = None,
-    time: Annotated[Text, typer.Option(help=TIME)] = None,
-    arm: Annotated[Text, typer.Option(help=ARM)] = None,
-    control: Annotated[Text, typer.Option(help=CONTROL)] = None,
+    shards: Annotated[
+        int | None, typer.Option(min=8, max=4096, help=SHARDS, rich_help_panel="Intervals and comparisons")
+    ] = None,
+    missing_unit: Annotated[
+        Missing | None, typer.Option(help=MISSING, rich_help_panel="Intervals and comparisons")
+    ] = None,
+    window: Annotated[Text, typer.Option(help=WINDOW, rich_help_panel="Slices and windows")] = None,
+    time: Annotated[Text, typer.Option(help=TIME, rich_help_panel="Slices and windows")] = None,
+    arm: Annotated[Text, typer.Option(help=ARM, rich_help_panel="Intervals and comparisons")] = None,
+    control: Annotated[Text, typer.Option(help=CONTROL, rich_help_panel="Intervals and comparisons")] = None,
     primary: Primary = None,
     guardrail: Guardrails = None,
     better: Better = None,
     users: Users = None,
     planned: Planned = None,
     sequential: Sequential = False,
-    metrics: Annotated[Text, typer.Option(help=METRICS)] = None,
-    bits: Annotated[int | None, typer.Option(min=8, max=24, help=BITS)] = None,
-    task: Annotated[Text, typer.Option(help=TASK)] = None,
-    on_invalid: Annotated[OnInvalid, typer.Option(help=INVALID)] = OnInvalid.stop,
-    threads: Annotated[int | None, typer.Option(min=1, help="By default one for each processor.")] = None,
-    save: Annotated[Text, typer.Option(help="Write the states to a file that `merge` and `show` read.")] = None,
-    checkpoint: Annotated[Text, typer.Option(metavar="FILE", help=CHECKPOINT)] = None,
-    report: Annotated[Text, typer.Option(help=REPORT)] = None,
-    push: Annotated[Text, typer.Option(metavar="URL", help=PUSH)] = None,
-    experiment: Annotated[Text, typer.Option(help="With --push: which experiment the rows are of.")] = None,
-    source: Annotated[str, typer.Option(help=SOURCE)] = SENDER,
-    hour: Annotated[Text, typer.Option(help="With --push: the hour of the rows, in UTC: 2026-06-01T09.")] = None,
-    seq: Annotated[int, typer.Option(min=0, help="With --push: the number of this part of the hour.")] = 0,
+    metrics: Annotated[Text, typer.Option(help=METRICS, rich_help_panel="Metrics")] = None,
+    bits: Annotated[int | None, typer.Option(min=8, max=24, help=BITS, rich_help_panel="Metrics")] = None,
+    task: Annotated[Text, typer.Option(help=TASK, rich_help_panel="Metrics")] = None,
+    on_invalid: Annotated[OnInvalid, typer.Option(help=INVALID, rich_help_panel="Reading the log")] = OnInvalid.stop,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="By default one for each processor.", rich_help_panel="Reading the log")
+    ] = None,
+    save: Annotated[
+        Text, typer.Option(help="Write the states to a file that `merge` and `show` read.", rich_help_panel="Output")
+    ] = None,
+    checkpoint: Annotated[Text, typer.Option(metavar="FILE", help=CHECKPOINT, rich_help_panel="Output")] = None,
+    report: Annotated[Text, typer.Option(help=REPORT, rich_help_panel="Output")] = None,
+    push: Annotated[Text, typer.Option(metavar="URL", help=PUSH, rich_help_panel="Dashboard")] = None,
+    experiment: Annotated[
+        Text, typer.Option(help="With --push: which experiment the rows are of.", rich_help_panel="Dashboard")
+    ] = None,
+    source: Annotated[str, typer.Option(help=SOURCE, rich_help_panel="Dashboard")] = SENDER,
+    hour: Annotated[
+        Text,
+        typer.Option(help="With --push: the hour of the rows, in UTC: 2026-06-01T09.", rich_help_panel="Dashboard"),
+    ] = None,
+    seq: Annotated[
+        int, typer.Option(min=0, help="With --push: the number of this part of the hour.", rich_help_panel="Dashboard")
+    ] = 0,
     printed: Printed = Format.table,
     top: Top = 40,
-    sort: Annotated[Text, typer.Option(help=SORT)] = None,
-    min_rows: Annotated[int, typer.Option(min=0, help=FEW)] = 0,
-    delimiter: Annotated[Text, typer.Option(help="Of text files; comma by default, tab for .tsv.")] = None,
-    sql: Annotated[Text, typer.Option("--sql", metavar="QUERY", help=SQL)] = None,
+    sort: Annotated[Text, typer.Option(help=SORT, rich_help_panel="Output")] = None,
+    min_rows: Annotated[int, typer.Option(min=0, help=FEW, rich_help_panel="Output")] = 0,
+    types: Annotated[
+        Texts, typer.Option("--type", metavar="NAME=TYPE", help=TYPES, rich_help_panel="Reading the log")
+    ] = None,
+    delimiter: Annotated[Text, typer.Option(help=DELIMITER, rich_help_panel="Reading the log")] = None,
+    nulls: Annotated[Texts, typer.Option(help=NULLS, rich_help_panel="Reading the log")] = None,
+    no_quotes: Annotated[bool, typer.Option("--no-quotes", help=NO_QUOTES, rich_help_panel="Reading the log")] = False,
+    columns: Annotated[Text, typer.Option(help=COLUMNS, rich_help_panel="Reading the log")] = None,
+    sql: Annotated[Text, typer.Option("--sql", metavar="QUERY", help=SQL, rich_help_panel="Reading the log")] = None,
 ) -> None:
     """Score a log in one pass: all metrics, models, slices and windows; with --unit intervals, and which model is better.
 
     Exit code 3 if a guardrail is broken.
     """
+    from streammetrics.cli.reading import read_reading
     from streammetrics.cli.score import Request, no_label, score_log
     from streammetrics.cli.tasks import TaskSpec, read_classes, read_cutoffs, read_names, read_task_file
     from streammetrics.cli.versus import Asked, read_margins, read_words
@@ -265,6 +332,9 @@ def _eval(
         raise UsageError(
             "which log? Name files, or give a query by --sql" if not log else "give LOG or --sql, not both"
         )
+    reading = read_reading(
+        types=types or (), delimiter=delimiter, nulls=nulls or (), quotes=not no_quotes, columns=columns
+    )
     names = None if metrics is None else read_names(metrics)
     sets = list(by or [])
     told: dict[str, Any] = {}  # by a task file; options go before it
@@ -289,7 +359,7 @@ def _eval(
         specs, sliced, told = read_task_file(task, bits)
         sets = sets or sliced
     elif label is None:
-        raise no_label(log or [f"sql:{sql}"], delimiter)
+        raise no_label(log or [f"sql:{sql}"], reading)
     else:
         specs = {
             "": TaskSpec(
@@ -332,7 +402,7 @@ def _eval(
             save,
             printed.value,
             top,
-            delimiter,
+            reading,
             sort,
             min_rows,
             report,

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable
 from contextvars import ContextVar
 
-from streammetrics.errors import MemoryLimitError, StreamMetricsError
+from streammetrics.errors import IncompatibleStateError, MemoryLimitError, StreamMetricsError
 
-__all__ = ["COMMAND", "UsageError", "explain", "nearest"]
+__all__ = ["COMMAND", "UsageError", "as_options", "explain", "nearest"]
 
 COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
 """The words of the command that runs: what pages say they come from."""
@@ -23,6 +23,18 @@ _SAID = {
     "labels=(...) takes named classes": "--classes a,b,c names classes",
 }
 """What the library says to who writes Python, and who does not."""
+_LOG_OPTIONS = (
+    (re.compile(r"types=\{'([^']*)': '([^']*)'\}"), r"--type \1=\2"),
+    (re.compile(r"types=\{\"([^\"]*)\": '([^']*)'\}"), r"--type \1=\2"),
+    (re.compile(r"nulls=\[\*DEFAULT_NULLS, '([^']*)'\]"), r"--nulls '\1'"),
+    (re.compile(r"\bquotes=False"), "--no-quotes"),
+    (re.compile(r"\bquotes="), "--no-quotes"),
+    (re.compile(r"\bdelimiter=('[^']*')?"), r"--delimiter \1"),
+    (re.compile(r"\bnames="), "--columns"),
+    (re.compile(r"\bnulls="), "--nulls"),
+)
+"""Arguments of `Log`, and the options that stand for them."""
+_KINDS = re.compile(r"of kind (integer|string) here and (integer|string) there")
 
 
 class UsageError(Exception):
@@ -33,6 +45,11 @@ def explain(error: Exception) -> str | None:
     """Return the one line for a user's error; None for an error of ours, which is to be seen in full."""
     if isinstance(error, MemoryLimitError) and " slices " in str(error):
         return f"{str(error).partition(';')[0]}; fewer --bits make them smaller, --limit N keeps N of them"
+    if isinstance(error, IncompatibleStateError) and _KINDS.search(str(error)):
+        return (
+            f"{error}; keys of CSV files and partitions are text, those of Parquet have the type of their column: score "
+            f"both logs with the same --type, such as --type NAME=string"
+        )
     if isinstance(error, (UsageError, StreamMetricsError)):
         return as_options(str(error)).replace("\n", " ")
     if isinstance(error, OSError) and error.strerror:
@@ -51,6 +68,8 @@ def as_options(message: str) -> str:
 
     for said, instead in _SAID.items():
         message = message.replace(said, instead)
+    for pattern, option in _LOG_OPTIONS:
+        message = pattern.sub(option, message)
     return _KEYWORD.sub(spell, message)
 
 

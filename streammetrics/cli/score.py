@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from streammetrics.cli.messages import COMMAND, UsageError, nearest
+from streammetrics.cli.messages import COMMAND, UsageError, as_options, nearest
 from streammetrics.cli.shown import Shown
 from streammetrics.cli.tasks import TaskSpec, make_collection
 from streammetrics.cli.versus import Asked, Versus, check_names, in_full, versus
@@ -53,8 +53,10 @@ class Request:
         Tasks by name; "" for the one of the options.
     by : list of str
         Slices, as `--by` has them.
-    limit, on_invalid, threads, save, printed, top, delimiter, sort, min_rows, report, keep, checkpoint
+    limit, on_invalid, threads, save, printed, top, sort, min_rows, report, keep, checkpoint
         As the options of these names; `printed` is `--format`.
+    reading : dict
+        How the log is read: arguments of `Log`.
     unit, shards, missing_unit, window, time, arm
         As the options of these names.
     asked : Asked
@@ -74,7 +76,7 @@ class Request:
     save: str | None
     printed: str
     top: int
-    delimiter: str | None
+    reading: Mapping[str, Any]
     sort: str | None = None
     min_rows: int = 0
     report: str | None = None
@@ -125,12 +127,14 @@ class Request:
         return None if self.unit is None else self.unit == ROW
 
 
-def no_label(paths: Sequence[str], delimiter: str | None) -> UsageError:
+def no_label(paths: Sequence[str], reading: Mapping[str, Any]) -> UsageError:
     """What to say where nobody named the label: which columns there are."""
     from streammetrics.io.logs import Log, listed
 
-    columns = listed(Log(paths, delimiter=_delimiter(delimiter)).columns)
-    return UsageError(f"which column is the label? Give --label, or --task FILE.toml; there are: {columns}")
+    log = Log(paths, **reading)
+    hint = f"; {log.delimiter_hint()}" if log.delimiter_hint() else ""
+    there = f"there are: {listed(log.columns)}"
+    return UsageError(as_options(f"which column is the label? Give --label, or --task FILE.toml; {there}{hint}"))
 
 
 def score_log(request: Request) -> int:
@@ -148,7 +152,10 @@ def score_log(request: Request) -> int:
     check_report(request.report)
     from streammetrics.io.logs import Log  # pyarrow only once the request makes sense
 
-    log = Log(request.paths, delimiter=_delimiter(request.delimiter))
+    log = Log(request.paths, **request.reading)
+    hint = log.delimiter_hint()
+    if hint and not any(spec.label in log.schema.names for spec in specs.values()):
+        raise UsageError(as_options(f"{log.files[0]}: {hint}"))
     outputs = {"save": request.save, "report": request.report, "checkpoint": request.checkpoint}
     check_apart(outputs, log.files)
     if request.task_file is not None:
@@ -319,13 +326,6 @@ def scored(log: Any, metrics: Any, sets: Sequence[tuple[str, ...]], **options: A
 
     with _progress(log) as watch:
         return evaluate(log, metrics, sets, watch=watch, **options)
-
-
-def _delimiter(given: str | None) -> str | None:
-    spelled = {"\\t": "\t", "tab": "\t"}.get(given or "", given)
-    if spelled is not None and len(spelled) != 1:
-        raise UsageError(f"--delimiter is one character (or tab), not {given!r}")
-    return spelled
 
 
 def _check_targets(given: dict[str, str | None]) -> None:

@@ -1,0 +1,63 @@
+"""How a log is read: from options to the arguments of `Log`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from streammetrics.cli.messages import UsageError
+
+__all__ = ["read_reading"]
+
+
+def read_reading(
+    *,
+    types: Sequence[str] = (),
+    delimiter: str | None = None,
+    nulls: Sequence[str] = (),
+    quotes: bool = True,
+    columns: str | None = None,
+) -> dict[str, Any]:
+    """Return the arguments of `Log` that options stand for; no others, so that the log says which do not fit it.
+
+    Raises
+    ------
+    UsageError
+        An option is not spelled as it should be.
+    """
+    made: dict[str, Any] = {}
+    if types:
+        made["types"] = _types(types)
+    if delimiter is not None:
+        made["delimiter"] = _delimiter(delimiter)
+    if nulls:
+        from streammetrics.io.text import DEFAULT_NULLS  # which loads pyarrow
+
+        made["nulls"] = [*DEFAULT_NULLS, *_words(nulls)]
+    if not quotes:
+        made["quotes"] = False
+    if columns is not None:
+        made["names"] = _words([columns])
+    return made
+
+
+def _types(given: Sequence[str]) -> dict[str, str]:
+    made: dict[str, str] = {}
+    for one in given:
+        name, equals, kind = one.rpartition("=")
+        if not (equals and name and kind):
+            raise UsageError(f"--type is NAME=TYPE, such as user_id=int or zip=string, not {one!r}")
+        if made.setdefault(name, kind) != kind:
+            raise UsageError(f"--type {name}: is {made[name]} and {kind}")
+    return made
+
+
+def _delimiter(given: str) -> str:
+    spelled = {"\\t": "\t", "tab": "\t"}.get(given, given)
+    if not spelled or any(mark in spelled for mark in '\r\n"'):
+        raise UsageError(f"--delimiter is one or several characters (or tab), without quotation marks, not {given!r}")
+    return spelled
+
+
+def _words(given: Sequence[str]) -> list[str]:
+    return [word.strip() for one in given for word in one.split(",")]

@@ -1,0 +1,104 @@
+"""Options that say how a log is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import streammetrics as sm
+
+BASE = ("--label", "click", "--score", "p", "--metrics", "ctr")
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Callable[..., Path]:
+    """Write lines as a file."""
+
+    def make(name: str, *lines: str) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+    return make
+
+
+def slices(ran: Any, name: str) -> dict[Any, int]:
+    assert ran.code == 0, ran.err
+    return {r["slice"][name]: r["rows"] for r in ran.records if r["by"]}
+
+
+def test_the_type_of_a_key(run: Any, fails: Any, text: Any) -> None:
+    path = text("a.csv", "click,p,user_id", "0,0.5,7", "1,0.5,007", "1,0.5,guest")
+    ask = ("eval", path, *BASE, "--by", "user_id", "--format", "json")
+    assert slices(run(*ask), "user_id") == {"7": 1, "007": 1, "guest": 1}
+    assert slices(run(*ask, "--type", "user_id=string"), "user_id") == {"7": 1, "007": 1, "guest": 1}
+    assert fails(*ask, "--type", "user_id=int") == (
+        f"{path}: row 2: column 'user_id': expected int, found 'guest'; --type user_id=string keeps the spelling"
+    )
+    number = text("b.csv", "click,p,user_id", "0,0.5,7", "1,0.5,007")
+    ask = ("eval", number, *BASE, "--by", "user_id", "--format", "json")
+    assert slices(run(*ask, "--type", "user_id=int"), "user_id") == {7: 2}
+    for wrong in ("user_id", "=int", "user_id="):
+        assert "--type is NAME=TYPE, such as user_id=int" in fails(*ask, "--type", wrong)
+    assert "expected string, int, float, bool" in fails(*ask, "--type", "user_id=number")
+    assert "is int and string" in fails(*ask, "--type", "user_id=int", "--type", "user_id=string")
+
+
+def test_states_of_two_kinds_of_keys_name_the_option(run: Any, fails: Any, text: Any, tmp_path: Path) -> None:
+    csv = text("a.csv", "click,p,k", "0,0.5,7", "1,0.5,8")
+    pq.write_table(pa.table({"click": [0, 1], "p": [0.5, 0.5], "k": [7, 9]}), parquet := tmp_path / "b.parquet")
+    for log, saved in ((csv, "a.smet"), (parquet, "b.smet")):
+        assert run("eval", log, *BASE, "--by", "k", "--save", tmp_path / saved).code == 0
+    said = fails("merge", tmp_path / "a.smet", tmp_path / "b.smet", "-o", tmp_path / "c.smet")
+    assert "--type NAME=string" in said
+    assert "--type KEY=string" in fails("eval", csv, parquet, *BASE)
+    assert run("eval", parquet, *BASE, "--by", "k", "--type", "k=string", "--save", tmp_path / "b.smet").code == 0
+    assert run("merge", tmp_path / "a.smet", tmp_path / "b.smet", "-o", tmp_path / "c.smet").code == 0
+    assert sm.load(tmp_path / "c.smet")["by k"].keys == ["7", "8", "9"]
+
+
+def test_missing_values(run: Any, fails: Any, text: Any) -> None:
+    path = text("a.csv", "click,p", "0,0.5", "1,N/A", "1,0.25")
+    ask = ("eval", path, "--label", "click", "--score", "p", "--metrics", "predicted_ctr", "--format", "json")
+    assert fails(*ask).endswith(
+        "row 1: column 'p': expected float, found 'N/A'; --nulls 'N/A' reads it as a missing value"
+    )
+    ran = run(*ask, "--nulls", "NA,N/A", "--on-invalid", "drop")
+    assert ran.values == {"predicted_ctr": 0.375}
+
+
+def test_quotes(run: Any, fails: Any, text: Any) -> None:
+    path = text("a.csv", "k,click,p", "a,0,0.5", '"foo,1,0.5', "b,1,0.25", '"bar,0,0.5', "d,0,0.5")
+    assert "--no-quotes reads quotation marks as ordinary characters" in fails("eval", path, *BASE)
+    assert run("eval", path, *BASE, "--no-quotes", "--format", "json").values == {"ctr": 0.4}
+
+
+@pytest.mark.parametrize(("delimiter", "asked"), [("::", "::"), ("||", "||"), ("\t", "tab"), (";", ";"), ("é", "é")])
+def test_delimiters_and_no_header(run: Any, text: Any, delimiter: str, asked: str) -> None:
+    path = text("a.csv", *(delimiter.join(row) for row in (["0", "0.5", "a:b"], ["1", "0.5", "c|d"])))
+    ask = ("--delimiter", asked, "--columns", "click,p,k", "--by", "k", "--format", "json")
+    assert slices(run("eval", path, *BASE, *ask), "k") == {"a:b": 1, "c|d": 1}
+
+
+@pytest.mark.parametrize(("delimiter", "named"), [(";", "';'"), ("\t", r"'\t'"), ("|", "'|'")])
+def test_another_delimiter_is_named(fails: Any, text: Any, delimiter: str, named: str) -> None:
+    path = text("a.csv", delimiter.join(["click", "p"]), delimiter.join(["1", "0.5"]))
+    assert f"--delimiter {named}" in fails("eval", path, *BASE)
+    assert f"--delimiter {named}" in fails("eval", path)
+
+
+def test_a_format_that_is_taken_for_an_option(fails: Any, text: Any) -> None:
+    path = text("a.csv", "click,p", "1,0.5")
+    assert fails("eval", path, *BASE, "--json") == "there is no option --json; did you mean --format json?"
+
+
+def test_help_is_grouped(run: Any) -> None:
+    said = run("eval", "--help").out
+    groups = ["Columns", "Metrics", "Slices and windows", "Intervals and comparisons", "Reading the log", "Output"]
+    assert [group for group in groups if f" {group} " in said] == groups
