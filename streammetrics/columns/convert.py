@@ -42,9 +42,12 @@ def as_array(raw: Any, name: str, ndim: int = 1) -> Array:
 
     Takes numpy arrays, lists, pandas and polars series, Arrow arrays and chunked arrays, tensors of torch, JAX and
     TensorFlow, and anything with DLPack or `__array__`; for two dimensions also columns of lists, and data frames.
-    Missing values become NaN, for the checks to find; so does a column of nothing else, whatever its type.
+    Missing values become NaN, for the checks to find; so does a column of nothing else, whatever its type. Decimals
+    become the nearest float64.
     """
     values = raw if type(raw) is np.ndarray else _foreign(raw, name)
+    if values.dtype == object:
+        values = _of_decimals(values)
     if values.dtype.kind == "V" and is_bfloat16(values):
         values = values.astype(np.float32)
     if ndim == 2 and values.ndim == 1 and (values.dtype == object or not len(values)):
@@ -196,6 +199,18 @@ def _with_nan(values: Array) -> Array:
     return made if (made[~gone] == there).all() else values  # an integer may be more than float64 holds
 
 
+def _of_decimals(values: Array) -> Array:
+    """Convert an array of decimals to float64, missing ones to NaN; return any other array of objects as it is."""
+    if not isinstance(first_of(values.flat), Decimal):
+        return values
+    gone = missing(values.flat, values.size).reshape(values.shape)
+    if not all(isinstance(value, Decimal) for value in values[~gone]):
+        return values
+    made = np.full(values.shape, np.nan)
+    made[~gone] = values[~gone].astype(np.float64)
+    return made
+
+
 def _from_anything(raw: Any) -> Array:
     if hasattr(raw, "__array__") or not hasattr(raw, "__dlpack__"):
         return np.asarray(raw)
@@ -231,7 +246,7 @@ def _from_pandas(raw: Any) -> Array:
 def _from_polars(raw: Any) -> Array:
     if hasattr(type(raw), "columns"):
         return np.asarray(raw.to_numpy())
-    if str(raw.dtype).startswith("List"):
+    if str(raw.dtype).startswith(("List", "Decimal")):
         return _from_arrow(raw.to_arrow())
     if str(raw.dtype) == "Boolean" and raw.null_count():
         raw = raw.cast(int)
@@ -249,6 +264,8 @@ def _from_arrow(raw: Any) -> Array:
         kind = str(raw.type)
     if kind == "bool" and raw.null_count:
         raw = raw.cast("uint8")
+    if kind.startswith("decimal"):  # by way of text, which is rounded once
+        raw = raw.cast("string").cast("float64")
     return arrow_values(raw)
 
 

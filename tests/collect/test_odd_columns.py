@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -278,3 +279,27 @@ def test_a_row_of_an_impossible_time_is_bad_and_no_other(width: Any, column: Any
     with pytest.raises(sm.InvalidInputError, match=rf"^t: .*{found}.*in row 1 \(2 bad rows of 4") as caught:
         sm.Windowed(sm.CTR(), width=width, time="t").update(y_true=[0, 1, 1, 0], t=column)
     assert (caught.value.column, caught.value.row, caught.value.count) == ("t", 1, 2)
+
+
+# -- decimals --------------------------------------------------------------------------------------------------------
+
+PARTS = [Decimal("0.1"), None, Decimal("0.3")]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pytest.param(PARTS, id="list"),
+        pytest.param(np.array(PARTS), id="numpy"),
+        pytest.param(pa.array(PARTS), id="arrow"),
+        pytest.param(pa.array(PARTS).dictionary_encode(), id="dictionary"),
+        pytest.param(pd.Series(PARTS), id="pandas"),
+        pytest.param(pd.Series(PARTS, dtype=pd.ArrowDtype(pa.decimal128(5, 2))), id="pandas of arrow"),
+        pytest.param(pl.Series(PARTS), id="polars"),
+    ],
+)
+def test_decimals_are_the_nearest_floats(column: Any) -> None:
+    found = sm.Sum(on_invalid="drop").update(column)
+    assert found.compute() == 0.1 + 0.3
+    with pytest.raises(sm.InvalidInputError, match="found nan in row 1"):
+        sm.Sum().update(column)
