@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from streammetrics.cli.messages import COMMAND, UsageError, as_options, nearest
+from streammetrics.cli.outcome import check_outcome
 from streammetrics.cli.shown import Shown
 from streammetrics.cli.tasks import TaskSpec, make_collection
 from streammetrics.cli.versus import Asked, Versus, check_names, in_full, versus
@@ -182,11 +183,12 @@ def score_log(request: Request) -> int:
         if error.column != request.unit:
             raise
         raise UsageError(str(error).replace('missing="skip"', "--missing-unit skip")) from None
+    empty = check_outcome(found.overall, log, where.values())
     if request.save is not None:
         from streammetrics.collect.saved import save
 
         save(found.saved, request.save)
-    hints = [] if request.push is None else [request.push.send(found, request.arm, sets)]
+    hints = [*empty, *([] if request.push is None else [request.push.send(found, request.arm, sets)])]
     if request.printed in ("json", "csv"):  # what follows is read by a program
         for hint in hints:
             print(hint, file=sys.stderr)

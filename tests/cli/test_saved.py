@@ -90,7 +90,7 @@ class TestPatterns:
         sm.save(sm.Sliced(sm.CTR(), by="k").update(y_true=[1], k=[1]), tmp_path / "a")
         sm.save(sm.Sliced(sm.CTR(), by="k").update(y_true=[1], k=["1"]), tmp_path / "b")
         line = fails("merge", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "x")
-        assert line == f"{tmp_path / 'b'}: keys of k are of kind integer here and string there; convert one of them"
+        assert line.startswith(f"{tmp_path / 'b'}: keys of k are of kind integer here and string there; ")
         assert not (tmp_path / "x").exists()
 
 
