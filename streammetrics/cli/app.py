@@ -74,6 +74,13 @@ class OnInvalid(StrEnum):
     drop = "drop"
 
 
+class MissingColumns(StrEnum):
+    """What happens where a file lacks a column that others have."""
+
+    stop = "raise"
+    null = "null"
+
+
 class Keep(StrEnum):
     """Which slices a limit keeps."""
 
@@ -115,8 +122,8 @@ class Type(StrEnum):
 Text = str | None
 Texts = list[str] | None
 LOG = (
-    "Files, folders, patterns: Parquet, CSV, TSV, JSON lines (.jsonl, .json), Arrow; - is standard input. URLs such as "
-    "s3://bucket/log/*.parquet. Tables: a folder with a _delta_log, delta:URL, iceberg:CATALOG/NAMESPACE.TABLE or "
+    "Files, folders, patterns: Parquet, ORC, Avro, CSV, TSV, JSON lines (.jsonl, .json), Arrow; - is standard input. URLs "
+    "such as s3://bucket/log/*.parquet. Tables: a folder with a _delta_log, delta:URL, iceberg:CATALOG/NAMESPACE.TABLE or "
     "iceberg:PATH.metadata.json."
 )
 SQL = "Score what a query of DuckDB gives instead of LOG: \"select * from 'log/*.parquet' where day = 3\"."
@@ -134,7 +141,10 @@ GROUP = "Column of users (a comma makes a key of several): what group_auc averag
 QUERY = "Column of queries (or users) whose rows stand together, each a ranking."
 WHERE = "Only rows count for which this holds: a 0/1 column, or country=br, price>0, is_test=false. Again for more."
 RATE = "Share of negatives that a down-sampled log kept."
-BY = "Slice by a column, or by the cross of several: country,device. Again for more tables."
+BY = (
+    "Slice by a column, or by the cross of several: country,device. Again for more tables. Quotation marks enclose a name "
+    "with a comma: '\"a,b\",device'."
+)
 KEEP = (
     "Which slices --limit keeps: those of most rows, which reads the log's keys first; or those of smallest hash, the "
     "same in every log, so that saved states merge: the default with --save or --checkpoint, and for standard input."
@@ -165,6 +175,7 @@ DELIMITER = (
 )
 NULLS = "Spellings of a missing value in text files, such as NA,N/A, besides empty, NULL, null and \\N."
 NO_QUOTES = "Read quotation marks in text files as ordinary characters."
+LACKING = "Stop where a file lacks a column that others have, the default, or read null there."
 COLUMNS = "Names of the columns of text files that have no header: user,item,rating."
 SOURCE = "With --push: who counted these rows. The same on every machine that may score this log again."
 SAVED = (
@@ -316,6 +327,9 @@ def _eval(
     delimiter: Annotated[Text, typer.Option(help=DELIMITER, rich_help_panel="Reading the log")] = None,
     nulls: Annotated[Texts, typer.Option(help=NULLS, rich_help_panel="Reading the log")] = None,
     no_quotes: Annotated[bool, typer.Option("--no-quotes", help=NO_QUOTES, rich_help_panel="Reading the log")] = False,
+    missing_columns: Annotated[
+        MissingColumns | None, typer.Option(help=LACKING, rich_help_panel="Reading the log")
+    ] = None,
     columns: Annotated[Text, typer.Option(help=COLUMNS, rich_help_panel="Reading the log")] = None,
     sql: Annotated[Text, typer.Option("--sql", metavar="QUERY", help=SQL, rich_help_panel="Reading the log")] = None,
 ) -> None:
@@ -333,7 +347,12 @@ def _eval(
             "which log? Name files, or give a query by --sql" if not log else "give LOG or --sql, not both"
         )
     reading = read_reading(
-        types=types or (), delimiter=delimiter, nulls=nulls or (), quotes=not no_quotes, columns=columns
+        types=types or (),
+        delimiter=delimiter,
+        nulls=nulls or (),
+        quotes=not no_quotes,
+        columns=columns,
+        missing_columns=missing_columns.value if missing_columns else None,
     )
     names = None if metrics is None else read_names(metrics)
     sets = list(by or [])

@@ -27,6 +27,7 @@ _LOG_OPTIONS = (
     (re.compile(r"types=\{'([^']*)': '([^']*)'\}"), r"--type \1=\2"),
     (re.compile(r"types=\{\"([^\"]*)\": '([^']*)'\}"), r"--type \1=\2"),
     (re.compile(r"nulls=\[\*DEFAULT_NULLS, '([^']*)'\]"), r"--nulls '\1'"),
+    (re.compile(r"missing_columns=\"null\""), "--missing-columns null"),
     (re.compile(r"\bquotes=False"), "--no-quotes"),
     (re.compile(r"\bquotes="), "--no-quotes"),
     (re.compile(r"\bdelimiter=('[^']*')?"), r"--delimiter \1"),

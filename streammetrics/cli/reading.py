@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from streammetrics.cli.messages import UsageError
 
-__all__ = ["read_reading"]
+__all__ = ["key_columns", "read_reading"]
+
+
+def key_columns(text: str, known: Collection[str] = ()) -> tuple[str, ...]:
+    """Read `country,device` as two columns, unless a column is called so; quotation marks enclose a name with a comma."""
+    if text in known:
+        return (text,)
+    return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []))
 
 
 def read_reading(
@@ -17,6 +25,7 @@ def read_reading(
     nulls: Sequence[str] = (),
     quotes: bool = True,
     columns: str | None = None,
+    missing_columns: str | None = None,
 ) -> dict[str, Any]:
     """Return the arguments of `Log` that options stand for; no others, so that the log says which do not fit it.
 
@@ -38,6 +47,8 @@ def read_reading(
         made["quotes"] = False
     if columns is not None:
         made["names"] = _words([columns])
+    if missing_columns is not None:
+        made["missing_columns"] = missing_columns
     return made
 
 
@@ -60,4 +71,4 @@ def _delimiter(given: str) -> str:
 
 
 def _words(given: Sequence[str]) -> list[str]:
-    return [word.strip() for one in given for word in one.split(",")]
+    return [word for one in given for word in key_columns(one)]

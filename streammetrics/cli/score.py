@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,6 +16,7 @@ from typing import Any
 
 from streammetrics.cli.messages import COMMAND, UsageError, as_options, nearest
 from streammetrics.cli.outcome import check_outcome
+from streammetrics.cli.reading import key_columns
 from streammetrics.cli.shown import Shown
 from streammetrics.cli.tasks import TaskSpec, make_collection
 from streammetrics.cli.versus import Asked, Versus, check_names, in_full, versus
@@ -140,21 +141,21 @@ def no_label(paths: Sequence[str], reading: Mapping[str, Any]) -> UsageError:
 
 def score_log(request: Request) -> int:
     """Score a log; print and save what comes of it; return the exit code: 3 if a guardrail is broken."""
-    sets = read_sets(request.by)
     specs = {name: replace(spec, report=request.report is not None) for name, spec in request.specs.items()}
     for spec in specs.values():
         spec.check()
     request.check()
-    if request.arm is not None and any(request.arm in names for names in sets):
-        raise UsageError(f"--by {request.arm}: --arm makes these slices, and those of other --by within them")
-    if request.push is not None:
-        request.push.check(request.arm, sets, request.window)
     _check_targets({"save": request.save, "report": request.report, "checkpoint": request.checkpoint})
     check_report(request.report)
     from streammetrics.io.logs import Log  # pyarrow only once the request makes sense
 
     log = Log(request.paths, **request.reading)
     hint = log.delimiter_hint()
+    sets = read_sets(request.by, log.schema.names)
+    if request.arm is not None and any(request.arm in names for names in sets):
+        raise UsageError(f"--by {request.arm}: --arm makes these slices, and those of other --by within them")
+    if request.push is not None:
+        request.push.check(request.arm, sets, request.window)
     if hint and not any(spec.label in log.schema.names for spec in specs.values()):
         raise UsageError(as_options(f"{log.files[0]}: {hint}"))
     outputs = {"save": request.save, "report": request.report, "checkpoint": request.checkpoint}
@@ -175,7 +176,7 @@ def score_log(request: Request) -> int:
     if keep == "rows" and request.keep is not None and log.once:
         raise UsageError("--keep rows reads the log twice; standard input can be read once")
     given: dict[str, Any] = {"limit": request.limit, "keep": keep, "threads": request.threads}
-    given |= {"arm": request.arm, "window": _window(request, metrics)}
+    given |= {"arm": request.arm, "window": _window(request, metrics, sets)}
     counted = _with_units(request, metrics)
     try:
         found = scored(log, counted, sets, where=where.values(), checkpoint=request.checkpoint, **given)
@@ -250,14 +251,14 @@ def _with_units(request: Request, metrics: Any) -> Any:
         raise UsageError(str(error)) from None
 
 
-def _window(request: Request, metrics: Any) -> Any:
+def _window(request: Request, metrics: Any, sets: Sequence[tuple[str, ...]]) -> Any:
     """The windows asked for."""
     if request.window is None or request.time is None:
         return None
     from streammetrics.compose.windowed import Windowed
     from streammetrics.io.evaluate import Window
 
-    if any(request.time in one.split(",") for one in (*request.by, request.arm or "")):
+    if request.time == request.arm or any(request.time in names for names in sets):
         raise UsageError(f"--time {request.time}: windows are made of it, and cannot be slices as well")
     width: str | int = int(request.window) if request.window.strip().isdigit() else request.window
     try:
@@ -310,11 +311,11 @@ def check_report(path: str | None) -> None:
         raise UsageError('--report needs jinja2: pip install "streammetrics[report]"')
 
 
-def read_sets(by: Sequence[str]) -> list[tuple[str, ...]]:
-    """Read `country,device` as the cross of two columns."""
-    sets = [tuple(name.strip() for name in one.split(",")) for one in by]
+def read_sets(by: Sequence[str], known: Collection[str] = ()) -> list[tuple[str, ...]]:
+    """Read `country,device` as the cross of two columns, unless a known column is called so."""
+    sets = [key_columns(one, known) for one in by]
     for names in sets:
-        if not all(names) or len(set(names)) != len(names):
+        if not names or not all(names) or len(set(names)) != len(names):
             raise UsageError(f"--by takes different columns, such as country,device, not {','.join(names)!r}")
         if sets.count(names) > 1:
             raise UsageError(f"--by {','.join(names)} is there twice")

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from streammetrics.cli.messages import UsageError, nearest
 from streammetrics.cli.models import Model, find_model
+from streammetrics.cli.reading import key_columns
 from streammetrics.cli.specs import at_setting, make_metrics
 from streammetrics.cli.types import TYPES
 from streammetrics.collect.collection import MetricCollection
@@ -220,7 +221,8 @@ class TaskSpec:
 
     def _task(self, metrics: dict[str, Metric[Any, Any]], label: Any, model: Model | None, schema: Any) -> Task:
         columns = {"y_pred" if self.pred else TYPES[self.task_type].role: model.column} if model is not None else {}
-        keys = {role: _key(getattr(self, role)) for role in ("query", "group")}
+        known = () if schema is None else schema.names
+        keys = {role: _key(getattr(self, role), known) for role in ("query", "group")}
         try:
             return Task(
                 metrics,
@@ -239,8 +241,8 @@ class TaskSpec:
             raise UsageError(str(error)) from None
 
 
-def _key(given: str | None) -> str | tuple[str, ...] | None:
-    names = tuple(name.strip() for name in (given or "").split(",") if name.strip())
+def _key(given: str | None, known: Collection[str]) -> str | tuple[str, ...] | None:
+    names = tuple(name for name in key_columns(given or "", known) if name)
     return names if len(names) > 1 else names[0] if names else None
 
 

@@ -6,8 +6,10 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as json
 
 from streammetrics.io.readers import Facts, Span, broken, reading
@@ -24,6 +26,8 @@ _ROW = re.compile(r"(.*?):? in row (\d+)\s*$", re.DOTALL)
 @dataclass(frozen=True)
 class JsonReader:
     """One file of JSON lines, read from its start to its end."""
+
+    reads_paths: ClassVar[bool] = True
 
     source: Source
     types: Mapping[str, pa.DataType]
@@ -55,7 +59,8 @@ class JsonReader:
         types = {name: self.types[name] for name in columns if name in self.types}
         plain = {n: t.value_type if pa.types.is_dictionary(t) else t for n, t in types.items()}
         bare = [name for name in columns if name not in types]  # read for its length, whatever it holds
-        schema, row, seen = pa.schema(list(plain.items())), 0, 0
+        paths = [self._path(name) for name in plain]
+        schema, row, seen = _schema_of(dict(zip(paths, plain.values(), strict=True))), 0, 0
         with reading(self.file):
             for block in self._blocks():
                 with self._located(row):
@@ -63,8 +68,14 @@ class JsonReader:
                 row, seen = row + table.num_rows, seen + len(block)
                 for name in bare:
                     table = table.append_column(name, pa.nulls(table.num_rows))
+                for path in (path for path in paths if len(path) > 1):
+                    table = table.append_column(".".join(path), pc.struct_field(table.column(path[0]), path[1:]))
                 for batch in table.select(list(columns)).combine_chunks().to_batches():
                     yield batch, min(seen, span.bytes)
+
+    def _path(self, name: str) -> tuple[str, ...]:
+        """The fields on the way to a value: one, unless it lies within objects."""
+        return (name,) if name in self.header else tuple(name.split("."))
 
     def _blocks(self) -> Iterator[bytes]:
         """Yield whole lines, a block at a time."""
@@ -93,6 +104,16 @@ class JsonReader:
                 raise broken(self.file, error) from None
             what = found[1].removeprefix("JSON parse error: ")
             raise LogError(f"{self.file}: row {first + int(found[2]):,}: {what}") from None
+
+
+def _schema_of(types: Mapping[tuple[str, ...], pa.DataType]) -> pa.Schema:
+    """Return a schema with values at some paths, and no others."""
+    found: dict[str, dict[tuple[str, ...], pa.DataType]] = {}
+    for path, kind in types.items():
+        found.setdefault(path[0], {})[path[1:]] = kind
+    return pa.schema(
+        [(name, inner[()] if () in inner else pa.struct(list(_schema_of(inner)))) for name, inner in found.items()]
+    )
 
 
 def _with_times(table: pa.Table) -> pa.Schema:

@@ -1,4 +1,4 @@
-"""Prediction logs of any size in batches: Parquet, CSV, TSV, JSON lines, Arrow IPC; on disk or elsewhere; tables."""
+"""Prediction logs of any size in batches: Parquet, ORC, Avro, CSV, JSON lines, Arrow IPC; on disk or elsewhere; tables."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import difflib
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cached_property
-from typing import cast
+from typing import Literal, cast
 
 import pyarrow as pa
 
+from streammetrics.io.avro import AvroReader
 from streammetrics.io.column_types import Uses, data_type
 from streammetrics.io.json_lines import JsonReader
 from streammetrics.io.listing import find_sources
 from streammetrics.io.parts import Part
 from streammetrics.io.pipes import STDIN, standard_input
-from streammetrics.io.readers import Facts, IpcReader, ParquetReader, Reader
+from streammetrics.io.readers import Facts, IpcReader, OrcReader, ParquetReader, Reader
 from streammetrics.io.sources import LogError, PathLike, Source, is_integer, key_values
 from streammetrics.io.tables import open_table
 from streammetrics.io.text import DEFAULT_NULLS, TextFormat, TextReader, compared_types, settle_types
@@ -58,6 +60,8 @@ class Log:
         Whether quotation marks enclose values in CSV and TSV files.
     names : sequence of str, optional
         Names of the columns of CSV and TSV files without a header.
+    missing_columns : {"raise", "null"}
+        Whether a file that lacks a column that others have is refused, or its rows have null there.
 
     Examples
     --------
@@ -77,6 +81,7 @@ class Log:
         types: Mapping[str, str | pa.DataType] | None = None,
         quotes: bool = True,
         names: Sequence[str] = (),
+        missing_columns: Literal["raise", "null"] = "raise",
     ) -> None:
         alone = cast("Sequence[PathLike]", [paths] if isinstance(paths, (str, os.PathLike)) else paths)
         if STDIN in alone and len(alone) > 1:
@@ -86,7 +91,10 @@ class Log:
         self._types = {name: data_type(name, kind) for name, kind in (types or {}).items()}
         format_ = TextFormat(delimiter, tuple(nulls), quotes, tuple(names))
         self._check_format(format_)
-        self._asked = repr(format_)
+        if missing_columns not in ("raise", "null"):
+            raise LogError(f'missing_columns must be "raise" or "null", not {missing_columns!r}')
+        self._fills = missing_columns == "null"
+        self._asked = repr((format_, missing_columns))
         self._readers = [self._reader(source, format_) for source in self._sources]
 
     def __repr__(self) -> str:
@@ -130,14 +138,21 @@ class Log:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns that every file has, partition keys included."""
+        """Names of the columns that every file has, or any with `missing_columns="null"`; partition keys included."""
         return list(self.schema.names)
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns that every file has, with their types in the first file; of text files as guessed by Arrow."""
-        everywhere = set.intersection(*(set(self._names(i)) for i in range(len(self._sources))))
-        return pa.schema([(name, self._stored_type(0, name)) for name in self._names(0) if name in everywhere])
+        """Columns that every file has, with their types in the first file; of text files as guessed by Arrow.
+
+        With `missing_columns="null"` columns that any file has, with their types in the first that has them.
+        """
+        names = [self._names(i) for i in range(len(self._sources))]
+        if not self._fills:
+            everywhere = set.intersection(*map(set, names))
+            return pa.schema([(name, self._stored_type(0, name)) for name in names[0] if name in everywhere])
+        first = {name: i for i in reversed(range(len(names))) for name in names[i]}
+        return pa.schema([(n, self._stored_type(first[n], n)) for n in dict.fromkeys(n for one in names for n in one)])
 
     def parts(self, columns: Sequence[str], keys: Sequence[str] = (), uses: Uses | None = None) -> list[Part]:
         """Split the log into ranges that threads or processes can read independently.
@@ -168,6 +183,7 @@ class Log:
         for i in range(len(self._sources)):
             self._check_columns(i, [*wanted, *self._types])
         readers = self._typed_readers(wanted, uses) if self._is_text else self._readers
+        types = self._types_of(wanted, readers)
         casts = {name: kind for name, kind in self._types.items() if name in wanted}
         return [
             Part(
@@ -175,7 +191,8 @@ class Log:
                 span,
                 wanted,
                 frozenset(keys),
-                self._constants(i, wanted, uses),
+                self._constants(i, wanted, uses, types),
+                self._read(reader, facts, wanted),
                 (facts.names or [""])[0],
                 casts,
                 frozenset(uses.times) - casts.keys(),
@@ -214,6 +231,10 @@ class Log:
             return open_table(source.table)
         if source.format == "parquet":
             return ParquetReader(source.file, source.stamp)
+        if source.format == "orc":
+            return OrcReader(source.file)
+        if source.format == "avro":
+            return AvroReader(source.file)
         return IpcReader(source.file, source.pipe)
 
     @cached_property
@@ -223,15 +244,21 @@ class Log:
         # Thousands of files with the same thousand columns are to share one schema.
         shared: dict[pa.Schema, Facts] = {}
         first = [shared.setdefault(one.schema, one) for one in facts]
-        return [Facts(alike.schema, alike.names, one.rows, one.spans) for alike, one in zip(first, facts, strict=True)]
+        return [replace(alike, rows=one.rows, spans=one.spans) for alike, one in zip(first, facts, strict=True)]
 
     @cached_property
     def _key_values(self) -> dict[str, dict[str, str | None]]:
         return key_values(self._sources)
 
+    @cached_property
+    def _anywhere(self) -> set[str]:
+        """Columns that any file has."""
+        shared = {id(one.types): one.types for one in self._facts}
+        return {*(name for types in shared.values() for name in types), *self._key_values}
+
     def _names(self, i: int) -> dict[str, None]:
         """Columns of a file, its own first."""
-        return dict.fromkeys([*self._facts[i].names, *self._sources[i].keys])
+        return dict.fromkeys([*self._facts[i].types, *self._sources[i].keys])
 
     def _stored_type(self, i: int, name: str) -> pa.DataType:
         found = self._facts[i].types.get(name)
@@ -242,10 +269,30 @@ class Log:
         texts = [text for text in self._key_values[name].values() if text is not None]
         return bool(texts) and all(map(is_integer, texts))
 
-    def _constants(self, i: int, wanted: Sequence[str], uses: Uses) -> dict[str, pa.Array]:
-        """Partition keys of a file; a column of its own goes before, as what was logged is nearer to the truth."""
-        own = self._facts[i].types
-        return {name: self._constant(i, name, uses) for name in wanted if name not in own}
+    def _read(self, reader: Reader, facts: Facts, wanted: Sequence[str]) -> tuple[str, ...]:
+        """Return what a file is read for: for a field of a struct the struct, where its reader reads it as a whole."""
+        stored = [name for name in wanted if name in facts.types]
+        whole = set(stored) if reader.reads_paths else set(facts.names)
+        return tuple(dict.fromkeys(name if name in whole else name.partition(".")[0] for name in stored))
+
+    def _types_of(self, wanted: Sequence[str], readers: Sequence[Reader]) -> dict[str, pa.DataType]:
+        """Return the types of columns that some files have: those of the first, or of all where they are text."""
+        stored = {name: one.types[name] for one in reversed(self._facts) for name in wanted if name in one.types}
+        return stored | (dict(cast("TextReader", readers[0]).types) if self._is_text else {})
+
+    def _constants(
+        self, i: int, wanted: Sequence[str], uses: Uses, types: Mapping[str, pa.DataType]
+    ) -> dict[str, pa.Array]:
+        """Return the columns of a file that all its rows have in common: partition keys, and nulls where it lacks one.
+
+        A column of its own goes before, as what was logged is nearer to the truth.
+        """
+        own, keys = self._facts[i].types, self._sources[i].keys
+        return {
+            name: self._constant(i, name, uses) if name in keys else pa.nulls(1, types.get(name, pa.string()))
+            for name in wanted
+            if name not in own
+        }
 
     def _constant(self, i: int, name: str, uses: Uses) -> pa.Array:
         text = self._key_values[name][self._sources[i].file]
@@ -263,13 +310,14 @@ class Log:
     def _typed_readers(self, wanted: Sequence[str], uses: Uses) -> list[Reader]:
         stored = [name for name in wanted if any(name in facts.types for facts in self._facts)]
         partly = [(i, n) for n in stored for i, facts in enumerate(self._facts) if n not in facts.types]
-        folders = {name: self._constant(i, name, uses).type.value_type for i, name in partly}
+        in_folders = [(i, name) for i, name in partly if name in self._sources[i].keys]
+        folders = {name: self._constant(i, name, uses).type.value_type for i, name in in_folders}
         return list(settle_types(cast("list[TextReader]", self._readers), self._facts, stored, uses, folders))
 
     def _check_columns(self, i: int, wanted: Sequence[str]) -> None:
         names, repeated = self._names(i), self._facts[i].repeated
         for name in wanted:
-            if name not in names:
+            if name not in names and not (self._fills and name in self._anywhere):
                 raise LogError(self._missing(i, name))
             if name in repeated:
                 raise LogError(f"{self._sources[i].file}: column {name!r} is there {repeated[name]} times")
@@ -291,6 +339,7 @@ class Log:
         hint = f"; did you mean {lower[close[0]]!r}?" if close else ""
         have = sum(name in self._names(j) for j in range(len(self._sources)))
         some = f" ({have:,} of {len(self._sources):,} files have it)" if have else ""
+        hint = '; missing_columns="null" reads null there' if have else hint
         return f"{self._sources[i].file}: no column {name!r}{some}{hint}; there are: {listed(names)}"
 
 

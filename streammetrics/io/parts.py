@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streammetrics.io.column_types import cast_column, keep_spelling
 from streammetrics.io.readers import BATCH_ROWS, Reader, Span, encode_keys, is_text, reading
@@ -39,6 +40,7 @@ class Part:
     _columns: tuple[str, ...]
     _keys: frozenset[str]
     _constants: Mapping[str, pa.Array]  # one value for each partition key
+    _stored: tuple[str, ...]  # the columns that are read for them
     _fallback: str  # a column that is read for its length where only partition keys are wanted
     _casts: Mapping[str, pa.DataType] = field(default_factory=dict)  # types that the user named
     _times: frozenset[str] = frozenset()  # columns whose texts are times
@@ -86,9 +88,8 @@ class Part:
         LogError
             The file is broken, or a row of a text file is not what the header and the types say.
         """
-        stored = [name for name in self._columns if name not in self._constants]
         self.read_bytes = seen = 0
-        for read, done in self._reader.read(self._span, stored or [self._fallback], self._keys):
+        for read, done in self._reader.read(self._span, self._stored or [self._fallback], self._keys):
             self.read_bytes = done
             for start in range(0, read.num_rows, BATCH_ROWS):
                 batch = read.slice(start, BATCH_ROWS)
@@ -113,8 +114,12 @@ class Part:
             return encode_keys(_as_floats(wanted, self._keys), self._keys)
 
     def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
-        constant = self._constants.get(name)
-        return batch.column(name) if constant is None else _repeat(constant, batch.num_rows)
+        if name in self._constants:
+            return _repeat(self._constants[name], batch.num_rows)
+        if name in batch.schema.names:
+            return batch.column(name)
+        root, *path = name.split(".")
+        return pc.struct_field(batch.column(root), path)
 
     def _converted(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         """Return the batch with the types that the user named, and with times in columns that windows are made of."""
@@ -138,6 +143,8 @@ def _as_floats(batch: pa.RecordBatch, keys: Collection[str]) -> pa.RecordBatch:
 
 
 def _repeat(constant: pa.Array, rows: int) -> pa.Array:
-    """Repeat an array of one dictionary-encoded value."""
+    """Repeat an array of one value: dictionary-encoded, or null."""
+    if not pa.types.is_dictionary(constant.type):
+        return pa.nulls(rows, constant.type)
     indices = pa.nulls(rows, pa.int32()) if constant.null_count else pa.array(np.zeros(rows, np.int32))
     return pa.DictionaryArray.from_arrays(indices, constant.dictionary)

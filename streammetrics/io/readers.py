@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any, Protocol
+from functools import lru_cache
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 import pyarrow.ipc as ipc
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
 from streammetrics.errors import StreamMetricsError
@@ -20,8 +21,8 @@ from streammetrics.io.remote import is_url, open_file
 from streammetrics.io.sources import LogError
 
 __all__ = [
-    "BATCH_ROWS", "Facts", "IpcReader", "ParquetReader", "Reader", "Span", "broken", "decoded", "encode_keys", "is_text",
-    "one_table", "reading",
+    "BATCH_ROWS", "Facts", "IpcReader", "OrcReader", "ParquetReader", "Reader", "Span", "broken", "decoded", "encode_keys",
+    "is_text", "one_table", "reading",
 ]  # fmt: skip
 
 BATCH_ROWS = 1 << 17
@@ -34,6 +35,7 @@ _BUFFER_BYTES = 1 << 18
 # What Arrow says, and what it means to somebody who only wants a metric.
 _CAUSES = (
     (r"Parquet (magic bytes|file size is)", "not a Parquet file, or cut short"),
+    (r"ORC file|Not an ORC|postscript", "not an ORC file, or cut short"),
     (r"deserialize thrift|Invalid page header", "damaged metadata"),
     (r"Not an Arrow file|Invalid flatbuffers|Expected to read \d+ metadata", "not an Arrow IPC file, or damaged"),
     (r"Truncated compressed stream", "the compressed data end early"),
@@ -65,25 +67,31 @@ class Facts:
     names: tuple[str, ...]  # of the schema, which decodes them anew every time it is asked
     rows: int | None
     spans: tuple[Span, ...]
-
-    @cached_property
-    def types(self) -> dict[str, pa.DataType]:
-        """The type of each column; a schema finds one in time that grows with the number of columns."""
-        return dict(zip(self.names, self.schema.types, strict=True))
-
-    @cached_property
-    def repeated(self) -> dict[str, int]:
-        """How often the columns occur that occur more than once."""
-        return {name: n for name, n in Counter(self.names).items() if n > 1}
+    types: Mapping[str, pa.DataType]  # of columns, and of the fields of structs by their path, such as prediction.score
+    repeated: Mapping[str, int]  # how often names occur that occur more than once
 
     @classmethod
     def of(cls, schema: pa.Schema, rows: int | None, spans: tuple[Span, ...]) -> Facts:
         """Facts without the remarks that writers leave in schemas; raises on names that are not text."""
-        return cls(schema.remove_metadata(), tuple(schema.names), rows, spans)
+        names = tuple(schema.names)
+        types = dict(_fields_within("", schema)) | dict(zip(names, schema.types, strict=True))
+        repeated = {name: n for name, n in Counter(names).items() if n > 1}
+        return cls(schema.remove_metadata(), names, rows, spans, types, repeated)
+
+
+def _fields_within(above: str, fields: Iterable[pa.Field]) -> Iterator[tuple[str, pa.DataType]]:
+    """Yield the path and the type of every field, those within structs behind the struct."""
+    for one in fields:
+        path = f"{above}.{one.name}" if above else one.name
+        yield path, one.type
+        if pa.types.is_struct(one.type):
+            yield from _fields_within(path, one.type)
 
 
 class Reader(Protocol):
-    """One file of one format."""
+    """One file of one format; with `reads_paths` it reads a field of a struct without the others."""
+
+    reads_paths: ClassVar[bool]
 
     @property
     def file(self) -> str:
@@ -186,6 +194,8 @@ def _spans(unit_rows: Sequence[int], size: int) -> tuple[Span, ...]:
 class ParquetReader:
     """A Parquet file, one range of row groups at a time."""
 
+    reads_paths: ClassVar[bool] = True
+
     file: str
     stamp: str = ""
 
@@ -255,6 +265,8 @@ def _has_small_dictionary(metadata: pq.FileMetaData, groups: range, name: str) -
 class IpcReader:
     """An Arrow IPC file (also called Feather 2), or an IPC stream, which may come through a pipe."""
 
+    reads_paths: ClassVar[bool] = False
+
     file: str
     pipe: Any = None
 
@@ -302,6 +314,30 @@ class IpcReader:
         if magic[:4] == b"FEA1":
             raise LogError(f"{self.file}: Feather version 1, which Arrow no longer reads; write it as version 2")
         return magic == b"ARROW1"
+
+
+@dataclass(frozen=True)
+class OrcReader:
+    """An ORC file, a stripe at a time."""
+
+    reads_paths: ClassVar[bool] = False
+
+    file: str
+
+    def facts(self) -> Facts:
+        """Read the footer, which does not say how many rows each stripe has."""
+        with reading(self.file), open_file(self.file) as raw:
+            found = orc.ORCFile(raw)
+            spans = (Span(0, found.nrows, (0, found.nstripes), raw.size()),) if found.nrows else ()
+            return Facts.of(found.schema, found.nrows, spans)
+
+    def read(self, span: Span, columns: Sequence[str], keys: Collection[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """Yield the stripes."""
+        with reading(self.file), open_file(self.file) as raw:
+            found = orc.ORCFile(raw)
+            for stripe in range(*span.units):
+                batch = found.read_stripe(stripe, columns=list(columns))
+                yield batch.select(list(columns)), span.bytes * (stripe + 1) // span.units[1]
 
 
 def _fields(indices: list[int]) -> ipc.IpcReadOptions:

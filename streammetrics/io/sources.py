@@ -20,6 +20,8 @@ _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2"}
 _FORMATS = {
     ".parquet": "parquet",
     ".parq": "parquet",
+    ".orc": "orc",
+    ".avro": "avro",
     ".csv": "text",
     ".tsv": "text",
     ".jsonl": "json",
@@ -30,7 +32,9 @@ _FORMATS = {
     ".feather": "ipc",
     ".ipc": "ipc",
 }
-_READABLE = ".parquet, .csv, .tsv, .jsonl and .json (also .gz, .zst, .bz2), .arrow, .arrows, .feather, .ipc"
+_READABLE = (
+    ".parquet, .orc, .avro, .csv, .tsv, .jsonl and .json (also .gz, .zst, .bz2), .arrow, .arrows, .feather, .ipc"
+)
 _COMPRESSED = ("text", "json")
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"-?[0-9]{1,18}")  # 18 digits always fit an int64
@@ -45,7 +49,7 @@ class Source:
     """One file of a log: where it lies, how it is written, and what its path says."""
 
     file: str
-    format: str  # "parquet", "text", "json" or "ipc"
+    format: str  # "parquet", "orc", "avro", "text", "json" or "ipc"
     compression: str | None
     delimiter: str
     bytes: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -29,6 +29,8 @@ class _Engine(Protocol):
 @dataclass(frozen=True)
 class TableReader:
     """A table, or the result of a query, as one part."""
+
+    reads_paths: ClassVar[bool] = False
 
     file: str
     engine: _Engine

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.csv as csv
@@ -56,6 +57,8 @@ class TextFormat:
 @dataclass(frozen=True)
 class TextReader:
     """One CSV or TSV file, read from its start to its end."""
+
+    reads_paths: ClassVar[bool] = False
 
     source: Source
     format: TextFormat
@@ -218,7 +221,7 @@ def _guesses(
 ) -> list[Guess]:
     """Return what a column seems to hold, by file."""
     both = zip(readers, facts, strict=True)
-    return [(one.types[name] if name in one.types else folders[name], reader.file) for reader, one in both]
+    return [(one.types.get(name, folders.get(name, pa.null())), reader.file) for reader, one in both]
 
 
 def _named(dtype: pa.DataType, is_key: bool) -> pa.DataType:

@@ -102,3 +102,23 @@ def test_help_is_grouped(run: Any) -> None:
     said = run("eval", "--help").out
     groups = ["Columns", "Metrics", "Slices and windows", "Intervals and comparisons", "Reading the log", "Output"]
     assert [group for group in groups if f" {group} " in said] == groups
+
+
+def test_a_column_with_a_comma(run: Any, tmp_path: Path) -> None:
+    columns = {"click": [0, 1, 1], "p": [0.5] * 3, "a,b": ["u", "v", "v"], "c": ["x", "x", "y"]}
+    pq.write_table(pa.table(columns), path := tmp_path / "a.parquet")
+    assert slices(run("eval", path, *BASE, "--by", "a,b", "--format", "json"), "a,b") == {"u": 1, "v": 2}
+    records = run("eval", path, *BASE, "--by", '"a,b", c', "--format", "json").records
+    assert [r["slice"] for r in records if r["by"]] == [
+        {"a,b": a, "c": c} for a, c in (("u", "x"), ("v", "x"), ("v", "y"))
+    ]
+    grouped = run("eval", path, *BASE[:4], "--group", "a,b", "--metrics", "group_auc", "--format", "json")
+    assert grouped.code == 0
+
+
+def test_columns_that_some_files_lack(run: Any, fails: Any, text: Any) -> None:
+    text("log/a.csv", "click,p", "0,0.5")
+    folder = text("log/b.csv", "click,p,country", "1,0.5,br").parent
+    ask = ("eval", folder, *BASE, "--by", "country", "--format", "json")
+    assert fails(*ask).endswith("(1 of 2 files have it); --missing-columns null reads null there; there are: click, p")
+    assert slices(run(*ask, "--missing-columns", "null"), "country") == {None: 1, "br": 1}

@@ -393,7 +393,7 @@ def test_unknown_suffix(tmp_path, name, what):
     (tmp_path / name).touch()
     for path in (tmp_path / name, tmp_path):
         message = error_of(Log, path)
-        assert message.startswith(f"{tmp_path}/{name}: {what}; logs are read from .parquet, .csv")
+        assert message.startswith(f"{tmp_path}/{name}: {what}; logs are read from .parquet, .orc, .avro")
 
 
 def test_mixed_formats(tmp_path):
