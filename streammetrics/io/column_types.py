@@ -40,6 +40,9 @@ _MISSING = re.compile(r"|#?n/?a|#n/a n/a|<na>|none|null|nil|nan|missing|undefine
 
 _ZONE = r":\d\d(?:\.\d+)?\s*(?:Z|[+-]\d\d(?::?\d\d)?)$"
 
+_COMPACT = (r"^(\d{4})(\d\d)(\d\d)$", r"\1-\2-\3")
+"""Dates without hyphens, as partitions often have."""
+
 Guess = tuple[pa.DataType, str]
 """What a column of one file seems to hold, and the file."""
 
@@ -212,6 +215,7 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast; texts of times that name their zone are brought to UTC where the type has none."""
     if not (pa.types.is_timestamp(kind) and kind.tz is None and "string" in str(values.type)):
         return values.cast(kind)
+    values = pc.replace_substring_regex(values, *_COMPACT)
     zoned = pc.match_substring_regex(values, _ZONE)
     utc = pc.if_else(zoned, values, None).cast(pa.timestamp(kind.unit, "UTC")).cast(kind)
     return pc.coalesce(utc, pc.if_else(zoned, None, values).cast(kind))
@@ -236,6 +240,8 @@ def conversion_error(name: str, value: object, kind: pa.DataType | str, asked: b
     text, what = str(value)[:40], _expected(name, value, kind)
     if asked:
         return f"{what}; {keep_spelling(name)}"
+    if isinstance(kind, pa.DataType) and pa.types.is_date(kind) and ":" in text:
+        return f"{what}; types={{{name!r}: 'timestamp'}} reads dates and times"
     if _MISSING.fullmatch(text.strip()):
         return f"{what}; nulls=[*DEFAULT_NULLS, {text!r}] reads it as a missing value"
     return f"{what}; types={{{name!r}: 'string'}} reads the column as text"

@@ -118,13 +118,17 @@ def _schema_of(types: Mapping[tuple[str, ...], pa.DataType]) -> pa.Schema:
 
 def _with_times(table: pa.Table) -> pa.Schema:
     """Return the types of the first rows; Arrow takes times with fractions of a second for texts, unlike in CSV."""
-    fields = zip(table.schema, table.columns, strict=True)
-    return pa.schema([pa.field(f.name, pa.timestamp("ns")) if _are_times(c) else f for f, c in fields])
+    return pa.schema([(n, _timed(column)) for n, column in zip(table.schema.names, table.columns, strict=True)])
+
+
+def _timed(column: pa.ChunkedArray) -> pa.DataType:
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return pa.struct([(kind.field(i).name, _timed(pc.struct_field(column, i))) for i in range(kind.num_fields)])
+    return pa.timestamp("ns") if pa.types.is_string(kind) and _are_times(column) else kind
 
 
 def _are_times(column: pa.ChunkedArray) -> bool:
-    if not pa.types.is_string(column.type):
-        return False
     texts = column.drop_null()
     if not len(texts) or not _DATE.match(texts[0].as_py()):
         return False

@@ -12,8 +12,15 @@ from streammetrics.io.tables import TABLES, shown
 __all__ = ["find_sources"]
 
 
-def find_sources(paths: Iterable[PathLike]) -> list[Source]:
+def find_sources(paths: Iterable[PathLike], as_text: bool = False) -> list[Source]:
     """List the files behind files, folders, patterns and URLs, in a fixed order; or tables.
+
+    Parameters
+    ----------
+    paths : iterable of path
+        What the user named.
+    as_text : bool
+        Whether files whose suffix says nothing are text files.
 
     Raises
     ------
@@ -23,7 +30,7 @@ def find_sources(paths: Iterable[PathLike]) -> list[Source]:
     sources: list[Source] = []
     before: set[str] = set()
     for path in paths:
-        mine = list(_behind(os.fspath(path)))  # links within a folder are partitions of their own
+        mine = list(_behind(os.fspath(path), as_text))  # links within a folder are partitions of their own
         for source in mine:
             if _place(source) in before:
                 # Counting rows twice is hardly ever meant and never visible in the result.
@@ -41,17 +48,17 @@ def _place(source: Source) -> str:
     return source.file if is_url(source.file) or source.table else os.path.realpath(source.file)
 
 
-def _behind(path: str) -> Iterator[Source]:
+def _behind(path: str, as_text: bool) -> Iterator[Source]:
     """Return what one argument names; what is there is a file, whatever it is called."""
     kind, colon, _ = path.partition(":")
     if colon and kind in TABLES and not os.path.exists(path):
         yield Source(shown(path), kind, None, "", 0, {}, table=path)
     elif is_url(path) and not os.path.exists(path):
-        yield from (log_file(*one) for one in find_urls(path))
+        yield from (log_file(*one, as_text=as_text) for one in find_urls(path))
     elif is_delta(path):
         yield Source(f"delta:{path}", "delta", None, "", 0, {}, table=f"delta:{path}")
     else:
-        yield from map(log_file, find_files(path))
+        yield from (log_file(file, as_text=as_text) for file in find_files(path))
 
 
 def _check_one_format(sources: Sequence[Source]) -> None:

@@ -49,7 +49,7 @@ class Log:
         thread.
     delimiter : str, optional
         What separates the values of a text file, one character or several; default a tab for `.tsv` and a comma for
-        `.csv`.
+        `.csv`. With it, or with `names`, files with any other suffix, such as `.dat`, are text files.
     nulls : sequence of str
         Spellings of null in text files, where they are not quoted.
     types : mapping of str to str or pyarrow.DataType, optional
@@ -86,7 +86,11 @@ class Log:
         alone = cast("Sequence[PathLike]", [paths] if isinstance(paths, (str, os.PathLike)) else paths)
         if STDIN in alone and len(alone) > 1:
             raise LogError(f"{STDIN}: standard input is a log of its own; name it alone")
-        self._sources = [standard_input()] if STDIN in alone else find_sources(alone)
+        self._sources = (
+            [standard_input()]
+            if STDIN in alone
+            else find_sources(alone, as_text=delimiter is not None or len(names) > 0)
+        )
         self._is_text = self._sources[0].format in ("text", "json")
         self._types = {name: data_type(name, kind) for name, kind in (types or {}).items()}
         format_ = TextFormat(delimiter, tuple(nulls), quotes, tuple(names))
@@ -196,6 +200,7 @@ class Log:
                 (facts.names or [""])[0],
                 casts,
                 frozenset(uses.times) - casts.keys(),
+                frozenset(uses.numbers) - casts.keys(),
             )
             for i, (reader, facts) in enumerate(zip(readers, self._facts, strict=True))
             for span in facts.spans
@@ -296,7 +301,7 @@ class Log:
 
     def _constant(self, i: int, name: str, uses: Uses) -> pa.Array:
         text = self._key_values[name][self._sources[i].file]
-        spelled = uses.spells(name) and not self._stores_integers(name)
+        spelled = name in uses.times or (uses.spells(name) and not self._stores_integers(name))
         numbers = self._has_integers(name) and not spelled and name not in self._types
         value = text if text is None or not numbers else int(text)
         index = pa.array([None if value is None else 0], pa.int32())

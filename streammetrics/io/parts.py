@@ -44,6 +44,7 @@ class Part:
     _fallback: str  # a column that is read for its length where only partition keys are wanted
     _casts: Mapping[str, pa.DataType] = field(default_factory=dict)  # types that the user named
     _times: frozenset[str] = frozenset()  # columns whose texts are times
+    _numbers: frozenset[str] = frozenset()  # columns whose texts are numbers
     _filters: tuple[Filter, ...] = ()
     read_bytes: int = field(default=0, init=False)
 
@@ -127,6 +128,8 @@ class Part:
             kind, cure = self._casts.get(field_.name), keep_spelling(field_.name)
             if kind is None and field_.name in self._times and is_text(field_.type):
                 kind, cure = pa.timestamp("us"), "windows need dates or times such as 2025-06-02T10:00:00"
+            elif kind is None and field_.name in self._numbers and is_text(field_.type):
+                kind, cure = pa.float64(), "metrics need numbers here"
             if kind is not None:
                 column = cast_column(batch.column(i), kind, field_.name, (self.file, first_row), cure)
                 batch = batch.set_column(i, field_.name, column)

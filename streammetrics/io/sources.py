@@ -144,8 +144,10 @@ def hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
-def log_file(file: str, size: int | None = None, stamp: str = "") -> Source:
+def log_file(file: str, size: int | None = None, stamp: str = "", *, as_text: bool = False) -> Source:
     """Say how a file is written, by its name; one on disk is looked at for its size.
+
+    With `as_text` a file whose suffix is unknown is a text file.
 
     Raises
     ------
@@ -156,7 +158,7 @@ def log_file(file: str, size: int | None = None, stamp: str = "") -> Source:
     compression = _COMPRESSIONS.get(suffix)
     if compression is not None:
         stem, suffix = os.path.splitext(stem)
-    format_ = _FORMATS.get(suffix)
+    format_ = _FORMATS.get(suffix, "text" if as_text else None)
     if format_ is None or (compression is not None and format_ not in _COMPRESSED):
         shown = suffix + (os.path.splitext(file)[1] if compression else "")
         what = f"unknown suffix {shown!r}" if shown else "no suffix"

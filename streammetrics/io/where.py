@@ -114,7 +114,9 @@ class Condition:
         except LogError:
             raise
         except (ValueError, KeyError, ArithmeticError):
-            raise LogError(f"where {self}: {self.column!r} holds {kind}, and {self.value!r} is none") from None
+            raise LogError(
+                f"where {self}: {self.column!r} holds {kind}, and {self.value!r} is none; {compare_texts(self.column)}"
+            ) from None
 
     def _multiple(self, kind: pa.DataType) -> Decimal:
         """As a multiple of what the values of a column are whole multiples of."""
@@ -190,7 +192,8 @@ class Filter:
         except pa.ArrowException as error:
             said = re.search(r"'.*'", str(error))
             raise LogError(
-                f"where {self.name}: {condition.column!r} holds {said[0] if said else 'a text'}, which is not {kind}"
+                f"where {self.name}: {condition.column!r} holds {said[0] if said else 'a text'}, which is not {kind}; "
+                f"{compare_texts(condition.column)}"
             ) from None
 
     def check(self, schema: pa.Schema) -> None:
@@ -234,6 +237,11 @@ def as_numbers(bare: pa.Array, name: str) -> pa.Array:
         raise LogError(
             f"where {name}: a column of {bare.type} is neither 0 nor 1; compare it, such as {name}=..."
         ) from None
+
+
+def compare_texts(column: str) -> str:
+    """Say how a column is compared as text."""
+    return f"types={{{column!r}: 'string'}} compares texts"
 
 
 def _decimal(text: str) -> Decimal | None:

@@ -494,7 +494,7 @@ class TestInvalidRows:
 
     def test_a_column_that_cannot_be_a_score(self, fails, write):
         path = write(click=[0, 1], pctr_b=["a", "b"])
-        assert fails("eval", path, *BASE).startswith(f"{path}: pctr_b: expected a probability")
+        assert fails("eval", path, *BASE).startswith(f"{path}: row 0: column 'pctr_b': expected float, found 'a'")
 
     def test_too_many_slices(self, fails, write, monkeypatch):
         monkeypatch.setattr("streammetrics.collect.holder.Holder.memory_limit", 1 << 16)

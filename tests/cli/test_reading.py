@@ -12,6 +12,7 @@ import pytest
 
 import streammetrics as sm
 
+DECIDES = ("--primary", "ctr", "--better", "ctr=high")
 BASE = ("--label", "click", "--score", "p", "--metrics", "ctr")
 
 
@@ -122,3 +123,18 @@ def test_columns_that_some_files_lack(run: Any, fails: Any, text: Any) -> None:
     ask = ("eval", folder, *BASE, "--by", "country", "--format", "json")
     assert fails(*ask).endswith("(1 of 2 files have it); --missing-columns null reads null there; there are: click, p")
     assert slices(run(*ask, "--missing-columns", "null"), "country") == {None: 1, "br": 1}
+
+
+def test_files_of_any_suffix(run: Any, fails: Any, text: Any) -> None:
+    path = text("ratings.dat", "1::0.5::a", "0::0.5::b")
+    ask = ("eval", path, *BASE, "--format", "json")
+    assert "unknown suffix '.dat'" in fails(*ask)
+    assert run(*ask, "--delimiter", "::", "--columns", "click,p,k").values == {"ctr": 0.5}
+
+
+def test_arms_that_look_like_numbers(run: Any, text: Any) -> None:
+    rows = [f"{i % 2},0.5,{i % 2:02},{i}" for i in range(200)]
+    path = text("a.csv", "click,p,arm,u", *rows)
+    ran = run("eval", path, *BASE, "--unit", "u", "--arm", "arm", "--control", "00", "--format", "json", *DECIDES)
+    assert ran.code == 0, ran.err
+    assert {r["slice"]["arm"] for r in ran.records if r["by"]} == {"00", "01"}

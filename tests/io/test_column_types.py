@@ -117,6 +117,12 @@ def test_times_of_json_are_times_from_the_first_fraction(tmp_path: Path) -> None
         (part,) = Log(one).parts(["ts"])
         (batch,) = part.with_flags((condition,)).batches()
         assert batch[condition.name].to_pylist() == [0, 1, 1], one
+    nested = text(tmp_path / "n.jsonl", *(f'{{"a": {{"ts": "{line}"}}}}' for line in lines))
+    inner = read_where(["a.ts>=2025-06-02T08:00"], ["a.ts"])
+    assert inner is not None
+    (part,) = Log(nested).parts(["a.ts"])
+    (batch,) = part.with_flags((inner,)).batches()
+    assert batch[inner.name].to_pylist() == [0, 1, 1]
     zones = text(tmp_path / "z.jsonl", '{"ts": "2025-06-02T00:00:00.5Z"}', '{"ts": "2025-06-02T12:00:00.5+02:00"}')
     (part,) = Log(zones).parts(["ts"])
     (batch,) = part.with_flags((condition,)).batches()
@@ -141,6 +147,11 @@ def test_windows_of_partitions_and_of_texts(tmp_path: Path) -> None:
     for day in ("2025-06-02", "2025-06-03"):
         parquet(tmp_path / "log" / f"day={day}" / "a.parquet", y=[1, 0], ts=[f"{day}T10:00:00", f"{day}T11:00:00.5Z"])
     metrics = sm.MetricCollection(sm.Task([sm.CTR()], y_true="y"))
+    for day in ("20250602", "20250603"):
+        parquet(tmp_path / "compact" / f"day={day}" / "a.parquet", y=[1, 0])
+    compact = evaluate(Log(tmp_path / "compact"), metrics, window=Window("1d", "day")).windows
+    assert compact is not None
+    assert [str(key)[:10] for key in compact.compute()] == ["2025-06-02", "2025-06-03"]
     for time in ("day", "ts"):
         windows = evaluate(Log(tmp_path / "log"), metrics, window=Window("1d", time)).windows
         assert windows is not None
@@ -148,3 +159,26 @@ def test_windows_of_partitions_and_of_texts(tmp_path: Path) -> None:
     parquet(tmp_path / "log" / "day=2025-06-03" / "b.parquet", y=[1, 0], ts=["2025-06-03T10:00:00", "noon"])
     found = message(lambda: evaluate(Log(tmp_path / "log"), metrics, window=Window("1d", "ts")))
     assert "b.parquet: row 1: column 'ts': expected timestamp, found 'noon'" in found
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_scores_that_are_text_in_typed_formats(tmp_path: Path, form: str) -> None:
+    path, scores = tmp_path / f"a.{form}", ["0.5", "0.25", "NA"]
+    metrics = sm.MetricCollection(sm.Task([sm.PredictedCTR()], y_true="y", y_score="p"))
+    for n in (2, 3):
+        if form == "parquet":
+            parquet(path, y=[0, 1, 1][:n], p=scores[:n])
+        else:
+            text(path, *(f'{{"y": 1, "p": "{p}"}}' for p in scores[:n]))
+        if n == 2:
+            assert evaluate(Log(path), metrics).overall.compute() == {"predicted_ctr": 0.375}
+        else:
+            assert f"{path}: row 2: column 'p': expected float, found 'NA'" in message(evaluate, Log(path), metrics)
+
+
+def test_dates_that_turn_out_to_be_times(tmp_path: Path) -> None:
+    path = text(tmp_path / "a.csv", "t", *["2025-06-02"] * 30_000, "2025-06-02T10:00:00")
+    log = Log(path)
+    said = message(lambda: [*log.parts(["t"])[0].batches()])
+    assert said.endswith("found '2025-06-02T10:00:00'; types={'t': 'timestamp'} reads dates and times")
+    assert len([*Log(path, types={"t": "timestamp"}).parts(["t"])[0].batches()]) == 1
