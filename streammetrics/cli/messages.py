@@ -30,7 +30,8 @@ _LOG_OPTIONS = (
     (re.compile(r"missing_columns=\"null\""), "--missing-columns null"),
     (re.compile(r"\bquotes=False"), "--no-quotes"),
     (re.compile(r"\bquotes="), "--no-quotes"),
-    (re.compile(r"\bdelimiter=('[^']*')?"), r"--delimiter \1"),
+    (re.compile(r"\bdelimiter=('[^']*')"), r"--delimiter \1"),
+    (re.compile(r"\bdelimiter="), "--delimiter"),
     (re.compile(r"\bnames="), "--columns"),
     (re.compile(r"\bnulls="), "--nulls"),
 )

@@ -223,9 +223,9 @@ class Log:
             f"{option}=" for option, name in _TEXT_OPTIONS.items() if getattr(format_, name) != getattr(_PLAIN, name)
         ]
         if changed and first.format == "json":
-            raise LogError(f"{first.file}: {', '.join(changed)} is for CSV and TSV files; JSON lines have none")
+            raise LogError(f"{first.file}: only CSV and TSV files take {', '.join(changed)}; JSON lines have none")
         if changed and first.format != "text":
-            raise LogError(f"{first.file}: {', '.join(changed)} is for CSV and TSV files, found {first.format}")
+            raise LogError(f"{first.file}: only CSV and TSV files take {', '.join(changed)}; found {first.format}")
 
     def _reader(self, source: Source, format_: TextFormat) -> Reader:
         if source.format == "json":

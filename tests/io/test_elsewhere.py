@@ -90,7 +90,7 @@ class TestUrls:
     def test_folders_patterns_and_files(self, memory: Any, expected: str, form: str) -> None:
         base = f"memory://logs/{form}"
         for given in (base, f"{base}/*/*.{form}", f"{base}/half=*", [f"{base}/half=0", f"{base}/half=1/*"]):
-            log = Log(given)
+            log = Log(given, types={"day": "int"} if form == "csv" else {})
             assert digest(log) == expected
             assert len(log.files) == 4
             assert log.bytes == sum(memory.size(f"/logs/{form}/half={i // 2}/{i}.{form}") for i in range(4))

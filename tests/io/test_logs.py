@@ -507,7 +507,7 @@ def test_parquet_checksums_are_verified(tmp_path):
 
 def test_options_that_do_not_fit(tmp_path):
     write_parquet(TABLE, tmp_path / "a.parquet")
-    assert "delimiter= is for CSV and TSV files, found parquet" in error_of(Log, tmp_path, delimiter=";")
+    assert "only CSV and TSV files take delimiter=; found parquet" in error_of(Log, tmp_path, delimiter=";")
     write_csv(TABLE, tmp_path / "a.csv")
     assert "expected string, int, float, bool, date, timestamp or an Arrow type" in error_of(
         Log, tmp_path / "a.csv", types={"click": "number"}
