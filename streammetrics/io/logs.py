@@ -147,7 +147,9 @@ class Log:
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns that every file has, with their types in the first file; of text files as guessed by Arrow.
+        """Columns that every file has, with the types that `types` names, or else those in the first file.
+
+        Types of text files are guessed from the first rows.
 
         With `missing_columns="null"` columns that any file has, with their types in the first that has them.
         """
@@ -266,7 +268,7 @@ class Log:
         return dict.fromkeys([*self._facts[i].types, *self._sources[i].keys])
 
     def _stored_type(self, i: int, name: str) -> pa.DataType:
-        found = self._facts[i].types.get(name)
+        found = self._types.get(name, self._facts[i].types.get(name))
         return self._constant(i, name, Uses()).type if found is None else found
 
     def _has_integers(self, name: str) -> bool:

@@ -138,3 +138,10 @@ def test_arms_that_look_like_numbers(run: Any, text: Any) -> None:
     ran = run("eval", path, *BASE, "--unit", "u", "--arm", "arm", "--control", "00", "--format", "json", *DECIDES)
     assert ran.code == 0, ran.err
     assert {r["slice"]["arm"] for r in ran.records if r["by"]} == {"00", "01"}
+
+
+def test_a_label_that_is_text_from_some_row_on(run: Any, fails: Any, text: Any) -> None:
+    path = text("a.csv", "click,p", *["0,0.5"] * 60_000, "yes,0.5")
+    ask = ("eval", path, *BASE, "--pos-label", "yes", "--format", "json")
+    assert "--type click=string compares texts" in fails(*ask) or "--pos-label yes" in fails(*ask)
+    assert run(*ask, "--type", "click=string").values == {"ctr": 1 / 60_001}
