@@ -211,7 +211,10 @@ class TaskSpec:
         try:
             return Condition(self.label, "=", self.pos_label).read_as(getattr(kind, "value_type", kind))
         except LogError:
-            raise UsageError(f"--pos-label {self.pos_label}: {self.label!r} holds {kind}, and that is none") from None
+            raise UsageError(
+                f"--pos-label {self.pos_label}: {self.label!r} holds {kind}, and that is none; "
+                f"--type {self.label}=string reads it as text"
+            ) from None
 
     def check_unread(self, names: Collection[str], read: Collection[str]) -> None:
         """Raise where a column of scores or decisions is not there that no metric reads: of others reading says it."""

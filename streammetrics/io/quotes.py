@@ -58,6 +58,8 @@ class QuoteCheck:
         self._file, self._delimiter = file, delimiter.encode()
         self._rest, self._line, self._columns = b"", 1, 0
         self._numbers: list[int] = []
+        self._edges = np.zeros(256, bool)  # what may stand before an opening mark, or behind a closing one
+        self._edges[[_NEWLINE, _RETURN, _QUOTE, self._delimiter[0]]] = True
 
     def take(self, block: bytes) -> None:
         """Check the next block; an empty one is the end of the file.
@@ -79,6 +81,8 @@ class QuoteCheck:
     def _checked(self, data: bytes, last: bool) -> int:
         """Check the complete rows of some bytes that begin with a row; return where the first incomplete one begins."""
         values = np.frombuffer(data, np.uint8)
+        if self._are_single_lines(values) and not last:
+            return data.rfind(b"\n") + 1
         cells = self._well_formed(values, last) or self._scanned(data, values, last)
         newlines = np.flatnonzero(values == _NEWLINE)
         inside = np.searchsorted(cells.opens, newlines) - np.searchsorted(cells.closes, newlines)
@@ -96,6 +100,15 @@ class QuoteCheck:
                 raise self._swallowed(data, opening, closing)
         return safe
 
+    def _are_single_lines(self, values: NDArray[np.uint8]) -> bool:
+        """Whether each quotation mark opens, closes or is doubled, and no quoted cell has a line break, as usual."""
+        marks, newlines = np.flatnonzero(values == _QUOTE), np.flatnonzero(values == _NEWLINE)
+        opens, closes = marks[::2], marks[1::2]
+        before, after = values[opens - 1], values[np.minimum(closes + 1, len(values) - 1)]
+        good = self._edges[before]
+        good[0] = good[0] or opens[0] == 0
+        return bool(good.all() and self._edges[after].all() and not (np.searchsorted(marks, newlines) & 1).any())
+
     def _well_formed(self, values: NDArray[np.uint8], last: bool) -> _Cells | None:
         """Return the cells where every quotation mark opens, closes or is doubled, which is quick to see; else None."""
         marks = np.flatnonzero(values == _QUOTE)
@@ -103,9 +116,7 @@ class QuoteCheck:
         complete = len(marks) // 2 * 2
         opens, closes = marks[:complete:2], marks[1:complete:2]
         before, after = padded[marks[::2]], padded[closes + 2]
-        edges = np.zeros(256, bool)
-        edges[[_NEWLINE, _RETURN, _QUOTE, self._delimiter[0]]] = True
-        if not (edges[before].all() and edges[after].all()):
+        if not (self._edges[before].all() and self._edges[after].all()):
             return None
         doubled = np.flatnonzero(opens[1:] == closes[:-1] + 1)
         first, final = np.delete(opens, doubled + 1), np.delete(closes, doubled)
