@@ -54,7 +54,7 @@ def check_outcome(overall: Any, log: Any, filters: Iterable[Any] = ()) -> list[s
 
 
 def _no_rows(where: str, rows: int, log: Any, columns: Iterable[str]) -> str:
-    said = f"no row meets --where {where}, of {rows:,}"
+    said = f"no row of {rows:,} meets --where {where}"
     found = [f"{column} holds {shown}" for column in columns if (shown := _shown(_values(log, column)))]
     return "; ".join([said, *found])
 

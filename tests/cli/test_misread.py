@@ -109,7 +109,7 @@ def test_numbers_that_no_float_tells_apart(run, tmp_path):
     assert mean(f"huge={2**64 - 1}") == mean(f"huge>{2**63}") == mean("small>20000000") == 0.25
     assert mean(f"huge<{2**64}") == 0.875 / 3
     ran = run("eval", path, *BASE, "--where", "none=3")
-    assert (ran.code, ran.err) == (2, "streammetrics: no row meets --where none=3, of 3\n")
+    assert (ran.code, ran.err) == (2, "streammetrics: no row of 3 meets --where none=3\n")
     ran = run("eval", path, *BASE, "--where", "at", "--where", "id>0")
     assert ran.code == 2
     assert "a column of timestamp[ms] is neither 0 nor 1" in ran.err

@@ -23,7 +23,7 @@ def test_a_label_that_no_row_has(run: Any, fails: Any, path: Path, tmp_path: Pat
         "--pos-label Yes: no row has this label; click holds no (2 rows), yes (1 row); did you mean --pos-label yes?"
     )
     assert not saved.exists()
-    assert "no row has this label; click holds" in fails("eval", path, *BASE, "--pos-label", "7", "--unit", "country")
+    assert "no row has this label; click holds" in fails("eval", path, *BASE, "--pos-label", "7")
     assert run("eval", path, *BASE, "--pos-label", "yes").code == 0
     ran = run("eval", path, *BASE, "--pos-label", "yes", "--where", "country=de", "--format", "json")
     assert ran.values["ctr"] == 0.0  # the label is there, in rows that do not count
@@ -31,9 +31,9 @@ def test_a_label_that_no_row_has(run: Any, fails: Any, path: Path, tmp_path: Pat
 
 def test_a_condition_that_no_row_meets(run: Any, fails: Any, path: Path) -> None:
     ask = ("eval", path, *BASE, "--pos-label", "yes")
-    assert fails(*ask, "--where", "p>3") == "no row meets --where p>3, of 3"
+    assert fails(*ask, "--where", "p>3") == "no row of 3 meets --where p>3"
     said = fails(*ask, "--where", "country=BR", "--format", "json")
-    assert said == "no row meets --where country=BR, of 3; country holds br (2 rows), de (1 row)"
+    assert said == "no row of 3 meets --where country=BR; country holds br (2 rows), de (1 row)"
     assert run(*ask, "--where", "country=br").code == 0
 
 
@@ -42,4 +42,4 @@ def test_one_task_of_several_without_rows(run: Any, path: Path, tmp_path: Path) 
     (tasks := tmp_path / "tasks.toml").write_text(task.format("br") + task.format("us"))
     ran = run("eval", path, "--task", tasks)
     assert ran.code == 0
-    assert "no row meets --where country=us, of 3; country holds br (2 rows), de (1 row)" in " ".join(ran.out.split())
+    assert "no row of 3 meets --where country=us; country holds br (2 rows), de (1 row)" in " ".join(ran.out.split())
