@@ -48,8 +48,9 @@ def explain(error: Exception) -> str | None:
     if isinstance(error, MemoryLimitError) and " slices " in str(error):
         return f"{str(error).partition(';')[0]}; fewer --bits make them smaller, --limit N keeps N of them"
     if isinstance(error, IncompatibleStateError) and _KINDS.search(str(error)):
+        what = str(error).removesuffix("; convert one of them")
         return (
-            f"{error}; keys of CSV files and partitions are text, those of Parquet have the type of their column: score "
+            f"{what}; keys of CSV files and partitions are text, those of Parquet have the type of their column: score "
             f"both logs with the same --type, such as --type NAME=string"
         )
     if isinstance(error, (UsageError, StreamMetricsError)):
