@@ -15,13 +15,13 @@ from ..state.state import State
 from .binding import Binding
 from .feed import Read
 from .holder import Holder, Reader, blank_of
-from .interval import check_confidence
+from .interval import USUAL, check_confidence
 from .metric import Metric
 from .parted import Parted
 from .plan import Plan
 from .sample import Sample
 from .scalars import Named, named_numbers, prefixed
-from .table import Table
+from .table import Table, values_table
 from .task import Metrics, agreed, flatten
 
 __all__ = ["Content", "MetricCollection"]
@@ -228,15 +228,16 @@ class MetricCollection(Parted):
         """The columns that tell apart what it answers, those of everything in it."""
         return tuple(dict.fromkeys(n for e in self._plan.entries.values() for n in e.thing.levels))
 
-    def table(self, *, confidence: float | None = 0.95) -> Table:
+    def table(self, *, confidence: float | None = USUAL) -> Table:
         """Return values, bounds, intervals and counts as one table.
 
         Parameters
         ----------
         confidence : float or None
-            Of the intervals, which take rows (queries, groups) as independent; None leaves them out.
+            Of the intervals: given, every interval is printed, or why there is none; by default those that take units
+            (users) as independent, for rows (queries, groups) rarely are; None leaves intervals out.
         """
-        return Table(self.levels, self.records(self.feed.states, check_confidence(confidence)))
+        return values_table(self.levels, self.records(self.feed.states, check_confidence(confidence)), confidence)
 
     def contents(self) -> list[Content]:
         """Return everything in it, with the states that it reads and the columns of these."""

@@ -169,6 +169,16 @@ def refused(value: Any, confidence: float, reason: str) -> Interval:
     return Interval(NAN, NAN, value, NAN, "", "", confidence, reason)
 
 
+class Unasked(float):
+    """A confidence that the caller did not give: tables then print intervals of units alone."""
+
+    def __repr__(self) -> str:
+        return float.__repr__(self)
+
+
+USUAL = Unasked(0.95)
+
+
 def check_confidence(confidence: float | None) -> float | None:
     """Return a confidence, or None for no interval; raise InvalidInputError unless it is between 0 and 1."""
     if confidence is not None:

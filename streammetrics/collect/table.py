@@ -11,8 +11,9 @@ import numpy as np
 
 from ..errors import InvalidInputError
 from ..numerics.keys import shown, visible
+from .interval import Unasked
 
-__all__ = ["Layout", "Table", "check_levels"]
+__all__ = ["Layout", "Table", "check_levels", "values_table"]
 
 RESULT = (
     "metric",
@@ -29,7 +30,15 @@ RESULT = (
 )
 SHOWN = ("metric", "value", "bound", "interval", "rows", "positives", "reason")
 MANY = 60  # rows that the repr shows
-WORDS = ("metric", "reason", "treatment", "role", "better", "")  # columns of words, as a person reads them
+WORDS = (
+    "metric",
+    "reason",
+    "no interval because",
+    "treatment",
+    "role",
+    "better",
+    "",
+)  # columns of words, as a person reads them
 
 
 OTHERS = ("interval_reason", "dropped", "other")
@@ -58,12 +67,15 @@ class Layout(NamedTuple):
         From a row to its texts, one for each of these.
     spare : tuple of str
         Those of them that are left out where all are empty.
+    note : callable
+        From the rows to a line that is printed below them; empty for none.
     """
 
     columns: tuple[str, ...]
     head: tuple[str, ...]
     texts: Callable[[dict[str, Any]], list[str]]
     spare: tuple[str, ...]
+    note: Callable[[Sequence[dict[str, Any]]], str] = lambda records: ""
 
 
 class Table:
@@ -82,8 +94,9 @@ class Table:
     -----
     Columns of values: the slice columns; `metric`; `value`; `bound_low`, `bound_high` (certified); `interval_low`,
     `interval_high` (statistical; NaN where none can be given); `unit` (the column of the units that the interval takes as
-    independent; None where it takes rows, queries or groups so, and then it is not printed); `rows`, `weight`,
-    `positives`; `reason` (why a value is undefined).
+    independent; None where it takes rows, queries or groups so, and then it is printed only if the call of `table` gave
+    a confidence); `rows`, `weight`, `positives`; `reason` (why a value is undefined); with a confidence given,
+    `interval_reason` (why there is no interval).
     """
 
     def __init__(self, by: Sequence[str], records: Sequence[dict[str, Any]], layout: Layout | None = None) -> None:
@@ -139,12 +152,12 @@ class Table:
         head, rows = self.texts()
         cut = rows if len(rows) <= MANY else [*rows[: MANY // 2], ["…"] * len(head), *rows[-MANY // 2 :]]
         widths = [max(len(line[i]) for line in [head, *cut]) for i in range(len(head))]
-        right = [i >= len(self.by) + 1 and name != "reason" for i, name in enumerate(head)]
+        right = [i >= len(self.by) + 1 and name not in ("reason", "no interval because") for i, name in enumerate(head)]
         lines = [
             "  ".join(t.rjust(w) if r else t.ljust(w) for t, w, r in zip(line, widths, right, strict=True)).rstrip()
             for line in [head, *cut]
         ]
-        return "\n".join(lines)
+        return "\n".join([*lines, *filter(None, [self.layout.note(self.records)])])
 
     def _repr_html_(self) -> str:
         head, rows = self.texts()
@@ -153,7 +166,9 @@ class Table:
         top = "".join(f'<th scope="col"{s}>{html.escape(h)}</th>' for h, s in zip(head, styles, strict=True))
         lines = (zip(row, styles, strict=True) for row in cut)
         body = "".join(f"<tr>{''.join(f'<td{s}>{html.escape(c)}</td>' for c, s in line)}</tr>" for line in lines)
-        more = "" if cut is rows else f"<caption>{len(rows):,} rows</caption>"
+        said = filter(None, ["" if cut is rows else f"{len(rows):,} rows", self.layout.note(self.records)])
+        caption = html.escape("; ".join(said))
+        more = f"<caption>{caption}</caption>" if caption else ""
         return f"<table>{more}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
     def _right(self, head: Sequence[str]) -> list[bool]:
@@ -162,13 +177,41 @@ class Table:
         return [name not in words for name in head]
 
 
+def values_table(by: Sequence[str], records: Sequence[dict[str, Any]], confidence: float | None) -> Table:
+    """Return the table of values; with every interval that there is, or why there is none, if a confidence was given."""
+    asked = confidence is not None and not isinstance(confidence, Unasked)
+    return Table(by, records, INTERVALS if asked else VALUES)
+
+
 def _shown(record: dict[str, Any]) -> list[str]:
     value = record["value"]
     rows, positives = (f"{record[c]:,}" if record[c] is not None else "" for c in ("rows", "positives"))
     return [record["metric"], show(value), bound(record), between(record), rows, positives, record["reason"] or ""]
 
 
-VALUES = Layout(RESULT, SHOWN, _shown, ("bound", "interval", "positives", "reason"))
+def _with_intervals(record: dict[str, Any]) -> list[str]:
+    shown = _shown(record)
+    undefined = record["interval_low"] is None or math.isnan(record["interval_low"])
+    shown[3] = "" if undefined else f"{show(record['interval_low'])} to {show(record['interval_high'])}"
+    return [*shown, (record["interval_reason"] or "") if undefined else ""]
+
+
+def _resting(records: Sequence[dict[str, Any]]) -> str:
+    """Say what intervals without units rest on."""
+    loose = any(r["unit"] is None and r["interval_low"] == r["interval_low"] for r in records)
+    said = "Intervals assume independent rows, queries or groups; Sharded(..., unit=) assumes independent units only."
+    return said if loose else ""
+
+
+SPARE = ("bound", "interval", "positives", "reason")
+VALUES = Layout(RESULT, SHOWN, _shown, SPARE)
+INTERVALS = Layout(
+    (*RESULT, "interval_reason"),
+    (*SHOWN, "no interval because"),
+    _with_intervals,
+    (*SPARE, "no interval because"),
+    _resting,
+)
 
 
 def show(value: Any) -> str:

@@ -164,7 +164,9 @@ class Decayed(Pooled):
         some = confidence if self.unit is not None else None
         came = self.inner.records(self._came(states), None)
         pairs = zip(came, super().records(states, some), strict=True)
-        return [row | {n: faded[n] for n in read if n in faded} for row, faded in pairs]
+        rows = [row | {n: faded[n] for n in read if n in faded} for row, faded in pairs]
+        refused = self.unit is None and confidence is not None
+        return [row | {"interval_reason": NO_SAMPLE} for row in rows] if refused else rows
 
     def chances(self, states: Sequence[State], confidence: float, method: str | None) -> Any:
         if self.unit is not None:

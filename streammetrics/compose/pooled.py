@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.interval import check_confidence
+from ..collect.interval import USUAL, check_confidence
 from ..collect.sample import Sample
 from ..collect.scalars import Named
-from ..collect.table import Table
+from ..collect.table import Table, values_table
 from ..state.policy import settled
 from ..state.state import State
 from .front import Front
@@ -94,15 +94,16 @@ class Pooled(Front):
         """Return the values with what is behind them."""
         return self.explained(self.states)
 
-    def table(self, *, confidence: float | None = 0.95) -> Table:
+    def table(self, *, confidence: float | None = USUAL) -> Table:
         """Return values, bounds, intervals and counts as one table.
 
         Parameters
         ----------
         confidence : float or None
-            Of the intervals; None leaves them out.
+            Of the intervals: given, every interval is printed, or why there is none; by default those that take units
+            (users) as independent, for rows (queries, groups) rarely are; None leaves intervals out.
         """
-        return Table(self.levels, self.records(self.states, check_confidence(confidence)))
+        return values_table(self.levels, self.records(self.states, check_confidence(confidence)), confidence)
 
 
 def starts(state: State) -> tuple[Ints, Ints]:

@@ -13,12 +13,12 @@ from ..collect.binding import Unit
 from ..collect.collection import MetricCollection
 from ..collect.feed import MEMORY_LIMIT, Read
 from ..collect.holder import Holder, Reader, blank_of, coarsened, states_of
-from ..collect.interval import Interval, check_confidence, refused
+from ..collect.interval import USUAL, Interval, check_confidence, refused
 from ..collect.metric import Metric, chance
 from ..collect.parted import Parted
 from ..collect.sample import Sample, Shards
 from ..collect.scalars import Named, named_numbers
-from ..collect.table import Table
+from ..collect.table import Table, values_table
 from ..collect.task import Metrics, agreed
 from ..columns.ids import Ids
 from ..inference.alone import intervals_of
@@ -357,15 +357,16 @@ class Sharded(Parted):
         """Return the values with what is behind them."""
         return self.explained(self.states)
 
-    def table(self, *, confidence: float | None = 0.95) -> Table:
+    def table(self, *, confidence: float | None = USUAL) -> Table:
         """Return values, bounds, intervals and counts as one table.
 
         Parameters
         ----------
         confidence : float or None
-            Of the intervals; None leaves them out.
+            Of the intervals: given, every interval is printed, or why there is none; by default those that take units
+            (users) as independent, for rows (queries, groups) rarely are; None leaves intervals out.
         """
-        return Table((), self.records(self.states, check_confidence(confidence)))
+        return values_table((), self.records(self.states, check_confidence(confidence)), confidence)
 
     def __repr__(self) -> str:
         return f"Sharded({self.inner!r}; {self.shards} shards of {self.unit})"

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from ..collect.collection import MetricCollection
 from ..collect.feed import MEMORY_LIMIT
-from ..collect.interval import check_confidence
+from ..collect.interval import USUAL, check_confidence
 from ..collect.metric import Metric, badness
-from ..collect.table import Table
+from ..collect.table import Table, values_table
 from ..collect.task import Metrics
 from ..columns.keys import plain_key
 from ..numerics.keys import decode_key, encode_key, fixed_hash, sort_key
@@ -160,7 +160,7 @@ class Sliced(Front):
         return float(rows[state.cells.keys[:, 0] == OTHER].sum() / rows.sum()) if rows.sum() else 0.0
 
     def table(
-        self, *, other: bool = True, sort: str | None = None, min_rows: int = 0, confidence: float | None = 0.95
+        self, *, other: bool = True, sort: str | None = None, min_rows: int = 0, confidence: float | None = USUAL
     ) -> Table:
         """Return a row for every slice and metric; `other` comes last, where there is one.
 
@@ -174,10 +174,11 @@ class Sliced(Front):
         min_rows : int
             Leave out slices of fewer rows, whose values are chance.
         confidence : float or None
-            Of the intervals, which take rows (queries, groups) as independent; None leaves them out.
+            Of the intervals: given, every interval is printed, or why there is none; by default those that take units
+            (users) as independent, for rows (queries, groups) rarely are; None leaves intervals out.
         """
         shown = self.shown(other=other, sort=sort, min_rows=min_rows, confidence=check_confidence(confidence))
-        return Table(self.levels, shown)
+        return values_table(self.levels, shown, confidence)
 
     def shown(
         self,

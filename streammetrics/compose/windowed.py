@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..collect.feed import MEMORY_LIMIT, Read
-from ..collect.interval import check_confidence
+from ..collect.interval import USUAL, check_confidence
 from ..collect.metric import Metric
-from ..collect.table import Table
+from ..collect.table import Table, values_table
 from ..collect.task import Metrics
 from ..columns.convert import python_time
 from ..columns.times import Latest
@@ -232,7 +232,7 @@ class Windowed(Front):
         """How many rows are in windows that are not kept: of several tasks, of that which has most."""
         return max(int(s.rows_seen[s.cells.keys[:, 0] == EXPIRED].sum()) for s in self.states)
 
-    def table(self, *, expired: bool = True, now: Any = None, confidence: float | None = 0.95) -> Table:
+    def table(self, *, expired: bool = True, now: Any = None, confidence: float | None = USUAL) -> Table:
         """Return a row for every window and metric, the oldest first; what is not kept comes last, where there is any.
 
         Parameters
@@ -242,10 +242,11 @@ class Windowed(Front):
         now : timestamp, text as tables print times, or int, optional
             The time at which windows are mature, or not (see `mature_after`); by default the end of the newest window.
         confidence : float or None
-            Of the intervals, which take rows (queries, groups) as independent; None leaves them out.
+            Of the intervals: given, every interval is printed, or why there is none; by default those that take units
+            (users) as independent, for rows (queries, groups) rarely are; None leaves intervals out.
         """
         shown = self.shown(expired=expired, now=now, confidence=check_confidence(confidence))
-        return Table(self.levels, shown)
+        return values_table(self.levels, shown, confidence)
 
     def shown(
         self, *, expired: bool = True, now: Any = None, top: int | None = None, confidence: float | None = None
