@@ -144,7 +144,7 @@ class PrecisionAtKRows(TopRows, tag="precision_at_k_rows"):
     0.5
     """
 
-    k: int = setting(default=100, low=1, high=1 << 60)
+    k: int = setting(default=100, low=1, high=1 << 60, kw_only=False)
 
     grows = True
     formula = "TP / k of the k rows with the highest scores"

@@ -42,7 +42,7 @@ class TopKAccuracy(OfClasses[ClassRows, float], tag="top_k_accuracy"):
     0.75
     """
 
-    k: int = setting(default=5, low=1)
+    k: int = setting(default=5, low=1, kw_only=False)
     ignore_class: int | str | bytes | None = setting(default=None)
 
     best = "high"
