@@ -135,7 +135,7 @@ def test_scores_of_another_kind(tag: str) -> None:
             refuse(tag, {"y_score": bad}, "y_score", None)
     refuse(tag, {"y_score": np.ma.masked_array(GOOD["y_score"], [0, 1, 0, 0])}, "y_score", None, "mask")
     refuse(tag, {"y_score": np.stack([GOOD["y_score"]] * 2, axis=1)}, "y_score", None, "one dimension", "(4, 2)")
-    refuse(tag, {"y_score": np.array(0.5)}, "y_score", None, "one dimension", "one row")
+    refuse(tag, {"y_score": np.array(0.5)}, "y_score", None, "y_score has 1 rows, y_true has 4")
     refuse(tag, {"y_score": np.array([1 << 60, 0, 0, 0])}, "y_score", None, "2**53")
 
 

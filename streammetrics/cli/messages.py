@@ -17,12 +17,15 @@ COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
 _KEYWORD = re.compile(r"\b([a-z_]+)=\"?([\w.-]+)\"?(?= |;|,|\)|$)")
 _OPTIONS = ("scale", "on_invalid", "corrects", "limit", "negative_rate", "bits")
 _SAID = {
-    "give labels=(negative, positive) to the task": "say which are positive: --pos-label VALUE",
-    "labels of other names are told to a task: labels=(negative, positive)": "say which are positive: --pos-label VALUE",
-    'missing="skip" leaves out rows': "--metrics group_auc:missing=skip leaves out rows",
-    "labels=(...) takes named classes": "--classes a,b,c names classes",
+    r"give labels=\([^)]*\) to the task": "say which are positive: --pos-label VALUE",
+    r"give where= to the task, a 0/1 column that selects": "give --where to select",
+    r"give num_classes=\d+": "give --task-type multiclass",
+    r"with soft_labels=True by LogLoss, Calibration and others": "by --metrics log_loss:soft_labels=true and its kin",
+    r": the order is update\(y_true, y_score\)": ", see --y-true and --y-score",
+    r'missing="skip" leaves out rows': "--metrics group_auc:missing=skip leaves out rows",
+    r"labels=\(\.\.\.\) takes named classes": "--classes a,b,c names classes",
 }
-"""What the library says to who writes Python, and who does not."""
+"""Patterns of what the library says to users of Python, and what the command line says instead."""
 _LOG_OPTIONS = (
     (re.compile(r"types=\{'([^']*)': '([^']*)'\}"), r"--type \1=\2"),
     (re.compile(r"types=\{\"([^\"]*)\": '([^']*)'\}"), r"--type \1=\2"),
@@ -70,7 +73,7 @@ def as_options(message: str) -> str:
         return f"--{name.replace('_', '-')} {value}" if name in _OPTIONS else match[0]
 
     for said, instead in _SAID.items():
-        message = message.replace(said, instead)
+        message = re.sub(said, instead, message)
     for pattern, option in _LOG_OPTIONS:
         message = pattern.sub(option, message)
     return _KEYWORD.sub(spell, message)

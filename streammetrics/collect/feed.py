@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..columns.columns import Batch, Column
-from ..columns.convert import TENSORS, is_bfloat16, library_of, of_tensor, one_column
+from ..columns.convert import TENSORS, is_bfloat16, is_scalar, library_of, of_tensor, one_column
 from ..columns.flat import check_of, flat_of
 from ..columns.ids import IdColumn, Ids, are_several
 from ..columns.times import EventTime, Latest, TimeColumn
@@ -214,6 +214,8 @@ def _plain_by(kind: type) -> Callable[[Any, str], Any] | None:
         return of_tensor
     if library == "pyarrow":
         return _of_arrow
+    if kind in (int, float, bool) or issubclass(kind, np.number):  # one event
+        return _of_value
     plain = library in ("numpy", "pandas") and kind is not np.ndarray and not issubclass(kind, np.ndarray)
     return _of_numpy if plain and hasattr(kind, "__array__") else None
 
@@ -222,6 +224,11 @@ def _plain_by(kind: type) -> Callable[[Any, str], Any] | None:
 def _any_tensor(*kinds: type) -> bool:
     """Whether one of some classes is of tensors."""
     return not TENSORS.isdisjoint(map(library_of, kinds))
+
+
+def _of_value(given: Any, name: str) -> Array:
+    """A column of one row."""
+    return np.array([given])
 
 
 def _of_numpy(given: Any, name: str) -> Any:
@@ -401,16 +408,18 @@ class Feed:
         if key is None:
             widened = _widened(names, given)
             arrays = tuple(map(as_plain, given, names))
-            made, given, held = any(map(is_not, arrays, given)), arrays, self._content[1]
+            made, held = any(map(is_not, arrays, given)), self._content[1]
+            # Outside a draft a value stays one: a list beside it is then the row of a matrix.
+            given = tuple([g if is_scalar(g) else a for g, a in zip(given, arrays, strict=True)])
             last = None if held is None or widened or not made else held.last[0]
             if last is not None and names == last.names and last.like(*arrays):
                 assert held is not None
                 return self._count_again(held, last, arrays)
             key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
             if key is None:  # where a matrix is not meant
-                flats = tuple([one_column(a) if type(a) is np.ndarray else a for a in given])
+                flats = tuple([one_column(a) if type(a) is np.ndarray else a for a in arrays])
                 key = SIGNATURES[len(flats)](*flats)  # type: ignore[misc]
-                arrays, key = (flats, key) if key is not None else (given, _signature_of_rows(given))
+                arrays, key = (flats, key) if key is not None else (arrays, _signature_of_rows(arrays))
             key = None if key is None else (*key, widened)
         if key is None or not key[0]:
             return self.count_batch(_batch(names, given, widened))
@@ -491,6 +500,7 @@ class Feed:
     ) -> Draft | None:
         """Say how plain columns like these are counted; None if they have to be prepared. The caller has the lock."""
         like = dict(zip(names, arrays, strict=True))
+        batch = Batch(like)
         units = {r.binding.unit: c.front for r, c in zip(self.reads, held.counters, strict=True) if c.front}
         unit, path = next(iter(units.items()), (None, ()))
         if len(units) > 1 or any(r.binding.unit != unit for r in self.reads):
@@ -509,15 +519,16 @@ class Feed:
                     if need.optional and need.role not in binding.bound and not need.derived:
                         continue
                     return None  # what is missing is said there
-                flat = flat_of(need.kind, like[name])
-                if flat is None or (need.role != "sample_weight" and check_of(need.kind) is None):
+                kind = need.kind.variant(batch, name)
+                flat = flat_of(kind, like[name])
+                if flat is None or (need.role != "sample_weight" and check_of(kind) is None):
                     return None
                 if name in widened and flat.source == "float32":
                     flat = flat._replace(source="bfloat16")
-                if (name, need.kind) not in reads:
-                    reads.append((name, need.kind))
+                if (name, kind) not in reads:
+                    reads.append((name, kind))
                     flats.append(flat)
-                mine[need.role] = reads.index((name, need.kind))
+                mine[need.role] = reads.index((name, kind))
             try:
                 counter.statistic.admit_beside(counter.flats, {role: flats[i].source for role, i in mine.items()})
             except InvalidInputError:
@@ -838,15 +849,18 @@ def _put(feeds: Sequence[Feed], states: Sequence[tuple[State, ...]]) -> None:
 
 def _batch(names: tuple[str, ...], given: tuple[Any, ...], widened: frozenset[str] = NONE_WIDENED) -> Batch:
     """Columns by name, all of one length, whoever reads them."""
-    known = [(name, len(c)) for name, c in zip(names, given, strict=True) if _has_rows(c)]
+    known = [(name, n) for name, c in zip(names, given, strict=True) if (n := _rows(c)) is not None]
     for name, n in known[1:]:
         if n != known[0][1]:
             raise InvalidInputError(f"{name} has {n:,} rows, {known[0][0]} has {known[0][1]:,}", column=name)
     return Batch(dict(zip(names, given, strict=True)), widened=widened)
 
 
-def _has_rows(column: Any) -> bool:
-    return hasattr(column, "__len__") and getattr(column, "ndim", 1) > 0 and not are_several(column)
+def _rows(column: Any) -> int | None:
+    """How many rows a column has; None for several columns, and for a value, which may be a time for all rows."""
+    if isinstance(column, (str, bytes)):
+        return 1
+    return len(column) if hasattr(column, "__len__") and not is_scalar(column) and not are_several(column) else None
 
 
 def _widened(names: tuple[str, ...], given: tuple[Any, ...]) -> frozenset[str]:

@@ -256,7 +256,8 @@ class Holder(Drawn):
         ----------
         y_true : array-like of shape (n,), or table
             Labels; or a mapping, data frame, Arrow table or record batch that holds all columns by name (extra ones are
-            ignored).
+            ignored). One event has values in place of columns: `update(1, 0.3)`, `update({"click": 1, "p": 0.3})`, or a
+            list of such mappings.
         y_score : array-like of shape (n,)
             Scores.
         **columns : array-like of shape (n,)

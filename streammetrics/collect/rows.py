@@ -75,7 +75,8 @@ def prepare(batch: Batch, binding: Binding, needs: Sequence[Need], on_invalid: s
         chosen, others = _where(batch, binding.where, on_invalid)
         index = chosen.index
         left_out.append(("where", others))
-    bound = [(n.role, binding.column(n.role), n.kind) for n in needs if _present(n, binding, batch)]
+    named = [(n.role, binding.column(n.role), n.kind) for n in needs if _present(n, binding, batch)]
+    bound = [(role, name, kind.variant(batch, name)) for role, name, kind in named]
     beside: list[tuple[str, Any, Any]] = [] if binding.unit is None else [("unit", *binding.unit)]
     beside += [("time", name, kind) for name, kind in times]
     bound += beside
@@ -94,7 +95,7 @@ def prepare(batch: Batch, binding: Binding, needs: Sequence[Need], on_invalid: s
         chosen, index = _drop(chosen, index, bound, left_out)
     else:
         for _, name, kind in bound:
-            chosen.check(name, kind)
+            chosen.check(name, kind, bound)
     bound = bound[: len(bound) - len(beside)]
     columns = {role: chosen.column(name, kind) for role, name, kind in bound}
     if binding.corrects in ("rows", "both") and (far := _too_heavy(columns, binding)) is not None:

@@ -14,11 +14,21 @@ from numpy.typing import NDArray
 from ..errors import InvalidInputError
 from ..numerics.compiled import kernel
 from ..numerics.settings import plain
+from . import remedies
 from .columns import Array, Batch, Column, Kind, Mask, Matrix, Need, Score, matrix, score
-from .convert import is_listed
+from .convert import as_array, is_listed
 from .keys import kind_of, read_keys
 
-__all__ = ["Classes", "Distribution", "check_ignored", "check_labels", "class_of", "class_scores", "spread_integers"]
+__all__ = [
+    "Classes",
+    "Distribution",
+    "ScoresOrClasses",
+    "check_ignored",
+    "check_labels",
+    "class_of",
+    "class_scores",
+    "spread_integers",
+]
 
 NONE = -1  # the class of a row that has none of those there are
 IGNORED = -2  # that of a row that is to be left out
@@ -132,6 +142,40 @@ class Classes(Kind):
         if self._is_one_hot(whole, name):
             return f"{batch.array(name, 2)[row].tolist()}, not a single 1, in row {batch.origin(row):,}"
         return f"{plain(batch.array(name)[row])!r} in row {batch.origin(row):,}"
+
+    def remedy(self, batch: Batch, name: str, bad: Mask, role: str, others: Sequence[Array]) -> remedies.Remedy:
+        whole = batch
+        while whole.parent is not None:
+            whole = whole.parent
+        if self._is_one_hot(whole, name):
+            return remedies.Remedy()
+        values = batch.array(name)
+        return remedies.for_classes(values, values[bad], self.width, not isinstance(self.names, int), others)
+
+
+class ScoresOrClasses(Matrix):
+    """A score for each class; or one value a row, not a float, which is the predicted class."""
+
+    def __init__(self, names: int | tuple[Any, ...]) -> None:
+        self.classes = Classes(names)
+        hint = "; or predicted classes, one a row, that are no floats"
+        super().__init__(score(scale="real").kind, self.classes.width, hint)
+        self.scores = Matrix(self.kind, self.width, hint)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ScoresOrClasses) and self.classes == other.classes
+
+    def __hash__(self) -> int:
+        return hash((ScoresOrClasses, self.classes))
+
+    def variant(self, batch: Batch, name: str) -> Kind:
+        whole = batch
+        while whole.parent is not None:
+            whole = whole.parent
+        raw = None if isinstance(name, tuple) else whole.raw(name)
+        if raw is None or (is_listed(raw) and getattr(raw, "shape", (0, 0))[1:] != (1,)):
+            return self.scores
+        return self.scores if as_array(raw, name).dtype.kind == "f" else self.classes
 
 
 def ignored(column: Column) -> Mask | None:

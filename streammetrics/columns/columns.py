@@ -7,8 +7,9 @@ before the second step, so a conversion label may be missing where there was no 
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInputError
 from ..numerics.compiled import kernel, loaded
-from .convert import as_array, is_bfloat16, is_listed, is_tensor, missing, of_tensor, one_column, text_of
+from . import remedies
+from .convert import as_array, as_rows, is_bfloat16, is_listed, is_tensor, missing, of_tensor, one_column, text_of
 
 __all__ = ["Batch", "Column", "Need", "flag", "grade", "kind_word", "label", "matrix", "score", "target", "weight"]
 
@@ -26,6 +28,9 @@ Mask = NDArray[np.bool_]
 
 NAMED = ", or give labels=(negative, positive) to the task"
 """What may be done with labels that are strings; with nothing else."""
+
+PREDICTIONS = ("y_score", "y_pred")
+"""Roles that a user may swap with `y_true`."""
 
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 2.0**-36, 2.0**31
 
@@ -57,7 +62,8 @@ class Kind:
     """What a column may hold: how it is converted and what is checked."""
 
     expected: ClassVar[str]
-    cure: ClassVar[str] = "fix the column"
+    hint: str = ""
+    """What is added where a column has another shape."""
     ndim: ClassVar[int] = 1
     """1, or 2 for a matrix: rows x columns."""
     skips: bool = False
@@ -65,7 +71,12 @@ class Kind:
 
     def read(self, batch: Batch, name: str) -> Column:
         """Return the column of a batch; values that cannot be held are left for `bad`."""
-        column = self.convert(batch.array(name, self.ndim), name)
+        try:
+            values = batch.array(name, self.ndim)
+        except InvalidInputError as error:
+            hint = self.hint if "got shape" in str(error) else ""
+            raise InvalidInputError(f"{error}{hint}", column=name) from error
+        column = self.convert(values, name)
         if column.source == "float32" and batch.is_widened(name):
             return Column(column.values, "bfloat16")
         return column
@@ -86,15 +97,40 @@ class Kind:
         """Show what is bad about a row, as it was given."""
         return f"{text_of(batch.array(name, self.ndim)[row])} in row {batch.origin(row):,}"
 
+    def remedy(self, batch: Batch, name: str, bad: Mask, role: str, others: Sequence[Array]) -> remedies.Remedy:
+        """Return what most likely helps against bad rows.
+
+        Parameters
+        ----------
+        batch, name
+            The column.
+        bad : bool array
+            Its bad rows.
+        role : str
+            The role that it plays; empty if it only selects rows.
+        others : sequence of ndarray
+            The scores or predictions beside it.
+        """
+        return remedies.Remedy()
+
+    def variant(self, batch: Batch, name: str) -> Kind:
+        """Return the kind that a column has, where a role takes columns of several kinds."""
+        return self
+
     def skipped(self, column: Column) -> Mask | None:
         """Which rows are to be left out, and counted, whatever `on_invalid` says; None for none."""
         return None
+
+
+SEVERAL = "; for a column for each class give num_classes= or labels=, for one for each label num_labels="
+"""What a matrix in place of a column may be meant to be."""
 
 
 class Label(Kind):
     """0 or 1, in any dtype, or what a task calls the two; kept as uint8, where 2 stands for everything else."""
 
     expected = "0 or 1"
+    hint = SEVERAL
 
     def __init__(self, labels: tuple[Any, Any] | None = None, pos_label: Any = None) -> None:
         self.labels, self.pos_label = labels, pos_label
@@ -102,8 +138,6 @@ class Label(Kind):
             self.expected = f"{labels[0]!r} or {labels[1]!r}"  # type: ignore[misc]
         elif pos_label is not None:
             self.expected = f"labels, of which {pos_label!r} is positive"  # type: ignore[misc]
-        else:
-            self.cure = "labels of other names are told to a task: labels=(negative, positive)"  # type: ignore[misc]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Label) and (self.labels, self.pos_label) == (other.labels, other.pos_label)
@@ -153,6 +187,14 @@ class Label(Kind):
     def bad(self, column: Column) -> Mask:
         return np.asarray(column.values > 1)
 
+    def remedy(self, batch: Batch, name: str, bad: Mask, role: str, others: Sequence[Array]) -> remedies.Remedy:
+        if self.labels is not None or self.pos_label is not None:
+            return remedies.Remedy()
+        values = batch.array(name)
+        if role == "y_pred":
+            return remedies.for_decisions(values[bad])
+        return remedies.for_labels(values, values[bad], others) if role == "y_true" else remedies.Remedy()
+
 
 def kind_word(kind: type) -> str:
     """What values of a type are, in a word; numbers of any type are equal where their values are."""
@@ -172,6 +214,7 @@ class Score(Kind):
             if scale == "probability"
             else "a finite number"
         )
+        self.hint = SEVERAL if type(self) is Score else ""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Score) and not isinstance(other, Target) and self.scale == other.scale
@@ -203,6 +246,11 @@ class Score(Kind):
     def bad(self, column: Column) -> Mask:
         values = column.values
         return ~((values >= self.low) & (values <= self.high) & np.isfinite(values))
+
+    def remedy(self, batch: Batch, name: str, bad: Mask, role: str, others: Sequence[Array]) -> remedies.Remedy:
+        if type(self) is not Score or self.scale != "probability":
+            return remedies.Remedy()
+        return remedies.for_scores(batch.column(name, self).values[bad])
 
 
 class Target(Score):
@@ -365,12 +413,6 @@ class Matrix(Kind):
     def __hash__(self) -> int:
         return hash((Matrix, self.kind, self.width))
 
-    def read(self, batch: Batch, name: str) -> Column:
-        try:
-            return super().read(batch, name)
-        except InvalidInputError as error:
-            raise InvalidInputError(f"{error}{self.hint}", column=name) from error
-
     def convert(self, values: Array, name: str) -> Column:
         if values.shape[1] != self.width and len(values):
             raise InvalidInputError(f"{name}: expected {self.expected}; got rows of {values.shape[1]}", column=name)
@@ -386,6 +428,12 @@ class Matrix(Kind):
     def found(self, batch: Batch, name: str, row: int) -> str:
         at = int(np.flatnonzero(self._cells(batch.column(name, self))[row])[0])
         return f"{batch.array(name, 2)[row, at]!s} in row {batch.origin(row):,}, column {at}"
+
+    def remedy(self, batch: Batch, name: str, bad: Mask, role: str, others: Sequence[Array]) -> remedies.Remedy:
+        if getattr(self.kind, "scale", "") != "probability":
+            return remedies.Remedy()
+        column = batch.column(name, self)
+        return remedies.for_scores(column.values[self._cells(column)])
 
     def _flat(self, column: Column) -> Column:
         return Column(column.values.reshape(-1), column.source)
@@ -503,7 +551,11 @@ class Batch:
         return list(self._columns) if self._parent is None else self._parent.names
 
     def raw(self, name: str) -> Any:
-        """Return a column as it was given, a tensor as an array; or raise naming those there are."""
+        """Return a column as it was given, a tensor as an array, one value as a column of one row."""
+        return as_rows(self.given(name))
+
+    def given(self, name: str) -> Any:
+        """Return what was given under a name, a tensor as an array; or raise naming the columns there are."""
         if name not in self._columns:
             raise InvalidInputError(f"there is no column {name!r}; the batch has {_listed(self.names)}", column=name)
         given = self._tensors.get(name)
@@ -528,12 +580,16 @@ class Batch:
                 values = np.column_stack([self.array(n) for n in name])
             else:
                 given = self.raw(name)
-                values = as_array(given, name, ndim)
+                values = as_array([given] if self._is_one_row(given, ndim) else given, name, ndim)
                 if type(given) is np.ndarray and given.dtype.kind == "V":  # as JAX and TensorFlow extend numpy
                     self._widened.add(name)
                 self.same_length(len(values), name)
             self._arrays[name, ndim] = values
         return self._arrays[name, ndim]
+
+    def _is_one_row(self, given: Any, ndim: int) -> bool:
+        """Whether a list of values is the row of a matrix, because the columns before have one row."""
+        return ndim == 2 and self.rows == 1 and not is_listed(given) and hasattr(given, "__len__") and len(given) > 0
 
     def same_length(self, n: int, name: str) -> None:
         """Raise unless this column is as long as those before it."""
@@ -560,21 +616,36 @@ class Batch:
         made: Column = self.make((name, kind), lambda: kind.read(self, name))
         return made
 
-    def check(self, name: str, kind: Kind) -> None:
-        """Raise InvalidInputError naming column, first bad row and count, unless all values are good."""
+    def check(self, name: str, kind: Kind, beside: Sequence[tuple[str, Any, Kind]] = ()) -> None:
+        """Raise InvalidInputError naming column, first bad row, count and remedy, unless all values are good.
+
+        `beside` are the roles, names and kinds of all columns that are read.
+        """
         column = self.column(name, kind)
         if self.make((name, kind, "ok"), lambda: kind.ok(column)):
             return
-        bad = np.flatnonzero(kind.bad(column))
+        wrong = kind.bad(column)
+        bad = np.flatnonzero(wrong)
         first = int(bad[0])
+        role = next((r for r, n, k in beside if (n, k) == (name, kind)), "")
+        others = self._readable(n for r, n, k in beside if r in PREDICTIONS and n != name and k.ndim == 1)
+        remedy = kind.remedy(self, name, wrong, role, others)
         raise InvalidInputError(
             f"{name}: expected {kind.expected}, found {kind.found(self, name, first)}"
             + (f" ({len(bad):,} bad rows of {len(column.values):,} in this batch)" if len(bad) > 1 else "")
-            + f'; {kind.cure}, or pass on_invalid="drop" to leave such rows out and count them',
+            + f"; {remedy.said(len(bad), len(column.values))}",
             column=name,
             row=self.origin(first),
             count=len(bad),
         )
+
+    def _readable(self, names: Iterable[Any]) -> list[Array]:
+        """Return those of some columns that are columns at all."""
+        found = []
+        for name in names:
+            with contextlib.suppress(InvalidInputError):
+                found.append(self.array(name))
+        return found
 
     def origin(self, row: int) -> int:
         """Where a row stood in the batch that the user gave."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from decimal import Decimal
 from functools import partial
-from numbers import Real
+from numbers import Number, Real
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,12 @@ __all__ = [
     "arrow_values",
     "as_array",
     "as_columns",
+    "as_rows",
     "check_column",
     "first_of",
     "is_bfloat16",
     "is_listed",
+    "is_scalar",
     "is_tensor",
     "library_of",
     "missing",
@@ -59,6 +62,23 @@ def as_array(raw: Any, name: str, ndim: int = 1) -> Array:
     if values.dtype.kind not in "biufc" and first_of(values.flat) is None:  # no value, so its type says nothing
         return np.full(values.shape, np.nan)
     return native(values)
+
+
+SCALARS = (Number, str, bytes, date, np.generic, type(None))
+
+
+def is_scalar(raw: Any) -> bool:
+    """Return whether this is one value, not a column: a number, a text, a date, None, or an array without dimensions."""
+    if isinstance(raw, SCALARS):
+        return True
+    return getattr(raw, "ndim", 1) == 0 and getattr(getattr(raw, "dtype", None), "kind", "") != "O"
+
+
+def as_rows(raw: Any) -> Any:
+    """Return the value of one event as a column of one row; columns as they are."""
+    if not is_scalar(raw):
+        return raw
+    return raw.reshape(1) if hasattr(raw, "reshape") else [raw]
 
 
 def native(values: Array) -> Array:
@@ -337,6 +357,8 @@ def as_columns(table: Any) -> Mapping[str, Any] | None:
         return None
     if issubclass(kind, Mapping):
         return table  # type: ignore[no-any-return]
+    if kind is list:
+        return _of_events(table) if table and isinstance(table[0], Mapping) else None
     library = kind.__module__.partition(".")[0]
     if library == "pyarrow" and hasattr(kind, "schema") and hasattr(kind, "column"):
         return _Lazy(table.schema.names, partial(_arrow_column, table))
@@ -353,6 +375,16 @@ def as_columns(table: Any) -> Mapping[str, Any] | None:
 
         return as_columns(pyarrow.RecordBatchReader.from_stream(table).read_all())
     return None
+
+
+def _of_events(events: Sequence[Any]) -> Mapping[str, Any]:
+    """Read a list of events, each a mapping from name to value, as columns; a value that an event lacks is None."""
+    other = next((i for i, event in enumerate(events) if not isinstance(event, Mapping)), None)
+    if other is not None:
+        kind = type(events[other]).__name__
+        raise InvalidInputError(f"expected a list of mappings, one for each event, found a {kind} in row {other:,}")
+    names = dict.fromkeys(name for event in events for name in event)
+    return _Lazy([*names], lambda name: [event.get(name) for event in events])
 
 
 COLUMNS: set[type] = {np.ndarray}

@@ -146,7 +146,7 @@ class EventTime(Kind):
     # -- what users pass ----------------------------------------------------------------------------------------------
 
     def _stamps(self, batch: Batch, name: str) -> tuple[Ints, Mask | None, Mask | None]:
-        raw = batch.raw(name)
+        raw = batch.given(name)
         one = raw.item() if isinstance(raw, np.ndarray) and not raw.ndim and raw.dtype.kind != "M" else raw
         if isinstance(one, (int, np.integer, datetime.date, np.datetime64)) or getattr(raw, "ndim", 1) == 0:
             return self._of_all(batch, name, one), None, None

@@ -11,7 +11,7 @@ import numpy as np
 from ..collect.feed import MEMORY_LIMIT, Change, change
 from ..collect.task import Metrics
 from ..columns.columns import Batch
-from ..columns.convert import as_columns
+from ..columns.convert import as_columns, is_scalar
 from ..errors import IncompatibleStateError
 from ..numerics.settings import as_int
 from ..state.axes import Axis
@@ -147,7 +147,7 @@ class Recent(Pooled):
 
     def absorb(self, batch: Batch) -> Self:
         """Count a batch whose columns other collections may share."""
-        given = {name: batch.raw(name) for name in batch.names}
+        given = {name: batch.given(name) for name in batch.names}
         return self.take(given, None, {})
 
     def _counted(self, rows: int, count: Callable[[dict[str, Any]], Any]) -> Self:
@@ -239,8 +239,9 @@ class Recent(Pooled):
 
 
 def _rows(*columns: Any) -> int:
-    """How many rows columns have; one of them may be a number that stands for all."""
-    return next((len(c) for c in columns if hasattr(c, "__len__") and getattr(c, "ndim", 1) > 0), 0)
+    """Return how many rows columns have: one value may stand for all rows, and values alone are one event."""
+    given = [c for c in columns if c is not None]
+    return next((len(c) for c in given if hasattr(c, "__len__") and not is_scalar(c)), int(bool(given)))
 
 
 def _axis(kind: str, size: Any) -> Axis:

@@ -20,7 +20,7 @@ from ..columns.ids import Ids
 from ..errors import IncompatibleStateError, InvalidInputError
 from ..state.state import State
 from .case import Case, Law, by_name, expect, folded, numbers, refuses, same, same_value, value_of
-from .specimens import Columns, formats, on_grid, spoil, tables
+from .specimens import Columns, events, formats, on_grid, spoil, tables
 
 UNITS = 2.0**-59  # where a weight stands for rows, terms are rounded to 2**-60 once instead of k times
 CLOSE = 2.0**-44  # and relatively, where these are divided by what is small
@@ -233,14 +233,25 @@ def column_formats(case: Case) -> None:
 
 
 def table_formats(case: Case) -> None:
-    """Mappings, data frames, Arrow tables, record batches and keywords of equal columns count alike."""
+    """Mappings, data frames, Arrow tables, record batches, events and keywords of equal columns count alike."""
     metric = whole = case.fed()
+    if _has_single_events(case):
+        one = case.make()
+        for event in events(case.columns):
+            one.update(event)
+        same(whole, one, "events one at a time to count alike")
     for what, table in tables(case.columns):
         same(whole, case.make().update(table), f"a {what} to count alike")
     same(whole, case.make().update(**case.columns), "keywords to count alike")
     must = [role for role in metric._names[1] if role in case.columns]
     rest = {k: v for k, v in case.columns.items() if k not in must}
     same(whole, case.make().update(*(case.columns[r] for r in must), **rest), "positions to count alike")
+
+
+def _has_single_events(case: Case) -> bool:
+    """Whether a row can come alone: no block of rows, and a first column that says that a list beside it is a row."""
+    together = case.metric is None or case.metric.make_state().together is not None
+    return not together and all(column.ndim == 1 for column in [*case.columns.values()][:1])
 
 
 def dropped_rows(case: Case) -> None:

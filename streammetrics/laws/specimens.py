@@ -213,6 +213,7 @@ def tables(columns: Columns) -> Iterator[tuple[str, Any]]:
     """Yield the same columns, and one more, as every kind of table that can be had here, with its name."""
     wide = {"unused": np.full(len(next(iter(columns.values()))), "x"), **columns}
     yield "dict", wide
+    yield "list of events", events(wide)
     wide = {name: _listed(column) for name, column in wide.items()}
     if pandas := _library("pandas"):
         yield "pandas data frame", pandas.DataFrame(wide)
@@ -223,6 +224,12 @@ def tables(columns: Columns) -> Iterator[tuple[str, Any]]:
         yield "Arrow table", table
         yield "sliced Arrow table", arrow.concat_tables([table.slice(0, 1), table.slice(1)])
         yield "Arrow record batch", arrow.RecordBatch.from_pydict(wide)
+
+
+def events(columns: Columns) -> list[dict[str, Any]]:
+    """Return each row of some columns as a mapping from name to value."""
+    n = len(next(iter(columns.values())))
+    return [{name: column[i] for name, column in columns.items()} for i in range(n)]
 
 
 def _listed(values: Array) -> Any:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.classes import class_of
-from ..columns.columns import Need, matrix, score, weight
+from ..columns.classes import ScoresOrClasses, class_of
+from ..columns.columns import Need, weight
 from ..numerics.exact import UNIT, weights
 from ..numerics.settings import setting
 from ..state.declare import Flat
@@ -114,7 +114,8 @@ class ClassCounts(KnownClasses, PairCounts, tag="class_counts"):
     num_classes, labels
         As for `KnownClasses`.
     column : {"y_score", "y_pred"}
-        `y_score` takes a score of each class, and predicts the first of the highest; `y_pred` a class.
+        `y_score` takes a score of each class, and predicts the first of the highest, or the predicted class; `y_pred`
+        takes the predicted class.
     """
 
     column: str = setting(default="y_score", choices=("y_score", "y_pred"))
@@ -123,13 +124,14 @@ class ClassCounts(KnownClasses, PairCounts, tag="class_counts"):
     excess = Flat("width", "width", form="fixed", beside="counts")
 
     def needs(self) -> tuple[Need, ...]:
-        scores = matrix(score(scale="real"), self.width, "; predicted classes are y_pred, which threshold=None reads")
+        scores = Need("y_score", ScoresOrClasses(self.known))
         return self.true_class, class_of(self.known, "y_pred") if self.column == "y_pred" else scores, weight()
 
     def steps(self, like: Like) -> Iterable[Step]:
         own = type(self)
         into = self.width, own.counts, own.excess if like.weighted else NOTHING
-        name = "class_counts:count_pairs" if self.column == "y_pred" else "class_counts:count_highest"
+        decided = like.dtype(self.column) == np.int64
+        name = "class_counts:count_pairs" if decided else "class_counts:count_highest"
         return [Step(name, "y_true", self.column, "sample_weight", "at", *into, checks=True)]
 
     def names(self) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import oracles_classes
 import oracles_curves
 import oracles_decisions  # noqa: F401 - adds to oracles_classes.SEVERAL
 import oracles_probabilities
+import pandas as pd
 import pytest
 from sklearn import metrics as sk
 
@@ -292,8 +294,56 @@ def test_bad_classes_are_told() -> None:
     assert "sum to 1" in refused(sm.AUC(num_classes=2), [0, 1], [[0.5, 0.5], [0.5, 0.6]])
     assert "a sum of 1.1 in row 1" in refused(sm.AUC(num_classes=2), [0, 1], [[0.5, 0.5], [0.5, 0.6]])
     assert "2 in row 0, column 1" in refused(sm.HammingLoss(num_labels=2), [[0, 2]], [[0.1, 0.1]])
-    assert "y_pred, which threshold=None reads" in refused(sm.Accuracy(num_classes=2), [0, 1], [0, 1])
+    assert "or predicted classes, one a row" in refused(sm.Accuracy(num_classes=2), [0, 1], [0.2, 0.7])
     assert "rows of 3" in refused(sm.AUC(num_labels=3), [[0, 1]], [[0.1, 0.1]])
+
+
+FORMS: dict[str, Any] = {
+    "array": np.asarray,
+    "list": np.ndarray.tolist,
+    "int16": lambda v: v.astype("i2"),
+    "uint8": lambda v: v.astype("u1"),
+    "one column": lambda v: v[:, None],
+    "series": pd.Series,
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_predicted_classes_in_place_of_scores(form: Any) -> None:
+    """As in scikit-learn, integers of one dimension are classes: the state is that of scores that predict them."""
+    rng = np.random.default_rng(3)
+    y, predicted = rng.integers(0, 3, 200), rng.integers(0, 3, 200)
+    for make, oracle in (
+        (sm.Accuracy, sk.accuracy_score),
+        (sm.BalancedAccuracy, sk.balanced_accuracy_score),
+        (sm.MatthewsCorrcoef, sk.matthews_corrcoef),
+        (sm.F1, partial(sk.f1_score, average="macro")),
+    ):
+        metric = make(num_classes=3)
+        for rows in (slice(0, 1), slice(1, 90), slice(90, 200)):
+            metric.update(y[rows], form(predicted[rows]))
+        assert metric.compute() == pytest.approx(oracle(y, predicted), abs=1e-12)
+        assert metric == make(num_classes=3).update(y, np.eye(3)[predicted])
+        sliced = sm.Sliced(make(num_classes=3), by="k").update(y, form(predicted), k=y % 2)
+        assert sliced.total.compute() == metric.compute()
+    mixed = sm.F1(num_classes=3).update(y, np.eye(3)[predicted]).update(y, form(predicted))
+    assert mixed.compute() == pytest.approx(sk.f1_score(y, predicted, average="macro"), abs=1e-12)
+
+
+def test_predicted_names_in_place_of_scores() -> None:
+    y, predicted = ["a", "b", "c", "a"], ["a", "c", "c", "b"]
+    metric = sm.F1(labels=("a", "b", "c")).update(y, predicted)
+    assert metric.compute() == pytest.approx(sk.f1_score(y, predicted, average="macro"), abs=1e-12)
+    assert "one of 'a', 'b', 'c', found 'd' in row 1" in refused(metric, ["a", "b"], ["a", "d"])
+    assert "found 3 in row 0" in refused(sm.F1(num_classes=3), [0, 1], [3, 1])
+    assert sm.F1(num_classes=3).update([0, 1, 2], [0, 2, 2]).compute() == pytest.approx(5 / 9)
+
+
+def test_k_by_position() -> None:
+    assert sm.TopKAccuracy(3, num_classes=5) == sm.TopKAccuracy(k=3, num_classes=5)
+    assert sm.PrecisionAtKRows(3) == sm.PrecisionAtKRows(k=3)
+    with pytest.raises(ValueError, match="TopKAccuracy: say which classes there are, num_classes= or labels="):
+        sm.TopKAccuracy(3)
 
 
 def test_kinds_of_found_classes_do_not_merge() -> None:

@@ -81,8 +81,9 @@ class DecisionMetric(OfClasses[State, T]):
         y_true : array-like of shape (n,), or (n, num_labels)
             0 or 1; or a class. Or a mapping, data frame or Arrow table that holds the columns by name.
         y_score : array-like of shape (n,), (n, classes) or (n, num_labels)
-            Any finite score, positive where `score >= threshold`; of classes a score of each, the highest is predicted.
-            Predictions themselves, named `y_pred`, if `threshold=None` or `labels="discover"`.
+            Any finite score, positive where `score >= threshold`; of classes a score of each, the highest is predicted, or
+            the predicted class itself: one integer or text a row. Predictions themselves, named `y_pred`, if
+            `threshold=None` or `labels="discover"`.
         **columns : array-like of shape (n,)
             `sample_weight`: 0, or between 2**-36 and 2**31. The others may be given by name, too.
 

@@ -1,0 +1,143 @@
+"""Remedies: what most likely helps where a column holds bad values, judged by the whole column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .convert import missing
+
+__all__ = ["DROP", "Remedy", "for_classes", "for_decisions", "for_labels", "for_scores"]
+
+Array = NDArray[Any]
+
+DROP = 'pass on_invalid="drop" to leave such rows out and count them'
+FIX = "fix the column"
+SWAPPED = "labels and scores seem to be swapped: the order is update(y_true, y_score)"
+UNKNOWN = "add the class to labels=, or give ignore_class= to leave its rows out"
+MANY = 1000  # distinct integers: more are counts or amounts, not classes
+
+
+class Remedy(NamedTuple):
+    """What to do about bad values.
+
+    Parameters
+    ----------
+    text : str
+        The likeliest remedy.
+    single : bool
+        Whether single rows may be at fault, so that to drop them is a remedy, too.
+    """
+
+    text: str = FIX
+    single: bool = True
+
+    def said(self, bad: int, rows: int) -> str:
+        """Return the text, and the offer to drop the rows unless most are bad, or the column means another thing."""
+        if not self.single or (rows > 1 and 2 * bad > rows):
+            return self.text
+        return DROP if self.text == DROP else f"{self.text}, or {DROP}"
+
+
+def for_labels(values: Array, bad: Array, others: Sequence[Array]) -> Remedy:
+    """Return the remedy for labels that are neither 0 nor 1.
+
+    Parameters
+    ----------
+    values : ndarray
+        The column.
+    bad : ndarray
+        Its bad values.
+    others : sequence of ndarray
+        The scores or predictions beside it.
+    """
+    if values.dtype.kind not in "biuf":
+        return Remedy()
+    numbers, wrong = _without_nan(values), _without_nan(bad)
+    if not len(wrong):
+        return Remedy(DROP) if len(numbers) else Remedy("no row has a label: check that this is the column of labels")
+    if not np.isfinite(wrong).all():
+        return Remedy()
+    if any(_are_labels(other) for other in others):
+        return Remedy(SWAPPED, single=False)
+    if (wrong != np.floor(wrong)).any():
+        if wrong.min() >= 0 and wrong.max() <= 1:
+            soft = (
+                "soft labels, numbers in [0, 1], are counted with soft_labels=True by LogLoss, Calibration and others"
+            )
+            return Remedy(soft, single=False)
+        return Remedy("labels that are numbers are for regression metrics, such as MAE", single=False)
+    distinct = np.unique(numbers)
+    if len(distinct) == 2:
+        negative, positive = (int(v) for v in distinct)
+        return Remedy(f"for two other labels, give labels=({negative}, {positive}) to the task", single=False)
+    if len(distinct) == 1:
+        return Remedy("for other labels, give labels=(negative, positive) to the task", single=False)
+    if distinct[0] < 0:  # such as -1 where nobody knows
+        return Remedy("give where= to the task, a 0/1 column that selects the rows with a label")
+    if distinct[-1] < MANY:
+        several = f"for classes, give num_classes={int(distinct[-1]) + 1}"
+        return Remedy(f"{several}; for numbers, use regression metrics, such as MAE", single=False)
+    return Remedy("labels that are numbers are for regression metrics, such as MAE", single=False)
+
+
+def for_classes(values: Array, bad: Array, width: int, named: bool, others: Sequence[Array]) -> Remedy:
+    """Return the remedy for classes that are none of those there are.
+
+    Parameters
+    ----------
+    values, bad, others
+        As for `for_labels`.
+    width : int
+        How many classes there are.
+    named : bool
+        Whether `labels=` says which.
+    """
+    if values.dtype.kind not in "biuf":
+        return Remedy(DROP) if missing(bad, len(bad)).all() else Remedy(UNKNOWN, single=False)
+    numbers, wrong = _without_nan(values), _without_nan(bad)
+    if not len(wrong):
+        return Remedy(DROP)
+    if not np.isfinite(wrong).all() or (wrong != np.floor(wrong)).any():
+        swapped = any(other.ndim == 1 and other.dtype.kind in "iu" for other in others)
+        return Remedy(SWAPPED, single=False) if swapped else Remedy()
+    low, high, seen = int(numbers.min()), int(numbers.max()), np.unique(wrong)
+    if named:
+        return Remedy(UNKNOWN, single=False)
+    if low == 1 and high == width:
+        return Remedy(f"for classes from 1 to {width:,}, give labels=tuple(range(1, {width + 1}))", single=False)
+    if len(seen) == 1 and (low < 0 or high in (255, 999)):  # as data sets mark rows without a class
+        return Remedy(f"give ignore_class={int(seen[0])} to leave the rows of that class out", single=False)
+    if low < 0:
+        return Remedy("classes are counted from 0; labels=(...) takes others", single=False)
+    return Remedy(f"give num_classes={high + 1} if there are so many classes", single=False)
+
+
+def for_decisions(bad: Array) -> Remedy:
+    """Return the remedy for predicted labels that are neither 0 nor 1."""
+    wrong = _without_nan(bad) if bad.dtype.kind == "f" else bad[:0]
+    if len(wrong) and (wrong != np.floor(wrong)).any():
+        return Remedy("scores are y_score, which metrics with a threshold read", single=False)
+    return Remedy()
+
+
+def for_scores(bad: Array) -> Remedy:
+    """Return the remedy for scores outside [0, 1], or that are no numbers."""
+    wrong = _without_nan(bad.reshape(-1))
+    if not len(wrong) or not np.isfinite(wrong).all():
+        return Remedy()
+    return Remedy('give scale="logit" if the scores are logits')
+
+
+def _without_nan(values: Array) -> Array:
+    return np.asarray(values[values == values])
+
+
+def _are_labels(values: Array) -> bool:
+    """Return whether a column of scores holds nothing but 0 and 1, and both."""
+    if values.ndim != 1 or values.dtype.kind not in "biuf":
+        return False
+    return bool(((values == 0) | (values == 1)).all() and (values == 0).any() and (values == 1).any())
