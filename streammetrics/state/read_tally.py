@@ -169,7 +169,9 @@ def read_folds(made: State) -> None:
     exact, rows, flag = made.folds
     fine, coarse = made.by_cell(exact) > 0, made.by_cell(rows) > 0
     need(not (fine & coarse).any(), "a cell is exact, and in buckets")
-    if made.most is not None:
+    if made.most is None:
+        need(not coarse.any(), "a cell that keeps all rows exactly is in buckets")
+    else:
         need(made.by_cell(exact).max(initial=0) <= made.most, "a cell holds more exact rows than it may")
     if flag in made.cells.flats:
         need(not made.cells.flats[flag][~coarse].any(), "a cell lost something that is exact")

@@ -19,6 +19,8 @@ from streammetrics.state.axes import EXPIRED, OTHER
 from streammetrics.state.frame import Frame
 from streammetrics.state.schema import read_schema, schema_of
 from streammetrics.state.section import pack
+from streammetrics.state.state import State
+from streammetrics.state.tally import Entries
 from streammetrics.state.unpack import unpack
 
 
@@ -119,3 +121,33 @@ def test_registers_that_are_all_full_are_no_error() -> None:
     read = Frame(frame.write([flats(state, registers=full)], {})).state()
     assert sm.DistinctCount(precision=4).of(read) > 0
     assert math.isinf(read.estimate())
+
+
+KEEP_ALL = [
+    sm.AUC(exact=True),
+    sm.AUC(exact=True, num_labels=2),
+    sm.AUC(exact=True, num_classes=2),
+    sm.KS(exact=True, scale="real"),
+    sm.ROCCurve(exact=True),
+    sm.QiniCoefficient(exact=True),
+]
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known", "absent plug-in"])
+@pytest.mark.parametrize("metric", KEEP_ALL, ids=repr)
+def test_what_keeps_all_rows_exactly_has_none_in_buckets(
+    metric: Any, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no buckets: to merge such a state, or to read a curve from it, raised AssertionError."""
+    metric, several = metric.blank(), getattr(metric, "which", {})
+    labels = np.array([[1, 0]]) if several.get("num_labels") else np.array([1])
+    scores = np.array([[0.5, 0.5]]) if several else np.array([0.5])
+    more = {"treatment": np.array([1])} if "treatment" in metric.columns else {}
+    state = metric.update(y_true=labels, y_score=scores, **more).state
+    exact, rows, _ = state.folds
+    tallies = state.cells.tallies
+    label = Entries(tallies[rows].shift, np.zeros(1, tallies[rows].codes.dtype), np.ones(1, np.uint8))
+    moved = {**tallies, exact: Entries.none(tallies[exact].shift, wide=True), rows: label}
+    if not known:
+        monkeypatch.delitem(State.by_tag, state.tag)
+    refused(state.holding(replace(state.cells, tallies=moved)), "keeps all rows exactly is in buckets")
