@@ -430,7 +430,7 @@ class Matrix(Kind):
         return f"{batch.array(name, 2)[row, at]!s} in row {batch.origin(row):,}, column {at}"
 
     def remedy(self, batch: Batch, name: str, bad: Mask, role: str, others: Sequence[Array]) -> remedies.Remedy:
-        if getattr(self.kind, "scale", "") != "probability":
+        if type(self.kind) is not Score or self.kind.scale != "probability":
             return remedies.Remedy()
         column = batch.column(name, self)
         return remedies.for_scores(column.values[self._cells(column)])

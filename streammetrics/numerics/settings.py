@@ -10,7 +10,7 @@ import types
 import typing
 from collections.abc import Iterable
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -99,6 +99,9 @@ class Settings:
 
     __signature__ = _Signature()
 
+    dependent: ClassVar[tuple[str, ...]] = ()
+    """Settings whose default depends on other settings: see `default_of`."""
+
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         dataclass(init=False, repr=False, eq=False)(cls)
@@ -112,6 +115,9 @@ class Settings:
         if len(whole) != len(defaults) or not needed <= settings.keys():
             _reject(cls, settings)
         self.__dict__.update(whole)
+        for name in cls.dependent:
+            if name not in settings:
+                self.__dict__[name] = self.default_of(name, defaults[name])
         self.__post_init__()
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -128,6 +134,10 @@ class Settings:
                 once = type(value) in (str, int, bool)  # a float may be -0.0, which is equal to another one
                 checked = _once(cls, name, value) if once else _check(cls.__name__, name, value, hint, rules)
                 object.__setattr__(self, name, checked)
+
+    def default_of(self, name: str, declared: Any) -> Any:
+        """Return the default of a setting, given the other settings; by default the one that is declared."""
+        return declared
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -174,7 +184,7 @@ def _once(cls: type, name: str, value: Any) -> Any:
 
 def _same(instance: Any, declared: Any) -> bool:
     """Whether a setting is at its default; NaN is itself."""
-    value, default = getattr(instance, declared.name), declared.default
+    value, default = getattr(instance, declared.name), instance.default_of(declared.name, declared.default)
     return bool(default is value or default == value or (default != default and value != value))
 
 

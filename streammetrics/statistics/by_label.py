@@ -40,7 +40,7 @@ __all__ = [
     "counted",
 ]
 
-OWN_SETTINGS = ("num_labels", "num_classes", "labels", "ignore_class", "top_k")
+OWN_SETTINGS = ("num_labels", "num_classes", "labels", "ignore_class", "top_k", "above")
 """Settings that a statistic of two classes does not have."""
 
 
@@ -211,16 +211,27 @@ class LabelDecisions(ByLabel, DecisionCounts, tag="label_decisions"):
     ----------
     top_k : int, optional
         The labels of so many highest scores of a row are decided, the first of equal ones: at the threshold 0.5.
+    above : bool
+        With `top_k`: whether the score of a label must also reach the threshold.
     """
 
     binary = DecisionCounts
 
     top_k: int | None = setting(default=None, low=1)
+    above: bool = setting(default=False)
 
     def derive(self, columns: Mapping[str, Column]) -> Mapping[str, Column]:
         if self.top_k is not None:
-            columns = {**columns, "y_score": Column(highest(columns["y_score"].values, self.top_k), "float32")}
+            scores = columns["y_score"]
+            made = highest(scores.values, self.top_k)
+            if self.above:  # how many thresholds each of the k highest scores reaches: those are what is compared
+                cuts = super().cuts(scores.source, scores.values.dtype)
+                made *= np.searchsorted(cuts, scores.values, side="right").astype(np.float32)
+            columns = {**columns, "y_score": Column(made, "float32")}
         return super().derive(columns)
+
+    def cuts(self, source: str, dtype: np.dtype[Any]) -> Array:
+        return np.arange(1, len(self.thresholds) + 1, dtype=dtype) if self.above else super().cuts(source, dtype)
 
 
 def by_label(state: State, **which: Any) -> ByLabel:

@@ -63,9 +63,13 @@ class DecisionCounts(State, tag="decisions"):
     def steps(self, like: Like) -> Iterable[Step]:
         own, scores = type(self), self.column == "y_score"
         dtype = like.dtype(self.column) if scores else np.dtype(np.float32)
-        cuts = rounded(self.thresholds, like.source(self.column), dtype)
+        cuts = self.cuts(like.source(self.column), dtype)
         into = own.counts, own.excess if like.weighted else NOTHING
         return [Step("decisions:count", "y_true", self.column, "sample_weight", "at", cuts, *into, checks=scores)]
+
+    def cuts(self, source: str, dtype: np.dtype[Any]) -> NDArray[np.floating]:
+        """The thresholds as the kernel compares them with scores, which were given in the dtype `source`."""
+        return rounded(self.thresholds, source, dtype)
 
     def check(self) -> None:
         weight = weight_of(self, "counts")

@@ -26,7 +26,7 @@ from .spread import Spread, spread
 from .step import NOTHING, Like, Step
 from .weighed import WeighedRows
 
-__all__ = ["ClassRows", "LabelRows"]
+__all__ = ["ClassRows", "LabelRows", "cut_term"]
 
 CLASS_TERMS = ("log_loss", "brier", "top")
 OUTPUT_TERMS = ("exact", "wrong")
@@ -203,7 +203,8 @@ class LabelRows(RowMeans, tag="label_rows"):
         both kinds. And of the set of labels that score at least 0.5 and the set of true ones "subset@0.5" (whether they
         are equal), "overlap@0.5" (have one in common), "contain@0.5" (all true ones are in it), "belong@0.5" (it is in the
         true ones), "row_f@2.0@0.5" (F-beta of the row; 0.0 is precision, inf is recall), "row_jaccard@0.5",
-        "lack_f@2.0@0.5" (whether that is 0/0, which counts 0). "top3" in place of 0.5 takes the three highest scores.
+        "lack_f@2.0@0.5" (whether that is 0/0, which counts 0). "top3" in place of 0.5 takes the three highest scores,
+        "top3:0.5" those of them that are at least 0.5.
     num_labels : int
         How many labels a row has.
     column : {"y_score", "y_pred"}
@@ -274,9 +275,18 @@ def _lack_of(term: str) -> str:
 
 def _decided(scores: Any, cut: str, source: str) -> NDArray[np.bool_]:
     """Which labels of each row are decided: by a threshold, or by rank."""
-    if cut.startswith("top"):
-        return np.asarray(highest(scores, int(cut[3:])) == 1)
-    return np.asarray(scores >= rounded((float(cut),), source, scores.dtype)[0])
+    if not cut.startswith("top"):
+        return np.asarray(scores >= rounded((float(cut),), source, scores.dtype)[0])
+    k, _, least = cut.removeprefix("top").partition(":")
+    top = np.asarray(highest(scores, int(k)) == 1)
+    return top & _decided(scores, least, source) if least else top
+
+
+def cut_term(threshold: float, top_k: int | None, *, above: bool) -> str:
+    """Return how a term spells which labels are decided: the k highest scores, those above a threshold, or both."""
+    if top_k is None:
+        return repr(threshold)
+    return f"top{top_k}:{threshold!r}" if above else f"top{top_k}"
 
 
 class Sets(NamedTuple):

@@ -102,7 +102,6 @@ def test_a_class_beside_the_others_is_ignored_and_no_other() -> None:
 
 def test_settings_that_contradict_each_other() -> None:
     for match, make in (
-        ("not both", lambda: sm.Recall(num_labels=3, top_k=1, threshold=0.2)),
         ("needs the scores of a row", lambda: sm.Recall(top_k=1)),
         ("TopKAccuracy", lambda: sm.MatthewsCorrcoef(num_classes=3, top_k=1)),
         ("needs the scores of a row", lambda: sm.Recall(labels="discover", top_k=1)),
@@ -168,6 +167,54 @@ def test_criteria_of_rows_of_labels() -> None:
     chosen = np.argsort(np.argsort(-s, axis=1, kind="stable"), axis=1) < 2
     found = sm.SubsetAccuracy(num_labels=3, top_k=2).update(y, s)
     assert found.compute() == (chosen == y).all(axis=1).mean()
+
+
+def of_keras(s: Any, k: int, threshold: float) -> Any:
+    """Labels as Keras predicts them with `top_k=` and `thresholds=`: scores below the k highest are minus infinity."""
+    kept = np.argsort(np.argsort(-s, axis=1, kind="stable"), axis=1) < k
+    return np.where(kept, s, -np.inf) >= threshold  # Keras has >, here a score at the threshold is positive everywhere
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.25, -1e300, (0.25, 0.5), (-1e300, 0.5)])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_a_label_is_among_the_highest_and_above_the_threshold(dtype: Any, threshold: Any) -> None:
+    rng = np.random.default_rng(4)
+    y, s = rng.integers(0, 2, (300, 5)), (rng.integers(0, 9, (300, 5)) / 8).astype(dtype)
+    w = rng.integers(1, 5, 300) / 2
+    given = {"num_labels": 5, "top_k": 2, "threshold": threshold, "zero_division": 0.0}
+    for make, oracle in ((sm.Precision, sk.precision_score), (sm.Recall, sk.recall_score), (sm.F1, sk.f1_score)):
+        for average in ("macro", "micro", "samples"):
+            metric = make(average=average, **given)
+            sliced = sm.Sliced(make(average=average, **given), by="k")
+            for rows in (slice(0, 1), slice(1, 300)):
+                metric.update(y[rows], s[rows], sample_weight=w[rows])
+                sliced.update(y[rows], s[rows], sample_weight=w[rows], k=y[rows, 0])
+            cuts = threshold if isinstance(threshold, tuple) else (threshold,)
+            wanted = [
+                oracle(y, of_keras(s.astype(float), 2, t), average=average, sample_weight=w, zero_division=0)
+                for t in cuts
+            ]
+            assert metric.compute() == pytest.approx(np.squeeze(wanted), abs=1e-12)
+            assert sliced.total.compute() == pytest.approx(metric.compute(), abs=1e-15)
+    if not isinstance(threshold, tuple):
+        subset = sm.SubsetAccuracy(num_labels=5, top_k=2, threshold=threshold).update(y, s)
+        assert subset.compute() == (of_keras(s.astype(float), 2, threshold) == y).all(axis=1).mean()
+
+
+def test_a_threshold_beside_the_highest_of_classes_and_in_bytes() -> None:
+    y, s = np.array([0, 1, 2]), np.array([[0.5, 0.4, 0.1], [0.6, 0.3, 0.1], [0.2, 0.2, 0.6]])
+    both = sm.Recall(num_classes=3, top_k=2, threshold=0.35, average=None).update(y, s)
+    assert both.compute().tolist() == [1.0, 0.0, 1.0]
+    assert sm.Recall(num_classes=3, top_k=2, average=None).update(y, s).compute().tolist() == [1.0, 1.0, 1.0]
+    alone, cut = sm.Precision(num_labels=3, top_k=2), sm.Precision(num_labels=3, top_k=2, threshold=0.5)
+    assert (alone.threshold, cut.threshold) == (None, 0.5)
+    assert (alone.name, cut.name) == ("precision_top_2", "precision_top_2@0.5")
+    assert repr(cut) == "Precision(threshold=0.5, num_labels=3, top_k=2)"
+    for metric in (both, alone, cut):
+        assert repr(sm.from_bytes(metric.to_bytes())) == repr(metric)
+        assert metric.blank().settings == metric.settings
+    with pytest.raises(sm.IncompatibleStateError, match=r"threshold is None here and 0\.5 there"):
+        alone.merge(cut)
 
 
 def test_outputs_of_several_classes() -> None:

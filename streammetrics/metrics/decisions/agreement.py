@@ -41,7 +41,8 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
     num_labels : int
         Rows have so many 0/1 labels: a matrix for each, labels x 2 x 2 (scikit-learn's `multilabel_confusion_matrix`).
     top_k : int
-        Of labels those of the k highest scores of a row are decided, of equal ones the first: in place of a threshold.
+        Of labels those of the k highest scores of a row are decided, of equal ones the first. With a threshold, as in
+        Keras, only those of them that reach it.
     ignore_class : int or str
         A row of this true class, which need not be among the classes, is left out and counted.
     max_labels : int

@@ -42,13 +42,18 @@ class DecisionMetric(OfClasses[State, T]):
     cost = "64 bytes a threshold, 32 a label, 8 a pair of classes; under 1 ns a row"
     bound = "exact: counts, rounded once"
 
+    dependent = ("threshold",)
     _discovers = True
     _by_class: ClassVar[bool] = False
     """Whether each of several classes is set against the rest, so that a row may be decided to be of several."""
 
+    def default_of(self, name: str, declared: Any) -> Any:
+        """The k highest scores decide without a threshold, unless one is given."""
+        return None if name == "threshold" and self.top_k is not None else declared
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self._of_classes and self.threshold not in (HARD, None):
+        if self._of_classes and self.top_k is None and self.threshold not in (HARD, None):
             raise ValueError(
                 f"{type(self).__name__}: of several classes the one with the highest score is predicted, whatever the "
                 f"threshold; threshold=None reads predicted classes from y_pred"
@@ -65,8 +70,6 @@ class DecisionMetric(OfClasses[State, T]):
 
     def _check_top(self) -> None:
         """Raise unless the highest scores of a row may decide."""
-        if self.threshold != HARD:
-            raise ValueError(f"{type(self).__name__}: give top_k= or threshold=, not both")
         if self.num_labels is None and not (self._of_classes and self._by_class and self.labels != "discover"):
             raise ValueError(
                 f"{type(self).__name__}: top_k= needs the scores of a row: num_labels=; of num_classes= or labels= it is "
@@ -102,11 +105,18 @@ class DecisionMetric(OfClasses[State, T]):
         state = DecisionCounts(thresholds=self._cuts, column=self._column)
         if not self.which:
             return state
-        return by_label(state, top_k=self.top_k, ignore_class=self.ignore_class, **self.which)
+        top = {"top_k": self.top_k, "above": self._cuts_top}
+        return by_label(state, **top, ignore_class=self.ignore_class, **self.which)
 
     @property
     def _column(self) -> str:
-        return "y_pred" if self.threshold is None or self.labels == "discover" else "y_score"
+        decided = self.threshold is None and self.top_k is None
+        return "y_pred" if decided or self.labels == "discover" else "y_score"
+
+    @property
+    def _cuts_top(self) -> bool:
+        """Whether of the k highest scores only those at the threshold or above it decide."""
+        return self.top_k is not None and self.threshold is not None
 
     @property
     def _of_classes(self) -> bool:
@@ -131,11 +141,11 @@ class DecisionMetric(OfClasses[State, T]):
 
     @property
     def name(self) -> str:
-        if self.top_k is not None:
-            return f"{self.tag}_top_{self.top_k}"
+        tag = self.tag if self.top_k is None else f"{self.tag}_top_{self.top_k}"
         if isinstance(self.threshold, tuple):
-            return f"{self.tag}@{self.threshold[0]:g}..{self.threshold[-1]:g}"
-        return self.tag if self._cut == HARD else f"{self.tag}@{self.threshold:g}"
+            return f"{tag}@{self.threshold[0]:g}..{self.threshold[-1]:g}"
+        usual = self.threshold is None or (self._cut == HARD and not self._cuts_top)
+        return tag if usual else f"{tag}@{self.threshold:g}"
 
 
 class AveragedDecision(Several[State], DecisionMetric[Any]):

@@ -21,8 +21,8 @@ class Precision(SampledRatio, tag="precision"):
     threshold, num_classes, labels, num_labels, ignore_class, max_labels, on_invalid
         As for ConfusionMatrix.
     top_k : int
-        Of labels, and of classes, those of the k highest scores of a row are decided, of equal ones the first: in place of
-        a threshold, or of the highest score.
+        Of labels, and of classes, those of the k highest scores of a row are decided, of equal ones the first. With a
+        threshold, as in Keras, only those of them that reach it.
     average : {"macro", "micro", "weighted", "samples", None}
         Of classes or labels: the mean of their values (each class against the rest), the value of all their rows together,
         the mean weighted by positives, or an array of each. Undefined values are left out, and counted in `explain()`.

@@ -9,7 +9,7 @@ from ...collect.interval import Estimate
 from ...collect.metric import Metric
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
-from ...statistics.row_means import LabelRows
+from ...statistics.row_means import LabelRows, cut_term
 from ...statistics.spread import spread
 from ..averages import AVERAGES
 from ..chance import delta
@@ -43,7 +43,7 @@ class SampledRatio(DecisionRatio):
     @property
     def row_terms(self) -> tuple[str, str]:
         """The term of a row, and whether it has none."""
-        cut = f"{self._cut!r}" if self.top_k is None else f"top{self.top_k}"
+        cut = cut_term(self._cut, self.top_k, above=self._cuts_top)
         beta = float(getattr(self, "beta", self.row_beta))
         first = f"row_f@{beta!r}" if self.row_term == "row_f" else self.row_term
         return f"{first}@{cut}", f"lack_f@{beta!r}@{cut}"

@@ -9,7 +9,7 @@ from ...collect.metric import Metric, ScoredLabels, nothing_counted
 from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
 from ...statistics.classes import Margins
-from ...statistics.row_means import ClassRows, LabelRows
+from ...statistics.row_means import ClassRows, LabelRows, cut_term
 from ..chance import mean, share
 from .counted import HARD
 from .whole import WholeMatrix
@@ -27,7 +27,7 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
     threshold : float or None
         A label is decided where `score >= threshold`. None reads 0/1 decisions from `y_pred`.
     top_k : int
-        The labels of the k highest scores are decided, of equal ones the first: in place of a threshold.
+        The labels of the k highest scores are decided, of equal ones the first; with a threshold only those that reach it.
     criteria : {"exact_match", "overlap", "contain", "belong"}
         What makes a row of labels right: those decided are the true ones; one of them is (or there is none of either);
         all true ones are among them; they are all true (torcheval's `MultilabelAccuracy`, whose "hamming" is
@@ -65,6 +65,12 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
     bound = "exact: counts, rounded once"
     example: ClassVar[dict[str, Any]] = {"num_labels": 3}
 
+    dependent = ("threshold",)
+
+    def default_of(self, name: str, declared: Any) -> Any:
+        """The k highest scores decide without a threshold, unless one is given."""
+        return None if name == "threshold" and self.top_k is not None else declared
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.num_labels is None) == (self.num_outputs is None) or (self.num_outputs is None) != (
@@ -74,8 +80,6 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
                 "SubsetAccuracy: say how many labels a row has, num_labels=; or how many outputs of how many classes, "
                 "num_outputs= and num_classes="
             )
-        if self.top_k is not None and self.threshold != HARD:
-            raise ValueError("SubsetAccuracy: give top_k= or threshold=, not both")
         if self.num_outputs is not None and (self.top_k is not None or self.criteria != "exact_match"):
             raise ValueError(
                 "SubsetAccuracy: top_k= and criteria= are of labels; outputs have one class each, all right"
@@ -104,20 +108,21 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
     def _term(self) -> str:
         if self.num_outputs is not None:
             return "exact"
-        cut = f"{HARD if self.threshold is None else self.threshold!r}" if self.top_k is None else f"top{self.top_k}"
+        cut = cut_term(HARD if self.threshold is None else self.threshold, self.top_k, above=self.threshold is not None)
         return f"{'subset' if self.criteria == 'exact_match' else self.criteria}@{cut}"
 
     @property
     def name(self) -> str:
         tag = self.tag + ("" if self.criteria == "exact_match" else f"_{self.criteria}")
         if self.top_k is not None:
-            return f"{tag}_top_{self.top_k}"
-        return tag if self.threshold in (HARD, None) else f"{tag}@{self.threshold:g}"
+            tag = f"{tag}_top_{self.top_k}"
+        usual = (None,) if self.top_k is not None else (HARD, None)
+        return tag if self.threshold in usual else f"{tag}@{self.threshold:g}"
 
     def make_state(self) -> ClassRows | LabelRows:
         if self.num_labels is None:
             return ClassRows(terms=(self._term,), num_classes=self.num_classes, num_outputs=self.num_outputs)
-        column = "y_pred" if self.threshold is None else "y_score"
+        column = "y_pred" if self.threshold is None and self.top_k is None else "y_score"
         return LabelRows(terms=(self._term,), num_labels=self.num_labels, column=column)
 
     def of(self, state: ClassRows | LabelRows) -> float:
