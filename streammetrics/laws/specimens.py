@@ -213,7 +213,8 @@ def tables(columns: Columns) -> Iterator[tuple[str, Any]]:
     """Yield the same columns, and one more, as every kind of table that can be had here, with its name."""
     wide = {"unused": np.full(len(next(iter(columns.values()))), "x"), **columns}
     yield "dict", wide
-    yield "list of events", events(wide)
+    if several := events(wide):  # an empty list has no columns
+        yield "list of events", several
     wide = {name: _listed(column) for name, column in wide.items()}
     if pandas := _library("pandas"):
         yield "pandas data frame", pandas.DataFrame(wide)
