@@ -81,8 +81,8 @@ def drift(scores: Holder | State, reference: Holder | State, bins: int = BINS, f
 
     Formula: with p and q the shares of rows in a bin, of the scores and of the reference, sums over bins of p log(p / q)
     (KL), (p - q) log(p / q) (PSI), and (p log(p / m) + q log(q / m)) / 2 with m = (p + q) / 2 (JS). Bins are those of
-    equal weight of the reference, at edges of buckets; where one bucket holds more than its share there are fewer. Of KL
-    and PSI a share under `floor` counts as that; JS needs none.
+    equal weight of the reference, at edges of buckets; a bucket that holds more than its share, such as that of a default
+    score, is a bin of its own. Of KL and PSI a share under `floor` counts as that; JS needs none.
 
     Parameters
     ----------
@@ -138,8 +138,8 @@ def population_stability_index(scores: Holder | State, reference: Holder | State
     """Return how far scores have moved from a reference: a treatment from its control, today from last month.
 
     Formula: the sum over bins of (p - q) ln(p / q), with p and q the shares of rows in a bin, of the scores and of the
-    reference. Bins are the deciles of the reference, at edges of buckets; where one bucket holds more than a tenth there
-    are fewer. A share under 1e-4 counts as 1e-4.
+    reference. Bins are the deciles of the reference, at edges of buckets; a bucket that holds more than a tenth, such as
+    that of a default score, is a bin of its own. A share under 1e-4 counts as 1e-4.
 
     Parameters
     ----------
@@ -201,10 +201,16 @@ def _mass(state: ScoreHistogram) -> tuple[NDArray[np.int64], list[int]]:
 
 
 def _tops(rungs: NDArray[np.int64], mass: list[int], bins: int) -> list[int]:
-    """The last bucket of every bin but the last: the first up to which there are one, two ... shares."""
+    """The last bucket of every bin but the last: the first up to which there are one, two ... shares.
+
+    A bucket that holds more than a share is a bin of its own: otherwise scores that leave it for a lower one would stay in
+    its bin.
+    """
     upto = list(accumulate(mass))
-    found = (bisect_left(upto, -(-i * upto[-1] // bins)) for i in range(1, bins))
-    return [int(rungs[i]) for i in dict.fromkeys(found)]
+    total = upto[-1]
+    tops = {int(rungs[bisect_left(upto, -(-i * total // bins))]) for i in range(1, bins)}
+    heavy = [int(rung) for rung, held in zip(rungs.tolist(), mass, strict=True) if held * bins > total]
+    return sorted(tops.union(heavy, (rung - 1 for rung in heavy if rung)))
 
 
 def _edges(state: ScoreHistogram, tops: list[int]) -> tuple[float, ...]:

@@ -12,12 +12,14 @@ GRID = 256  # scores that are bucket edges, so that plain code makes the same bi
 
 
 def plainly(scores, reference, weight=None, before=None):
-    """PSI of raw scores, by the textbook: deciles of the reference, (lowest, top]."""
+    """PSI of raw scores, by the textbook: deciles of the reference, (lowest, top]; a heavy score is a bin of its own."""
     weight = np.ones(len(scores)) if weight is None else weight
     before = np.ones(len(reference)) if before is None else before
     values = np.unique(reference)
     upto = np.array([before[reference <= v].sum() for v in values])
     tops = sorted({values[upto >= before.sum() * i / 10 - 1e-9][0] for i in range(1, 10)})
+    heavy = [v for v in values if before[reference == v].sum() * 10 > before.sum()]
+    tops = sorted({*tops, *heavy, *(math.nextafter(v, -math.inf) for v in heavy)})
     total = 0.0
     for low, high in zip([-math.inf, *tops], [*tops, math.inf], strict=True):
         p = weight[(scores > low) & (scores <= high)].sum() / weight.sum()
@@ -68,9 +70,37 @@ def test_exact_and_folded_states_are_brought_to_the_same_bins():
 def test_few_values_make_fewer_bins_and_empty_ones_have_a_floor():
     a, b = np.repeat([0.25, 0.75], 50), np.repeat([0.25, 0.5], [80, 20])
     found = sm.population_stability_index(counted(a), counted(b))
-    assert len(found.shares) == 3
+    assert len(found.shares) == 5  # 0.25 and 0.5 alone, and three around them
     assert found.value == pytest.approx(plainly(a, b))
     assert found.word == "moved"
+
+
+@pytest.mark.parametrize("settings", [{}, {"bits": 12}, {"bits": None}, {"scale": "real"}], ids=str)
+def test_a_total_shift_is_no_stability(settings):
+    """Whichever way it goes; with the lowest and the highest score, too."""
+    for low, high in ((0.1, 0.9), (0.0, 1.0), (0.5, 0.75), (0.0, 2.0**-30)):
+        a, b = counted(np.full(1_000, low), **settings), counted(np.full(1_000, high), **settings)
+        for one, other in ((a, b), (b, a)):
+            found = sm.population_stability_index(one, other)
+            assert found.value == pytest.approx(2 * (1 - 1e-4) * math.log(1e4))
+            assert found.word == sm.drift(one, other).word == "moved"
+            assert sm.drift(one, other).js == pytest.approx(math.log(2))
+            assert sm.population_stability_index(one, one).value == 0.0
+
+
+@pytest.mark.parametrize("share", [0.95, 0.5, 0.2])
+@pytest.mark.parametrize("to", [0.25, 0.75])
+def test_a_default_score_that_moves(share, to):
+    rng = np.random.default_rng(6)
+    reference = drawn(rng, 2_000)
+    reference[: int(share * 2_000)] = 0.5
+    scores = np.where(reference == 0.5, to, reference)
+    found = sm.population_stability_index(counted(scores), counted(reference))
+    assert found.value == pytest.approx(plainly(scores, reference), rel=1e-12)
+    assert found.word == "moved"
+    weights = np.where(reference == 0.5, 4.0, 1.0)  # heavy by weight
+    found = sm.population_stability_index(counted(scores, weights), counted(reference, weights))
+    assert found.value == pytest.approx(plainly(scores, reference, weights, weights), rel=1e-12)
 
 
 @pytest.mark.parametrize(("power", "word"), [(1.0, "stable"), (1.5, "shifted"), (2.0, "moved")])
