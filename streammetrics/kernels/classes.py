@@ -27,6 +27,34 @@ def sum_rows(s: Any, sums: Any) -> Any:
     return s.shape[0]
 
 
+@kernel(out=("odds",))
+def log_odds(s: Any, odds: Any) -> Any:
+    """Write the log-odds of each class against the rest: the logits of the softmax of each row, without its saturation.
+
+    They order rows as the softmax does, also where its probabilities round to 0 or 1.
+    """
+    for j in range(s.shape[0]):
+        best, first, second = 0, f8(s[j, 0]), -np.inf
+        for k in range(1, s.shape[1]):
+            score = f8(s[j, k])
+            if score > first:
+                best, first, second = k, score, first
+            elif score > second:
+                second = score
+        behind, rest = 0.0, 0.0
+        for k in range(s.shape[1]):
+            if k != best:
+                behind += exp(f8(s[j, k]) - first)
+                rest += exp(f8(s[j, k]) - second)
+        for k in range(s.shape[1]):
+            if k == best:
+                odds[j, k] = (first - second) - log(rest)
+            else:
+                below = f8(s[j, k]) - first
+                odds[j, k] = below - log(1.0 + max(behind - exp(below), 0.0))
+    return s.shape[0]
+
+
 @outline
 def highest_of_many(row: Any) -> Any:
     """Do what `highest` does in loops that vectorise: which span has the largest, as an integer, and where it is first."""

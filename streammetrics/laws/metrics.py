@@ -223,6 +223,21 @@ def key_dtypes(case: Case) -> None:
         )
 
 
+def shifted_logits(case: Case) -> None:
+    """A constant added to all logits of a row of classes changes no value: they stand for the softmax of the row."""
+    metric, several = case.metric, {"scale": "logit", "num_classes": 3, "labels": None, "num_labels": None}
+    if metric is None or not {"scale", "num_classes"} <= metric.settings.keys():
+        return
+    try:
+        make = type(metric)(**(metric.settings | {k: v for k, v in several.items() if k in metric.settings})).blank
+    except ValueError:  # these settings are not of classes, or not of logits
+        return
+    classes, logits = case.rng.integers(0, 3, case.n), case.rng.integers(-256, 257, (case.n, 3)) / 32
+    constants = case.rng.integers(-64, 65, (case.n, 1)) / 4  # of so few bits that sums are exact
+    whole, moved = (make().update(classes, given) for given in (logits, logits + constants))
+    same_value(value_of(whole), value_of(moved), "a constant added to a row of logits to change nothing", CLOSE)
+
+
 def column_formats(case: Case) -> None:
     """Lists, arrays, series, Arrow arrays and tensors of equal values count alike."""
     columns = {k: v.astype(np.float64) if v.dtype.kind == "f" else v for k, v in case.columns.items()}
@@ -351,6 +366,7 @@ METRIC_LAWS: list[Law] = [
     label_dtypes,
     score_dtypes,
     key_dtypes,
+    shifted_logits,
     column_formats,
     table_formats,
     dropped_rows,

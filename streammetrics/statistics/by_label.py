@@ -40,7 +40,7 @@ __all__ = [
     "counted",
 ]
 
-OWN_SETTINGS = ("num_labels", "num_classes", "labels", "ignore_class", "top_k", "above")
+OWN_SETTINGS = ("num_labels", "num_classes", "labels", "ignore_class", "top_k", "above", "softmax")
 """Settings that a statistic of two classes does not have."""
 
 
@@ -236,7 +236,9 @@ class LabelDecisions(ByLabel, DecisionCounts, tag="label_decisions"):
 
 def by_label(state: State, **which: Any) -> ByLabel:
     """Return the statistic that holds one like this for each label: `num_labels`, `num_classes` or `labels`."""
-    return ByLabel.by_binary[state.tag](**state.settings, **which)
+    of_logits = state.settings.get("scale") == "logit" and which.get("num_labels") is None
+    softmax: dict[str, Any] = {"softmax": True} if of_logits and state.tag == "scores" else {}
+    return ByLabel.by_binary[state.tag](**state.settings, **softmax, **which)
 
 
 class TopLabel(KnownClasses):

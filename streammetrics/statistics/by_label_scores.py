@@ -9,8 +9,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..columns.columns import Column
 from ..errors import StateFormatError
 from ..numerics.buckets import coarser
+from ..numerics.compiled import kernel
+from ..numerics.settings import setting
 from ..state.declare import Array, Tally
 from ..state.state import State
 from ..state.tally import WIDEST, Entries, reduce, weighs
@@ -40,6 +43,9 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):  # type: ignore[
     limit : int, optional
         Rows that a cell keeps exactly, with the scores of all labels; those of a cell with more go to buckets. By default
         as for `ScoreHistogram`. With 0 there are buckets alone, and no part for exact rows.
+    softmax : bool
+        With classes and `scale="logit"`: whether the scores of a row are logits of classes. What is counted is then the
+        logit of the softmax, the log-odds of each class against the rest.
 
     Notes
     -----
@@ -49,7 +55,17 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):  # type: ignore[
 
     binary: ClassVar[type[State]] = ScoreHistogram
 
+    softmax: bool = setting(default=False)
+
     exact = Tally("exact_places")
+
+    def derive(self, columns: Mapping[str, Column]) -> Mapping[str, Column]:
+        if self.softmax:
+            logits = columns["y_score"].values
+            odds = np.empty(logits.shape)
+            kernel("classes:log_odds")(logits, odds)
+            columns = {**columns, "y_score": Column(odds, "float64")}
+        return super().derive(columns)
 
     @property
     def keeps(self) -> bool:

@@ -45,7 +45,8 @@ class AUC(ByRows, tag="auc"):
     Parameters
     ----------
     scale : {"probability", "real", "logit"}
-        `probability`: scores in [0, 1]. `real` and `logit`: any finite score.
+        `probability`: scores in [0, 1]. `real` and `logit`: any finite score; logits of classes rank by the softmax of
+        the row, those of labels by their own column.
     bits : int, optional
         log2 of the number of buckets; 16 for probabilities (1 MiB), 19 otherwise (8 MiB, mostly untouched).
     limit : int, optional
@@ -82,9 +83,9 @@ class AUC(ByRows, tag="auc"):
     Bound: value ± sum a c / (2 P N). It is 0, and the value exact, if no score had bits beyond its bucket's: float16 and
     bfloat16 scores, of each scale. Typical for float32 at 16 bits: 2e-5 to 7e-5; true error 1e-6. Probabilities below
     2**-33, and above 1 - 2**-33, share a bucket; where that decides, as with softmax of a sure model, more bits change
-    nothing, and `explain()` has a hint: give logits (of classes the log-odds of each against the rest), with
-    `scale="logit"`. Up to `limit` rows nothing shares a bucket. Weights below 2**-8 may have bits below 2**-60, where they
-    are rounded: then the bound has room for that, too.
+    nothing, and `explain()` has a hint: give logits, with `scale="logit"`. Logits of classes (`num_classes=`, `labels=`)
+    rank by the softmax of the row: they are counted as its log-odds, in float64. Up to `limit` rows nothing shares a
+    bucket. Weights below 2**-8 may have bits below 2**-60, where they are rounded: then the bound has room for that, too.
     Cost: about 1 ns a row; `compute` 1 ms. Exact: about 10 ns a row. Definition as scikit-learn's `roc_auc_score`;
     undefined for one class. `interval()` is DeLong's, made on the logit scale: within (0, 1), and not symmetric about the
     value; right if rows are independent.
@@ -124,7 +125,7 @@ class AUC(ByRows, tag="auc"):
     def make_state(self) -> Any:
         if self.multi_class == "ovr":
             return super().make_state()
-        how = {"scale": self.scale, "memory_limit": self.memory_limit, **self.which}
+        how = {"scale": self.scale, "softmax": self.scale == "logit", "memory_limit": self.memory_limit, **self.which}
         if self.exact:
             return PairScores(bits=None, **how)
         bits = min(PAIR_BITS, BITS[self.scale]) if self.bits is None else self.bits

@@ -30,8 +30,8 @@ def no_positives(state: ScoresByLabel) -> str | None:
 
 NAN = float("nan")
 SATURATED = (
-    "most scores that share a bucket are below 2**-33 or above 1 - 2**-33, where more bits= change nothing: give logits "
-    '(of classes the log-odds of each against the rest), with scale="logit"'
+    "most scores that share a bucket are below 2**-33 or above 1 - 2**-33, where more bits= change nothing: give logits, "
+    'with scale="logit"'
 )
 
 
