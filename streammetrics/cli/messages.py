@@ -21,7 +21,7 @@ _SAID = {
     r"give where= to the task, a 0/1 column that selects": "give --where to select",
     r"give num_classes=\d+": "give --task-type multiclass",
     r"with soft_labels=True by LogLoss, Calibration and others": "by --metrics log_loss:soft_labels=true and its kin",
-    r": the order is update\(y_true, y_score\)": ", see --y-true and --y-score",
+    r": the order is update\(y_true, y_score\)": ", see --label and --score",
     r'missing="skip" leaves out rows': "--metrics group_auc:missing=skip leaves out rows",
     r"labels=\(\.\.\.\) takes named classes": "--classes a,b,c names classes",
 }

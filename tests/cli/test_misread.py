@@ -355,3 +355,20 @@ def test_a_column_of_scores_that_some_files_lack(run, tmp_path):
     ran = run("eval", folder, *BASE, "--metrics", "auc")
     assert ran.err.startswith(f"streammetrics: {lacking}: no column 'pctr_b' (1 of 2 files have it)")
     assert "there is no column 'pctr_b'" in run("eval", folder, *BASE, "--metrics", "ctr").err
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ("0.2 0.7 0.9", "--metrics log_loss:soft_labels=true"),
+        ("0 1 2", "give --task-type multiclass"),
+        ("-1 1 1", "say which are positive: --pos-label VALUE"),
+    ],
+)
+def test_remedies_are_options(tmp_path, run, labels, said):
+    path = tmp_path / "log.csv"
+    path.write_text("y,p\n" + "".join(f"{y},{p}\n" for y, p in zip(labels.split(), (0.1, 0.6, 0.7), strict=True)))
+    ran = run("eval", path, "--label", "y", "--score", "p", "--metrics", "auc")
+    assert ran.code != 0
+    assert said in ran.err
+    assert "--on-invalid drop" not in ran.err
