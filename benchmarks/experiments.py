@@ -35,7 +35,7 @@ from streammetrics.inference.verdict import Progress, not_worse, worse
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-SHARDS, PLAN = 64, ("user", 64)
+SHARDS, PLAN = 64, ("user", 64, "integer")
 LOOKS, FIRST = 336, 168  # hours of two weeks; verdicts begin after one
 HOURLY = 240  # users an hour, in all arms together
 ALPHA = 0.05

@@ -9,7 +9,7 @@ import numpy as np
 from streammetrics.collect.holder import Holder
 from streammetrics.collect.sample import Sample, Shards
 
-PLAN = ("user_id", 16)
+PLAN = ("user_id", 16, "")
 
 
 def ratio(name, metric, top, bottom, *, events=None, keys=None, bound=0.0, plan=PLAN):

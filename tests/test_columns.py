@@ -96,8 +96,10 @@ def test_texts_are_known_by_their_murmur_hash() -> None:
 def test_integers_of_any_width_are_themselves() -> None:
     for dtype in ("i1", "u1", "i8", ">i4", "u8"):
         assert ids(np.array([1, 0, 7], dtype)).values.tolist() == [1, 0, 7]
-    assert ids(np.array([2**64 - 1], np.uint64)).values.tolist() == ids([-1]).values.tolist()
-    assert ids([2**63 + 5, -1]).values.tolist() == [-(2**63) + 5, -1]
+    large = np.array([2**63, 2**63 + 5, 2**64 - 1], np.uint64)
+    assert ids(large).values.tolist() == ids(large.tolist()).values.tolist()
+    assert len({*ids(large).values.tolist(), *ids([-(2**63), -(2**63) + 5, -1]).values.tolist()}) == 6
+    assert ids([2**63 + 5, -1]).values.tolist() == [int(ids(large).values[1]), -1]
 
 
 def test_keys_of_several_columns() -> None:

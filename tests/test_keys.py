@@ -295,6 +295,6 @@ def test_sides_whose_units_are_of_two_kinds() -> None:
     users = np.arange(2000) % 500
     y = np.random.default_rng(0).random(2000) < 0.2
     a, b = (sm.Sharded(sm.CTR(), unit="user").update(y_true=y, user=u) for u in (users, users.astype(str)))
-    with pytest.raises(sm.InvalidInputError, match=r"a has 64 shards of user of kind integer, b 64 .* of kind string"):
+    with pytest.raises(sm.InvalidInputError, match="user is of kind integer in a and of kind string in b"):
         sm.compare(a, b)
     sm.compare(a, b, independent=True)

@@ -74,8 +74,9 @@ class Kind:
         try:
             values = batch.array(name, self.ndim)
         except InvalidInputError as error:
-            hint = self.hint if "got shape" in str(error) else ""
-            raise InvalidInputError(f"{error}{hint}", column=name) from error
+            if "got shape" not in str(error):
+                raise
+            raise InvalidInputError(f"{error}{self.hint}", column=name) from error
         column = self.convert(values, name)
         if column.source == "float32" and batch.is_widened(name):
             return Column(column.values, "bfloat16")

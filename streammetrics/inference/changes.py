@@ -182,10 +182,7 @@ def _prefixed(name: str, texts: Reasons) -> Callable[[int], str]:
 
 def plan_text(shards: Shards | None) -> str:
     """Say what shards there are: 64 shards of user_id."""
-    if shards is None:
-        return "no shards of units"
-    unit, count, kind = shards.plan
-    return f"{count} shards of {unit}" + (f" of kind {kind}" if kind else "")
+    return "no shards of units" if shards is None else f"{shards.plan[1]} shards of {shards.plan[0]}"
 
 
 def _unlike(name: str, a: Shards | None, b: Shards | None) -> str:
@@ -195,7 +192,8 @@ def _unlike(name: str, a: Shards | None, b: Shards | None) -> str:
     if a is None and b is None:
         have = "neither side has shards of units"
     elif a is not None and b is not None and a.plan[:2] == b.plan[:2]:
-        cure = f"{unit} of one kind on both sides: 5 and the text '5' are two users"
+        have = f"{unit} is of kind {a.plan[2]} in a and of kind {b.plan[2]} in b"
+        cure = "keys of one kind on both sides: 5 and the text '5' are two users"
     return (
         f"{name}: {have}, so that what they share cannot be told from what differs. "
         f"Count with {cure}; or, if no unit is in both, say independent=True"

@@ -159,7 +159,7 @@ def deviance(rows: Rows, power: float) -> Floats:
 
 def half_deviance(y: Floats, p: Floats, power: float) -> Floats:
     """Half of Tweedie's deviance of y from p, for a power of 1 or more; accurate also where y is close to p."""
-    near, some, over = np.abs(y - p) * 32.0 <= p, np.maximum(y, TINY), np.maximum(p, TINY)
+    near, some, over = np.abs(y - p) * 32.0 <= p, np.maximum(y, TINY), np.where(p > 0, p, 1.0)
     if power == 1.0:
         far, size = y * elementary.log(some / over) - (y - p), p
     elif power == 2.0:

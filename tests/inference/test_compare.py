@@ -162,7 +162,7 @@ def test_independent_rows_are_compared_by_welch():
 def test_shards_of_each_by_welch():
     rng = np.random.default_rng(7)
     a, b = some(rng, "auc", AUC, 0.1), some(rng, "auc", AUC, 0.12)
-    other = ratio("auc", AUC, b.values * b.shards.weights, b.shards.weights, plan=("device", 16))
+    other = ratio("auc", AUC, b.values * b.shards.weights, b.shards.weights, plan=("device", 16, ""))
     object.__setattr__(other.shards, "deleted", b.shards.deleted)
     found = sm.compare(Side(a), Side(other), independent=True)["auc"]
     errors = []
@@ -182,7 +182,7 @@ def test_calibration_is_better_closer_to_one(a, b, better, apart):
     sides = []
     for value in (a, b):
         p = n * value * (1 + 0.02 * rng.normal(size=n.shape))
-        plan = ("user", 16) if apart and value == b else PLAN
+        plan = ("user", 16, "") if apart and value == b else PLAN
         sides.append(Side(ratio("calibration", CALIBRATION, p, n, plan=plan)))
     assert sm.compare(*sides, independent=apart)["calibration"].better == better
 
@@ -284,7 +284,7 @@ def test_covariates():
         sm.compare(*same, covariates=tuple(same))
     with pytest.raises(InvalidInputError, match="pair"):
         sm.compare(*after, covariates=[before[0]])
-    other = [Side(ratio("auc", AUC, n[i], n[i] + 1, keys=keys, plan=("device", 16))) for i in range(2)]
+    other = [Side(ratio("auc", AUC, n[i], n[i] + 1, keys=keys, plan=("device", 16, ""))) for i in range(2)]
     with pytest.raises(InvalidInputError, match="16 shards of user_id, not 16 shards of device"):
         sm.compare(*after, covariates=other)
 
