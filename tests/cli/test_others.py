@@ -37,6 +37,10 @@ class TestSelftest:
         assert "all bits right" in ran.out
         assert "ns a row" in ran.out
 
+    def test_one_case_of_weights(self):
+        name = next(n for n in selftest.GOLDEN if "weight" in n)
+        assert selftest.fingerprint(selftest.cases()[name]()) == selftest.GOLDEN[name]
+
     @pytest.mark.slow
     def test_other_bits(self, run, monkeypatch):
         monkeypatch.setitem(selftest.GOLDEN, "logits", "0" * 64)

@@ -54,6 +54,14 @@ def test_the_quick_way_makes_the_same_bits(inner, dtype, grid):
     assert any(d.cells is not None for d in held.drafts.values()), "the quick way was not taken"
 
 
+def test_shards_note_when_scores_leave_the_grid():
+    rng = np.random.default_rng(4)
+    quick, slow = pair("auc")
+    for grid in (True, True, False):
+        feed_both(quick, slow, rows(rng, 300, users=20, grid=grid))
+    assert quick.digest() == slow.digest()
+
+
 @pytest.mark.parametrize("inner", INNER)
 def test_with_weights_in_some_batches(inner):
     rng = np.random.default_rng(1)

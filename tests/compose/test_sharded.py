@@ -204,3 +204,12 @@ def test_rows_without_a_unit_are_left_out_alike_however_they_come(how, values):
     for y, u in zip([1, 0, 1], values, strict=True):
         apart.update(y_true=[y], u=[u])
     assert together == apart
+
+
+def test_a_quantile_knows_what_lies_below_it_in_each_shard():
+    """Its error comes from the share below it (Woodruff), not from values without each shard."""
+    rows = log(n=600)
+    made = sm.Sharded(sm.Quantile(q=0.5), unit="user", shards=SHARDS).update(value=rows["y_score"], user=rows["user"])
+    (sample,) = made.samples(made.states)
+    assert sample.shards.below is not None
+    assert sample.shards.below.sum() == pytest.approx(300, abs=5)

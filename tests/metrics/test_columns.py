@@ -110,6 +110,12 @@ def test_keys_of_every_kind(keys: list[Any], missing: str | None) -> None:
     assert sketch.compute() == float(keys.count("a"))
 
 
+def test_heavy_hitters_of_weights_that_are_rounded_lie_between_their_bounds() -> None:
+    metric = sm.HeavyHitters(2).update([1, 1, 2], sample_weight=[2.0**-36 * (1 + 2.0**-30)] * 3)
+    low, high = metric.bounds()
+    assert all(low[key] < mass < high[key] for key, mass in metric.compute().items())
+
+
 def test_stand_ins_are_no_keys() -> None:
     metric = sm.HeavyHitters(missing="skip", missing_values=(0, "?")).update([0, 7, 7])
     assert metric.compute() == {7: 2.0}

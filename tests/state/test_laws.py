@@ -174,6 +174,10 @@ def test_sums_do_not_wrap_around():
     large = state.holding(replace(state.cells, flats=flats))
     with pytest.raises(CounterOverflowError, match="would leave its range"):
         _ = large.whole
+    with pytest.raises(
+        CounterOverflowError, match="signed would leave its range"
+    ):  # of cells that have one fellow each
+        large.merge(large)
 
 
 def test_a_part_cannot_hide_what_every_state_has():
