@@ -324,12 +324,12 @@ class Metric(Settings, Holder, Generic[S, T]):
             return "NaN" if isinstance(value, float) else ""
         limits: Any = self.bounds_of(self.state)
         (low, high), shown = limits, f"{value:.6g}"
-        half = max(high - value, value - low) + abs(value - float(shown))
-        if "off_grid" not in self.state.facts() or not math.isfinite(half):
+        if "off_grid" not in self.state.facts():
             return shown  # counts and sums have nothing to certify
         if high <= math.nextafter(low, math.inf):
             return f"{shown} exact"
-        return f"{shown} +- {UPWARD.create_decimal(half):f} proof"
+        half = max(high - value, value - low) + abs(value - float(shown))
+        return f"{shown} +- {UPWARD.create_decimal(half):f} proof" if math.isfinite(half) else f"{shown} +- inf proof"
 
     # -- of states ----------------------------------------------------------------------------------------------------
 
