@@ -294,7 +294,8 @@ class Metric(Settings, Holder, Generic[S, T]):
             raise TypeError(f"{self.name} has no histogram to coarsen")
         state: Any = self.make_state()
         fewer = state.coarsen(bits) if "bits" in state.settings else state  # bins of equal width have none
-        limit = {"limit": fewer.limit} if "limit" in self.settings else {}  # rows that a cell then keeps exactly
+        kept = "limit" in self.settings and hasattr(fewer, "limit")  # a mean over rows has no buckets
+        limit = {"limit": fewer.limit} if kept else {}  # rows that a cell then keeps exactly
         return type(self)(**(self._given() | {"bits": bits} | limit))
 
     def coarser_within(self, bits: int) -> Self:

@@ -344,6 +344,8 @@ def _has(metric: Any, setting: str) -> bool:
 def coarsened(case: Case) -> None:
     """A histogram brought down to fewer bits is what the rows would have made there."""
     metric = case.make()
+    if metric.coarsens and (metric.settings.get("bits") or 0) > 8:
+        expect(metric.coarsen(8).settings["bits"] == 8, "coarsen(8) to have 8 bits")
     if hasattr(metric.state, "coarsen") and "bits" in metric.settings and (metric.state.bits or 0) > 8:
         bits = int(case.rng.integers(8, metric.state.bits))
         low = metric.coarsen(bits)  # with a limit of its own: rows that are kept exactly come down with the bits
