@@ -114,7 +114,7 @@ def first_calls(folder: str) -> None:
     names = {
         "example": [
             ("README's first example", 2.5, 2.5),
-            ("the first weighted update", 2.0, 1.5),
+            ("the first weighted update", 1.7, 1.5),
             ("the first large batch", 1.5, 1.5),
         ],
         "slices": [("a first sliced state of AUC, LogLoss and Calibration", 5.0, 5.0)],
