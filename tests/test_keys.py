@@ -295,6 +295,14 @@ def test_sides_whose_units_are_of_two_kinds() -> None:
     users = np.arange(2000) % 500
     y = np.random.default_rng(0).random(2000) < 0.2
     a, b = (sm.Sharded(sm.CTR(), unit="user").update(y_true=y, user=u) for u in (users, users.astype(str)))
-    with pytest.raises(sm.InvalidInputError, match="user is of kind integer in a and of kind string in b"):
+    with pytest.raises(sm.InvalidInputError, match="user holds integer keys in a and string keys in b"):
         sm.compare(a, b)
     sm.compare(a, b, independent=True)
+
+
+def test_units_of_several_columns() -> None:
+    units = (np.array([1, 2]), ["x", "y"])
+    made = sm.Sharded(sm.CTR(), unit="u").update([0, 1], u=units)
+    assert sm.from_bytes(made.to_bytes()).update([0, 1], u=units).compute() == 0.5
+    with pytest.raises(sm.InvalidInputError, match="of kind several, these are of kind integer"):
+        made.update([0, 1], u=np.array([1, 2]))

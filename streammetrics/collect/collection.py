@@ -15,7 +15,7 @@ from ..state.state import State
 from .binding import Binding
 from .feed import Read
 from .holder import Holder, Reader, blank_of
-from .interval import USUAL, check_confidence
+from .interval import DEFAULT_CONFIDENCE, check_confidence
 from .metric import Metric
 from .parted import Parted
 from .plan import Plan
@@ -228,14 +228,15 @@ class MetricCollection(Parted):
         """The columns that tell apart what it answers, those of everything in it."""
         return tuple(dict.fromkeys(n for e in self._plan.entries.values() for n in e.thing.levels))
 
-    def table(self, *, confidence: float | None = USUAL) -> Table:
+    def table(self, *, confidence: float | None = DEFAULT_CONFIDENCE) -> Table:
         """Return values, bounds, intervals and counts as one table.
 
         Parameters
         ----------
         confidence : float or None
-            Of the intervals: given, every interval is printed, or why there is none; by default those that take units
-            (users) as independent, for rows (queries, groups) rarely are; None leaves intervals out.
+            Confidence level of the intervals. If you pass one, the table prints every interval, or the reason why there is
+            none. By default it prints only intervals that come from `Sharded`, because rows of one user are correlated.
+            None omits intervals.
         """
         return values_table(self.levels, self.records(self.feed.states, check_confidence(confidence)), confidence)
 

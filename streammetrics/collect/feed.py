@@ -752,7 +752,7 @@ class Feed:
                 return values  # type: ignore[no-any-return]
             if axis.kind == "shard":
                 if kind := batch.column(name, Ids()).source:
-                    index.numbers(name, "shard").accept(SHARDS[kind])
+                    index.numbers(name, "shard").accept(SHARDS.get(kind, SHARDS["several"]))
                 return batch.make(("codes", step), lambda: shard_codes(batch, name, axis))  # type: ignore[no-any-return]
             times = batch.column(name, self._held_times[axis])
             assert isinstance(times, TimeColumn)

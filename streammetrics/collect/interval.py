@@ -169,14 +169,14 @@ def refused(value: Any, confidence: float, reason: str) -> Interval:
     return Interval(NAN, NAN, value, NAN, "", "", confidence, reason)
 
 
-class Unasked(float):
-    """A confidence that the caller did not give: tables then print intervals of units alone."""
+class DefaultConfidence(float):
+    """Marks a confidence that the caller did not pass: tables then print intervals of units alone."""
 
     def __repr__(self) -> str:
         return float.__repr__(self)
 
 
-USUAL = Unasked(0.95)
+DEFAULT_CONFIDENCE = DefaultConfidence(0.95)
 
 
 def check_confidence(confidence: float | None) -> float | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import InvalidInputError
 from ..numerics.keys import shown, visible
-from .interval import Unasked
+from .interval import DefaultConfidence
 
 __all__ = ["Layout", "Table", "check_levels", "values_table"]
 
@@ -179,7 +179,7 @@ class Table:
 
 def values_table(by: Sequence[str], records: Sequence[dict[str, Any]], confidence: float | None) -> Table:
     """Return the table of values; with every interval that there is, or why there is none, if a confidence was given."""
-    asked = confidence is not None and not isinstance(confidence, Unasked)
+    asked = confidence is not None and not isinstance(confidence, DefaultConfidence)
     return Table(by, records, INTERVALS if asked else VALUES)
 
 
@@ -193,7 +193,8 @@ def _with_intervals(record: dict[str, Any]) -> list[str]:
     shown = _shown(record)
     undefined = record["interval_low"] is None or math.isnan(record["interval_low"])
     shown[3] = "" if undefined else f"{show(record['interval_low'])} to {show(record['interval_high'])}"
-    return [*shown, (record["interval_reason"] or "") if undefined else ""]
+    why = "" if record["reason"] else record["interval_reason"] or "an array of values has no interval"
+    return [*shown, why if undefined else ""]
 
 
 def _resting(records: Sequence[dict[str, Any]]) -> str:

@@ -154,11 +154,11 @@ class Classes(Kind):
 
 
 class ScoresOrClasses(Matrix):
-    """A score for each class; or one value a row, not a float, which is the predicted class."""
+    """A score for each class; or one value a row, the predicted class: an integer or a text."""
 
     def __init__(self, names: int | tuple[Any, ...]) -> None:
         self.classes = Classes(names)
-        hint = "; or predicted classes, one a row, that are no floats"
+        hint = "; for predicted classes pass one integer or text per row"
         super().__init__(score(scale="real").kind, self.classes.width, hint)
         self.scores = Matrix(self.kind, self.width, hint)
 
@@ -175,7 +175,11 @@ class ScoresOrClasses(Matrix):
         raw = None if isinstance(name, tuple) else whole.raw(name)
         if raw is None or (is_listed(raw) and getattr(raw, "shape", (0, 0))[1:] != (1,)):
             return self.scores
-        return self.scores if as_array(raw, name).dtype.kind == "f" else self.classes
+        values = as_array(raw, name)
+        if values.dtype.kind != "f":
+            return self.classes
+        some = values[~np.isnan(values)]  # integers, some of them missing, are read as floats
+        return self.classes if len(some) < len(values) and (some == np.floor(some)).all() else self.scores
 
 
 def ignored(column: Column) -> Mask | None:

@@ -19,7 +19,18 @@ from numpy.typing import NDArray
 from ..errors import InvalidInputError
 from ..numerics.compiled import kernel, loaded
 from . import remedies
-from .convert import as_array, as_rows, is_bfloat16, is_listed, is_tensor, missing, of_tensor, one_column, text_of
+from .convert import (
+    as_array,
+    as_rows,
+    is_bfloat16,
+    is_listed,
+    is_scalar,
+    is_tensor,
+    missing,
+    of_tensor,
+    one_column,
+    text_of,
+)
 
 __all__ = ["Batch", "Column", "Need", "flag", "grade", "kind_word", "label", "matrix", "score", "target", "weight"]
 
@@ -589,8 +600,9 @@ class Batch:
         return self._arrays[name, ndim]
 
     def _is_one_row(self, given: Any, ndim: int) -> bool:
-        """Whether a list of values is the row of a matrix, because the columns before have one row."""
-        return ndim == 2 and self.rows == 1 and not is_listed(given) and hasattr(given, "__len__") and len(given) > 0
+        """Whether a list of values is the row of a matrix: that of one event, of which another column is a value."""
+        flat = ndim == 2 and self.rows == 1 and not is_listed(given) and hasattr(given, "__len__") and len(given) > 0
+        return flat and any(is_scalar(self.given(name)) for name in self.names)
 
     def same_length(self, n: int, name: str) -> None:
         """Raise unless this column is as long as those before it."""

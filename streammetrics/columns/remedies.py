@@ -18,6 +18,8 @@ DROP = 'pass on_invalid="drop" to leave such rows out and count them'
 FIX = "fix the column"
 SWAPPED = "labels and scores seem to be swapped: the order is update(y_true, y_score)"
 UNKNOWN = "add the class to labels=, or give ignore_class= to leave its rows out"
+CORRECT = "correct these rows"
+FEW = 100  # rows of which one is bad: a slip, not another kind of column
 MANY = 1000  # distinct integers: more are counts or amounts, not classes
 
 
@@ -61,16 +63,19 @@ def for_labels(values: Array, bad: Array, others: Sequence[Array]) -> Remedy:
         return Remedy(DROP) if len(numbers) else Remedy("no row has a label: check that this is the column of labels")
     if not np.isfinite(wrong).all():
         return Remedy()
-    if any(_are_labels(other) for other in others):
+    fractions = bool((wrong != np.floor(wrong)).any())
+    if fractions and any(_are_labels(other) for other in others):
         return Remedy(SWAPPED, single=False)
-    if (wrong != np.floor(wrong)).any():
+    if FEW * len(wrong) < len(numbers):
+        return Remedy(CORRECT)
+    if fractions:
         if wrong.min() >= 0 and wrong.max() <= 1:
-            soft = (
-                "soft labels, numbers in [0, 1], are counted with soft_labels=True by LogLoss, Calibration and others"
-            )
+            soft = "for soft labels (numbers in [0, 1]) use soft_labels=True, for example LogLoss(soft_labels=True)"
             return Remedy(soft, single=False)
         return Remedy("labels that are numbers are for regression metrics, such as MAE", single=False)
     distinct = np.unique(numbers)
+    if np.abs(distinct).max() >= MANY:
+        return Remedy("labels that are numbers are for regression metrics, such as MAE", single=False)
     if len(distinct) == 2:
         negative, positive = (int(v) for v in distinct)
         return Remedy(f"for two other labels, give labels=({negative}, {positive}) to the task", single=False)
@@ -78,10 +83,8 @@ def for_labels(values: Array, bad: Array, others: Sequence[Array]) -> Remedy:
         return Remedy("for other labels, give labels=(negative, positive) to the task", single=False)
     if distinct[0] < 0:  # such as -1 where nobody knows
         return Remedy("give where= to the task, a 0/1 column that selects the rows with a label")
-    if distinct[-1] < MANY:
-        several = f"for classes, give num_classes={int(distinct[-1]) + 1}"
-        return Remedy(f"{several}; for numbers, use regression metrics, such as MAE", single=False)
-    return Remedy("labels that are numbers are for regression metrics, such as MAE", single=False)
+    several = f"for classes, give num_classes={int(distinct[-1]) + 1}"
+    return Remedy(f"{several}; for numbers, use regression metrics, such as MAE", single=False)
 
 
 def for_classes(values: Array, bad: Array, width: int, named: bool, others: Sequence[Array]) -> Remedy:
@@ -111,6 +114,8 @@ def for_classes(values: Array, bad: Array, width: int, named: bool, others: Sequ
         return Remedy(f"for classes from 1 to {width:,}, give labels=tuple(range(1, {width + 1}))", single=False)
     if len(seen) == 1 and (low < 0 or high in (255, 999)):  # as data sets mark rows without a class
         return Remedy(f"give ignore_class={int(seen[0])} to leave the rows of that class out", single=False)
+    if FEW * len(wrong) < len(numbers) or high >= MANY:
+        return Remedy(CORRECT)
     if low < 0:
         return Remedy("classes are counted from 0; labels=(...) takes others", single=False)
     return Remedy(f"give num_classes={high + 1} if there are so many classes", single=False)
@@ -129,6 +134,8 @@ def for_scores(bad: Array) -> Remedy:
     wrong = _without_nan(bad.reshape(-1))
     if not len(wrong) or not np.isfinite(wrong).all():
         return Remedy()
+    if wrong.min() > 1 and 10 < wrong.max() <= 100:
+        return Remedy('divide percentages by 100; for logits give scale="logit"')
     return Remedy('give scale="logit" if the scores are logits')
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.interval import USUAL, check_confidence
+from ..collect.interval import DEFAULT_CONFIDENCE, check_confidence
 from ..collect.sample import Sample
 from ..collect.scalars import Named
 from ..collect.table import Table, values_table
@@ -94,14 +94,15 @@ class Pooled(Front):
         """Return the values with what is behind them."""
         return self.explained(self.states)
 
-    def table(self, *, confidence: float | None = USUAL) -> Table:
+    def table(self, *, confidence: float | None = DEFAULT_CONFIDENCE) -> Table:
         """Return values, bounds, intervals and counts as one table.
 
         Parameters
         ----------
         confidence : float or None
-            Of the intervals: given, every interval is printed, or why there is none; by default those that take units
-            (users) as independent, for rows (queries, groups) rarely are; None leaves intervals out.
+            Confidence level of the intervals. If you pass one, the table prints every interval, or the reason why there is
+            none. By default it prints only intervals that come from `Sharded`, because rows of one user are correlated.
+            None omits intervals.
         """
         return values_table(self.levels, self.records(self.states, check_confidence(confidence)), confidence)
 

@@ -13,7 +13,7 @@ from ..collect.binding import Unit
 from ..collect.collection import MetricCollection
 from ..collect.feed import MEMORY_LIMIT, Read
 from ..collect.holder import Holder, Reader, blank_of, coarsened, states_of
-from ..collect.interval import USUAL, Interval, check_confidence, refused
+from ..collect.interval import DEFAULT_CONFIDENCE, Interval, check_confidence, refused
 from ..collect.metric import Metric, chance
 from ..collect.parted import Parted
 from ..collect.sample import Sample, Shards
@@ -357,14 +357,15 @@ class Sharded(Parted):
         """Return the values with what is behind them."""
         return self.explained(self.states)
 
-    def table(self, *, confidence: float | None = USUAL) -> Table:
+    def table(self, *, confidence: float | None = DEFAULT_CONFIDENCE) -> Table:
         """Return values, bounds, intervals and counts as one table.
 
         Parameters
         ----------
         confidence : float or None
-            Of the intervals: given, every interval is printed, or why there is none; by default those that take units
-            (users) as independent, for rows (queries, groups) rarely are; None leaves intervals out.
+            Confidence level of the intervals. If you pass one, the table prints every interval, or the reason why there is
+            none. By default it prints only intervals that come from `Sharded`, because rows of one user are correlated.
+            None omits intervals.
         """
         return values_table((), self.records(self.states, check_confidence(confidence)), confidence)
 

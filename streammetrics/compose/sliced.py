@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..collect.collection import MetricCollection
 from ..collect.feed import MEMORY_LIMIT
-from ..collect.interval import USUAL, check_confidence
+from ..collect.interval import DEFAULT_CONFIDENCE, check_confidence
 from ..collect.metric import Metric, badness
 from ..collect.table import Table, values_table
 from ..collect.task import Metrics
@@ -160,7 +160,12 @@ class Sliced(Front):
         return float(rows[state.cells.keys[:, 0] == OTHER].sum() / rows.sum()) if rows.sum() else 0.0
 
     def table(
-        self, *, other: bool = True, sort: str | None = None, min_rows: int = 0, confidence: float | None = USUAL
+        self,
+        *,
+        other: bool = True,
+        sort: str | None = None,
+        min_rows: int = 0,
+        confidence: float | None = DEFAULT_CONFIDENCE,
     ) -> Table:
         """Return a row for every slice and metric; `other` comes last, where there is one.
 
@@ -174,8 +179,9 @@ class Sliced(Front):
         min_rows : int
             Leave out slices of fewer rows, whose values are chance.
         confidence : float or None
-            Of the intervals: given, every interval is printed, or why there is none; by default those that take units
-            (users) as independent, for rows (queries, groups) rarely are; None leaves intervals out.
+            Confidence level of the intervals. If you pass one, the table prints every interval, or the reason why there is
+            none. By default it prints only intervals that come from `Sharded`, because rows of one user are correlated.
+            None omits intervals.
         """
         shown = self.shown(other=other, sort=sort, min_rows=min_rows, confidence=check_confidence(confidence))
         return values_table(self.levels, shown, confidence)

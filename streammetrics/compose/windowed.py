@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..collect.feed import MEMORY_LIMIT, Read
-from ..collect.interval import USUAL, check_confidence
+from ..collect.interval import DEFAULT_CONFIDENCE, check_confidence
 from ..collect.metric import Metric
 from ..collect.table import Table, values_table
 from ..collect.task import Metrics
@@ -232,7 +232,7 @@ class Windowed(Front):
         """How many rows are in windows that are not kept: of several tasks, of that which has most."""
         return max(int(s.rows_seen[s.cells.keys[:, 0] == EXPIRED].sum()) for s in self.states)
 
-    def table(self, *, expired: bool = True, now: Any = None, confidence: float | None = USUAL) -> Table:
+    def table(self, *, expired: bool = True, now: Any = None, confidence: float | None = DEFAULT_CONFIDENCE) -> Table:
         """Return a row for every window and metric, the oldest first; what is not kept comes last, where there is any.
 
         Parameters
@@ -242,8 +242,9 @@ class Windowed(Front):
         now : timestamp, text as tables print times, or int, optional
             The time at which windows are mature, or not (see `mature_after`); by default the end of the newest window.
         confidence : float or None
-            Of the intervals: given, every interval is printed, or why there is none; by default those that take units
-            (users) as independent, for rows (queries, groups) rarely are; None leaves intervals out.
+            Confidence level of the intervals. If you pass one, the table prints every interval, or the reason why there is
+            none. By default it prints only intervals that come from `Sharded`, because rows of one user are correlated.
+            None omits intervals.
         """
         shown = self.shown(expired=expired, now=now, confidence=check_confidence(confidence))
         return values_table(self.levels, shown, confidence)

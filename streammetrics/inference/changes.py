@@ -192,8 +192,10 @@ def _unlike(name: str, a: Shards | None, b: Shards | None) -> str:
     if a is None and b is None:
         have = "neither side has shards of units"
     elif a is not None and b is not None and a.plan[:2] == b.plan[:2]:
-        have = f"{unit} is of kind {a.plan[2]} in a and of kind {b.plan[2]} in b"
-        cure = "keys of one kind on both sides: 5 and the text '5' are two users"
+        return (
+            f"{name}: {unit} holds {a.plan[2]} keys in a and {b.plan[2]} keys in b, so that units cannot be matched; "
+            f"convert the keys of one side and count again"
+        )
     return (
         f"{name}: {have}, so that what they share cannot be told from what differs. "
         f"Count with {cure}; or, if no unit is in both, say independent=True"

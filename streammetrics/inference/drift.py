@@ -105,8 +105,9 @@ def drift(scores: Holder | State, reference: Holder | State, bins: int = BINS, f
 
     Notes
     -----
-    No test: chance alone makes the index about (bins - 1) (1/n + 1/m) for n and m independent rows. Weighted rows count by
-    weight. Of distributions row by row see `KLDivergence` and `JensenShannonDivergence`.
+    A score that holds more than 1 / bins of the reference is a bin of its own, so that it counts as moved by however
+    little it moves. No test: chance alone makes the index about (bins - 1) (1/n + 1/m) for n and m independent rows.
+    Weighted rows count by weight. Of distributions row by row see `KLDivergence` and `JensenShannonDivergence`.
 
     Examples
     --------
@@ -124,7 +125,7 @@ def drift(scores: Holder | State, reference: Holder | State, bins: int = BINS, f
     steps, theirs = _mass(b)
     if not sum(ours) or not sum(theirs):
         return Drift(math.nan, math.nan, math.nan, "", (), (), ())
-    tops = _tops(steps, theirs, bins)
+    tops = _tops(steps, theirs, bins, b.buckets)
     p, q = _shares(rungs, ours, tops), _shares(steps, theirs, tops)
     high, low = ([max(x, floor) for x in side] for side in (p, q))
     middle = [(x + y) / 2 for x, y in zip(p, q, strict=True)]
@@ -200,7 +201,7 @@ def _mass(state: ScoreHistogram) -> tuple[NDArray[np.int64], list[int]]:
     return state.ladder.rungs, state.masses.cells(np.arange(len(state.ladder.rungs)))
 
 
-def _tops(rungs: NDArray[np.int64], mass: list[int], bins: int) -> list[int]:
+def _tops(rungs: NDArray[np.int64], mass: list[int], bins: int, buckets: int) -> list[int]:
     """The last bucket of every bin but the last: the first up to which there are one, two ... shares.
 
     A bucket that holds more than a share is a bin of its own: otherwise scores that leave it for a lower one would stay in
@@ -210,7 +211,8 @@ def _tops(rungs: NDArray[np.int64], mass: list[int], bins: int) -> list[int]:
     total = upto[-1]
     tops = {int(rungs[bisect_left(upto, -(-i * total // bins))]) for i in range(1, bins)}
     heavy = [int(rung) for rung, held in zip(rungs.tolist(), mass, strict=True) if held * bins > total]
-    return sorted(tops.union(heavy, (rung - 1 for rung in heavy if rung)))
+    found = tops.union(heavy, (rung - 1 for rung in heavy if rung))
+    return sorted(top for top in found if top + 1 < buckets)  # above the last bucket there is nothing
 
 
 def _edges(state: ScoreHistogram, tops: list[int]) -> tuple[float, ...]:

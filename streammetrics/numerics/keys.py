@@ -27,11 +27,8 @@ KINDS = {
 }  # fmt: skip
 """Kinds of keys, and whether they are held as texts. Keys of different kinds refuse to merge."""
 
-SHARDS = {kind: f"shard of {kind}" for kind in KINDS}
-"""The kind of the numbers of shards, by that of the units that fell into them."""
-
-SHARDS = {kind: f"shard of {kind}" for kind in KINDS}
-"""The kind of the numbers of shards, by that of the units that fell into them."""
+SHARDS = {kind: f"shard of {kind}" for kind in (*KINDS, "several")}
+"""The kind of the numbers of shards, by that of the units that fell into them; units of several columns are of one."""
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 

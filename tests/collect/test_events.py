@@ -86,3 +86,10 @@ def test_a_row_costs_microseconds() -> None:
     metric.update(0, 0.25)
     assert last is not None
     assert metric.feed._content[1].last[0] is last  # type: ignore[union-attr]
+
+
+def test_a_list_is_a_row_of_scores_only_beside_a_value():
+    for y in (1, np.int64(1)):
+        assert sm.LogLoss(num_classes=3).update({"y_true": y, "y_score": [0.1, 0.2, 0.7]}).state.rows.sum() == 1
+    with pytest.raises(sm.InvalidInputError, match="two dimensions"):
+        sm.LogLoss(num_classes=3).update({"y_true": [1], "y_score": [0.1, 0.2, 0.7]})

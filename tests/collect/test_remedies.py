@@ -29,7 +29,7 @@ def said(metric: Any, *columns: Any) -> str:
     [
         pytest.param(P, Y, "labels and scores seem to be swapped", id="swapped"),
         pytest.param(P * 4 - 2, Y, "labels and scores seem to be swapped", id="swapped logits"),
-        pytest.param(P, P, "soft labels, numbers in [0, 1], are counted with soft_labels=True", id="soft"),
+        pytest.param(P, P, "for soft labels (numbers in [0, 1]) use soft_labels=True", id="soft"),
         pytest.param(np.where(Y, 0.5, 0.0), P, "soft_labels=True", id="half of them soft"),
         pytest.param(np.arange(N) % 3, P, "give num_classes=3", id="classes"),
         pytest.param(Y * 2 - 1, P, "give labels=(-1, 1) to the task", id="minus one and one"),
@@ -90,3 +90,17 @@ def test_other_columns() -> None:
     assert "add the class to labels=" in said(sm.Accuracy(labels=("a", "b")), ["a", "c"], ["a", "b"])
     with pytest.raises(sm.InvalidInputError, match=r"y_pred: expected 0 or 1, found 0\.5.*scores are y_score"):
         sm.Accuracy(threshold=None).update([0, 1], [0.5, 0.7])
+
+
+@pytest.mark.parametrize(
+    ("y", "p", "remedy"),
+    [
+        ([0, 1, 1, 0, 2], [0, 1, 1, 0, 1], "for classes, give num_classes=3"),  # not swapped: nothing has fractions
+        ([*[0, 1] * 50, 2], [0.5] * 101, "correct these rows"),
+        ([1e300, 0], [0.1, 0.2], "regression metrics"),
+        ([0, 1], [20, 70], "divide percentages by 100"),
+    ],
+)
+def test_remedies_do_not_lead_astray(y, p, remedy):
+    with pytest.raises(sm.InvalidInputError, match=remedy):
+        sm.AUC().update(np.array(y, float), np.array(p, float))

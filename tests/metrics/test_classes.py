@@ -294,7 +294,9 @@ def test_bad_classes_are_told() -> None:
     assert "sum to 1" in refused(sm.AUC(num_classes=2), [0, 1], [[0.5, 0.5], [0.5, 0.6]])
     assert "a sum of 1.1 in row 1" in refused(sm.AUC(num_classes=2), [0, 1], [[0.5, 0.5], [0.5, 0.6]])
     assert "2 in row 0, column 1" in refused(sm.HammingLoss(num_labels=2), [[0, 2]], [[0.1, 0.1]])
-    assert "or predicted classes, one a row" in refused(sm.Accuracy(num_classes=2), [0, 1], [0.2, 0.7])
+    assert "for predicted classes pass one integer or text per row" in refused(
+        sm.Accuracy(num_classes=2), [0, 1], [0.2, 0.7]
+    )
     assert "rows of 3" in refused(sm.AUC(num_labels=3), [[0, 1]], [[0.1, 0.1]])
 
 
@@ -396,3 +398,11 @@ def test_names_of_averages() -> None:
     metrics = [sm.F1(num_classes=3, average=a) for a in ("macro", "micro", "weighted", None)]
     assert [m.name for m in metrics] == ["f1", "f1_micro", "f1_weighted", "f1_each"]
     assert sm.AUC(num_labels=3, max_fpr=0.1, average="micro").name == "auc@0.1_micro"
+
+
+def test_predicted_classes_of_which_some_are_missing() -> None:
+    pa = pytest.importorskip("pyarrow")
+    given = pa.array([0, None, 2])
+    assert sm.Accuracy(num_classes=3, on_invalid="drop").update([0, 1, 2], given).compute() == 1.0
+    with pytest.raises(sm.InvalidInputError, match="row 1"):
+        sm.Accuracy(num_classes=3).update([0, 1, 2], given)

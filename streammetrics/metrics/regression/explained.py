@@ -159,7 +159,7 @@ class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
 
     Notes
     -----
-    Definition as scikit-learn's `d2_tweedie_score`. Sums are exact; the deviance of the mean is a difference of powers,
+    Definition as scikit-learn's `d2_tweedie_score`. Sums are exact; the null deviance is a difference of powers,
     which rounding spoils where targets lie far from 0 and close together: `bounds()` says by how much, 1e-12 for a spread
     of 3 % of the mean, 0.7 for 1e-7. Numbers are within 2**-50 and 2**50. 3.3 kB, some 100 ns a row. Undefined without
     rows, and where all targets are the same.
@@ -177,7 +177,7 @@ class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
     positional = ("y_true", "y_pred")
     formula = "1 - deviance / deviance of the mean"
     cost = "3.3 kB; some 100 ns a row"
-    bound = "certified: the rounding of the deviance of the mean; that of a row's own deviance is some 2**-45 of it"
+    bound = "certified for the rounding of the null deviance; that of each row, some 2**-45 of it, is not included"
 
     @property
     def name(self) -> str:
@@ -188,8 +188,8 @@ class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
         over = "positive" if k >= 2 else "amounts"
         return RowTerms(terms=("target", f"unit@{k!r}", f"deviance@{k!r}"), over=over)
 
-    def of_mean(self, state: RowTerms) -> float:
-        """The mean deviance of always predicting the mean; 0 if all targets are the same."""
+    def null_deviance(self, state: RowTerms) -> float:
+        """The null deviance: the mean deviance of always predicting the mean; 0 if all targets are the same."""
         k, weight = self.power, state.weight()
         mean, unit = np.float64(to_float(state.total("target"), weight)), to_float(state.total(f"unit@{k!r}"), weight)
         if not mean > 0:
@@ -200,8 +200,8 @@ class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
             return 2.0 * (unit - float(mean * log(mean)))
         return 2.0 * (unit - float(raised(mean, np.float64(2.0 - k)))) / ((1.0 - k) * (2.0 - k))
 
-    def rounding_of_mean(self, state: RowTerms) -> float:
-        """By how much rounding can move the deviance of the mean: a logarithm or power of each target, and of the mean."""
+    def null_deviance_error(self, state: RowTerms) -> float:
+        """By how much rounding can move the null deviance: a logarithm or power of each target, and of the mean."""
         k, weight = self.power, state.weight()
         if k in (1.0, 2.0):
             size = LARGEST_LOG * (to_float(state.total("target"), weight) if k == 1.0 else 1.0)
@@ -210,25 +210,25 @@ class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
         return 2.0**-45 * unit / abs((1.0 - k) * (2.0 - k))
 
     def of(self, state: RowTerms) -> float:
-        return self._compared(state, self.of_mean(state))
+        return self._d2(state, self.null_deviance(state))
 
     def bounds_of(self, state: RowTerms) -> tuple[float, float]:
         value, (low, high) = self.of(state), super().bounds_of(state)
         if math.isnan(value):
             return low, high
-        null, off = self.of_mean(state), self.rounding_of_mean(state)
-        least = self._compared(state, null - off) if null > off else -math.inf
-        return low - (value - least), high + (self._compared(state, null + off) - value)
+        null, off = self.null_deviance(state), self.null_deviance_error(state)
+        least = self._d2(state, null - off) if null > off else -math.inf
+        return low - (value - least), high + (self._d2(state, null + off) - value)
 
-    def _compared(self, state: RowTerms, null: float) -> float:
-        """The share of a deviance of the mean that the predictions save."""
+    def _d2(self, state: RowTerms, null: float) -> float:
+        """The share of a null deviance that the predictions save."""
         total = Fraction(state.total(f"deviance@{self.power!r}"))
         return 1.0 - to_float(total, state.weight()) / null if null > 0 else NAN
 
     def reason_of(self, state: RowTerms) -> str | None:
         if (nothing := nothing_counted(state)) is not None:
             return nothing
-        return None if self.of_mean(state) > 0 else "all targets are the same, as far as float64 tells"
+        return None if self.null_deviance(state) > 0 else "all targets are the same, as far as float64 tells"
 
 
 def whole(*numbers: NDArray[np.float64]) -> tuple[list[NDArray[Any]], int]:
