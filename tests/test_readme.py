@@ -50,6 +50,7 @@ def test_the_commands_run_as_printed(folder: Path) -> None:
     bash(commands, folder)
 
 
+@pytest.mark.cpu_limit(5)
 def test_the_commands_of_sentences_run_as_printed(tmp_path: Path) -> None:
     commands = set(re.findall(r"`(streammetrics [^`]+)`", TEXT))
     # a page, words of the table of pages, and commands that other tests run

@@ -38,12 +38,14 @@ def run_pytest(folder: Path, files: dict[str, str], *options: str) -> subprocess
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
+@pytest.mark.cpu_limit(5)
 def test_allowed_reasons_pass(tmp_path: Path) -> None:
     ran = run_pytest(tmp_path, ALLOWED, "--no-new-skips")
     assert ran.returncode == 0, ran.stdout
     assert "not allowed" not in ran.stdout
 
 
+@pytest.mark.cpu_limit(5)
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["one process", "workers"])
 def test_other_reasons_fail_and_are_named(tmp_path: Path, workers: tuple[str, ...]) -> None:
     ran = run_pytest(tmp_path, REFUSED, "--no-new-skips", *workers)
@@ -55,5 +57,6 @@ def test_other_reasons_fail_and_are_named(tmp_path: Path, workers: tuple[str, ..
     assert "known" not in refused
 
 
+@pytest.mark.cpu_limit(5)
 def test_without_the_option_every_reason_passes(tmp_path: Path) -> None:
     assert run_pytest(tmp_path, REFUSED).returncode == 0

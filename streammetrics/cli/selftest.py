@@ -39,7 +39,7 @@ GOLDEN = {
     "down-sampled, corrected": "779ddb177eb1d92dba5e196aec8197dfb6659a8e1db6bf336c5a6b840e4705cb",
     "slices": "0fd4efcc34017f9225b1bb49ec1de380d2a97ce4103d37dc1ba587dbe748b93c",
     "slices, limited": "70f8a846844bb2a846fd7c1d4f05c3a9ec2a61a2a01133eb2116e65d8e7af558",
-    "by unit": "6603a118cc977368c01fff8332cc9f39cd7f41aaa0b1af61917d362bf221b682",
+    "by unit": "ef34795f6090e4b4606930fba12712939b611dc9a678bb3a2dd50787a331b3b9",
 }
 """SHA-256 of the state and of the bits of all values and bounds, for each case."""
 

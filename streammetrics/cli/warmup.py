@@ -144,6 +144,7 @@ def _feed_scores(dtype: Any) -> None:
         sharded.update(y, s, unit=np.arange(4), sample_weight=w)
     both, apart = np.array([y, 1 - y]).T, np.array([s, 1 - s]).T
     LogLoss(num_labels=2, scale="logit").update(both, apart)
+    AUC(num_classes=2, scale="logit").update(y, apart)
     for kept in (0, 2, None):
         for rows in ({"y_true": both, "y_score": apart}, {"y_true": both, "y_score": apart, "sample_weight": w}):
             AUC(num_labels=2, limit=kept).update(rows).update(rows).compute()

@@ -214,8 +214,8 @@ def _reads(sharded: Sharded, units: Sequence[str], runs: int) -> list[Read]:
 
 def _batches(table: Any, unit: str) -> Iterator[tuple[Batch, Ints]]:
     """Tables one after the other, each with the ids of its units."""
-    columns = as_columns(table)
-    tables: Iterable[Any] = [table] if columns is not None else table
+    alone = not isinstance(table, (list, tuple)) and as_columns(table) is not None
+    tables: Iterable[Any] = [table] if alone else table
     for one in tables:
         found: Mapping[str, Any] | None = as_columns(one)
         if found is None:

@@ -204,7 +204,7 @@ def cast_column(column: pa.Array, kind: pa.DataType, name: str, where: tuple[str
         return plain
     try:
         return _cast(plain, kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # which does not say where
         row = _first_failure(plain, kind)
     file, first_row = where
     what = _expected(name, plain[row].as_py(), kind)
@@ -228,7 +228,7 @@ def _first_failure(values: pa.Array, kind: pa.DataType) -> int:
         middle = (low + high) // 2
         try:
             _cast(values.slice(low, middle - low), kind)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # it is in this half
             high = middle
         else:
             low = middle

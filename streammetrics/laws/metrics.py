@@ -200,7 +200,7 @@ def key_dtypes(case: Case) -> None:
     """A key is its value, in every integer dtype, mixed over batches; text is refused beside integers that are kept."""
     first, rest = case.parts(2)
     for role in [n.role for n in case.of(Ids) if case.columns[n.role].dtype.kind in "iu"]:
-        case = case._replace(columns=case.columns | {role: case.columns[role] - case.columns[role].min(initial=0)})
+        case = case._replace(columns=case.columns | {role: case.columns[role] - case.columns[role].min(initial=0) + 1})
         whole = case.fed()
         for dtype in ("<i4", ">i8", "u8", "O"):
             cast = case.columns | {role: case.columns[role].astype(dtype)}

@@ -14,6 +14,7 @@ import draws
 import numpy as np
 import pytest
 from oracles_regression import spread
+from scipy.special import logsumexp
 from weighed_rows import WEIGHTS, Rows, cuts, totals, weights_of
 
 import streammetrics as sm
@@ -433,6 +434,9 @@ def drawn(metric: Any, seed: int, style: str, kind: str) -> tuple[dict[str, Any]
     else:
         s = scores_of(rng, n, style, real, flat)
     given = s
+    if of_classes and getattr(metric, "scale", "") == "logit":  # the log-odds of the softmax of the row
+        others = [np.delete(s, i, axis=1) for i in range(width)]
+        given = s - np.stack([logsumexp(o, axis=1) for o in others], axis=1)
     if of_classes and metric.tag in ORACLES and metric.tag not in RANKED:  # the first of the highest is predicted
         given = (np.arange(width) == s.argmax(axis=1)[:, None]).astype(float)
     if terms:

@@ -65,6 +65,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "size", "theme"), [*ALIKE, *OTHERS])
 def test_nothing_is_in_the_way_of_anybody(browser: Any, site: Site, name: str, size: str, theme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")

@@ -124,6 +124,7 @@ def login(page: Any, site: Site) -> None:
     page.wait_for_url(site.page)
 
 
+@pytest.mark.slow
 def test_from_states_to_a_decision(site: Site, browser: Any) -> None:
     page = browser.new_page()
     faults: list[str] = []

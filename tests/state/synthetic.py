@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from streammetrics.numerics.exact import CHUNK_BASE, CHUNKS
-from streammetrics.numerics.keys import raw
+from streammetrics.numerics.keys import SHARDS, raw
 from streammetrics.numerics.settings import setting, union
 from streammetrics.state.axes import EPOCHS, NULL, Axis, Vocabulary
 from streammetrics.state.cells import Cells
@@ -206,7 +206,8 @@ def made(
         numbered = axis.kind != "key"
         pool = [i * (axis.size if axis.kind in EPOCHS else 1) for i in range(6)] if numbered else KINDS[kind]
         chosen = [raw(pool[i])[1] for i in rng.integers(0, len(pool), rows)]
-        word = Vocabulary.of(EPOCHS.get(axis.kind, "integer") if numbered else kind, chosen)
+        numbers = SHARDS["integer"] if axis.kind == "shard" else EPOCHS.get(axis.kind, "integer")
+        word = Vocabulary.of(numbers if numbered else kind, chosen)
         ranks = np.array([word.index[c] for c in chosen], I8)
         if axis.kind != "shard":
             ranks[rng.random(rows) < 0.1] = NULL
