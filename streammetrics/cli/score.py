@@ -184,7 +184,10 @@ def score_log(request: Request) -> int:
         if error.column != request.unit:
             raise
         raise UsageError(str(error).replace('missing="skip"', "--missing-unit skip")) from None
-    empty = check_outcome(found.overall, log, where.values())
+    spellings = {
+        (one.label, one.positive(log.schema)): one.pos_label for one in specs.values() if one.pos_label is not None
+    }
+    empty = check_outcome(found.overall, log, where.values(), spellings)
     if request.save is not None:
         from streammetrics.collect.saved import save
 

@@ -200,8 +200,8 @@ class TaskSpec:
             raise UsageError(f"--scale {self.scale}: none of {', '.join(made)} reads scores on a scale")
         return made
 
-    def _positive(self, schema: Any) -> Any:
-        """What the label of a positive is: of an option, as the column holds it."""
+    def positive(self, schema: Any) -> Any:
+        """Return the positive label as the column holds it; `--pos-label` gives it as text."""
         if not isinstance(self.pos_label, str) or schema is None or self.label not in schema.names:
             return self.pos_label
         from streammetrics.io.sources import LogError
@@ -233,7 +233,7 @@ class TaskSpec:
                 sample_weight=self.weight,
                 where=found.name if (found := self.filter(schema)) else next(iter(self.where), None),
                 labels=self.labels,
-                pos_label=self._positive(schema),
+                pos_label=self.positive(schema),
                 negative_rate=self.negative_rate,
                 corrects=self.corrects,
                 scale="logit" if self.scale == "logit" else "probability",
