@@ -16,6 +16,7 @@ __all__ = ["QuoteCheck"]
 _QUOTE, _NEWLINE, _RETURN = b'"'[0], b"\n"[0], b"\r"[0]
 _CONTENT = re.compile(rb'[^"]*+(?:""[^"]*+)*+"')  # possessive: a doubled mark is never the end
 _FIRST_ROWS = 100
+_FIRST_BYTES = 1 << 16
 CURE = "quotes=False reads quotation marks as ordinary characters"
 
 Ints = NDArray[np.int64]
@@ -70,6 +71,10 @@ class QuoteCheck:
             A quotation mark swallows rows, or is left open.
         """
         data = self._rest + block
+        if not self._columns and block and len(data) < _FIRST_BYTES and data.count(b"\n") <= _FIRST_ROWS:
+            # The check waits for the first rows, so that the size of blocks does not decide which columns hold numbers.
+            self._rest = data
+            return
         if not self._columns and b"\n" in data:
             header = data.lstrip(b"\r\n").partition(b"\n")[0].decode(errors="replace")
             self._columns = len(next(csv.reader([header], delimiter=self._delimiter.decode()), [""]))
@@ -150,13 +155,14 @@ class QuoteCheck:
     def _are_rows(self, data: bytes, opening: int, closing: int, begins: bool) -> bool:
         """Whether each line that a cell touches is a row by itself: as many columns, and numbers where others have them.
 
-        If the closing mark stands where a cell begins, the number of columns is enough.
+        If the opening mark is a cell of its own, and the closing mark stands where a cell begins, the number of columns
+        is enough.
         """
         start, end = data.rfind(b"\n", 0, opening) + 1, data.find(b"\n", closing)
         lines = data[start : len(data) if end < 0 else end].split(b"\n")
         if self._columns < 2 or any(line.count(self._delimiter) != self._columns - 1 for line in lines):
             return False
-        if begins:
+        if begins and data[opening + 1 : opening + 2] in (self._delimiter, b"\r", b"\n"):
             return True
         rows = [line.split(self._delimiter) for line in lines]
         return bool(self._numbers) and all(_is_number(row[i]) for row in rows for i in self._numbers)
@@ -172,7 +178,8 @@ class QuoteCheck:
         shown: Any = data[opening : data.find(b"\n", opening)][:30].decode(errors="replace")
         return LogError(
             f"{self._file}: lines {first:,} to {final:,}: a cell that begins with a lone quotation mark, {shown!r}, "
-            f"swallows the rows up to the next such cell; {CURE}"
+            f"swallows the rows up to the next such cell; {CURE}. "
+            "If the cell is correct, convert the log to Parquet."
         )
 
 

@@ -60,6 +60,7 @@ def test_a_lone_mark_that_the_next_one_within_a_cell_closes() -> None:
         quotes.take(b"k,x\n7,1\na,2\n")
         with pytest.raises(LogError) if refused else nullcontext():
             quotes.take(text)
+            quotes.take(b"")
 
 
 def read(path: Path, text: str, **options: object) -> list[str]:
@@ -74,9 +75,19 @@ def test_the_error_names_lines_and_the_option(tmp_path: Path) -> None:
         read(path, text)
     assert str(caught.value) == (
         f"{path}: lines 3 to 5: a cell that begins with a lone quotation mark, '\"foo,1', swallows the rows up to the "
-        "next such cell; quotes=False reads quotation marks as ordinary characters"
+        "next such cell; quotes=False reads quotation marks as ordinary characters. If the cell is correct, convert the "
+        "log to Parquet."
     )
     assert read(path, text, quotes=False) == ["a", '"foo', "b", '"bar', "d"]
+
+
+def test_cells_whose_lines_have_as_many_commas_as_rows(tmp_path: Path) -> None:
+    text = 'k,x\n"Great product, thanks\n",1\nbad,0\n'
+    assert read(tmp_path / "a.csv", text) == ["Great product, thanks\n", "bad"]
+    for sizes in range(5):
+        assert check(text.encode(), random.Random(sizes)) is None
+    with pytest.raises(LogError, match="If the cell is correct, convert the log to Parquet"):
+        read(tmp_path / "a.csv", 'k,x\n",1\nb,2\n",3\nd,4\n')
 
 
 def test_a_mark_that_is_left_open(tmp_path: Path) -> None:
