@@ -196,8 +196,10 @@ def settle_types(
     }
     found = []
     for reader, one in zip(readers, facts, strict=True):
-        # Arrow reads a number of JSON as no other type: the part converts it.
-        own = {n: one.types[n] if typed and n in one.types else _named(t, n in uses.keys) for n, t in asked.items()}
+        # Arrow reads numbers of JSON only as numbers: the part converts them. It keeps the spelling of texts that look
+        # like times only if it reads them as texts.
+        stored = {n: pa.string() if pa.types.is_timestamp(t) else t for n, t in one.types.items()}
+        own = {n: stored[n] if typed and n in stored else _named(t, n in uses.keys) for n, t in asked.items()}
         own = {n: asked[n] if pa.types.is_null(t) else t for n, t in own.items()}
         found.append(replace(reader, types=types | own, asked=frozenset(asked), header=one.names))
     return found

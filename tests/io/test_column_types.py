@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,20 @@ def test_times_of_json_are_times_from_the_first_fraction(tmp_path: Path) -> None
     (part,) = Log(zones).parts(["ts"])
     (batch,) = part.with_flags((condition,)).batches()
     assert batch[condition.name].to_pylist() == [0, 1]
+
+
+def test_texts_of_json_that_look_like_times(tmp_path: Path) -> None:
+    path = text(tmp_path / "a.jsonl", '{"d": "2025-01-01", "t": "2025-01-01 10:00:00.5"}')
+    for types in ({}, {"d": "string", "t": "string"}):
+        log = Log(path, types=types)
+        assert (keys(log, "d"), keys(log, "t")) == (["2025-01-01"], ["2025-01-01 10:00:00.5"])
+    times = Log(path, types={"d": "date", "t": "timestamp"})
+    assert keys(times, "d") == [dt.date(2025, 1, 1)]
+    assert keys(times, "t") == [dt.datetime(2025, 1, 1, 10, 0, 0, 500_000)]
+    text(path, *['{"d": "2025-01-01"}'] * 50_000, '{"d": "n/a"}')
+    assert keys(Log(path, types={"d": "string"}), "d")[-1] == "n/a"
+    said = message(keys, Log(path, types={"d": "timestamp"}), "d")
+    assert said.startswith(f"{path}: row 50,000: column 'd': expected timestamp, found 'n/a'; ")
 
 
 @pytest.mark.parametrize("value", ["NA", "N/A", "None", "#N/A", "-", "abc"])
