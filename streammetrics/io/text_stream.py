@@ -79,16 +79,19 @@ class TextStream(io.RawIOBase):
         LogError
             The content is damaged, or of another format; or a quotation mark swallows rows.
         """
-        # Arrow takes no more bytes than it asks for, and some may be left from the last time.
-        block = self._decompressed(size if size < 0 else max(size - len(self._rest), 1))
-        if not self._begun:
-            self._begun = True
-            self._check_head(block[:_HEAD])
-        if self._delimiter:
-            block = self._with_separators(block, size)
+        while True:
+            # Arrow takes no more bytes than it asks for, and some may be left from the last time.
+            block = self._decompressed(size if size < 0 else max(size - len(self._rest), 1))
+            if not self._begun:
+                self._begun = True
+                self._check_head(block[:_HEAD])
+            text = self._with_separators(block) if self._delimiter else block
+            # A block within a delimiter gives no text yet, and no text would be the end of the file.
+            if text or not block:
+                break
         if self._quotes is not None:
-            self._quotes.take(block)
-        return block
+            self._quotes.take(text)
+        return text
 
     def _decompressed(self, size: int) -> bytes:
         try:
@@ -107,7 +110,7 @@ class TextStream(io.RawIOBase):
                 f"iconv -f UTF-16LE -t UTF-8"
             )
 
-    def _with_separators(self, block: bytes, size: int) -> bytes:
+    def _with_separators(self, block: bytes) -> bytes:
         if SEPARATOR.encode() in block:
             raise LogError(
                 f"{self._file}: holds the character {SEPARATOR!r}, which stands for delimiters of several characters"
@@ -115,8 +118,7 @@ class TextStream(io.RawIOBase):
         data = self._rest + block
         keep = 0 if not block else self._begun_delimiter(data)
         self._rest = data[len(data) - keep :]
-        made = data[: len(data) - keep].replace(self._delimiter, SEPARATOR.encode())
-        return made if made or not block else self.read(size)  # nothing would be the end
+        return data[: len(data) - keep].replace(self._delimiter, SEPARATOR.encode())
 
     def _begun_delimiter(self, data: bytes) -> int:
         """Return how many bytes at the end may belong to a delimiter that goes on in the next block."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from streammetrics.io.logs import Log, LogError
+from streammetrics.io.quotes import QuoteCheck
 from streammetrics.io.sources import log_file
 from streammetrics.io.text_stream import SEPARATOR, TextStream
 
@@ -72,6 +73,22 @@ def test_long_delimiters_across_blocks(tmp_path: Path, size: int) -> None:
     path.write_bytes(b"a\x1fb\n")
     with pytest.raises(LogError, match="stands for delimiters of several characters"):
         TextStream(log_file(str(path)), delimiter="::").read(100)
+
+
+def test_blocks_that_end_within_a_delimiter_are_checked_once(tmp_path: Path) -> None:
+    blocks = [b"a::b\n1", b":", b':"z\n', b'w"\n']
+
+    class Plain:
+        def read(self, size: int = -1) -> bytes:
+            return blocks.pop(0) if blocks else b""
+
+    (path := tmp_path / "a.csv").touch()
+    checked: list[bytes] = []
+    quotes = QuoteCheck("a.csv", SEPARATOR)
+    quotes.take, take = lambda block: [checked.append(block), take(block)], quotes.take  # type: ignore
+    stream = TextStream(log_file(str(path)), Plain(), "::", quotes)  # type: ignore[arg-type]
+    text = b"".join(iter(lambda: stream.read(100), b""))
+    assert text == b"".join(checked) == b'a::b\n1::"z\nw"\n'.replace(b"::", SEPARATOR.encode())
 
 
 def test_wide_files_take_time_in_proportion_to_their_width(tmp_path: Path) -> None:
