@@ -38,7 +38,7 @@ def read_reading(
     if types:
         made["types"] = _types(types)
     if delimiter is not None:
-        made["delimiter"] = _delimiter(delimiter)
+        made["delimiter"] = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
     if nulls:
         from streammetrics.io.text import DEFAULT_NULLS  # which loads pyarrow
 
@@ -61,13 +61,6 @@ def _types(given: Sequence[str]) -> dict[str, str]:
         if made.setdefault(name, kind) != kind:
             raise UsageError(f"--type {name}: is {made[name]} and {kind}")
     return made
-
-
-def _delimiter(given: str) -> str:
-    spelled = {"\\t": "\t", "tab": "\t"}.get(given, given)
-    if not spelled or any(mark in spelled for mark in '\r\n"'):
-        raise UsageError(f"--delimiter is one or several characters (or tab), without quotation marks, not {given!r}")
-    return spelled
 
 
 def _words(given: Sequence[str]) -> list[str]:

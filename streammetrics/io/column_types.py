@@ -235,10 +235,29 @@ def _first_failure(values: pa.Array, kind: pa.DataType) -> int:
     return low
 
 
-def conversion_error(name: str, value: object, kind: pa.DataType | str, asked: bool = False) -> str:
-    """Say which value is none of a type, and what helps; `asked` if the user named the type."""
+def conversion_error(
+    name: str, value: object, kind: pa.DataType | str, asked: bool = False, number: bool = False
+) -> str:
+    """Return the message for a value that does not convert.
+
+    Parameters
+    ----------
+    name : str
+        The column.
+    value : object
+        The value.
+    kind : pyarrow.DataType or str
+        The type that was expected.
+    asked : bool
+        Whether the user named the type.
+    number : bool
+        Whether metrics need numbers in this column, so that reading it as text leads to another error.
+    """
     text, what = str(value)[:40], _expected(name, value, kind)
-    if asked:
+    if number and not _MISSING.fullmatch(text.strip()):
+        null = f", or read it as a missing value with nulls=[*DEFAULT_NULLS, {text!r}]" if text == str(value) else ""
+        return f"{what}; correct the value{null}"
+    if asked and not number:
         return f"{what}; {keep_spelling(name)}"
     if isinstance(kind, pa.DataType) and pa.types.is_date(kind) and ":" in text:
         return f"{what}; types={{{name!r}: 'timestamp'}} reads dates and times"

@@ -83,6 +83,12 @@ class Log:
         names: Sequence[str] = (),
         missing_columns: Literal["raise", "null"] = "raise",
     ) -> None:
+        if isinstance(names, str) or isinstance(nulls, str):
+            raise LogError("names= and nulls= take a list of texts, such as ['NA']")
+        if delimiter is not None and (not delimiter or any(mark in delimiter for mark in '\r\n"')):
+            raise LogError(
+                f"delimiter={delimiter!r}: expected one or several characters, without quotation marks and line breaks"
+            )
         alone = cast("Sequence[PathLike]", [paths] if isinstance(paths, (str, os.PathLike)) else paths)
         if STDIN in alone and len(alone) > 1:
             raise LogError(f"{STDIN}: standard input is a log of its own; name it alone")

@@ -65,6 +65,7 @@ class TextReader:
     types: Mapping[str, pa.DataType]
     header: tuple[str, ...] = ()
     asked: frozenset[str] = frozenset()
+    numbers: frozenset[str] = frozenset()
 
     @property
     def file(self) -> str:
@@ -149,7 +150,11 @@ class TextReader:
             if value[3] is None:
                 return LogError(f"{where}: column {name!r}: {value[4]}")
             said = self._asked_or(value[2], name)
-            return LogError(f"{where}: {conversion_error(name, value[3], *said)}")
+            return LogError(f"{where}: {conversion_error(name, value[3], *said, number=name in self.numbers)}")
+        if count and self.format.columns:
+            return LogError(
+                f"{where}: expected {count[1]} columns, as names= lists, found {count[2]}; name all columns"
+            )
         if count:
             return LogError(f"{where}: {count[2]} columns where the header has {count[1]}")
         return None
@@ -201,6 +206,8 @@ def settle_types(
         stored = {n: pa.string() if pa.types.is_timestamp(t) else t for n, t in one.types.items()}
         own = {n: stored[n] if typed and n in stored else _named(t, n in uses.keys) for n, t in asked.items()}
         own = {n: asked[n] if pa.types.is_null(t) else t for n, t in own.items()}
+        if isinstance(reader, TextReader):
+            reader = replace(reader, numbers=frozenset(uses.numbers))
         found.append(replace(reader, types=types | own, asked=frozenset(asked), header=one.names))
     return found
 

@@ -537,7 +537,7 @@ class TestMistakes:
             (("--lable", "x"), "--lable"),
             (("--save", "/nowhere/x.smet"), "there is no folder /nowhere"),
             (("--task", "x.toml"), "--label, --score and --task exclude each other"),
-            (("--delimiter", '"'), "--delimiter is one or several characters"),
+            (("--delimiter", '"'), "--delimiter '\"': expected one or several characters"),
             (("--delimiter", ";"), "only CSV and TSV files take --delimiter; found parquet"),
             (("--by", "variant", "--weight", "nix"), "no column 'nix'"),
             (("--by", "weight"), "slices by 'weight' cannot be listed"),

@@ -150,7 +150,12 @@ def test_scores_that_are_no_numbers_are_named(tmp_path: Path, value: str) -> Non
     metrics = sm.MetricCollection(sm.Task([sm.AUC()], y_true="y", y_score="p"))
     found = message(evaluate, Log(path), metrics)
     assert found.startswith(f"{path}: row 1: column 'p': expected float, found {value!r}; ")
-    assert ("nulls=[*DEFAULT_NULLS, " in found) == (value != "abc")
+    assert f"nulls=[*DEFAULT_NULLS, {value!r}]" in found
+    assert ("correct the value, or read it as a missing value with" in found) == (value == "abc")
+    assert message(evaluate, Log(path, types={"p": "float"}), metrics) == found
+    if value == "abc":
+        with pytest.raises(sm.errors.InvalidInputError):  # null is no score: read like any other missing value
+            evaluate(Log(path, nulls=["abc"]), metrics)
     label = text(tmp_path / "b.csv", "y,p", "0,0.5", f"{value},0.5", "1,0.25")
     if value != "abc":
         assert f"row 1: column 'y': expected float, found {value!r}" in message(evaluate, Log(label), metrics)

@@ -238,6 +238,19 @@ def test_text_nulls(tmp_path):
     assert read_text(tmp_path / "a.csv", "x\n1\nNA\n", ["x"], nulls=["NA"])["x"] == [1.0, None]
 
 
+def test_options_of_text_that_make_no_sense(tmp_path):
+    (path := tmp_path / "a.csv").write_text("0,0.5,x\n")
+    for option in ({"names": "ab"}, {"nulls": "NA"}):
+        with pytest.raises(LogError, match=r"names= and nulls= take a list of texts, such as \['NA'\]"):
+            Log(path, **option)
+    for delimiter in ("", '"', "\n"):
+        with pytest.raises(LogError, match="expected one or several characters, without quotation marks"):
+            Log(path, delimiter=delimiter)
+    with pytest.raises(LogError) as caught:
+        Log(path, names=["a", "b"]).parts(["a"])
+    assert str(caught.value).endswith("row 0: expected 2 columns, as names= lists, found 3; name all columns")
+
+
 def test_text_delimiter(tmp_path):
     assert read_text(tmp_path / "a.csv", "a;b\n1;2\n", ["b"], delimiter=";") == {"b": [2.0]}
     assert read_text(tmp_path / "a.tsv", "a|b\n1|2\n", ["b"], delimiter="|") == {"b": [2.0]}
