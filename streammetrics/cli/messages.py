@@ -19,8 +19,15 @@ _OPTIONS = ("scale", "on_invalid", "corrects", "limit", "negative_rate", "bits")
 _SAID = {
     r"give labels=\([^)]*\) to the task": "say which are positive: --pos-label VALUE",
     r"give where= to the task, a 0/1 column that selects": "give --where to select",
+    # These patterns precede the general ones: they name options that the command does not have yet.
+    r"give num_classes=(\d+) if there are so many classes": (
+        r"if there are \1 classes, give --classes \1 and a score column for each"
+    ),
+    r"give labels=tuple\(range\(1, \d+\)\)": "name the classes: --classes 1,2,...",
+    r"add the class to labels=, or give ignore_class=.*?out": "add the class to --classes",
+    r"scores are y_score, which metrics with a threshold read": "if the column holds scores, name it with --score",
     r"give num_classes=\d+": "give --task-type multiclass",
-    r"with soft_labels=True by LogLoss, Calibration and others": "by --metrics log_loss:soft_labels=true and its kin",
+    r"with soft_labels=True by LogLoss, Calibration and others": "by --metrics log_loss:soft_labels=true",
     r": the order is update\(y_true, y_score\)": ", see --label and --score",
     r'missing="skip" leaves out rows': "--metrics group_auc:missing=skip leaves out rows",
     r"labels=\(\.\.\.\) takes named classes": "--classes a,b,c names classes",

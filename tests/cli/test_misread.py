@@ -372,3 +372,31 @@ def test_remedies_are_options(tmp_path, run, labels, said):
     assert ran.code != 0
     assert said in ran.err
     assert "--on-invalid drop" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("labels", "ask", "remedy"),
+    [
+        (
+            [0, 1, 2, 3],
+            ("--task-type", "multiclass", "--score", "p_*"),
+            "if there are 4 classes, give --classes 4 and ",
+        ),
+        ([1, 2, 3, 3], ("--task-type", "multiclass", "--score", "p_*"), "name the classes: --classes 1,2,..."),
+        (
+            [0, 1, 2, 7],
+            ("--task-type", "multiclass", "--score", "p_*", "--classes", "0,1,2"),
+            "add the class to --classes",
+        ),
+        ([0, 1, 0, 1], ("--pred", "p_0"), "if the column holds scores, name it with --score"),
+        ([0, 1, 0, 0.5], ("--score", "p_0"), "are counted by --metrics log_loss:soft_labels=true"),
+    ],
+)
+def test_remedies_name_options_that_are_not_there_yet(run, tmp_path, labels, ask, remedy):
+    scores = {f"p_{i}": [0.5, 0.25, 0.25, 0.5] for i in range(3)}
+    path = _written(tmp_path / "log.parquet", "parquet", {"y": labels} | scores)
+    ran = run("eval", path, "--label", "y", *ask)
+    assert ran.code == 2
+    assert remedy in ran.err
+    for python in ("labels=", "num_classes", "ignore_class", "y_score", "its kin"):
+        assert python not in ran.err.replace("soft_labels=", "")
