@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -37,6 +38,8 @@ _LOGICAL = {
     "timestamp-micros": pa.timestamp("us", "UTC"),
     "local-timestamp-millis": pa.timestamp("us"),
     "local-timestamp-micros": pa.timestamp("us"),
+    "timestamp-nanos": pa.timestamp("ns", "UTC"),
+    "local-timestamp-nanos": pa.timestamp("ns"),
 }
 
 
@@ -51,16 +54,19 @@ class AvroReader:
     def facts(self) -> Facts:
         """Read the header, which says nothing of the number of rows."""
         with self._blocks() as (blocks, raw):
-            return Facts.of(_schema(blocks.writer_schema), None, (Span(0, None, (0, 1), raw.size()),))
+            types = _column_types(blocks.writer_schema)
+            schema = pa.schema([(name, pa.null() if kind is None else kind) for name, kind in types.items()])
+            return Facts.of(schema, None, (Span(0, None, (0, 1), raw.size()),))
 
     def read(self, span: Span, columns: Sequence[str], keys: Collection[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield the file block by block."""
         with self._blocks() as (blocks, raw):
-            types = {field.name: field.type for field in _schema(blocks.writer_schema)}
-            if strange := [name for name in columns if pa.types.is_null(types[name])]:
+            types = _column_types(blocks.writer_schema)
+            if strange := [name for name in columns if types[name] is None]:
                 raise LogError(f"{self.file}: column {strange[0]!r}: a map, or a union of several types, is not read")
+            has_uuids = "'uuid'" in str(blocks.writer_schema)
             for block in blocks:
-                records = list(block)
+                records = [_spell_uuids(record) for record in block] if has_uuids else list(block)
                 arrays = [pa.array([record[name] for record in records], types[name]) for name in columns]
                 yield pa.RecordBatch.from_arrays(arrays, names=list(columns)), min(raw.tell(), span.bytes)
 
@@ -82,33 +88,45 @@ class AvroReader:
                 raise broken(self.file, error) from error
 
 
-def _schema(written: Any) -> pa.Schema:
-    """Return the columns of a file of records; of type null what is not read."""
+def _spell_uuids(value: Any) -> Any:
+    """Return a value of fastavro with UUIDs as text, which Arrow does not make of them by itself."""
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, dict):
+        return {name: _spell_uuids(inner) for name, inner in value.items()}
+    return [_spell_uuids(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _column_types(written: Any) -> dict[str, pa.DataType | None]:
+    """Return the types of the columns of a file of records; None for a column that is not read."""
     if not isinstance(written, dict) or written.get("type") != "record":
         raise ValueError("an Avro file of something else than records")
-    known: dict[str, Any] = {}
-    found = _type(written, known)
-    return pa.schema(list(found))
+    known: dict[str, pa.DataType | None] = {}
+    return {field["name"]: _type(field["type"], known) for field in written["fields"]}
 
 
-def _type(written: Any, known: dict[str, Any]) -> pa.DataType:
-    """Return the type of Arrow for one of Avro; null where there is none."""
+def _type(written: Any, known: dict[str, pa.DataType | None]) -> pa.DataType | None:
+    """Return the type of Arrow for one of Avro; None for maps and unions of several types."""
     if isinstance(written, list):
         others = [one for one in written if one != "null"]
-        return _type(others[0], known) if len(others) == 1 else pa.null()
+        return _type(others[0], known) if len(others) == 1 else None
     if isinstance(written, str):
-        return _PLAIN[written] if written in _PLAIN else known.get(written, pa.null())
+        return _PLAIN[written] if written in _PLAIN else known.get(written)
     kind, logical = written["type"], written.get("logicalType")
     if logical in _LOGICAL:
         return _LOGICAL[logical]
     if logical == "decimal":
         return pa.decimal128(min(written["precision"], 38), written.get("scale", 0))
+    found: pa.DataType | None
     if kind == "record":
-        found = pa.struct([(field["name"], _type(field["type"], known)) for field in written["fields"]])
+        fields = [(field["name"], _type(field["type"], known)) for field in written["fields"]]
+        readable = [(name, inner) for name, inner in fields if inner is not None]
+        found = pa.struct(readable) if readable else None
     elif kind == "array":
-        return pa.list_(_type(written["items"], known))
-    elif kind == "map" or logical == "uuid":
-        return pa.null()
+        items = _type(written["items"], known)
+        return None if items is None else pa.list_(items)
+    elif kind == "map":
+        return None
     else:
         found = _type(kind, known)
     if "name" in written:

@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.feather
@@ -127,6 +128,40 @@ def test_blocks_of_avro(tmp_path: Path) -> None:
     (tmp_path / "a.avro").write_bytes(b"nothing")
     with pytest.raises(LogError, match=r"a\.avro: not an Avro file"):
         Log(tmp_path / "a.avro").parts(["y"])
+
+
+def test_fields_of_avro_that_are_not_read(tmp_path: Path) -> None:
+    fastavro = pytest.importorskip("fastavro")
+    uuid_type = {"type": "string", "logicalType": "uuid"}
+    inner = [
+        {"name": "p", "type": "double"},
+        {"name": "m", "type": {"type": "map", "values": "string"}},
+        {"name": "id", "type": uuid_type},
+        {"name": "wide", "type": ["null", "string", "int"]},
+    ]
+    fields = [
+        {"name": "s", "type": {"type": "record", "name": "inner", "fields": inner}},
+        {"name": "only", "type": {"type": "record", "name": "unreadable", "fields": inner[1:2]}},
+        {"name": "u", "type": ["null", uuid_type]},
+        {"name": "n", "type": "null"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-nanos"}},
+    ]
+    ids = [UUID(int=i) for i in range(3)]
+    rows = [
+        {"s": {"p": i / 4, "m": {}, "id": ids[i], "wide": i}, "only": {"m": {}}, "u": ids[i], "n": None, "at": 1000 * i}
+        for i in range(3)
+    ]
+    with (tmp_path / "a.avro").open("wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "row", "fields": fields}, rows)
+    log = Log(tmp_path / "a.avro")
+    found = read(log, ["s.p", "s.id", "n"], ["u"])
+    texts = [str(one) for one in ids]
+    assert found == {"s.p": [0.0, 0.25, 0.5], "s.id": texts, "n": [None] * 3, "u": texts}
+    assert log.schema.field("at").type == pa.timestamp("ns", "UTC")
+    (batch,) = log.parts(["at"])[0].batches()
+    assert batch["at"].cast(pa.int64()).to_pylist() == [0, 1000, 2000]
+    with pytest.raises(LogError, match="column 'only': a map, or a union of several types, is not read"):
+        read(log, ["only"], [])
 
 
 def test_avro_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
