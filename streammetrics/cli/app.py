@@ -64,6 +64,15 @@ from streammetrics.cli.messages import COMMAND, UsageError
 
 __all__ = ["run"]
 
+# Groups of options in --help.
+COLUMNS_PANEL = "Columns"
+METRICS_PANEL = "Metrics"
+SLICES_PANEL = "Slices and windows"
+INTERVALS_PANEL = "Intervals and comparisons"
+READING_PANEL = "Reading the log"
+OUTPUT_PANEL = "Output"
+DASHBOARD_PANEL = "Dashboard"
+
 app = typer.Typer(
     name="streammetrics",
     help="Score prediction logs of any size: exact where it can be, certified where it is not, in constant memory.",
@@ -90,7 +99,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _explain_option(message: str) -> str:
-    """Return what is said of an option that there is not; a format is often taken for one."""
+    """Return the error for an unknown option; for `--json` it suggests `--format json`."""
     given = message.removeprefix("No such option: --").split(" ")[0]
     return f"there is no option --{given}; did you mean --format {given}?" if given in list(Format) else message
 
@@ -142,12 +151,14 @@ class Keep(StrEnum):
 
 Printed = Annotated[
     Format,
-    typer.Option("--format", help="table for people; json and csv for programs, on stdout.", rich_help_panel="Output"),
+    typer.Option(
+        "--format", help="table for people; json and csv for programs, on stdout.", rich_help_panel=OUTPUT_PANEL
+    ),
 ]
 Top = Annotated[
     int,
     typer.Option(
-        min=1, help="Slices a table shows: those with most rows. json and csv have all.", rich_help_panel="Output"
+        min=1, help="Slices a table shows: those with most rows. json and csv have all.", rich_help_panel=OUTPUT_PANEL
     ),
 ]
 
@@ -184,23 +195,19 @@ class Missing(StrEnum):
 
 Confidence = Annotated[
     float,
-    typer.Option(
-        "--confidence", "--interval", min=0.5, max=0.9999, help=CONFIDENCE, rich_help_panel="Intervals and comparisons"
-    ),
+    typer.Option("--confidence", "--interval", min=0.5, max=0.9999, help=CONFIDENCE, rich_help_panel=INTERVALS_PANEL),
 ]
-Primary = Annotated[Text, typer.Option(help=PRIMARY, rich_help_panel="Intervals and comparisons")]
+Primary = Annotated[Text, typer.Option(help=PRIMARY, rich_help_panel=INTERVALS_PANEL)]
 Guardrails = Annotated[
     Texts,
-    typer.Option("--guardrail", metavar="METRIC=MARGIN", help=GUARDRAIL, rich_help_panel="Intervals and comparisons"),
+    typer.Option("--guardrail", metavar="METRIC=MARGIN", help=GUARDRAIL, rich_help_panel=INTERVALS_PANEL),
 ]
 Better = Annotated[
-    Texts, typer.Option("--better", metavar="METRIC=high|low", help=BETTER, rich_help_panel="Intervals and comparisons")
+    Texts, typer.Option("--better", metavar="METRIC=high|low", help=BETTER, rich_help_panel=INTERVALS_PANEL)
 ]
-Planned = Annotated[
-    float | None, typer.Option("--planned-users", min=1, help=PLANNED, rich_help_panel="Intervals and comparisons")
-]
-Users = Annotated[float | None, typer.Option(min=1, help=USERS, rich_help_panel="Intervals and comparisons")]
-Sequential = Annotated[bool, typer.Option("--sequential", help=SEQUENTIAL, rich_help_panel="Intervals and comparisons")]
+Planned = Annotated[float | None, typer.Option("--planned-users", min=1, help=PLANNED, rich_help_panel=INTERVALS_PANEL)]
+Users = Annotated[float | None, typer.Option(min=1, help=USERS, rich_help_panel=INTERVALS_PANEL)]
+Sequential = Annotated[bool, typer.Option("--sequential", help=SEQUENTIAL, rich_help_panel=INTERVALS_PANEL)]
 
 
 @app.command("eval")
@@ -208,94 +215,90 @@ def _eval(
     log: Annotated[Texts, typer.Argument(metavar="LOG...", help=LOG)] = None,
     label: Annotated[
         Text,
-        typer.Option(help="Column of labels: 0 or 1, a class, a grade, a number; 'y_*'.", rich_help_panel="Columns"),
-    ] = None,
-    pos_label: Annotated[Text, typer.Option(help=POSITIVE, rich_help_panel="Columns")] = None,
-    score: Annotated[Texts, typer.Option(help=SCORE, rich_help_panel="Columns")] = None,
-    pred: Annotated[Texts, typer.Option(help=PRED, rich_help_panel="Columns")] = None,
-    task_type: Annotated[Type, typer.Option(help="What is predicted.", rich_help_panel="Metrics")] = Type.binary,
-    classes: Annotated[Text, typer.Option(help=CLASSES, rich_help_panel="Metrics")] = None,
-    query: Annotated[Text, typer.Option(help=QUERY, rich_help_panel="Columns")] = None,
-    group: Annotated[Text, typer.Option(help=GROUP, rich_help_panel="Columns")] = None,
-    k: Annotated[Text, typer.Option("--k", help="Cut-offs, such as 5,10.", rich_help_panel="Metrics")] = None,
-    scale: Annotated[Scale, typer.Option(help="What scores are.", rich_help_panel="Metrics")] = Scale.probability,
-    weight: Annotated[Text, typer.Option(help="Column of weights.", rich_help_panel="Columns")] = None,
-    where: Annotated[Texts, typer.Option(help=WHERE, rich_help_panel="Columns")] = None,
-    negative_rate: Annotated[float | None, typer.Option(help=RATE, rich_help_panel="Columns")] = None,
-    corrects: Annotated[
-        Corrects | None, typer.Option(help="What --negative-rate undoes.", rich_help_panel="Columns")
-    ] = None,
-    by: Annotated[Texts, typer.Option(help=BY, rich_help_panel="Slices and windows")] = None,
-    limit: Annotated[
-        int | None,
         typer.Option(
-            min=0, help="Slices to keep of each --by; the others are merged.", rich_help_panel="Slices and windows"
+            help="Column of labels: 0 or 1, a class, a grade, a number; 'y_*'.", rich_help_panel=COLUMNS_PANEL
         ),
     ] = None,
-    keep: Annotated[Keep | None, typer.Option(help=KEEP, rich_help_panel="Slices and windows")] = None,
-    unit: Annotated[Text, typer.Option(help=UNIT, rich_help_panel="Intervals and comparisons")] = None,
+    pos_label: Annotated[Text, typer.Option(help=POSITIVE, rich_help_panel=COLUMNS_PANEL)] = None,
+    score: Annotated[Texts, typer.Option(help=SCORE, rich_help_panel=COLUMNS_PANEL)] = None,
+    pred: Annotated[Texts, typer.Option(help=PRED, rich_help_panel=COLUMNS_PANEL)] = None,
+    task_type: Annotated[Type, typer.Option(help="What is predicted.", rich_help_panel=METRICS_PANEL)] = Type.binary,
+    classes: Annotated[Text, typer.Option(help=CLASSES, rich_help_panel=METRICS_PANEL)] = None,
+    query: Annotated[Text, typer.Option(help=QUERY, rich_help_panel=COLUMNS_PANEL)] = None,
+    group: Annotated[Text, typer.Option(help=GROUP, rich_help_panel=COLUMNS_PANEL)] = None,
+    k: Annotated[Text, typer.Option("--k", help="Cut-offs, such as 5,10.", rich_help_panel=METRICS_PANEL)] = None,
+    scale: Annotated[Scale, typer.Option(help="What scores are.", rich_help_panel=METRICS_PANEL)] = Scale.probability,
+    weight: Annotated[Text, typer.Option(help="Column of weights.", rich_help_panel=COLUMNS_PANEL)] = None,
+    where: Annotated[Texts, typer.Option(help=WHERE, rich_help_panel=COLUMNS_PANEL)] = None,
+    negative_rate: Annotated[float | None, typer.Option(help=RATE, rich_help_panel=COLUMNS_PANEL)] = None,
+    corrects: Annotated[
+        Corrects | None, typer.Option(help="What --negative-rate undoes.", rich_help_panel=COLUMNS_PANEL)
+    ] = None,
+    by: Annotated[Texts, typer.Option(help=BY, rich_help_panel=SLICES_PANEL)] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=0, help="Slices to keep of each --by; the others are merged.", rich_help_panel=SLICES_PANEL),
+    ] = None,
+    keep: Annotated[Keep | None, typer.Option(help=KEEP, rich_help_panel=SLICES_PANEL)] = None,
+    unit: Annotated[Text, typer.Option(help=UNIT, rich_help_panel=INTERVALS_PANEL)] = None,
     confidence: Confidence = 0.95,
-    shards: Annotated[
-        int | None, typer.Option(min=8, max=4096, help=SHARDS, rich_help_panel="Intervals and comparisons")
-    ] = None,
-    missing_unit: Annotated[
-        Missing | None, typer.Option(help=MISSING, rich_help_panel="Intervals and comparisons")
-    ] = None,
-    window: Annotated[Text, typer.Option(help=WINDOW, rich_help_panel="Slices and windows")] = None,
-    time: Annotated[Text, typer.Option(help=TIME, rich_help_panel="Slices and windows")] = None,
-    arm: Annotated[Text, typer.Option(help=ARM, rich_help_panel="Intervals and comparisons")] = None,
-    control: Annotated[Text, typer.Option(help=CONTROL, rich_help_panel="Intervals and comparisons")] = None,
+    shards: Annotated[int | None, typer.Option(min=8, max=4096, help=SHARDS, rich_help_panel=INTERVALS_PANEL)] = None,
+    missing_unit: Annotated[Missing | None, typer.Option(help=MISSING, rich_help_panel=INTERVALS_PANEL)] = None,
+    window: Annotated[Text, typer.Option(help=WINDOW, rich_help_panel=SLICES_PANEL)] = None,
+    time: Annotated[Text, typer.Option(help=TIME, rich_help_panel=SLICES_PANEL)] = None,
+    arm: Annotated[Text, typer.Option(help=ARM, rich_help_panel=INTERVALS_PANEL)] = None,
+    control: Annotated[Text, typer.Option(help=CONTROL, rich_help_panel=INTERVALS_PANEL)] = None,
     primary: Primary = None,
     guardrail: Guardrails = None,
     better: Better = None,
     users: Users = None,
     planned: Planned = None,
     sequential: Sequential = False,
-    metrics: Annotated[Text, typer.Option(help=METRICS, rich_help_panel="Metrics")] = None,
-    bits: Annotated[int | None, typer.Option(min=8, max=24, help=BITS, rich_help_panel="Metrics")] = None,
-    task: Annotated[Text, typer.Option(help=TASK, rich_help_panel="Metrics")] = None,
-    on_invalid: Annotated[OnInvalid, typer.Option(help=INVALID, rich_help_panel="Reading the log")] = OnInvalid.stop,
+    metrics: Annotated[Text, typer.Option(help=METRICS, rich_help_panel=METRICS_PANEL)] = None,
+    bits: Annotated[int | None, typer.Option(min=8, max=24, help=BITS, rich_help_panel=METRICS_PANEL)] = None,
+    task: Annotated[Text, typer.Option(help=TASK, rich_help_panel=METRICS_PANEL)] = None,
+    on_invalid: Annotated[OnInvalid, typer.Option(help=INVALID, rich_help_panel=READING_PANEL)] = OnInvalid.stop,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="By default one for each processor.", rich_help_panel="Reading the log")
+        int | None, typer.Option(min=1, help="By default one for each processor.", rich_help_panel=READING_PANEL)
     ] = None,
     save: Annotated[
-        Text, typer.Option(help="Write the states to a file that `merge` and `show` read.", rich_help_panel="Output")
+        Text,
+        typer.Option(help="Write the states to a file that `merge` and `show` read.", rich_help_panel=OUTPUT_PANEL),
     ] = None,
-    checkpoint: Annotated[Text, typer.Option(metavar="FILE", help=CHECKPOINT, rich_help_panel="Output")] = None,
-    report: Annotated[Text, typer.Option(help=REPORT, rich_help_panel="Output")] = None,
-    push: Annotated[Text, typer.Option(metavar="URL", help=PUSH, rich_help_panel="Dashboard")] = None,
+    checkpoint: Annotated[Text, typer.Option(metavar="FILE", help=CHECKPOINT, rich_help_panel=OUTPUT_PANEL)] = None,
+    report: Annotated[Text, typer.Option(help=REPORT, rich_help_panel=OUTPUT_PANEL)] = None,
+    push: Annotated[Text, typer.Option(metavar="URL", help=PUSH, rich_help_panel=DASHBOARD_PANEL)] = None,
     experiment: Annotated[
-        Text, typer.Option(help="With --push: which experiment the rows are of.", rich_help_panel="Dashboard")
+        Text, typer.Option(help="With --push: which experiment the rows are of.", rich_help_panel=DASHBOARD_PANEL)
     ] = None,
-    source: Annotated[str, typer.Option(help=SOURCE, rich_help_panel="Dashboard")] = SENDER,
+    source: Annotated[str, typer.Option(help=SOURCE, rich_help_panel=DASHBOARD_PANEL)] = SENDER,
     hour: Annotated[
         Text,
-        typer.Option(help="With --push: the hour of the rows, in UTC: 2026-06-01T09.", rich_help_panel="Dashboard"),
+        typer.Option(help="With --push: the hour of the rows, in UTC: 2026-06-01T09.", rich_help_panel=DASHBOARD_PANEL),
     ] = None,
     seq: Annotated[
-        int, typer.Option(min=0, help="With --push: the number of this part of the hour.", rich_help_panel="Dashboard")
+        int,
+        typer.Option(min=0, help="With --push: the number of this part of the hour.", rich_help_panel=DASHBOARD_PANEL),
     ] = 0,
     printed: Printed = Format.table,
     top: Top = 40,
-    sort: Annotated[Text, typer.Option(help=SORT, rich_help_panel="Output")] = None,
-    min_rows: Annotated[int, typer.Option(min=0, help=FEW, rich_help_panel="Output")] = 0,
+    sort: Annotated[Text, typer.Option(help=SORT, rich_help_panel=OUTPUT_PANEL)] = None,
+    min_rows: Annotated[int, typer.Option(min=0, help=FEW, rich_help_panel=OUTPUT_PANEL)] = 0,
     types: Annotated[
-        Texts, typer.Option("--type", metavar="NAME=TYPE", help=TYPES, rich_help_panel="Reading the log")
+        Texts, typer.Option("--type", metavar="NAME=TYPE", help=TYPES, rich_help_panel=READING_PANEL)
     ] = None,
-    delimiter: Annotated[Text, typer.Option(help=DELIMITER, rich_help_panel="Reading the log")] = None,
-    nulls: Annotated[Texts, typer.Option(help=NULLS, rich_help_panel="Reading the log")] = None,
-    no_quotes: Annotated[bool, typer.Option("--no-quotes", help=NO_QUOTES, rich_help_panel="Reading the log")] = False,
-    missing_columns: Annotated[
-        MissingColumns | None, typer.Option(help=LACKING, rich_help_panel="Reading the log")
-    ] = None,
-    columns: Annotated[Text, typer.Option(help=COLUMNS, rich_help_panel="Reading the log")] = None,
-    sql: Annotated[Text, typer.Option("--sql", metavar="QUERY", help=SQL, rich_help_panel="Reading the log")] = None,
+    delimiter: Annotated[Text, typer.Option(help=DELIMITER, rich_help_panel=READING_PANEL)] = None,
+    nulls: Annotated[Texts, typer.Option(help=NULLS, rich_help_panel=READING_PANEL)] = None,
+    no_quotes: Annotated[bool, typer.Option("--no-quotes", help=NO_QUOTES, rich_help_panel=READING_PANEL)] = False,
+    missing_columns: Annotated[MissingColumns | None, typer.Option(help=LACKING, rich_help_panel=READING_PANEL)] = None,
+    columns: Annotated[Text, typer.Option(help=COLUMNS, rich_help_panel=READING_PANEL)] = None,
+    sql: Annotated[Text, typer.Option("--sql", metavar="QUERY", help=SQL, rich_help_panel=READING_PANEL)] = None,
 ) -> None:
     """Score a log in one pass: all metrics, models, slices and windows; with --unit intervals, and which model is better.
 
     Exit code 3 if a guardrail is broken.
     """
-    from streammetrics.cli.reading import read_reading
+    from streammetrics.cli.reading import log_arguments
     from streammetrics.cli.score import Request, no_label, score_log
     from streammetrics.cli.tasks import TaskSpec, read_classes, read_cutoffs, read_names, read_task_file
     from streammetrics.cli.versus import Asked, read_margins, read_words
@@ -304,7 +307,7 @@ def _eval(
         raise UsageError(
             "which log? Name files, or give a query by --sql" if not log else "give LOG or --sql, not both"
         )
-    reading = read_reading(
+    reading = log_arguments(
         types=types or (),
         delimiter=delimiter,
         nulls=nulls or (),
@@ -571,8 +574,14 @@ Store = Annotated[str, typer.Option("--store", metavar="URL", envvar="STREAMMETR
 EXPERIMENTS = "Folder of definitions, one ID.toml an experiment; changes are read while it serves."
 WATCH = "Folder, or URL such as s3://bucket/parts, into which parts are dropped: experiment/hour/source-seq.smet."
 AUTH = "How readers are known: login (by their token), or proxy-header=NAME, set by a proxy in front."
-TRUST = "Address of a proxy whose forwarded headers are believed; by default none is. Again for more."
-CALLED = "Name under which browsers call it, such as dashboard.example.com: others are refused. Again for more."
+TRUST = (
+    "Address of a proxy whose forwarded headers are believed; by default none is. Repeat the option for several "
+    "addresses."
+)
+CALLED = (
+    "Name under which browsers call it, such as dashboard.example.com: others are refused. Repeat the option for several "
+    "names."
+)
 WHOSE = "An experiment; or owner, or reader."
 
 

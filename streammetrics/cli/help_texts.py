@@ -11,7 +11,7 @@ SQL = "Score what a query of DuckDB gives instead of LOG: \"select * from 'log/*
 INVALID = "Stop at a bad row, or leave it out and count it."
 SCORE = (
     "Column of scores (of predictions, for regression); for several classes a pattern such as 'p_*', or a column of "
-    "lists. Again for more models, side by side."
+    "lists. Repeat the option for several models, side by side."
 )
 POSITIVE = "What the label says of a positive, such as yes, if not 1; everything else is negative."
 PRED = "Column of decisions, 0 or 1, or of predicted classes, instead of scores."
@@ -20,11 +20,14 @@ CLASSES = (
 )
 GROUP = "Column of users (a comma makes a key of several): what group_auc averages over."
 QUERY = "Column of queries (or users) whose rows stand together, each a ranking."
-WHERE = "Only rows count for which this holds: a 0/1 column, or country=br, price>0, is_test=false. Again for more."
+WHERE = (
+    "Only rows count for which this holds: a 0/1 column, or country=br, price>0, is_test=false. Repeat the option for "
+    "several conditions."
+)
 RATE = "Share of negatives that a down-sampled log kept."
 BY = (
-    "Slice by a column, or by the cross of several: country,device. Again for more tables. Quotation marks enclose a name "
-    "with a comma: '\"a,b\",device'."
+    "Slice by a column, or by the cross of several: country,device. Repeat the option for several tables. Quotation "
+    "marks enclose a name with a comma: '\"a,b\",device'."
 )
 KEEP = (
     "Which slices --limit keeps: those of most rows, which reads the log's keys first; or those of smallest hash, the "
@@ -35,7 +38,9 @@ METRICS = "Such as auc,log_loss,precision@0.1; `streammetrics catalog` lists all
 BITS = "Resolution of score histograms; 16 by default, which takes 1 MiB a slice."
 SORT = "Show slices worst first by this metric, such as calibration; or most first, by rows or positives."
 FEW = "Slices of fewer rows are left out."
-ROLLUP = "Slices by these columns, rolled up from slices by them and others: country. Again for more tables."
+ROLLUP = (
+    "Slices by these columns, rolled up from slices by them and others: country. Repeat the option for several tables."
+)
 REPORT = "Write a page with tables and pictures, which needs nothing else: report.html."
 CHECKPOINT = (
     "File that holds what was counted so far, replaced as parts of the log are done (row groups; of text whole files), "
@@ -43,20 +48,21 @@ CHECKPOINT = (
 )
 PUSH = (
     "Post the states by --arm to a dashboard (streammetrics serve), under --experiment and --hour; the token is that of "
-    "the environment, STREAMMETRICS_TOKEN. Again is harmless: a part counts once."
+    "the environment, STREAMMETRICS_TOKEN. Pushing a part again is harmless: it counts once."
 )
 SENDER = "eval"
 TYPES = (
     "The type of a column in all files of the log: string, int, float, bool, date or timestamp. zip=string keeps the "
-    "spelling of a key; user_id=int makes integers of texts, and names the first row that is none. Again for more. "
-    "Without it keys of CSV files and partitions are text as it is spelled, those of Parquet and JSON have their own type."
+    "spelling of a key; user_id=int reads integers, and stops at the first row that is not one. Repeat the option for "
+    "several columns. Without it keys of CSV files and partitions are text as it is spelled, those of Parquet and JSON "
+    "have their own type."
 )
 DELIMITER = (
     "What separates the values of text files, one character or several, such as ::; comma by default, tab for .tsv."
 )
 NULLS = "Spellings of a missing value in text files, such as NA,N/A, besides empty, NULL, null and \\N."
 NO_QUOTES = "Read quotation marks in text files as ordinary characters."
-LACKING = "Stop where a file lacks a column that others have, the default, or read null there."
+LACKING = "What to do if a file lacks a column that other files have: raise an error (default), or read null."
 COLUMNS = "Names of the columns of text files that have no header: user,item,rating."
 SOURCE = "With --push: who counted these rows. The same on every machine that may score this log again."
 SAVED = (
@@ -81,9 +87,9 @@ CONTROL = "The arm, or model, that the others are compared with; of models the f
 PRIMARY = "The metric that decides; by default the first that says which values are better."
 GUARDRAIL = (
     "A metric that must not become worse by more than a relative margin: calibration=0.02 is 2 %. Exit code 3 if one "
-    "does. Again for more."
+    "does. Repeat the option for several metrics."
 )
-BETTER = "Which values are good, of a metric that does not say it: ctr=high. Again for more."
+BETTER = "Which values are good, of a metric that does not say it: ctr=high. Repeat the option for several metrics."
 PLANNED = "Users at the planned end, in the two arms compared: nothing is decided before."
 USERS = "Users so far, in the two arms compared."
 SEQUENTIAL = "Intervals that hold at all looks together, for experiments that are looked at all along."

@@ -8,7 +8,7 @@ from typing import Any
 
 from streammetrics.cli.messages import UsageError
 
-__all__ = ["key_columns", "read_reading"]
+__all__ = ["key_columns", "log_arguments"]
 
 
 def key_columns(text: str, known: Collection[str] = ()) -> tuple[str, ...]:
@@ -18,7 +18,7 @@ def key_columns(text: str, known: Collection[str] = ()) -> tuple[str, ...]:
     return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []))
 
 
-def read_reading(
+def log_arguments(
     *,
     types: Sequence[str] = (),
     delimiter: str | None = None,
@@ -27,7 +27,9 @@ def read_reading(
     columns: str | None = None,
     missing_columns: str | None = None,
 ) -> dict[str, Any]:
-    """Return the arguments of `Log` that options stand for; no others, so that the log says which do not fit it.
+    """Return the arguments of `Log` that the options set.
+
+    The function leaves all others out, so that the log can refuse options that do not fit its format.
 
     Raises
     ------
@@ -59,7 +61,7 @@ def _types(given: Sequence[str]) -> dict[str, str]:
         if not (equals and name and kind):
             raise UsageError(f"--type is NAME=TYPE, such as user_id=int or zip=string, not {one!r}")
         if made.setdefault(name, kind) != kind:
-            raise UsageError(f"--type {name}: is {made[name]} and {kind}")
+            raise UsageError(f"--type {name}: expected one type, found {made[name]} and {kind}")
     return made
 
 

@@ -212,8 +212,8 @@ class TaskSpec:
             return Condition(self.label, "=", self.pos_label).read_as(getattr(kind, "value_type", kind))
         except LogError:
             raise UsageError(
-                f"--pos-label {self.pos_label}: {self.label!r} holds {kind}, and that is none; "
-                f"--type {self.label}=string reads it as text"
+                f"--pos-label {self.pos_label}: expected a value of type {kind}, as in column {self.label!r}; "
+                f"--type {self.label}=string reads the column as text"
             ) from None
 
     def check_unread(self, names: Collection[str], read: Collection[str]) -> None:

@@ -66,7 +66,6 @@ def _check_one_format(sources: Sequence[Source]) -> None:
     for source in sources:
         if source.format != first.format:
             raise LogError(
-                f"{first.file} and {source.file} are of different formats; score the files of each format, and merge what "
-                f"--save wrote. Keys of CSV files and partitions are text: name the types of keys that are integers "
-                f"elsewhere, types={{'KEY': 'string'}} for all of them"
+                f"{first.file} and {source.file} are of different formats: score each format by itself with --save, then "
+                f"merge the files. If a key is an integer in one format, give types={{'KEY': 'string'}} for both."
             )

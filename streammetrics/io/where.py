@@ -115,7 +115,8 @@ class Condition:
             raise
         except (ValueError, KeyError, ArithmeticError):
             raise LogError(
-                f"where {self}: {self.column!r} holds {kind}, and {self.value!r} is none; {compare_texts(self.column)}"
+                f"where {self}: expected a value of type {kind}, as in column {self.column!r}; "
+                f"{compare_texts(self.column)}"
             ) from None
 
     def _multiple(self, kind: pa.DataType) -> Decimal:

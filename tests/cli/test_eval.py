@@ -336,7 +336,7 @@ class TestOptions:
         ran = run("eval", path, *BASE, "--where", "a=b", "--metrics", "predicted_ctr", "--format", "json")
         assert ran.values == {"predicted_ctr": 0.25}  # a column that is called so
         for bad in ("flag=maybe", "day>soon", "id>x", "price=dear"):
-            assert "is none" in fails("eval", path, *BASE, "--where", bad)
+            assert "expected a value of type" in fails("eval", path, *BASE, "--where", bad)
         assert "expected 0 or 1, found 7" in fails("eval", path, *BASE, "--where", "id", "--where", "flag=true")
 
     def test_where_in_text(self, run, tmp_path):

@@ -60,6 +60,14 @@ def test_labels_of_standard_input(in_process: Any, path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
+def test_a_label_of_another_type(fails: Any, tmp_path: Path) -> None:
+    (path := tmp_path / "a.csv").write_text("click,p\n2,0.5\n3,0.25\n")
+    assert fails("eval", path, *BASE, "--pos-label", "yes") == (
+        "--pos-label yes: expected a value of type int64, as in column 'click'; --type click=string reads the column as "
+        "text"
+    )
+
+
 def test_an_hour_without_positives(run: Any, tmp_path: Path) -> None:
     for labels, label in (("no", "yes"), ("not_click", "click"), ("class_0", "class_1"), ("0.0", "1.0"), ("0", "1")):
         (path := tmp_path / "a.csv").write_text(f"click,p\n{labels},0.5\n{labels},0.25\n")

@@ -77,7 +77,9 @@ def test_what_the_label_says_of_a_positive(run, write, fails):
         given = ("--label", label, "--score", "p", "--pos-label", said, "--metrics", "auc", "--format", "json")
         assert run("eval", path, *given).values == {"auc": expected}
     plain = ("eval", path, "--score", "p", "--metrics", "auc")
-    assert "--pos-label x: 'grade' holds int64" in fails(*plain, "--label", "grade", "--pos-label", "x")
+    assert "--pos-label x: expected a value of type int64, as in column 'grade'" in fails(
+        *plain, "--label", "grade", "--pos-label", "x"
+    )
     assert (
         "got an array of strings; convert the strings to numbers, or say which are positive: --pos-label VALUE"
         in fails(*plain, "--label", "answer")

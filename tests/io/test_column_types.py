@@ -105,6 +105,8 @@ def test_texts_and_fractions_that_are_no_integers(tmp_path: Path) -> None:
 def test_formats_that_are_mixed_name_the_option(tmp_path: Path) -> None:
     text(tmp_path / "a.csv", "k", "5")
     parquet(tmp_path / "b.parquet", k=[5])
+    said = "of different formats: score each format by itself with --save, then merge the files. If a key is an integer"
+    assert said in message(Log, tmp_path)
     assert "types={'KEY': 'string'}" in message(Log, tmp_path)
 
 
