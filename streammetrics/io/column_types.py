@@ -212,9 +212,13 @@ def cast_column(column: pa.Array, kind: pa.DataType, name: str, where: tuple[str
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast; texts of times that name their zone are brought to UTC where the type has none."""
-    if not (pa.types.is_timestamp(kind) and kind.tz is None and "string" in str(values.type)):
+    """Cast; texts of times without a zone are in UTC, and times become dates in UTC."""
+    if "string" not in str(values.type) or not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
         return values.cast(kind)
+    if pa.types.is_date(kind):
+        return _cast(values, pa.timestamp("us")).cast(kind)
+    if kind.tz is not None:
+        return _cast(values, pa.timestamp(kind.unit)).cast(kind)
     values = pc.replace_substring_regex(values, *_COMPACT)
     zoned = pc.match_substring_regex(values, _ZONE)
     utc = pc.if_else(zoned, values, None).cast(pa.timestamp(kind.unit, "UTC")).cast(kind)

@@ -310,7 +310,9 @@ class TestOptions:
             assert 0 < len(kept) < len(rows)
             assert ran.records[0]["dropped"] == {"where": len(rows) - len(kept)}
         assert "left out: not country=US" in run("eval", log, *BASE, "--where", "country=US").out
-        assert "where weight>x: 'weight' holds" in fails("eval", log, *BASE, "--where", "weight>x")
+        assert "where weight>x: expected a value of type float, as in column 'weight'" in fails(
+            "eval", log, *BASE, "--where", "weight>x"
+        )
         assert "no column 'contry'; did you mean 'country'" in fails("eval", log, *BASE, "--where", "contry=US")
 
     @pytest.mark.slow

@@ -140,6 +140,9 @@ def test_texts_of_json_that_look_like_times(tmp_path: Path) -> None:
     times = Log(path, types={"d": "date", "t": "timestamp"})
     assert keys(times, "d") == [dt.date(2025, 1, 1)]
     assert keys(times, "t") == [dt.datetime(2025, 1, 1, 10, 0, 0, 500_000)]
+    assert keys(Log(path, types={"t": "date"}), "t") == [dt.date(2025, 1, 1)]
+    zoned = Log(path, types={"t": pa.timestamp("us", "UTC")})
+    assert keys(zoned, "t") == [dt.datetime(2025, 1, 1, 10, 0, 0, 500_000, tzinfo=dt.UTC)]
     text(path, *['{"d": "2025-01-01"}'] * 50_000, '{"d": "n/a"}')
     assert keys(Log(path, types={"d": "string"}), "d")[-1] == "n/a"
     said = message(keys, Log(path, types={"d": "timestamp"}), "d")
