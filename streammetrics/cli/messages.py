@@ -27,7 +27,7 @@ _SAID = {
     r"add the class to labels=, or give ignore_class=.*?out": "add the class to --classes",
     r"scores are y_score, which metrics with a threshold read": "if the column holds scores, name it with --score",
     r"give num_classes=\d+": "give --task-type multiclass",
-    r"with soft_labels=True by LogLoss, Calibration and others": "by --metrics log_loss:soft_labels=true",
+    r"soft_labels=True, for example LogLoss\(soft_labels=True\)": "--metrics log_loss:soft_labels=true",
     r": the order is update\(y_true, y_score\)": ", see --label and --score",
     r'missing="skip" leaves out rows': "--metrics group_auc:missing=skip leaves out rows",
     r"labels=\(\.\.\.\) takes named classes": "--classes a,b,c names classes",

@@ -135,7 +135,7 @@ def _are_times(column: pa.ChunkedArray) -> bool:
     for zone in (None, "UTC"):  # all name their zone, or none does
         try:
             texts.cast(pa.timestamp("ns", zone))
-        except pa.ArrowInvalid:
+        except pa.ArrowInvalid:  # they are of the other form, or no times
             continue
         return True
     return False

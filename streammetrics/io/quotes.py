@@ -186,7 +186,7 @@ class QuoteCheck:
 def _is_number(cell: bytes) -> bool:
     try:
         float(cell)
-    except ValueError:
+    except ValueError:  # it is a text
         return False
     return True
 
