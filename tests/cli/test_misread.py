@@ -389,7 +389,7 @@ def test_remedies_are_options(tmp_path, run, labels, said):
             "add the class to --classes",
         ),
         ([0, 1, 0, 1], ("--pred", "p_0"), "if the column holds scores, name it with --score"),
-        ([0, 1, 0, 0.5], ("--score", "p_0"), "are counted by --metrics log_loss:soft_labels=true"),
+        ([0, 1, 0, 0.5], ("--score", "p_0"), "use --metrics log_loss:soft_labels=true"),
     ],
 )
 def test_remedies_name_options_that_are_not_there_yet(run, tmp_path, labels, ask, remedy):
