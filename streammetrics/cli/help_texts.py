@@ -30,8 +30,9 @@ BY = (
     "marks enclose a name with a comma: '\"a,b\",device'."
 )
 KEEP = (
-    "Which slices --limit keeps: those of most rows, which reads the log's keys first; or those of smallest hash, the "
-    "same in every log, so that saved states merge: the default with --save or --checkpoint, and for standard input."
+    "Which slices --limit keeps: those with most rows, for which the keys of the log are read first; or those with the "
+    "smallest hash, which are the same in every log, so that saved states merge. The second is the default with --save or "
+    "--checkpoint, and for standard input."
 )
 FROM = "What stands for a metric of another library: --from sklearn roc_auc_score; without a name, for all of them."
 METRICS = "Such as auc,log_loss,precision@0.1; `streammetrics catalog` lists all."

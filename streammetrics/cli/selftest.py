@@ -23,6 +23,7 @@ from streammetrics.collect.collection import MetricCollection
 from streammetrics.collect.task import Task
 from streammetrics.compose.sharded import Sharded
 from streammetrics.compose.sliced import Sliced
+from streammetrics.numerics.keys import scattered
 from streammetrics.reports.grid import Cell, Grid, say, show
 
 __all__ = ["GOLDEN", "cases", "fingerprint", "self_test"]
@@ -75,11 +76,7 @@ def fingerprint(thing: MetricCollection | Sliced) -> str:
 
 def _random(rows: int, seed: int) -> NDArray[np.uint64]:
     """Numbers by splitmix64: integers alone."""
-    x = (np.arange(rows, dtype=np.uint64) + np.uint64(seed << 32)) * np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: NDArray[np.uint64] = x ^ (x >> np.uint64(31))
-    return mixed
+    return scattered((np.arange(rows, dtype=np.uint64) + np.uint64(seed << 32)) * np.uint64(0x9E3779B97F4A7C15))
 
 
 def columns(rows: int = ROWS, dtype: Any = np.float32) -> dict[str, Any]:

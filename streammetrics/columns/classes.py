@@ -136,17 +136,13 @@ class Classes(Kind):
         return self.names if isinstance(self.names, int) else len(self.names)
 
     def found(self, batch: Batch, name: str, row: int) -> str:
-        whole = batch
-        while whole.parent is not None:
-            whole = whole.parent
+        whole = batch.whole
         if self._is_one_hot(whole, name):
             return f"{batch.array(name, 2)[row].tolist()}, not a single 1, in row {batch.origin(row):,}"
         return f"{plain(batch.array(name)[row])!r} in row {batch.origin(row):,}"
 
     def remedy(self, batch: Batch, name: str, bad: Mask, role: str, others: Sequence[Array]) -> remedies.Remedy:
-        whole = batch
-        while whole.parent is not None:
-            whole = whole.parent
+        whole = batch.whole
         if self._is_one_hot(whole, name):
             return remedies.Remedy()
         values = batch.array(name)
@@ -169,9 +165,7 @@ class ScoresOrClasses(Matrix):
         return hash((ScoresOrClasses, self.classes))
 
     def variant(self, batch: Batch, name: str) -> Kind:
-        whole = batch
-        while whole.parent is not None:
-            whole = whole.parent
+        whole = batch.whole
         raw = None if isinstance(name, tuple) else whole.raw(name)
         if raw is None or (is_listed(raw) and getattr(raw, "shape", (0, 0))[1:] != (1,)):
             return self.scores

@@ -683,6 +683,11 @@ class Batch:
         return self._parent
 
     @property
+    def whole(self) -> Batch:
+        """The batch as it was given; itself, if this is no selection."""
+        return self if self._parent is None else self._parent.whole
+
+    @property
     def index(self) -> NDArray[np.int64]:
         """For a selection: the rows of its parent."""
         assert self._index is not None

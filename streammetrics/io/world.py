@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from streammetrics.numerics.keys import scattered
+
 __all__ = ["SCHEMA", "VARIANTS", "Floats", "Impressions", "World"]
 
 Floats = npt.NDArray[np.float64]
@@ -128,9 +130,9 @@ class World:
         """Draw who saw what, when and where."""
         # The square makes user r appear in proportion to 1 / sqrt(r).
         rank = (self.users * rng.random(rows) ** 2).astype(np.uint64)
-        user = _hash(rank + np.uint64(self.seed & 0xFFFF_FFFF) * np.uint64(1 << 32)) >> np.uint64(1)
-        traits = _hash(user)
-        variant = (_hash(traits) & np.uint64(1)).astype(np.int64)
+        user = scattered(rank + np.uint64(self.seed & 0xFFFF_FFFF) * np.uint64(1 << 32)) >> np.uint64(1)
+        traits = scattered(user)
+        variant = (scattered(traits) & np.uint64(1)).astype(np.int64)
         country = _pick(_COUNTRY_SHARES, (traits >> np.uint64(11)).astype(np.float64) / 2.0**53)
         item = (_ITEMS * rng.random(rows) ** 3).astype(np.int64)
         device = _pick(_DEVICE_SHARES, rng.random(rows))
@@ -180,14 +182,6 @@ def _level(logit: Floats, mean: float) -> float:
 
 def _sigmoid(logit: Floats) -> Floats:
     return 1 / (1 + np.exp(-logit))
-
-
-def _hash(x: Hashes) -> Hashes:
-    """Finaliser of splitmix64: bits that look independent of those of x."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: Hashes = x ^ (x >> np.uint64(31))
-    return mixed
 
 
 def _pick(shares: list[float], uniform: Floats) -> Codes:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ._jit import inline, kernel
+from ._jit import kernel
 from ._memory import scratch
 from .exact_sums import add_exact, carry, carry_all
 from .measures import (
@@ -25,8 +25,8 @@ from .measures import (
     until,
 )
 from .ranking import ABSENT, PLACE, best_first, by_ties, settle, spread_groups, tied, widen, worthy
-from .score_sums import large_part, put, put_square
-from .sums import LARGE, add_fixed, split
+from .score_sums import put_number, put_square
+from .sums import add_fixed, split
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
@@ -121,16 +121,6 @@ def rank(
             else:
                 v = plain_measure(code, k, n, everything, rel, stop, parameters[t], place, c)
             out[q * n_terms + t] = v
-
-
-@inline
-def put_number(numbers: Any, at: Any, v: Any) -> None:
-    """Add a number that is not negative, of whatever size, to one that stops at the ceiling."""
-    if v >= LARGE:
-        put(numbers, at, large_part(v), i8(0))
-    else:
-        high, low = split(v)
-        put(numbers, at, high, low)
 
 
 @kernel(out=("rows", "queries", "excess", "sums", "large", "squares", "large_squares", "w2", "w2x", "more"))

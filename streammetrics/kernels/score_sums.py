@@ -119,12 +119,12 @@ def large_part(q: Any) -> Any:
 
 
 @inline
-def put_product(numbers: Any, at: Any, z: Any) -> None:
-    """Add one product of whatever size."""
-    if z >= LARGE:
-        put(numbers, at, large_part(z), i8(0))
+def put_number(numbers: Any, at: Any, v: Any) -> None:
+    """Add a number that is not negative, of whatever size, to one that stops at the ceiling."""
+    if v >= LARGE:
+        put(numbers, at, large_part(v), i8(0))
     else:
-        high, low = split(z)
+        high, low = split(v)
         put(numbers, at, high, low)
 
 
@@ -341,7 +341,7 @@ def take_large_products(
         else:
             high, low = split(x)
             add_fixed(sums, to, high, low)
-            put_product(w2x, to, z)
+            put_number(w2x, to, z)
             put_square(squares, u8(2) * t, q, loss)
     carry(large, t * CHUNKS)
 

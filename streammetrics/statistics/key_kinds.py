@@ -28,7 +28,7 @@ class KeyKinds(State):
     """The role of the keys."""
 
     def note_kind(self, like: Like) -> Step:
-        """The step that notes the kind of the keys; `rows` of any column are enough to see that there are some."""
+        """Return the step that records the kind of the keys."""
         kind = kind_of(like.source(self.keyed), np.zeros(0), self.keyed)
         return Step("cells:mark_rows", self.keyed, "front", len(KINDS), kind, type(self).kinds)
 
