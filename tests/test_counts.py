@@ -15,7 +15,7 @@ BEFORE = {
     "added", "class_counts", "class_rows", "decisions", "distinct", "extremes", "found_pairs", "group_rows",
     "group_sums", "key_sample", "label_bins", "label_decisions", "label_rows", "label_scores", "label_soft_sums",
     "label_sums", "moments", "ranking_sums", "regression_sums", "score_bins", "score_sums", "scores",
-    "sealed_groups", "soft_sums", "sorted_groups", "top_bins", "top_scores", "unit_sums", "value_histogram",
+    "sealed_groups", "soft_sums", "sorted_groups", "top_bins", "top_scores", "unit_sums", "value_buckets",
 }  # fmt: skip
 """The states that there were when 89 metrics read them: each new one has to serve many."""
 NEW = 10

@@ -688,7 +688,7 @@ class Feed:
         _check_mass(held, prepared)
         held.left[0] = min(held.left[0], 0)
         for counter, rows, (_, at) in zip(held.counters, prepared, places, strict=True):
-            counter.fold_ahead(at, rows.n)
+            counter.fold_ahead(at, rows.n, rows.columns)
         most = max((r.n * c.statistic.spread for c, r in zip(held.counters, prepared, strict=True)), default=0)
         held = self._room(held, most, weighted=any("sample_weight" in r.columns for r in prepared))
         given = Given()

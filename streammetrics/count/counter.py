@@ -257,7 +257,7 @@ class Counter:
         more = rows * self.statistic.times
         return any(isinstance(h, HotExact) and h.rows + more > self.statistic.most for h in self.hot.values())
 
-    def fold_ahead(self, at: Ints, rows: int) -> None:
+    def fold_ahead(self, at: Ints, rows: int, columns: Mapping[str, Any]) -> None:
         """Fold the cells that rows, which are good, make too large: so they go to buckets at once."""
         most, spread = self.statistic.most, self.statistic.spread
         if self._all_folded or most is None:
@@ -451,7 +451,7 @@ class Counter:
         tallies = {n: self._in_order(h, below) for n, h in self.hot.items()}
         made = statistic.holding(Cells(statistic.axes, keys[order], words, inner, behind, flats, tallies))
         if self.lone and statistic.folds is not None and not self._folded_alone:  # known, and slow to add up
-            made.__dict__["rows_behind"] = np.array([self.hot[statistic.folds[0]].rows])
+            made.__dict__["rows_behind"] = np.array([self.hot[statistic.folds[0]].rows // statistic.times])
         return policy.settled(made.present())
 
     def _inner_table(self, order: Ints) -> tuple[Ints, Vocabulary | None]:
@@ -480,13 +480,23 @@ class Counter:
 def _gathered(entries: Entries, order: Ints) -> Entries:
     """Entries with cells in another order."""
     starts = entries.starts(len(order))
-    if entries.wide or entries.excess is not None:
+    if entries.excess is not None:
         return entries.take(order, starts)
-    kind = tally.code_type(len(order) << entries.shift)
-    codes: Array = np.empty(len(entries), kind)
-    counts = np.empty_like(entries.counts)
-    reduce.gather(entries.codes.astype(kind, copy=False), starts, order, entries.shift, codes)
+    counts, high = np.empty_like(entries.counts), None
     reduce.gather(entries.counts, starts, order, 0, counts)
+    if entries.high is not None:
+        codes: Array = np.empty_like(entries.codes)
+        reduce.gather(entries.codes, starts, order, 0, codes)
+        high = np.repeat(np.arange(len(order), dtype=np.uint32), np.diff(starts)[order])
+        if entries.top:
+            labels = entries.high & np.uint32((1 << entries.top) - 1)
+            moved = np.empty_like(labels)
+            reduce.gather(labels, starts, order, 0, moved)
+            high = (high << np.uint32(entries.top)) | moved
+        return replace(entries, codes=codes, counts=counts, high=high)
+    kind = tally.code_type(len(order) << entries.shift)
+    codes = np.empty(len(entries), kind)
+    reduce.gather(entries.codes.astype(kind, copy=False), starts, order, entries.shift, codes)
     return tally.canonical(replace(entries, codes=codes, counts=counts))
 
 

@@ -8,7 +8,9 @@ from .counter import Counter
 from .group_rows import GroupCounter
 from .index import Index
 from .key_sample import KeyCounter
+from .pairs import PairCounter
 from .sorted_groups import SortedCounter
+from .values import ValueCounter
 
 __all__ = ["counter_of"]
 
@@ -16,7 +18,9 @@ COUNTERS: dict[str, type[Counter]] = {
     "cells": Counter,
     "groups": GroupCounter,
     "key_sample": KeyCounter,
+    "pairs": PairCounter,
     "sorted_groups": SortedCounter,
+    "values": ValueCounter,
 }
 
 

@@ -411,7 +411,7 @@ class HotExact:
             names = np.flatnonzero(each).astype(U4)
             ends = ends[names]
             for a, b in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True):
-                low[a:b].sort()
+                sort(low[a:b])
         made = np.empty(n, U4), np.empty(n, U8), np.empty(n, U4)
         m = exact_rows.unite_runs(low, ends, names, *made)
         h, c, k = (a[:m] if 4 * m > 3 * n else a[:m].copy() for a in made)

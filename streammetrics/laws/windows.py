@@ -13,7 +13,7 @@ from ..compose.sharded import Sharded
 from ..compose.sliced import Sliced
 from ..compose.windowed import Windowed
 from ..errors import IncompatibleStateError
-from ..state.declare import lost
+from ..state.declare import UNKNOWN, lost
 from ..state.state import State
 from .case import Case, Law, Rows, expect, same
 from .objects import absent_class, bytes_round_trip, merge_leaves_other, order, splits
@@ -92,20 +92,25 @@ def corrections(case: Case) -> None:
             expect("taken away" in str(error), "a refusal that says that rows cannot be taken away", error)
             continue
         expect((whole.to_bytes(), part.to_bytes()) == (before, theirs), "copies to change alone", "other bytes")
-        if all(map(_comes_apart, whole.states, expected.states)):
+        if all(map(_comes_apart, whole.states, expected.states, part.states)):
             same(expected, less, "what is left to be what the other rows make")
             same(expected, delta.apply_to(whole), "a delta of retracted rows to leave what the other rows make")
 
 
-def _comes_apart(whole: State, rest: State) -> bool:
-    """Whether a state says nothing but of rows that can be taken away: no flag, no bucket of rows that would be exact."""
+def _comes_apart(whole: State, rest: State, part: State) -> bool:
+    """Whether a state says nothing but of rows that can be taken away: no flag, no bucket of rows that would be exact.
+
+    Levels stay, too, and an extreme is not known any more if the rows that are taken away have it.
+    """
     if whole.folds is not None and len(whole.cells.tallies[whole.folds[1]]):
         return False
     for name, array in whole.cells.flats.items():
         form, other = whole.parts()[name].form, rest.cells.flats.get(name)
         if form == "square" and np.any(lost(np.moveaxis(array, -1, 0))):
             return False
-        if form == "flag" and not (other is not None and np.array_equal(other, array)):
+        if form in ("flag", "level") and not (other is not None and np.array_equal(other, array)):
+            return False
+        if form in UNKNOWN and np.isin(array, part.cells.flats[name]).any():
             return False
     return True
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..collect.interval import Estimate, reach
 from ..numerics.exact import Limits, Mass, floats_of, to_float
+from ..state.levels import raised
 from ..statistics.values import ValueHistogram
 from .chance import WEIGHTED
 
@@ -18,11 +18,11 @@ __all__ = ["BOUND", "below", "quantile", "value_below", "woodruff"]
 
 NAN = float("nan")
 FEWEST_BEYOND = 5  # rows beyond a quantile, for its interval
-BOUND = "the limits of the bucket, 2**-bits of the value apart; exact for numbers of few bits"
+BOUND = "the edges of the bucket; exact for few different numbers, for integers, and for the extremes"
 
 
 def quantile(state: ValueHistogram, q: float, output: int) -> Limits | None:
-    """Return a quantile of one output, the middle of where it may be by weights as they were counted; None without.
+    """Return a quantile of one output, by weights as they were counted, in proportion within a bucket; None without.
 
     Its limits hold by the weights as they were given, too: each was rounded to 2**-60.
     """
@@ -30,20 +30,22 @@ def quantile(state: ValueHistogram, q: float, output: int) -> Limits | None:
     total = mass.total()
     if not total:
         return None
-    before, buckets, target = mass.before(), state.occupied(output), Fraction(repr(q)) * total
+    before, (low, high), target = mass.before(), state.ends(output), Fraction(repr(q)) * total
 
-    def neighbours(slack: int) -> Any:
-        """The two values whose mean it is, between limits; sums of weights may be off by so many units."""
+    def neighbours(slack: int) -> tuple[int, int]:
+        """The buckets of the two values whose mean it is; sums of weights may be off by so many units."""
         here = _first(mass, before, target - slack, reach=True)
-        there = _first(mass, before, target + slack, reach=False)
-        return [state.limits(int(buckets[i]), output) for i in (here, there)]
+        return here, _first(mass, before, target + slack, reach=False)
 
-    (a, b), (c, d) = neighbours(0)
-    low, high = (a + c) / 2, (b + d) / 2
-    value = (low + high) / 2
+    a, b = neighbours(0)
+    extreme = state.extremes(output)[int(q)] if q in (0, 1) else math.inf
+    if math.isfinite(extreme):
+        return Limits.exactly(Fraction(extreme))
+    parts = [Fraction(low[k]) + Fraction(high[k] - low[k]) * (target - before.cell(k)) / mass.cell(k) for k in (a, b)]
+    value = sum(parts, Fraction(0)) / 2
     if state.rounded:
-        (low, _), (_, high) = neighbours(state.facts()["rows"])
-    return Limits(low, value, high)
+        a, b = neighbours(state.facts()["rows"])
+    return Limits((Fraction(low[a]) + Fraction(low[b])) / 2, value, (Fraction(high[a]) + Fraction(high[b])) / 2)
 
 
 USUAL = 0.95  # the limits that show how dense values are near a quantile
@@ -82,18 +84,20 @@ def below(whole: ValueHistogram, shards: ValueHistogram, at: NDArray[np.int64], 
     """The weight up to the quantile in each shard: of the bucket in which it lies the part that all shards have there."""
     if whole.num_outputs is not None:
         return None
+    whole = whole.coarsen(shards.bits)
     cells = max(len(whole), 1)
-    bucket, part = np.zeros(cells, np.int64), np.zeros(cells)
-    for i, cell in enumerate(whole.coarsen(shards.bits).each_cell() if whole.axes else [whole.coarsen(shards.bits)]):
+    bucket, part = np.zeros(cells, np.uint64), np.zeros(cells)
+    for i, cell in enumerate(whole.each_cell() if whole.axes else [whole]):
         mass = cell.mass(0)
         if total := mass.total():
             before, target = mass.before(), Fraction(repr(q)) * total
             k = _first(mass, before, target, reach=True)
             bucket[i] = cell.occupied()[k]
             part[i] = to_float((target - before.cell(k)) / mass.cell(k))
-    held = shards.cells.tallies["rows"]
+    old, common = shards.flat("level").reshape(-1), whole.flat("level").reshape(-1)
+    held = raised(shards.cells.tallies["rows"], old, np.maximum(old, common[at]), shards.bits, 1)
     weight = held.mass + (0.0 if held.excess is None else floats_of(held.excess))
-    front, place = at[held.cells], held.places.astype(np.int64)
+    front, place = at[held.cells], held.codes
     inside = np.where(place < bucket[front], 1.0, np.where(place == bucket[front], part[front], 0.0))
     out = np.zeros(len(shards))
     np.add.at(out, held.cells, weight * inside)
@@ -111,8 +115,8 @@ def _value_at(state: ValueHistogram, mass: Mass, rank: float, output: int) -> fl
     """The value that so many rows do not pass, in proportion within a bucket."""
     before = mass.before()
     k = _first(mass, before, Fraction(rank), reach=True)
-    low, high = (to_float(x) for x in state.limits(int(state.occupied(output)[k]), output))
-    return low + (high - low) * ((rank - before.cell(k)) / mass.cell(k))
+    low, high = (float(ends[k]) for ends in state.ends(output))
+    return low + (high - low) * to_float((Fraction(rank) - before.cell(k)) / mass.cell(k))
 
 
 def _first(mass: Mass, before: Mass, target: Fraction, *, reach: bool) -> int:

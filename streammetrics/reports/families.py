@@ -152,8 +152,9 @@ def _errors(collection: MetricCollection) -> Iterator[Chart]:
 def _shares(state: ValueHistogram) -> tuple[Any, Any]:
     """Values, and the share of rows that has each."""
     mass = state.mass(0).floats()
-    cells = np.flatnonzero(mass)
-    return state.values(cells), mass[cells] / mass.sum()
+    some = np.flatnonzero(mass)
+    low, high = state.ends()
+    return (low[some] + high[some]) / 2, mass[some] / mass.sum()
 
 
 def _top(collection: MetricCollection) -> Iterator[Chart]:

@@ -16,6 +16,7 @@ from ..numerics.rows import row_sums
 from .axes import Axis, Vocabulary
 from .cells import Cells
 from .declare import Array, Flat, Tally, carry
+from .pair_levels import at_needed_levels
 from .statistic import Statistic
 from .tally import Entries
 
@@ -255,7 +256,7 @@ class Content(Statistic):
 
     def present(self, parts: Mapping[str, Any] | None = None) -> Self:
         """Forget cells without rows, words without cells, and optional parts that say nothing."""
-        state = self
+        state = self.at_needed_levels()
         if state.cells.inner is not None and not (state.rows_behind > 0).all():
             state = state.take_inner(np.flatnonzero(state.rows_behind > 0))
         if not (state.seen > 0).all():
@@ -269,6 +270,19 @@ class Content(Statistic):
         if len(flats) < len(cells.flats):
             state = state.holding(replace(cells, flats=flats))
         return state.used_words()
+
+    def at_needed_levels(self) -> Self:
+        """Raise the levels of buckets to those that their numbers need (see `levels`)."""
+        state = self
+        for name, part in self.parts().items():
+            if isinstance(part, Tally) and part.level is not None and name in state.cells.tallies:
+                held, before = state.cells.tallies[name], state.flat(part.level)
+                entries, after = at_needed_levels(part, held, before, getattr(self, part.bits))
+                if entries is not held:
+                    cells = state.cells
+                    flats = {**cells.flats, part.level: after}
+                    state = state.holding(replace(cells, flats=flats, tallies={**cells.tallies, name: entries}))
+        return state
 
     def _says_nothing(self, flat: Flat, array: Array) -> bool:
         if flat.like is None:

@@ -10,15 +10,45 @@ import numpy as np
 from ..numerics import exact
 from .tally import Array, Entries
 
-__all__ = ["CEILING", "FORMS", "LIMIT", "Array", "Flat", "Form", "Part", "Tally", "carry", "identity", "lost"]
+__all__ = [
+    "CEILING",
+    "FORMS",
+    "LIMIT",
+    "UNKNOWN",
+    "Array",
+    "Flat",
+    "Form",
+    "Part",
+    "Tally",
+    "carry",
+    "identity",
+    "lost",
+]
 
-FormName = Literal["count", "signed", "flag", "fixed", "exact", "square", "low", "high", "register", "once"]
+FormName = Literal[
+    "count",
+    "signed",
+    "flag",
+    "fixed",
+    "exact",
+    "square",
+    "low",
+    "high",
+    "least",
+    "largest",
+    "level",
+    "register",
+    "once",
+]
 
 CEILING = 1 << 61
 """The first limb of a square that is lost: 2**41. Numbers that are not negative stop there, in whatever order."""
 
 LIMIT = 1 << 62
 """No count and no first limb passes this: there is room to add two states before anybody looks."""
+
+UNKNOWN = {"least": np.iinfo(np.int64).min, "largest": np.iinfo(np.int64).max}
+"""What an extreme is when the row that had it may have been taken away: beyond all numbers, whatever is added."""
 
 NONE_LOW, NONE_HIGH = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
@@ -53,11 +83,15 @@ FORMS: dict[str, Form] = {
     "square": Form(2, np.add, 0, True),
     "low": Form(0, np.minimum, NONE_LOW, False),
     "high": Form(0, np.maximum, NONE_HIGH, False),
+    "least": Form(0, np.minimum, NONE_LOW, True),
+    "largest": Form(0, np.maximum, NONE_HIGH, True),
+    "level": Form(0, np.maximum, 0, True),
     "register": Form(0, np.maximum, 0, False),
     "once": Form(0, np.add, 0, False),
 }
 """Counts; signed integers; 0 or 1; multiples of 2**-60 in two limbs; superaccumulators; numbers that are not negative in
-two limbs, which stop at CEILING; least and largest; small numbers of which the largest stays; what may be there once."""
+two limbs, which stop at CEILING; least and largest; those that are not known when they were taken away; the level of
+buckets (see `levels`), which stays then; small numbers of which the largest stays; what may be there once."""
 
 
 def identity(form: str) -> int:
@@ -179,9 +213,18 @@ class Tally(Part):
     ----------
     places : str
         The property that says how many places there are.
+    level : str, optional
+        The part that holds the level of each cell and output, where places are buckets of numbers (see `levels`).
+    bits : str
+        The setting that limits the width of these buckets.
+    pairs : bool
+        Whether these are buckets of pairs of numbers (see `pair_levels`).
     """
 
     places: str
+    level: str | None = None
+    bits: str = "bits"
+    pairs: bool = False
 
     def count(self, statistic: Any) -> int:
         """How many places there are."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,7 +19,9 @@ from . import tally
 from .axes import Axis, Vocabulary, common
 from .cells import Cells
 from .content import Content
-from .declare import CEILING, FORMS, LIMIT, Array, Flat, Tally, carry
+from .declare import CEILING, FORMS, LIMIT, UNKNOWN, Array, Flat, Tally, carry
+from .levels import raised
+from .pair_levels import SIDES, at_levels, needed_levels, sides_of
 from .tally import Entries
 
 __all__ = ["aligned", "ascending", "check_room", "common_words", "fold", "gathered", "regroup"]
@@ -90,20 +93,24 @@ def _folded(
     cells = len(table) if inner is None else len(inner)
     if sign < 0:
         _may_subtract(states, parts)
+    at = fronts if inner is None else lasts
+    leveled = first.folds is not None and _is_leveled(parts[first.folds[2]])
+    if leveled:
+        states = _with_buckets(states, at, cells, sign)
     flats = {}
     for name, flat in parts.items():
         if isinstance(flat, Flat):
             maps, size = (fronts, len(table)) if flat.front or inner is None else (lasts, cells)
             if (made := _flat(states, flat, maps, size, sign)) is not None:
                 flats[name] = made
-    at = fronts if inner is None else lasts
     tallies: dict[str, Entries] = {}
+    states = _at_common_levels(states, parts, flats, at, cells, sign)
     moved = {
         name: [_moved(s, name, m) for s, m in zip(states, at, strict=True)]
         for name, t in parts.items()
         if isinstance(t, Tally)
     }
-    exact = None if first.folds is None else first.folds[0]
+    exact = None if first.folds is None or leveled else first.folds[0]
     for name, entries in moved.items():
         if name != exact:
             moved[name] = _placed(entries, at)
@@ -114,9 +121,51 @@ def _folded(
         tallies[name] = tally.united(placed) if sign > 0 else tally.add(placed[0], placed[1], -1)
     if first.folds is not None and sign < 0:
         _, rows, flag = first.folds
-        flats[flag] = flats[flag].copy()
-        flats[flag][np.diff(tallies[rows].starts(cells)) == 0] = 0
+        if flag in flats:
+            flats[flag] = flats[flag].copy()
+            flats[flag][np.diff(tallies[rows].starts(cells)) == 0] = 0
     return first.holding(Cells(axes, table, words, inner, behind, flats, tallies)).present(parts)
+
+
+def _at_common_levels(
+    states: Sequence[S],
+    parts: dict[str, Flat | Tally],
+    flats: dict[str, Array],
+    at: Sequence[Ints],
+    cells: int,
+    sign: int,
+) -> Sequence[S]:
+    """Bring the buckets of each cell to the level of the cell that they go to."""
+    for name, part in parts.items():
+        if not isinstance(part, Tally) or part.level is None:
+            continue
+        bits = getattr(states[0], part.bits)
+        if part.pairs and sign > 0:
+            flats[part.level] = _levels_of_all(states, name, part, flats.get(part.level), at, cells)
+        if part.level not in flats:
+            continue
+        made = []
+        for state, to in zip(states, at, strict=True):
+            entries = at_levels(part, state.cells.tallies[name], state.flat(part.level), flats[part.level][to], bits)
+            tallies = {**state.cells.tallies, name: entries}
+            made.append(state.holding(replace(state.cells, tallies=tallies)))
+        states = made
+    return states
+
+
+def _levels_of_all(
+    states: Sequence[S], name: str, part: Tally, common: Array | None, at: Sequence[Ints], cells: int
+) -> Array:
+    """The levels of pairs when all states are added: pairs can be brought there only before they are."""
+    assert part.level is not None
+    bits, found = getattr(states[0], part.bits), []
+    common = states[0].parts()[part.level].empty(states[0], cells) if common is None else common
+    for state, to in zip(states, at, strict=True):
+        sides, _ = sides_of(state.cells.tallies[name])
+        own, new = state.flat(part.level)[:, :SIDES], common[to][:, :SIDES]
+        sides = raised(sides, own.reshape(-1), new.reshape(-1), bits, SIDES)
+        found.append(sides.moved(to, sides.starts(len(state.cells)), ascending=_rises(to)))
+    return needed_levels(tally.united(found), common, bits)
 
 
 def _moved(state: Content, name: str, to: Ints) -> Entries:
@@ -173,7 +222,9 @@ def _flat(states: Sequence[Content], flat: Flat, maps: Sequence[Ints], cells: in
         if not rises:  # cells that meet
             values, at = _met(values, at, form)
         before = out if rises and len(at) == cells else out.take(at, axis=0)
-        if form == "square" and combine is np.subtract:
+        if form in UNKNOWN and i and sign < 0:
+            made = np.where(before == values, UNKNOWN[form], before)
+        elif form == "square" and combine is np.subtract:
             made = _unsquared(before, values)
         else:
             made = carry(form, combine(before, values))
@@ -243,6 +294,52 @@ def _check(flat: Flat, out: Array, sign: int) -> None:
 # -- exact rows that become buckets ----------------------------------------------------------------------------------
 
 
+def _is_leveled(part: Flat | Tally) -> bool:
+    return isinstance(part, Flat) and part.form == "level"
+
+
+def _folded_cells(states: Sequence[Content], at: Sequence[Ints], cells: int, sign: int) -> Array:
+    """Which cells hold too many rows to be exact, or are folded on another side."""
+    first = states[0]
+    assert first.folds is not None
+    exact, rows, _ = first.folds
+    rows_of = np.zeros(cells, np.int64)
+    folded = np.zeros(cells, bool)
+    for i, (state, to) in enumerate(zip(states, at, strict=True)):
+        coarse = state.by_cell(rows)
+        if sign > 0 or i == 0:
+            np.add.at(rows_of, to, state.by_cell(exact) + coarse)
+        folded[to[coarse > 0]] = True
+    if first.most is not None:
+        folded |= rows_of > first.most
+    return folded
+
+
+def _with_buckets(states: Sequence[S], at: Sequence[Ints], cells: int, sign: int) -> Sequence[S]:
+    """Turn the exact rows of cells that become folded into buckets, where these have levels."""
+    first = states[0]
+    assert first.folds is not None
+    exact, rows, level = first.folds
+    folded = _folded_cells(states, at, cells, sign)
+    if not folded.any():
+        return states
+    made = []
+    for state, to in zip(states, at, strict=True):
+        fine = state.cells.tallies[exact]
+        apart = folded[to][fine.cells]
+        if apart.any():
+            buckets, levels = first.bucketed(fine.where(apart))
+            own = state.flat(level).copy()
+            own[: len(levels)] = np.maximum(own[: len(levels)], levels)
+            both = {exact: tally.canonical(fine.where(~apart)), rows: tally.add(state.cells.tallies[rows], buckets)}
+            held = replace(
+                state.cells, flats={**state.cells.flats, level: own}, tallies={**state.cells.tallies, **both}
+            )
+            state = state.holding(held)
+        made.append(state)
+    return made
+
+
 def _fold_exact(
     states: Sequence[Content],
     at: Sequence[Ints],
@@ -258,15 +355,7 @@ def _fold_exact(
     first = states[0]
     assert first.folds is not None
     exact, rows, flag = first.folds
-    rows_of = np.zeros(cells, np.int64)
-    folded = np.zeros(cells, bool)
-    for i, (state, to) in enumerate(zip(states, at, strict=True)):
-        coarse = state.by_cell(rows)
-        if sign > 0 or i == 0:
-            np.add.at(rows_of, to, state.by_cell(exact) + coarse)
-        folded[to[coarse > 0]] = True
-    if first.most is not None:
-        folded |= rows_of > first.most
+    folded = _folded_cells(states, at, cells, sign)
     if not folded.any():
         return
     for i, fine in enumerate(moved[exact]):

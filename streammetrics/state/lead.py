@@ -149,13 +149,15 @@ class Lead:
             need(_all(excess <= 1), "the lead is out of range")
             small = small + cells * self.layout.runs[tally.name] + n * (1 + excess)
             rest = rest + LIMB * excess * n
-            if self.layout.places[tally.name][2]:
+            if tally.name in self.layout.planes:
                 zeros, width = (said[f"{what} {tally.name}"] for what in ("zeros", "width"))
                 need(_all((width <= 8) & (zeros < 64)), "the lead is out of range")
                 low = noise(width, zeros)
                 rest, last = rest + (width - low) * n, last + low * n
             else:
                 small = small + n
+                if tally.level is not None:
+                    need(_all(said[f"zeros {tally.name}"] < 64), "the lead is out of range")
         begin: Any = size + 0 * fronts
         self._last = begin + small + 2 * said["two"] + 8 * said["three"] + rest
         self._end = self._last + last

@@ -13,6 +13,7 @@ from ..numerics.settings import decode_setting, unlike
 from .axes import Axis
 from .cells import Cells
 from .declare import FORMS, Flat, Tally
+from .levels import MOST_BITS
 from .state import State
 from .tally import WIDEST, Entries
 
@@ -76,6 +77,8 @@ class Declared:
         good &= all(n in tallies or (n in flats and not flats[n].optional) for n in self.counted)
         good &= all(n in flats and not flats[n].optional for n in likes)
         good &= all(p.front == flats[p.like].front for p in flats.values() if p.like in flats)
+        levels = [flats.get(p.level) for p in self.parts.values() if isinstance(p, Tally) and p.level is not None]
+        good &= all(p is not None and p.form == "level" and not (p.front or p.optional) for p in levels)
         good &= self.behind is None or self.behind.kind in ("group", "class")
         if self.folds is not None:
             good &= len(self.folds) == 3 and set(self.folds[:2]) <= tallies and self.folds[2] in flats
@@ -97,7 +100,7 @@ def _part(said: Any, extents: dict[str, Any]) -> Flat | Tally:
     made: Flat | Tally
     if form == "tally":
         extents[f"places of {name}"] = _places(shape)
-        made = Tally(f"places of {name}")
+        made = Tally(f"places of {name}", **_level_of(name, options, extents))
     elif form in FORMS and isinstance(shape, list) and set(options) <= {"front", "optional", "like"}:
         axes = [_extent(f"axis {i} of {name}", axis, extents) for i, axis in enumerate(shape)]
         front, optional = bool(options.get("front")), bool(options.get("optional"))
@@ -106,6 +109,22 @@ def _part(said: Any, extents: dict[str, Any]) -> Flat | Tally:
         raise StateFormatError("a part is declared in an unknown way")
     made.__set_name__(OpaqueState, name)
     return made
+
+
+def _level_of(name: str, options: dict[str, Any], extents: dict[str, Any]) -> dict[str, Any]:
+    """Read which part holds the level of a tally of buckets, and their bits."""
+    if not options:
+        return {}
+    level, bits = options["level"], options["bits"]
+    if (
+        set(options) - {"pairs"} != {"level", "bits"}
+        or type(bits) is not int
+        or not 1 <= bits <= MOST_BITS
+        or type(level) is not str
+    ):
+        raise StateFormatError("a tally is declared in an unknown way")
+    extents[f"bits of {name}"] = bits
+    return {"level": level, "bits": f"bits of {name}", "pairs": "pairs" in options}
 
 
 def _places(said: Any) -> int:
@@ -255,6 +274,6 @@ def _declared_otherwise(ours: Declared, theirs: Declared) -> list[str]:
 def _shape(part: Flat | Tally, declared: Declared) -> Any:
     """What is said of a part."""
     if isinstance(part, Tally):
-        return declared.extents[part.places]
+        return declared.extents[part.places], part.level, part.level and declared.extents[part.bits], part.pairs
     shape = [declared.extents[s] if isinstance(s, str) else s for s in part.shape]
     return shape, part.form, part.optional, part.front, part.like

@@ -12,6 +12,7 @@ from ..errors import StateFormatError
 from .chunks import WORDS, unpack_exact
 from .declare import CEILING, LIMIT, Flat, identity
 from .lead import Lead
+from .levels import HIGHEST
 from .numbers import per_section, running, unzigzag
 from .section import LIMB, need, sparse
 from .state import State
@@ -55,8 +56,11 @@ def _numbers(lead: Lead, flat: Flat, stored: Ints) -> Array:
         need(lead.fits(lengths.astype(np.int64), stored, words), "the words of a sum do not fit")
         return unpack_exact(places, lengths, lead.rest.cut(4 * words, "<u4"))
     said = lead.next(stored)
-    if form in ("low", "high"):
-        return unzigzag(said.astype(np.uint64) - np.uint64(2 if form == "low" else 1))
+    if form in ("low", "high", "least", "largest"):
+        return unzigzag(said.astype(np.uint64) - np.uint64(2 if form in ("low", "least") else 1))
+    if form == "level":
+        need(int(said.max(initial=0)) <= HIGHEST, f"{name} is out of range")
+        return said.astype(flat.dtype)
     if form in ("flag", "once", "register"):
         need(int(said.max(initial=0)) <= (255 if form == "register" else 1), f"{name} is out of range")
         return said.astype(flat.dtype)

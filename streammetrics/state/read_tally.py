@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import levels
 from .declare import LIMIT, Tally
 from .lead import Lead
 from .numbers import BLOCK, running, unzigzag
+from .pair_levels import are_pairs, at_needed_levels
 from .read_flat import limbs
 from .section import LIMB, need, noise
 from .state import State
 from .tally import WIDEST, Entries, code_type, count_type
 
-__all__ = ["read_folds", "read_tally"]
+__all__ = ["read_folds", "read_levels", "read_tally"]
 
 Ints = NDArray[np.int64]
 Array = NDArray[Any]
@@ -30,11 +32,15 @@ def read_tally(lead: Lead, tally: Tally) -> Entries:
     _, shift, wide = lead.layout.places[name]
     if not n:
         need(not each.any() and not lead.said[f"excess {name}"].any(), f"entries of {name} do not fit")
-        need(not wide or not (lead.said[f"zeros {name}"].any() or lead.said[f"width {name}"].any()), "the lead")
+        numbers = [lead.said[f"{what} {name}"] for what in ("zeros", "width") if f"{what} {name}" in lead.said]
+        need(not any(said.any() for said in numbers), "the lead")
         return Entries.none(shift, wide=wide)
     need(each.min() >= 0 and each.max() <= n, f"entries of {name} do not fit")
     need(lead.fits(each, runs, entries), f"entries of {name} do not fit")
-    made = _wide(lead, tally, each, n) if wide else _narrow(lead, tally, each)
+    if tally.level is not None:
+        made = _leveled(lead, tally, each)
+    else:
+        made = _wide(lead, tally, each, n) if wide else _narrow(lead, tally, each)
     rows = float(made.counts.sum(dtype=np.float64))
     need(rows < LIMIT and int(made.counts.max(initial=0)) < LIMIT, f"{name} has too many rows")
     excess = lead.said[f"excess {name}"]
@@ -60,6 +66,30 @@ def _narrow(lead: Lead, tally: Tally, each: Ints) -> Entries:
     first = (held.astype(wide) << wide(shift)) - before - wide(1)
     codes += first[0] if len(held) == 1 else np.repeat(first, each[held])
     return Entries(shift, codes, _counts(lead.next(entries)))
+
+
+def _leveled(lead: Lead, tally: Tally, each: Ints) -> Entries:
+    """Buckets of numbers: each label in the high word, the bucket in the low one."""
+    places, shift, _ = lead.layout.places[tally.name]
+    runs, entries = lead.layout.runs[tally.name], lead.said[f"entries {tally.name}"]
+    if runs > 1:
+        need(not each.reshape(-1, runs)[:, places // WIDEST :].any(), f"{tally.name} holds a label that is not there")
+    gaps = lead.next(entries).astype(np.uint64)
+    held = each > 0
+    starts = (np.cumsum(each) - each)[held]
+    steps = gaps + np.uint64(1)
+    steps[starts] -= np.uint64(1)
+    buckets = running(steps, each)
+    ascends = np.append(True, buckets[1:] > buckets[:-1])
+    ascends[starts] = True
+    need(bool(ascends.all()), f"{tally.name} holds a bucket that is not there")
+    zeros = lead.said[f"zeros {tally.name}"]
+    need(not zeros[entries == 0].any() and _no_zeros(buckets, entries, zeros), "buckets end in more zeros")
+    buckets <<= np.repeat(zeros, entries).astype(np.uint64)
+    top = max(shift - 64, 0)
+    need(len(each) << min(top, 1) < 1 << 32, "there are more cells than codes")
+    high = np.repeat(np.arange(len(each), dtype=np.uint32), each) << np.uint32(min(top, 1))
+    return Entries(shift, buckets, _counts(lead.next(entries)), None, high)
 
 
 def _counts(less: Array) -> Array:
@@ -175,3 +205,19 @@ def read_folds(made: State) -> None:
         need(made.by_cell(exact).max(initial=0) <= made.most, "a cell holds more exact rows than it may")
     if flag in made.cells.flats:
         need(not made.cells.flats[flag][~coarse].any(), "a cell lost something that is exact")
+
+
+def read_levels(made: State) -> None:
+    """Raise unless buckets are ones of their level, and no higher level is needed."""
+    for name, part in made.parts().items():
+        if isinstance(part, Tally) and part.level is not None:
+            entries, level, bits = made.cells.tallies[name], made.flat(part.level), getattr(made, part.bits)
+            need(_are_buckets(part, entries, level, bits), f"{name} holds a bucket that is not there")
+            need(at_needed_levels(part, entries, level, bits)[0] is entries, f"{name} has too many buckets")
+
+
+def _are_buckets(part: Tally, entries: Entries, level: Array, bits: int) -> bool:
+    if not part.pairs:
+        each = level.reshape(-1)[levels.groups_of(entries, level[:1].size or 1)]
+        return levels.are_buckets(entries.codes, each, bits)
+    return are_pairs(entries, level, bits)

@@ -26,6 +26,7 @@ from .state import State
 
 __all__ = ["Schema", "describe", "read_schema", "schema_of"]
 
+RETIRED = ("value_histogram", "joint_histogram")
 PLAIN = 1 << 53
 """Whole numbers from here on are written as text: JavaScript would round them."""
 
@@ -104,7 +105,11 @@ def _axis(axis: Axis) -> dict[str, Any]:
 def _part(state: State, part: Flat | Tally) -> list[Any]:
     if isinstance(part, Tally):
         places = part.count(state)
-        return [part.name, "tally", places if places < PLAIN else str(places)]
+        written: list[Any] = [part.name, "tally", places if places < PLAIN else str(places)]
+        if part.level is not None:
+            pairs = {"pairs": 1} if part.pairs else {}
+            written.append({"bits": int(getattr(state, part.bits)), "level": part.level} | pairs)
+        return written
     options: dict[str, Any] = {"front": 1} if part.front else {}
     if part.optional:
         options["optional"] = 1
@@ -134,6 +139,10 @@ def read_schema(head: Any) -> Schema:
     """
     if not isinstance(head, dict) or not isinstance(head.get("tag"), str):
         raise StateFormatError("the header of a section is damaged")
+    if head["tag"] in RETIRED:
+        raise StateFormatError(
+            f"{head['tag']!r} is a state of an earlier release, whose buckets lost values far from 0: count the rows again"
+        )
     known = State.by_tag.get(head["tag"])
     reasons = tuple(head.get("dropped", ()))
     if list(reasons) != sorted(set(reasons)) or not all(isinstance(r, str) for r in reasons):

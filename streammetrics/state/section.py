@@ -58,6 +58,7 @@ class Layout:
         self.flats = [p for p in schema.parts.values() if isinstance(p, Flat)]
         self.tallies = [p for p in schema.parts.values() if isinstance(p, Tally)]
         self.places = {t.name: (t.count(like), t.shift(like), t.wide(like)) for t in self.tallies}
+        self.planes = {t.name for t in self.tallies if t.wide(like) and t.level is None}
         if any(shift > 65 and count % WIDEST for count, shift, _ in self.places.values()):
             raise ValueError("a place has at most 65 bits, and those of a label")
         self.runs = {n: 1 << max(shift - 65, 0) for n, (_, shift, _) in self.places.items()}
@@ -85,7 +86,8 @@ class Layout:
             out += [f"chunks {flat.name}"] if flat.form == "exact" else []
         for tally in self.tallies:
             out += [f"entries {tally.name}", f"excess {tally.name}"]
-            out += [f"zeros {tally.name}", f"width {tally.name}"] if self.places[tally.name][2] else []
+            out += [f"zeros {tally.name}"] if tally.name in self.planes or tally.level is not None else []
+            out += [f"width {tally.name}"] if tally.name in self.planes else []
         return out
 
 
@@ -96,9 +98,9 @@ def sparse(some: Any, total: Any) -> Any:
 
 def unmarked(form: str, values: Array) -> Array:
     """Numbers of a flat as numbers that are not negative; what says nothing is 0."""
-    if form == "low":
+    if form in ("low", "least"):
         return zigzag(values) + np.uint64(2)  # modulo 2**64, as below
-    if form == "high":
+    if form in ("high", "largest"):
         return zigzag(values) + np.uint64(1)
     if form in ("signed", "fixed"):
         return zigzag(values)
@@ -204,10 +206,14 @@ class _Writer:
         starts = self.state.starts(name) if runs == 1 else replace(e, shift=65).starts(runs * len(self.state.cells))
         each = np.diff(starts)
         yield each.astype(np.uint64)
-        if e.wide:
+        if name in self.layout.planes:
             yield from self._wide(name, e, starts[:-1][each > 0])
         else:
-            yield gaps_of(e.places, starts[:-1][each > 0])
+            places = e.places
+            if tally.level is not None:
+                zeros = self.lead[f"zeros {name}"] = _zeros(places)
+                places = places >> np.uint64(zeros)
+            yield gaps_of(places, starts[:-1][each > 0])
             yield e.counts - e.counts.dtype.type(1)
         if e.excess is not None:
             self.rest.append(_limbs(e.excess[:, 1]))
@@ -215,8 +221,7 @@ class _Writer:
 
     def _wide(self, name: str, e: Entries, begins: Ints) -> Iterator[Array]:
         keys, last = keys_of(e)
-        union = int(np.bitwise_or.reduce(keys)) if len(keys) else 0
-        zeros = (union & -union).bit_length() - 1 if union else 0
+        zeros = _zeros(keys)
         gaps = np.diff(keys, prepend=np.uint64(0))
         gaps[begins] = keys[begins]
         gaps >>= np.uint64(zeros)
@@ -227,6 +232,12 @@ class _Writer:
         self.rest.append(planes[low:].tobytes())
         self.last.append(planes[:low].tobytes())
         yield (e.counts.astype(np.uint64) - np.uint64(1)) << np.uint64(1) | last
+
+
+def _zeros(words: Array) -> int:
+    """How many zeros all words end in; 0 if they are all 0."""
+    union = int(np.bitwise_or.reduce(words)) if len(words) else 0
+    return (union & -union).bit_length() - 1 if union else 0
 
 
 def keys_of(e: Entries) -> tuple[Array, Array]:

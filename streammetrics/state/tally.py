@@ -136,7 +136,8 @@ class Entries:
             return out
         if 64 * cells < len(self.codes):
             if self.high is not None:
-                return np.searchsorted(self.high >> U4(self.top), np.arange(cells + 1, dtype=U4))
+                firsts = (np.arange(cells, dtype=U8) << U8(self.top)).astype(U4)
+                return np.append(np.searchsorted(self.high, firsts), len(self.high))
             firsts = np.arange(cells, dtype=U8) << U8(self.shift)
             firsts = firsts[firsts <= self.codes[-1]].astype(self.codes.dtype)
             out = np.full(cells + 1, len(self.codes), I8)

@@ -21,7 +21,7 @@ from .fold import regroup
 from .lead import Lead
 from .read_flat import read_flat, says_nothing
 from .read_keys import check_axes, read_inner, read_keys, read_words
-from .read_tally import read_folds, read_tally
+from .read_tally import read_folds, read_levels, read_tally
 from .schema import Schema
 from .section import need
 from .state import State
@@ -170,6 +170,7 @@ def _check(made: State, lead: Lead) -> None:
             counts = lead.fronts if lead.layout.fronts(flat) else lead.cells
             need(not says_nothing(made, flat, counts), f"{flat.name} says nothing, and should be absent")
     read_folds(made)
+    read_levels(made)
     try:
         rows = made.rows_behind
         need((made.seen > 0).all() and (made.cells.inner is None or (rows > 0).all()), "a cell has no rows")

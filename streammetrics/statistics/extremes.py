@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from ..columns.columns import Column, Need, matrix, weight
 from ..columns.numbers import number
 from ..errors import StateFormatError
 from ..numerics.settings import setting
-from ..state.declare import Flat, identity
+from ..state.declare import UNKNOWN, Flat, identity
 from ..state.state import State
 from .step import Like, Step
 from .weighed import check_columns
@@ -86,7 +87,7 @@ class Extremes(State, tag="extremes"):
         return [Step("extremes:note_extremes", *columns, self.outputs, pair, own.rows, own.low, own.high)]
 
     def check(self) -> None:
-        check_range(self, FAR * FAR if self.relative else FAR)
+        check_range(self, far=FAR * FAR if self.relative else FAR)
 
     def facts(self) -> dict[str, Any]:
         return {"rows": int(self.rows)}
@@ -100,15 +101,16 @@ class Extremes(State, tag="extremes"):
         return value_of(self.high[output], "high")
 
 
-def check_range(state: State, far: float = FAR) -> None:
-    """Raise unless the parts `low` and `high` of a state, of all cells, are those of numbers."""
-    low, high = state.flat("low"), state.flat("high")
+def check_range(state: State, least: str = "low", largest: str = "high", far: float = FAR) -> None:
+    """Raise unless two parts of a state, of all cells, are the least and the largest of some numbers."""
+    low, high = state.flat(least), state.flat(largest)
     seen = high != NONE_HIGH
-    for bits in (low, high):
-        if not (np.abs(_turned(bits[seen]).view(np.float64)) <= far).all():
+    for bits, form in ((low, least), (high, largest)):
+        known = bits[seen & (bits != UNKNOWN.get(form, NONE_LOW))]
+        if not (np.abs(_turned(known).view(np.float64)) <= far).all():
             raise StateFormatError(f"{type(state).__name__} holds a number that cannot be")
     if (seen != (low != NONE_LOW)).any() or (low[seen] > high[seen]).any():
-        raise StateFormatError(f"{type(state).__name__}.low is above {type(state).__name__}.high")
+        raise StateFormatError(f"{type(state).__name__}.{least} is above {type(state).__name__}.{largest}")
 
 
 def _turned(bits: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -118,4 +120,6 @@ def _turned(bits: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def value_of(held: Any, form: str) -> float:
     """The number that an extreme of this form is; NaN if none was seen."""
+    if held == UNKNOWN.get(form):
+        return -math.inf if form == "least" else math.inf
     return float("nan") if held == identity(form) else float(_turned(np.array([held], np.int64)).view(np.float64)[0])

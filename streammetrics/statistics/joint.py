@@ -15,30 +15,27 @@ from ..errors import StateFormatError
 from ..numerics.exact import UNIT, Mass
 from ..numerics.settings import setting
 from ..state.declare import Flat, Tally
+from ..state.pair_levels import LOOKS, add_rows
 from ..state.state import State
-from ..state.tally import WIDEST, Entries, code_type, reduce, weighs
-from .pairs import LOOKS, Pairs, bucketed_pairs, exact_pairs, looks_of
+from ..state.tally import WIDEST, Entries
+from .pairs import Pairs, bucketed_pairs, exact_pairs, exact_rows, joined_rows
 from .scores import negative_weight
 from .step import Like, Step
 from .weighed import check_columns
 
 __all__ = ["JointHistogram"]
 
-U4, U8 = np.uint32, np.uint64
-TOP = U8(1 << 63)
-MARGIN = 6
-"""Bits that each number alone has more than both together; as kernels have it."""
 
-
-class JointHistogram(State, tag="joint_histogram"):
-    """Rows by two numbers: exactly, while a cell has few of them; by the leading bits of both beyond.
+class JointHistogram(State, tag="joint_buckets"):
+    """Rows by two numbers: exactly, while a cell has few of them; beyond in buckets that fit them.
 
     Parameters
     ----------
     columns : tuple of str
         The roles of x and y.
     bits : int
-        Of the mantissa, in buckets of both: such a bucket is at most 2**-bits of its numbers wide and high.
+        A bucket of x or of y is at most 2**-bits of its numbers wide, one of both at most 2**(3 - bits) wide and high;
+        there are up to 2**(bits + 6) buckets of either, 2**(bits + 3) of them where both are counted together.
     limit : int
         Rows that a cell keeps exactly; those of a cell with more all go to buckets.
     memory_limit : int
@@ -46,14 +43,10 @@ class JointHistogram(State, tag="joint_histogram"):
 
     Notes
     -----
-    A row is counted by four looks. Exactly: by the 64 bits of x, by those of y, by the first 32 of each, and by hashes of
-    32 bits of each. Since all different x and y are known by themselves, hashes say which of them came together; where
-    two have one hash, leading bits tell them apart. If neither does, which the state knows, it is read by leading bits.
-    In buckets: by x and by y alone, of 6 more bits; by both; and all rows. 64 bytes a row while it is exact; beyond 12
-    bytes a bucket that holds rows, so at most as many as rows, and no more than there are buckets of both.
-
-    `off_grid` says of x and of y whether one had bits that the bucket of both does not show. While it is 0 every bucket
-    holds one value, and what is read is exact.
+    A row is counted by four looks. Exactly: by the 64 bits of x, by those of y, and twice by hashes of 32 bits of each.
+    Since all different x and y are known by themselves, hashes say which of them came together: where two have one hash,
+    the other hash tells them apart. In buckets: see `state.pair_levels`. 64 bytes a row while it is exact; beyond 16 bytes
+    a bucket that holds rows, of which there are at most 2**(2 bits + 6), and fewer the closer x and y follow each other.
     """
 
     columns: tuple[str, ...] = setting(default=("y_true", "y_pred"))
@@ -61,12 +54,13 @@ class JointHistogram(State, tag="joint_histogram"):
     limit: int = setting(default=1 << 14, low=0, high=1 << 24)
     memory_limit: int = setting(default=1 << 32, low=0, operational=True)
 
-    exact = Tally("exact_places")
-    rows = Tally("places")
-    off_grid = Flat(2, form="flag")
+    exact = Tally("places")
+    rows = Tally("places", level="level", pairs=True)
+    level = Flat(LOOKS, form="level")
 
     counted: ClassVar[tuple[str, ...]] = ("exact", "rows")
-    folds: ClassVar[tuple[str, str, str] | None] = ("exact", "rows", "off_grid")
+    folds: ClassVar[tuple[str, str, str] | None] = ("exact", "rows", "level")
+    counter: ClassVar[str] = "pairs"
 
     def __post_init__(self) -> None:
         check_columns(self)
@@ -85,19 +79,9 @@ class JointHistogram(State, tag="joint_histogram"):
         return True
 
     @property
-    def exact_places(self) -> int:
-        """Those of one look behind those of another."""
-        return LOOKS * WIDEST
-
-    @property
-    def side(self) -> int:
-        """Bits of a bucket of one of both numbers: sign, exponent, and those of the mantissa."""
-        return 12 + self.bits
-
-    @property
     def places(self) -> int:
         """Those of one look behind those of another."""
-        return LOOKS << 2 * self.side
+        return LOOKS * WIDEST
 
     def needs(self) -> tuple[Need, ...]:
         return (*(number(role) for role in self.columns), weight())
@@ -110,21 +94,17 @@ class JointHistogram(State, tag="joint_histogram"):
 
     def steps(self, like: Like) -> Iterable[Step]:
         own = type(self)
-        into = own.exact, own.rows, own.off_grid
-        return [Step("joint:count_pairs", *self.columns, "sample_weight", "at", self.bits, *into)]
+        return [Step("joint:count_pairs", *self.columns, "sample_weight", "at", own.exact, own.rows)]
 
     def bucketed(self, exact: Entries) -> tuple[Entries, Any]:
-        look, word, side = looks_of(exact), exact.codes, U8(self.side)
-        alone = word >> (U8(64 - MARGIN) - side)
-        both = (word >> (U8(64) - side) << side) | ((word & U8(0xFFFFFFFF)) >> (U8(32) - side))
-        place = np.where(look < 2, alone, np.where(look == 2, both, U8(0))) | (look.astype(U8) << (U8(2) * side))
-        bits = np.where(word >> U8(63), word & ~TOP, ~word)
-        lost = (look < 2) & (bits & U8((1 << 52 - self.bits) - 1) != 0) & weighs(exact)
-        shift, cells = type(self).rows.shift(self), exact.cells
-        kind = code_type((int(cells.max(initial=0)) + 1) << shift)
-        codes = (cells.astype(kind) << kind(shift)) | place.astype(kind)
-        made = reduce(Entries(shift, codes, exact.counts, exact.excess))
-        return made, (cells[lost], look[lost])
+        cells = exact.cells
+        names, begins = np.unique(cells, return_index=True)
+        none = Entries.none(exact.shift, wide=True), np.zeros((int(cells.max(initial=-1)) + 1, LOOKS), np.int64)
+        rows = [
+            exact_rows(exact.where(slice(a, b)), int(cell))
+            for cell, a, b in zip(names.tolist(), begins, [*begins[1:], len(cells)], strict=False)
+        ]
+        return add_rows(*none, joined_rows(rows), self.bits)
 
     def check(self) -> None:
         if any(negative_weight(e) for e in self.cells.tallies.values()):
@@ -134,11 +114,11 @@ class JointHistogram(State, tag="joint_histogram"):
         held: Entries = self.rows if len(self.rows) else self.exact
         total = Mass.of(held.mass, held.excess).total() // LOOKS
         weight = Fraction(total, 1 if held.excess is None else UNIT)
-        return {"rows": int(held.mass.sum()) // LOOKS, "weight": weight, "off_grid": bool(self.off_grid.any())}
+        return {"rows": int(held.mass.sum()) // LOOKS, "weight": weight, "off_grid": bool(self.level.any())}
 
     @cached_property
     def pairs(self) -> Pairs:
         """What is read from a state of one cell."""
         if not len(self.rows):
             return exact_pairs(self.exact)
-        return bucketed_pairs(self.rows, self.side, self.off_grid == 0)
+        return bucketed_pairs(self.rows, self.flat("level")[:1], self.bits)

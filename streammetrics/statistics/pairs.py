@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import IncompatibleStateError
+from ..errors import IncompatibleStateError, StateFormatError
 from ..numerics.dominance import below_both
 from ..numerics.exact import UNIT, Mass
 from ..state import tally
+from ..state.pair_levels import LOOKS, PAIR, SIDES, PairRows, least_places, looks_of, side_ranks, sides_of
 from ..state.tally import Entries, reduce, weighs
 
-__all__ = ["LOOKS", "Pairs", "bucketed_pairs", "exact_pairs", "looks_of"]
+__all__ = ["Pairs", "bucketed_pairs", "exact_pairs", "exact_rows", "joined_rows"]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-U4, U8 = np.uint32, np.uint64
+U8 = np.uint64
 HALF = U8(0xFFFFFFFF)
 
-LOOKS = 4
-"""By how many places a row is counted: x, y, both by their leading bits, both by their hashes."""
-X, Y, LEAD, HASH = range(LOOKS)
+X, Y, OTHER, HASH = range(LOOKS)
+"""By which places an exact row is counted: x, y, both by a second hash, both by a hash."""
+SECOND = U8(0x9E3779B97F4A7C15)
+"""What changes keys for the second hash; as the kernel has it."""
+CONTRADICTION = "JointHistogram.exact does not count the same rows by each of its looks"
 
 
 class Pairs:
@@ -142,28 +145,22 @@ def _squares(numbers: Array) -> int:
     return int(sum((numbers * numbers).tolist()))
 
 
-def looks_of(held: Entries) -> Ints:
-    """By which look each exact entry is counted."""
-    assert held.high is not None
-    return ((held.high >> U4(1)) & U4(LOOKS - 1)).astype(np.int64)
-
-
 # -- in buckets -------------------------------------------------------------------------------------------------------
 
 
-def bucketed_pairs(held: Entries, side: int, sure: Bools) -> Pairs:
-    """Read the buckets of a cell, of which those of both have `side` bits each."""
+def bucketed_pairs(held: Entries, levels: Ints, bits: int) -> Pairs:
+    """Read the buckets of a cell, given its levels (1 x 4)."""
+    least = least_places(sides_of(held)[0], levels, bits)
     held = held.where(weighs(held))
-    places = held.places.astype(np.int64)
-    cuts = np.searchsorted(places, np.arange(LOOKS + 1) << 2 * side)
-    looks = [held.where(slice(a, b)) for a, b in pairwise(cuts.tolist())]
-    both = looks[LEAD].places.astype(np.int64)
-    x, y = (_ranked(both >> shift & ((1 << side) - 1)) for shift in (side, 0))
-    return Pairs(x, y, looks[LEAD], _fine(looks), sure)
+    looks = [held.where(looks_of(held) == look) for look in range(LOOKS)]
+    x, y = side_ranks(looks[PAIR].codes, least)
+    sharp = levels[0, :SIDES] == 0
+    sure = sharp & np.array([len(looks[i]) == len(np.unique(v)) for i, v in enumerate((x, y))])
+    return Pairs(x, y, looks[PAIR], _fine(looks), sure, sharp)
 
 
 def _fine(looks: list[Entries]) -> tuple[Mass, Mass]:
-    x, y = (Mass.of(e.mass, e.excess) for e in looks[:LEAD])
+    x, y = (Mass.of(e.mass, e.excess) for e in looks[:SIDES])
     return x, y
 
 
@@ -176,21 +173,52 @@ def _ranked(values: Array) -> Ints:
 
 def exact_pairs(held: Entries) -> Pairs:
     """Read the exact rows of a cell."""
+    looks = _exact_looks(held)
+    x, y, cells = _told(looks)
+    some = weighs(cells)
+    fine = _fine([e.where(weighs(e)) for e in looks])
+    both = np.ones(2, bool)
+    return Pairs(_ranked(x[some]), _ranked(y[some]), cells.where(some), fine, both, both)
+
+
+def exact_rows(held: Entries, cell: int) -> PairRows:
+    """Return the exact rows of one cell."""
+    looks = _exact_looks(held)
+    x, y, cells = _told(looks)
+    numbers = numbers_of(looks[X].codes[x]), numbers_of(looks[Y].codes[y])
+    return PairRows(np.full(len(cells), cell), *numbers, cells.mass, cells.excess)
+
+
+def joined_rows(rows: Sequence[PairRows]) -> PairRows:
+    """Put rows together."""
+    excess = None
+    if any(r.excess is not None for r in rows):
+        excess = np.concatenate([np.zeros((len(r.x), 2), np.int64) if r.excess is None else r.excess for r in rows])
+    cells, x, y, counts = (np.concatenate([r[i] for r in rows]) if rows else np.zeros(0) for i in range(4))
+    return PairRows(cells.astype(np.int64), x, y, counts.astype(np.int64), excess)
+
+
+def numbers_of(keys: Array) -> NDArray[np.float64]:
+    """Return the numbers of keys that are in their order."""
+    return np.asarray(np.where(keys >> U8(63), keys & ~(U8(1) << U8(63)), ~keys).view(np.float64))
+
+
+def _exact_looks(held: Entries) -> list[Entries]:
     look = looks_of(held)
-    looks = [
+    return [
         Entries(64, held.codes[m], held.counts[m], None if held.excess is None else held.excess[m])
         for m in (look == k for k in range(LOOKS))
     ]
-    found = _told(looks)
-    sure = np.full(2, found is not None)
-    x, y, cells = found or (*_halves(looks[LEAD].codes), looks[LEAD])
-    some = weighs(cells)
-    fine = _fine([e.where(weighs(e)) for e in looks])
-    return Pairs(_ranked(x[some]), _ranked(y[some]), cells.where(some), fine, sure, np.ones(2, bool))
 
 
-def _told(looks: list[Entries]) -> tuple[Ints, Ints, Entries] | None:
-    """Which x and which y came together, by their hashes, and where these are not enough by leading bits; or None."""
+def _told(looks: list[Entries]) -> tuple[Ints, Ints, Entries]:
+    """Which x and which y came together: by their hashes, and where these are not enough by the second ones.
+
+    Raises
+    ------
+    StateFormatError
+        The looks are not of the same rows, as in bytes that no rows made.
+    """
     keys = [looks[side].codes for side in (X, Y)]
     link = looks[HASH]
     x, y = (_place(_hash(k), name) for k, name in zip(keys, _halves(link.codes), strict=True))
@@ -198,18 +226,19 @@ def _told(looks: list[Entries]) -> tuple[Ints, Ints, Entries] | None:
     x, y, sure = x[good], y[good], link.where(good)
     if good.all():
         return x, y, sure
-    lead = (keys[X][x] & ~HALF) | (keys[Y][y] >> U8(32))
+    other = [_hash(k, second=True) for k in keys]
+    known = (other[X][x] << U8(32)) | other[Y][y]
     try:
-        rest = tally.add(looks[LEAD], reduce(Entries(64, lead, sure.counts, sure.excess)), -1)
-    except IncompatibleStateError:  # read from bytes that no rows made: the looks are not of the same rows
-        return None
+        rest = tally.add(looks[OTHER], reduce(Entries(64, known, sure.counts, sure.excess)), -1)
+    except IncompatibleStateError as error:
+        raise StateFormatError(CONTRADICTION) from error
     more = []
     for side, at, name in zip((X, Y), (x, y), _halves(rest.codes), strict=True):
         left = looks[side].mass - np.bincount(at, sure.mass, len(keys[side])).astype(np.int64)
         some = np.flatnonzero(left)
-        more.append(_place(keys[side][some] >> U8(32), name, some))
+        more.append(_place(other[side][some], name, some))
     if any((m < 0).any() for m in more):
-        return None
+        raise StateFormatError(CONTRADICTION)
     return np.append(x, more[0]), np.append(y, more[1]), tally.joined([sure, rest])
 
 
@@ -227,8 +256,9 @@ def _halves(words: Array) -> tuple[Array, Array]:
     return words >> U8(32), words & HALF
 
 
-def _hash(x: Array) -> Array:
+def _hash(x: Array, *, second: bool = False) -> Array:
     """The first 32 bits of what the kernel makes of 64."""
+    x = x ^ SECOND if second else x
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         x = (x ^ (x >> U8(33))) * U8(factor)
     top: Array = (x ^ (x >> U8(33))) >> U8(32)

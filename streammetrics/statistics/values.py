@@ -1,25 +1,27 @@
-"""The histogram of numbers by their leading bits: enough for every quantile, with a certified relative error."""
+"""The histogram of numbers in buckets that fit them: enough for every quantile, with certified bounds."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import Need, matrix, weight
+from ..columns.columns import Column, Need, matrix, weight
 from ..columns.numbers import number
 from ..errors import InvalidInputError
 from ..numerics.exact import UNIT, Mass, exact_to_fraction
 from ..numerics.settings import setting, union
-from ..state import tally
+from ..state import levels, tally
 from ..state.declare import Flat, Tally
 from ..state.state import State
 from ..state.tally import Entries
 from ..state.totals import weight_of
+from .extremes import check_range, value_of
 from .regression import RegressionSums, check_losses
 from .step import NO_LIMITS, NOTHING, Like, Step
 from .weighed import check_columns
@@ -27,17 +29,17 @@ from .weighed import check_columns
 __all__ = ["ValueHistogram"]
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Buckets = NDArray[np.uint64]
 
 BESIDE = ("sums", "skipped", "lossy", "lossy_excess")
 """Parts of losses."""
-LOWEST, OCTAVES = -460, 862
-"""The first octave, and how many there are: all that differences of numbers of 2**-400 to 2**400 can be."""
 
 
-class ValueHistogram(State, tag="value_histogram"):
-    """Rows by bucket of a value, or of the difference of two columns.
+class ValueHistogram(State, tag="value_buckets"):
+    """Rows by bucket of a value, or of the difference of two columns, and the least and the largest value.
 
-    A bucket is the sign, the exponent and the leading bits of the mantissa: 0 has its own, and the map never decreases.
+    Buckets have the level that the values of a cell need (see `state.levels`).
 
     Parameters
     ----------
@@ -46,7 +48,7 @@ class ValueHistogram(State, tag="value_histogram"):
     signed : bool
         Whether the difference, second less first, has a sign, or is absolute.
     bits : int
-        Of the mantissa: a bucket is at most 2**-bits of its value wide.
+        A bucket is at most 2**-bits of its value wide; a cell has up to 2**(bits + 6) of them before they become wider.
     num_outputs : int, optional
         Rows of so many values in each column.
     losses : tuple of str
@@ -54,8 +56,8 @@ class ValueHistogram(State, tag="value_histogram"):
 
     Notes
     -----
-    862 * 2**bits buckets a sign; only those that hold rows are kept, 8 bytes each. `off_grid` is 1 if a value had bits
-    that its bucket does not show; while it is 0 every bucket holds one value, and quantiles are exact.
+    Only buckets that hold rows are kept, 16 bytes each. At level 0 every bucket holds one value, and quantiles are exact.
+    The extremes are those of rows whose weight is not 0; when rows are taken away, they and the level stay.
     """
 
     columns: tuple[str, ...] = setting(default=("value",))
@@ -65,8 +67,12 @@ class ValueHistogram(State, tag="value_histogram"):
 
     losses: tuple[str, ...] = union(default=())
 
-    rows = Tally("places")
-    off_grid = Flat("outputs", form="flag")
+    counter: ClassVar[str] = "values"
+
+    rows = Tally("places", level="level")
+    level = Flat("outputs", form="level")
+    least = Flat("outputs", form="least")
+    largest = Flat("outputs", form="largest")
     sums = Flat("losses", "outputs", form="exact")
     skipped = Flat("losses", "outputs")
     lossy = Flat()
@@ -96,19 +102,9 @@ class ValueHistogram(State, tag="value_histogram"):
         return self.outputs
 
     @property
-    def middle(self) -> int:
-        """The bucket of 0."""
-        return 0 if len(self.columns) == 2 and not self.signed else OCTAVES << self.bits
-
-    @property
-    def buckets(self) -> int:
-        """The number of buckets."""
-        return self.middle + (OCTAVES << self.bits) + 1
-
-    @property
     def places(self) -> int:
         """The number of buckets of all outputs."""
-        return self.outputs * self.buckets
+        return 2 * levels.ZERO if self.outputs == 1 else self.outputs * tally.WIDEST
 
     def needs(self) -> tuple[Need, ...]:
         if self.losses:
@@ -121,15 +117,16 @@ class ValueHistogram(State, tag="value_histogram"):
     def steps(self, like: Like) -> Iterable[Step]:
         own, pair = type(self), len(self.columns) == 2
         columns = self.columns[0], self.columns[-1], "sample_weight", "at"
-        how = self.outputs, pair, self.signed, self.bits, self.middle, self.buckets
-        name = "count_values" if "rows" in like.dense else "emit_values"
-        made = [Step(f"value_histogram:{name}", *columns, *how, own.off_grid, own.rows)]
+        top = max(own.rows.shift(self) - 64, 0)
+        how = self.outputs, pair, self.signed, self.bits, top, own.level
+        made = [Step("value_histogram:count_values", *columns, *how, own.least, own.largest, own.rows)]
         if self.losses:
             counts = own.lossy, own.lossy_excess if like.weighted else NOTHING
             made.append(self.beside.step(like, NO_LIMITS, *counts, own.sums, own.skipped))
         return made
 
     def check(self) -> None:
+        check_range(self, "least", "largest")
         if self.losses:
             check_losses(self, self.losses, weight_of(self, "lossy")[..., None])
 
@@ -144,69 +141,65 @@ class ValueHistogram(State, tag="value_histogram"):
 
     def facts(self) -> dict[str, Any]:
         rows, weight = int(self._of(0).mass.sum()), Fraction(self.mass(0).total(), self.unit)
-        return {"rows": rows, "weight": weight, "off_grid": bool(self.off_grid.any())}
+        return {"rows": rows, "weight": weight, "off_grid": bool(self.level.any())}
+
+    def levels_of(self) -> Ints:
+        """The level of each output."""
+        return np.asarray(self.level)
+
+    def only(self, held: Entries, output: int) -> Entries:
+        """Return the entries of one output."""
+        if self.outputs == 1:
+            return held
+        labels = levels.groups_of(held, self.outputs)
+        return held.where(slice(*np.searchsorted(labels, [output, output + 1]).tolist()))
 
     def _of(self, output: int) -> Entries:
-        """The entries of one output."""
-        held = self.rows
-        ends = np.array([output, output + 1]) * self.buckets
-        return held.where(np.arange(*np.searchsorted(held.places.astype(np.int64), ends).tolist()))
+        return self.only(self.rows, output)
 
-    def occupied(self, output: int = 0) -> Ints:
+    def occupied(self, output: int = 0) -> Buckets:
         """The buckets of one output that hold rows, in ascending order of value."""
-        return self._of(output).places.astype(np.int64) - output * self.buckets
+        return self._of(output).codes
 
     def mass(self, output: int) -> Mass:
         """Rows (or weight) by occupied bucket of one output, in ascending order of value."""
         held = self._of(output)
         return Mass.of(held.mass, held.excess)
 
-    def limits(self, bucket: int, output: int) -> tuple[Fraction, Fraction]:
-        """Between which values a bucket lies; one value if it is known to hold no other."""
-        step = abs(bucket - self.middle)
-        if not step:
-            return Fraction(0), Fraction(0)
-        near, far = self._edge(step), self._edge(step + 1)
-        if not self.off_grid[output]:
-            far = near
-        return (near, far) if bucket > self.middle else (-far, -near)
+    def rows_of(self, output: int = 0) -> Ints:
+        """How many rows are in each occupied bucket of one output."""
+        return self._of(output).mass
 
-    def _edge(self, step: int) -> Fraction:
-        """The least size in the step-th bucket from 0."""
-        octave, part = divmod(int(step) - 1, 1 << self.bits)
-        return Fraction(2) ** (LOWEST + octave) * (1 + Fraction(part, 1 << self.bits))
+    def ends(self, output: int = 0) -> tuple[Floats, Floats]:
+        """Between which values the rows of each occupied bucket of one output lie, in ascending order."""
+        near, far = levels.edges_of(self.occupied(output), self.levels_of()[output], self.bits)
+        low, high = np.minimum(near, far), np.maximum(near, far)
+        least, largest = self.extremes(output)
+        return (low, high) if math.isnan(least) else (np.maximum(low, least), np.minimum(high, largest))
 
-    def values(self, buckets: Ints) -> NDArray[np.float64]:
-        """A value inside each of some buckets: the end that is nearer to 0."""
-        step = np.abs(buckets - self.middle)
-        octave, part = np.divmod(np.maximum(step - 1, 0), 1 << self.bits)
-        size = np.ldexp(1 + part / (1 << self.bits), LOWEST + octave)
-        return np.asarray(np.where(step == 0, 0.0, np.sign(buckets - self.middle) * size))
+    def extremes(self, output: int = 0) -> tuple[float, float]:
+        """The least and the largest value of one output; infinite if they may have been taken away, NaN without rows."""
+        return value_of(self.least[output], "least"), value_of(self.largest[output], "largest")
 
-    def ends(self, output: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Between which values the occupied buckets of one output lie, in ascending order."""
-        buckets = self.occupied(output)
-        near = self.values(buckets)
-        far = self.values(buckets + np.sign(buckets - self.middle)) if self.off_grid[output] else near
-        return np.minimum(near, far), np.maximum(near, far)
+    def sample(self, columns: Mapping[str, Column], rows: int) -> Entries:
+        """Return the first rows of some columns at level 0."""
+        values = [np.asarray(columns[role].values)[:rows].astype(np.float64) for role in self.columns]
+        number = values[0] if len(values) == 1 else values[1] - values[0]
+        number = number if self.signed or len(values) == 1 else np.abs(number)
+        buckets = levels.bucket_of(number, 0, self.bits).reshape(-1, self.outputs)
+        high = np.broadcast_to(np.arange(self.outputs, dtype=np.uint32) << np.uint32(1), buckets.shape)
+        counts = np.ones(buckets.size, np.uint32)
+        shift = type(self).rows.shift(self)
+        return tally.reduce(Entries(shift, buckets.reshape(-1), counts, None, np.ascontiguousarray(high).reshape(-1)))
 
     def coarsen(self, bits: int) -> Self:
         """Return the histogram of the same rows with fewer bits: what they would have made there, to the bit."""
-        drop = self.bits - bits
-        if drop < 0:
+        if bits > self.bits:
             raise InvalidInputError(f"a histogram of {self.bits} bits cannot be refined to {bits}; coarsen() goes down")
-        if drop == 0:
+        if bits == self.bits:
             return self
         new, held = self.with_settings(bits=bits), self.cells.tallies["rows"]
-        cell, (output, bucket) = held.cells, np.divmod(held.places.astype(np.int64), self.buckets)
-        step = bucket - self.middle
-        size = np.abs(step) - 1  # of 0 it is -1, and its sign 0: it stays
-        place = output * new.buckets + new.middle + np.sign(step) * ((size >> drop) + 1)
-        shift = (new.places - 1).bit_length()
-        codes = (cell.astype(np.uint64) << np.uint64(shift)) | place.astype(np.uint64)
-        off_grid = self.flat("off_grid").copy()
-        lost = (step != 0) & (size & ((1 << drop) - 1) != 0) & tally.weighs(held)
-        off_grid[cell[lost], output[lost]] = 1
-        made = tally.reduce(Entries(shift, codes, held.counts, held.excess))
-        flats = dict(self.cells.flats) | {"off_grid": off_grid}
-        return new.holding(replace(self.cells, flats=flats, tallies={"rows": made}))
+        level = self.flat("level").reshape(-1)[levels.groups_of(held, self.outputs)]
+        buckets = levels.bucket_of(levels.near_edges(held.codes, level, self.bits), level, bits)
+        made = tally.reduce(replace(held, codes=buckets))
+        return new.holding(replace(self.cells, tallies={"rows": made})).present()

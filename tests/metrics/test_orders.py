@@ -149,7 +149,7 @@ def collisions(n: int) -> Any:
     return np.array(found)
 
 
-def test_numbers_of_one_hash_are_told_apart_by_their_first_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_of_one_hash_are_told_apart_by_a_second_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     y = np.concatenate([collisions(8), rng.normal(0, 1, 8)])
     assert (
         len(np.unique(pairs._hash((y + 0.0).view(np.uint64) ^ np.where(y < 0, ~np.uint64(0), np.uint64(1 << 63))))) == 9
@@ -158,11 +158,10 @@ def test_numbers_of_one_hash_are_told_apart_by_their_first_bits(monkeypatch: pyt
     metric = sm.KendallCorrelation().update(y, p, sample_weight=w)
     assert metric.state.pairs.sure.all()
     assert metric.compute() == pytest.approx(oracles.kendall("b")(y, p, w), rel=1e-14)
-    y = 1 + rng.integers(0, 50, 16) * 2.0**-30  # which have the same first bits, too
-    monkeypatch.setattr(pairs, "_hash", np.zeros_like)
+    monkeypatch.setattr(pairs, "_hash", lambda keys, second=False: np.zeros_like(keys))
     metric = sm.KendallCorrelation().update(y, p)
-    low, high = metric.bounds()
-    assert low < oracles.kendall("b")(y, p, np.ones(16)) < high
+    with pytest.raises(sm.StateFormatError, match="does not count the same rows by each of its looks"):
+        metric.compute()
 
 
 def test_bounds_are_narrow_and_the_value_is_nearer() -> None:
@@ -173,8 +172,8 @@ def test_bounds_are_narrow_and_the_value_is_nearer() -> None:
         (sm.KendallCorrelation(), stats.kendalltau(y, p)[0]),
     ):
         low, high = metric.update(y, p).bounds()
-        assert low < want < high < low + 0.01
-        assert metric.compute() == pytest.approx(want, abs=1e-4)
+        assert low < want < high < low + 0.02
+        assert metric.compute() == pytest.approx(want, abs=5e-4)
         grid = type(metric)().update(y.round(1) * 8, p.astype(np.float16).round())  # numbers of few bits
         assert grid.bounds()[0] <= grid.compute() <= grid.bounds()[1]
 
@@ -182,7 +181,7 @@ def test_bounds_are_narrow_and_the_value_is_nearer() -> None:
 def test_the_limit_of_memory_holds() -> None:
     y, p = rng.normal(size=(2, 50_000))
     parts = [
-        sm.XAUC(memory_limit=1 << 20, limit=0).update(*c)
+        sm.XAUC(memory_limit=1 << 19, limit=0).update(*c)
         for c in zip(*(v.reshape(50, -1) for v in (y, p)), strict=True)
     ]
     with pytest.raises(sm.MemoryLimitError, match="JointHistogram would need"):

@@ -12,7 +12,6 @@ METRICS = {
     "12 bits": sm.AUC(bits=12),
     "16 bits": sm.AUC(bits=16),
     "logits": sm.AUC(bits=12, scale="logit"),
-    "values": sm.Quantile(q=0.5, bits=4),
     "labels": sm.AUC(bits=8, num_labels=3),
 }
 

@@ -21,25 +21,11 @@ CASES = [
 ]
 
 
-def dense(state):
-    """A counter for each bucket."""
-    outputs, buckets, held = state.outputs, state.buckets, state.rows
-    rows, excess = np.zeros(outputs * buckets, np.int64), np.zeros((outputs * buckets, 2), np.int64)
-    rows[held.places] = held.mass
-    made = {"rows": rows.reshape(outputs, buckets), "off_grid": state.off_grid}
-    if held.excess is not None:
-        excess[held.places] = held.excess
-        made["excess"] = excess.reshape(outputs, buckets, 2)
-    return made
-
-
 def view(state):
-    made = dense(state)
+    made = {"extremes": [state.extremes(i) for i in range(min(state.outputs, 3))], "level": state.levels_of()}
     for i in range(min(state.outputs, 3)):
-        held = state.occupied(i)
-        assert np.array_equal(held, np.flatnonzero(made["rows"][i]))
-        made[f"total {i}"], made[f"values {i}"] = state.mass(i).total(), state.values(held)
-        made[f"limits {i}"] = [state.limits(b, i) for b in held[:: max(len(held) // 5, 1)].tolist()]
+        made[f"buckets {i}"], made[f"rows {i}"] = state.occupied(i), state.rows_of(i)
+        made[f"total {i}"], made[f"ends {i}"] = state.mass(i).total(), np.stack(state.ends(i))
     return made
 
 
@@ -101,11 +87,9 @@ def test_coarsening_is_counting_there(settings, how):
         fine.coarsen(10)
 
 
-def test_rows_of_no_weight_are_not_off_the_grid():
-    given = {"value": np.array([1.0, 1.1]), "sample_weight": np.array([1.0, 0.0])}
+def test_extremes_are_those_of_rows_with_weight():
+    given = {"value": np.array([1.0, 1.1, -7.0]), "sample_weight": np.array([1.0, 0.5, 0.0])}
     state = fed(ValueHistogram(bits=2), given)
-    assert not state.off_grid.any()
-    assert len(state.occupied()) == 1
-    assert not fed(ValueHistogram(bits=5), given).coarsen(2).off_grid.any()
-    assert fed(state, {"value": np.array([1.1])}).off_grid.all()
-    assert flats(state)["off_grid"].dtype == np.uint8
+    assert state.extremes() == (1.0, 1.1)
+    assert fed(ValueHistogram(), {"value": given["value"], "sample_weight": np.zeros(3)}).extremes()[0] != 0
+    assert flats(state)["least"].dtype == np.int64

@@ -32,8 +32,8 @@ class RankMetric(Metric[JointHistogram, float]):
     best = "high"
     least: ClassVar[int] = -1
     instead = "its standard error asks for what each row does to all others: Sharded(..., unit=) has one"
-    cost = "64 bytes a row up to the limit; beyond 12 bytes a bucket of both that holds rows; some 80 ns a row"
-    bound = "exact within the limit, and for numbers of few bits; else what rows of one bucket may do"
+    cost = "64 bytes a row up to the limit; beyond 16 bytes a bucket of both that holds rows; some 100 ns a row"
+    bound = "exact within the limit, and for few different numbers; else what rows of one bucket may do"
 
     def update(self, y_true: Any = None, y_pred: Any = None, /, **columns: Any) -> Self:
         """Count a batch.
@@ -113,19 +113,20 @@ class SpearmanCorrelation(RankMetric, tag="spearman_correlation"):
     Parameters
     ----------
     bits : int
-        Of the mantissa: beyond the limit a bucket of both numbers is at most 2**-bits of them wide.
+        The resolution beyond the limit: up to 2**(bits + 3) buckets of targets, and as many of predictions.
     limit : int
         Rows of which the value is exact; with more all go to buckets of both numbers.
     memory_limit : int
-        Bytes that buckets may take (4 GiB); MemoryLimitError beyond, and nothing was counted.
+        Bytes that rows and buckets may take (4 GiB); MemoryLimitError beyond, and nothing was counted.
     on_invalid : {"raise", "drop"}
         Whether a bad row raises, or is left out and counted.
 
     Notes
     -----
     Bound: the best and the worst order of the rows within each row and column of buckets; exact while these hold one
-    value each. 7 bits certify some 0.01, while the value itself is off by 1e-4. A weight counts as so many equal rows.
-    64 bytes a row up to the limit, then 12 a bucket of both that holds rows; some 80 ns a row. Definition as scipy's
+    value each. Buckets have the widths that the data need, wherever they lie: 7 bits certify some 0.01, while the value
+    itself is off by less than 0.001. A weight counts as so many equal rows. 64 bytes a row up to the limit, then 16 a
+    bucket of both that holds rows; some 100 ns a row. Definition as scipy's
     `spearmanr`. Undefined if the targets or the predictions are all alike.
 
     Examples
@@ -162,8 +163,8 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
     Notes
     -----
     Bound: pairs of one bucket of targets, or of predictions, may be in any order. 7 bits certify some 0.02, while the
-    value itself is off by 1e-4. State, cost and weights as SpearmanCorrelation. Definition as scipy's `kendalltau`.
-    Undefined for fewer than two rows; "b" and "c" also if the targets or the predictions are all alike.
+    value itself is off by less than 0.001. State, cost and weights as SpearmanCorrelation. Definition as scipy's
+    `kendalltau`. Undefined for fewer than two rows; "b" and "c" also if the targets or the predictions are all alike.
 
     Examples
     --------
@@ -285,7 +286,7 @@ class RegressionAUC(RankMetric, tag="regression_auc"):
         if self.pairs == "all":
             right = whole - pairs.twins - pairs.discordant
             return _share(right - unknown, right - pairs.beside // 2, right, whole - pairs.twins)
-        _, here, most = pairs.apart(0)
+        some, here, most = pairs.apart(0)
         if not most:
             return None
         _, y, both = pairs.same
@@ -293,7 +294,8 @@ class RegressionAUC(RankMetric, tag="regression_auc"):
         half = Fraction(ties, 2)
         low = pairs.concordant + (half if pairs.sure[1] else 0)
         high = pairs.concordant + (half if pairs.sure[1] else ties) + more
-        value = (pairs.concordant + half) / Fraction(here) if here else Fraction(1, 2)
+        known = max(some, here)  # of targets that are different by their own buckets: half of those not told is right
+        value = (pairs.concordant + half + Fraction(known - here, 2)) / known if known else Fraction(1, 2)
         return Limits(Fraction(low) / most, value, Fraction(high) / most)
 
     def undefined(self, pairs: Pairs) -> str:

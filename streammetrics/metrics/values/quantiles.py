@@ -1,4 +1,4 @@
-"""Quantiles of values, from a histogram by the leading bits of the number, with a certified bound."""
+"""Quantiles of values, from a histogram whose buckets fit the values, with certified bounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAN = float("nan")
 
 
 class Quantile(Metric[ValueHistogram, float], tag="quantile"):
-    """Quantile of the values, with a certified relative error.
+    """Quantile of the values, with certified bounds.
 
     Formula: the least v with W(values <= v) >= q W; the mean of it and the next value if W(values <= v) = q W.
 
@@ -25,15 +25,17 @@ class Quantile(Metric[ValueHistogram, float], tag="quantile"):
     q : float
         Which quantile, in [0, 1]; 0.5 is the median. Read as it is written: 0.1 is a tenth.
     bits : int
-        Of the mantissa, which a bucket shows: the value is within 2**-(bits + 1) of the true one, relatively.
+        The resolution: the histogram has up to 2**(bits + 6) buckets, and none is wider than 2**-bits of its values.
     on_invalid : {"raise", "drop"}
         Whether a bad row raises, or is left out and counted.
 
     Notes
     -----
-    Bound: the limits of the bucket, certain for numbers of both signs, 0 included; 0.4 % at 7 bits. Exact if no number
-    had more bits than a bucket shows, such as integers up to 256. About 3 ns a row, 1.7 MiB at 7 bits, mostly untouched,
-    half of it for each bit less. Definition as numpy's `quantile(method="averaged_inverted_cdf")`. Undefined without rows.
+    Bound: the edges of the bucket in which the quantile lies. Exact for up to 32 different values, for integers that lie
+    within 30,000 of each other, and for q = 0 and q = 1. Otherwise buckets have the width that the data need: at 7
+    bits the value is within some 0.001 standard deviations between the 0.1 % and the 99.9 % quantile. About 2 ns a row, at
+    most 16 bytes a bucket and 2 MiB while rows come. Definition as numpy's `quantile(method="averaged_inverted_cdf")`.
+    Undefined without rows.
 
     Examples
     --------
@@ -41,14 +43,14 @@ class Quantile(Metric[ValueHistogram, float], tag="quantile"):
     >>> sm.Quantile(q=0.5).update([1, 2, 3, 10]).compute()
     2.5
     >>> sm.Quantile(q=0.9).update([0.1, 0.2, 0.3]).bounds()
-    (0.298828125, 0.30078125)
+    (0.3, 0.3)
     """
 
     q: float = setting(default=0.5, low=0.0, high=1.0)
     bits: int = setting(default=7, low=1, high=14)
 
     formula = "least v with W(values <= v) >= q W"
-    cost = "1.7 MiB at 7 bits, mostly untouched; about 3 ns a row; 2 ms to compute"
+    cost = "16 bytes a bucket, of which there are up to 8,192 at 7 bits; about 2 ns a row; 1 ms to compute"
     bound = BOUND
 
     @property

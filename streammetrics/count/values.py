@@ -1,0 +1,211 @@
+"""Histograms of values while rows come: in a window of counters of a lone cell, or waiting to be sorted.
+
+The levels of buckets while rows come are at most those of the finished state: they are found of the rows so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..columns.columns import Column
+from ..numerics.exact import carry_fixed
+from ..state import tally
+from ..state.declare import Tally
+from ..state.levels import ZERO, bucket_of, fitted, grid_level, near_edges, raised
+from ..state.tally import Entries
+from ..statistics.values import ValueHistogram
+from .counter import Counter
+from .tallies import HotExact
+
+__all__ = ["ValueCounter"]
+
+Array = NDArray[Any]
+Ints = NDArray[np.int64]
+U4, U8 = np.uint32, np.uint64
+
+FEWEST = 1 << 10  # rows after which there is a window, and rows of a batch that are looked at for it
+MANY = 1 << 22  # entries of all cells, beyond which their levels are found while rows come
+WAIT = 1 << 16  # rows outside the window for which there is room
+MOST = 1 << 17  # counters of a window
+MOST_OF_ALL = 1 << 20  # counters of the windows of all outputs
+NO_INTS = np.zeros(0, np.int64)
+
+
+class HotValues(HotExact):
+    """A histogram of values that is being counted."""
+
+    windows = NO_INTS
+    counters = NO_INTS
+    window_excess = NO_INTS
+
+    def __init__(self, statistic: ValueHistogram, entries: Entries, levels: Ints, *, lone: bool) -> None:
+        self.statistic, self.levels = statistic, levels
+        super().__init__(type(statistic).rows.shift(statistic), lone=lone)
+        self.take(entries)
+
+    @property
+    def nbytes(self) -> int:
+        return super().nbytes + self.counters.nbytes + self.window_excess.nbytes
+
+    def open_windows(self, known: Entries) -> None:
+        """Make room for a counter for each bucket around these entries."""
+        outputs, bits = self.statistic.outputs, self.statistic.bits
+        most = min(MOST, MOST_OF_ALL // outputs)
+        if most < FEWEST or not len(known):
+            return
+        windows = np.zeros((outputs, 6), np.int64)
+        for i in range(outputs):
+            windows[i] = _window(self.statistic.only(known, i), int(self.levels[i]), bits, most)
+        room = 1 + int(windows[:, [3, 5]].sum(axis=1).max())
+        self.windows, self.counters = windows.reshape(-1), np.zeros(outputs * room, np.int64)
+
+    def room(self, rows: int, most: int | None, *, weighted: bool) -> None:
+        super().room(rows, most, weighted=weighted)
+        if (weighted or len(self.weights)) and len(self.counters) and not len(self.window_excess):
+            self.window_excess = np.zeros(2 * len(self.counters), np.int64)
+
+    def target(self) -> tuple[Any, ...]:
+        """What a kernel is given: windows, their counters and the excess of weights, and what waits."""
+        return self.windows, self.counters, self.window_excess, self.high, self.low, self.weights, self.used
+
+    def settle(self) -> Entries:
+        entries = super().settle()
+        counted = [e for e in (self._in_window(i) for i in range(len(self.windows) // 6)) if len(e)]
+        return tally.united([entries, *counted]) if counted else entries
+
+    def _in_window(self, output: int) -> Entries:
+        """The rows that the window of an output counted."""
+        level, strict, up, ups, down, _ = self.windows[6 * output : 6 * output + 6].tolist()
+        size = 6 * len(self.counters) // len(self.windows)
+        counters = self.counters[output * size : (output + 1) * size]
+        found = np.flatnonzero(counters)
+        found = np.concatenate(
+            [found[found > ups][::-1], found[found <= ups]]
+        )  # negative ones first, largest size first
+        steps = np.where(found > ups, -(found - 1 - ups + down), np.where(found > 0, found - 1 + up, 0))
+        buckets = (steps + ZERO).astype(U8)
+        if strict:
+            near = near_edges(buckets, level, self.statistic.bits)
+            buckets = bucket_of(near, self.levels[output], self.statistic.bits)
+        excess = None
+        if len(self.window_excess):
+            excess = self.window_excess.reshape(-1, 2)[output * size + found]
+            carry_fixed(excess)
+        high = np.full(len(found), output << 1, U4)
+        return tally.canonical(Entries(self.shift, buckets, counters[found], excess, high))
+
+
+def _window(entries: Entries, level: int, bits: int, most: int) -> tuple[int, ...]:
+    """Return the level of a window, whether this is higher than that of its cell, and the window for each sign.
+
+    Of exact entries it is one at which all of them begin a bucket: integers lie side by side there.
+    """
+    wide, buckets = level, entries.codes
+    if not level:
+        near = near_edges(entries.codes, level, bits)
+        wide = grid_level(near)
+        buckets = bucket_of(near, wide, bits)
+    steps = buckets.astype(np.int64) - ZERO
+    signs = [steps > 0, steps < 0]
+    each = most // max(sum(map(np.any, signs)), 1)
+    up, down = (
+        _placed(np.abs(steps[s])[::d], entries.counts[s][::d], each) for s, d in zip(signs, (1, -1), strict=True)
+    )
+    return wide, int(wide > level), *up, *down
+
+
+def _placed(steps: Ints, counts: Array, most: int) -> tuple[int, int]:
+    """Return the first bucket and the size of the window that holds the most rows, these in its middle."""
+    if not len(steps):
+        return 0, 0
+    span = int(steps[-1] - steps[0]) + 1
+    size = min(span + span // 4 + 64, most)
+    last = np.searchsorted(steps, steps + size)
+    run = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    best = int(np.argmax(run[last] - run[:-1]))
+    held = int(steps[last[best] - 1] - steps[best]) + 1
+    return int(steps[best]) - (size - held) // 2, size
+
+
+class ValueCounter(Counter):
+    """A histogram of values that is being counted."""
+
+    statistic: ValueHistogram
+    after = 0
+    """How many entries were left when levels were last found."""
+    rooms = 0
+    """How often room was asked for since there is a window."""
+
+    def _take(self, name: str, part: Tally, entries: Entries, cells: int) -> None:
+        self.hot[name] = HotValues(self.statistic, entries, self._levels, lone=self.lone)
+
+    def held(self, part: Any) -> tuple[Any, ...]:
+        held = super().held(part)
+        return held[1:] if isinstance(part, Tally) else held  # no cell is folded
+
+    @property
+    def _levels(self) -> Ints:
+        """The level of each cell and output."""
+        held = self.flats.get("level")
+        count = max(self.index.count(self.inner), 1) * self.statistic.outputs
+        return np.zeros(count, np.int64) if held is None else held.reshape(-1)
+
+    @property
+    def left(self) -> int:
+        hot: HotValues = self.hot["rows"]
+        if not self.lone:
+            return 0
+        room = (len(hot.low) - int(hot.used[0])) // self.statistic.outputs
+        return room if len(hot.windows) else min(room, FEWEST - int(hot.used[0]))
+
+    def room(self, rows: int, *, weighted: bool) -> bool:
+        changed = super().room(rows, weighted=weighted)
+        hot, placed = self.hot["rows"], rows * self.statistic.outputs
+        if self._is_due(hot, placed):
+            self._fit()
+        self.hot["rows"].room(max(placed, WAIT if self.lone else 0), None, weighted=weighted)
+        if self._moved:
+            self.given = {}
+            return True
+        return changed
+
+    def _is_due(self, hot: HotValues, rows: int) -> bool:
+        """Whether levels and windows are to be found anew."""
+        if not self.lone:
+            return len(hot.entries) + int(hot.used[0]) > max(MANY, 2 * self.after)
+        if not len(hot.windows):
+            return int(hot.used[0]) + len(hot.entries) >= FEWEST
+        self.rooms += 1
+        often = self.rooms >= 2 and self.rooms & (self.rooms - 1) == 0 and self.rooms.bit_length() % 3 == 0
+        return often or int(hot.used[0]) > max(WAIT, 2 * len(hot.entries))
+
+    def folds_with(self, rows: int) -> bool:
+        """Whether the values of a large batch are looked at for a window before it is counted."""
+        return self.lone and rows > FEWEST and not len(self.hot["rows"].windows)
+
+    def fold_ahead(self, at: Ints, rows: int, columns: Mapping[str, Column]) -> None:
+        if self.folds_with(rows):
+            self._fit(self.statistic.sample(columns, FEWEST))
+
+    def _fit(self, sample: Entries | None = None) -> None:
+        """Raise levels to those of the rows so far, and of a sample of those that will be counted, and move windows."""
+        statistic, old = self.statistic, self._levels
+        entries = self.hot["rows"].settle()
+        known = entries if sample is None else tally.united([entries, raised_from_zero(sample, old, statistic)])
+        known, levels = fitted(known, old, statistic.bits, statistic.outputs)
+        fresh = HotValues(
+            statistic, raised(entries, old, levels, statistic.bits, statistic.outputs), levels, lone=self.lone
+        )
+        if self.lone:
+            fresh.open_windows(known)
+        flats = self.flats | {"level": levels.reshape(-1, statistic.outputs)}
+        self.__dict__.update(hot={"rows": fresh}, flats=flats, after=len(fresh.entries))
+
+
+def raised_from_zero(exact: Entries, levels: Ints, statistic: ValueHistogram) -> Entries:
+    """Bring exact entries of a lone cell to its levels."""
+    return raised(exact, np.zeros_like(levels), levels, statistic.bits, statistic.outputs)

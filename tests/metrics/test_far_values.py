@@ -1,0 +1,115 @@
+"""Metrics that read buckets of values: far from 0 with a small spread, of discrete values, of heavy tails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.metrics import d2_absolute_error_score, d2_pinball_score, median_absolute_error
+
+import streammetrics as sm
+
+N = 20_000
+KINDS = {
+    "near": lambda rng, n: rng.normal(size=n),
+    "1e6": lambda rng, n: 1e6 + rng.normal(size=n),
+    "1e9": lambda rng, n: 1e9 + rng.normal(size=n),
+    "-1e9": lambda rng, n: -1e9 + rng.normal(size=n),
+    "Unix times": lambda rng, n: 1.7e9 + rng.integers(0, 2_600_000, n),
+    "exponential": lambda rng, n: rng.exponential(size=n),
+    "lognormal": lambda rng, n: rng.lognormal(size=n),
+    "heavy tails": lambda rng, n: rng.standard_t(3, n),
+    "prices": lambda rng, n: np.round(rng.lognormal(3, 1, n), 2),
+    "counts": lambda rng, n: rng.poisson(30, n),
+}
+SHARES = (0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999)
+
+
+def values(kind: str, n: int = N, seed: int = 0) -> np.ndarray[Any, Any]:
+    return np.asarray(KINDS[kind](np.random.default_rng(seed), n), np.float64)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_quantiles_are_within_a_thousandth_of_the_standard_deviation(kind: str) -> None:
+    v = values(kind)
+    state = sm.Quantile().update(v).state
+    for q in SHARES:
+        metric, truth = sm.Quantile(q=q), np.quantile(v, q, method="averaged_inverted_cdf")
+        low, high = metric.bounds_of(state)
+        assert low <= truth <= high
+        assert abs(metric.of(state) - truth) <= 1e-3 * v.std()
+    assert (sm.Quantile(q=0).of(state), sm.Quantile(q=1).of(state)) == (v.min(), v.max())
+    assert sm.Quantile(q=0).bounds_of(state) == (v.min(), v.min())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_errors_and_d2(kind: str) -> None:
+    y = values(kind)
+    p = y + np.random.default_rng(1).normal(size=N) * y.std() / 2
+    error = np.abs(p - y)
+    found = sm.MedianAbsoluteError().update(y, p).compute()
+    assert abs(found - median_absolute_error(y, p)) <= 1e-3 * error.std()
+    for metric, truth in (
+        (sm.D2AbsoluteError(), d2_absolute_error_score(y, p)),
+        (sm.D2Pinball(alpha=0.9), d2_pinball_score(y, p, alpha=0.9)),
+    ):
+        low, high = metric.update(y, p).bounds()
+        assert metric.compute() == pytest.approx(truth, abs=1e-3)
+        assert low - 1e-12 <= truth <= high + 1e-12
+        assert high - low < 0.01 * (1 - truth)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_correlations_of_ranks(kind: str) -> None:
+    y = values(kind)
+    p = y + np.random.default_rng(1).normal(size=N) * y.std()
+    tau = stats.kendalltau(y, p)[0]
+    rows = slice(0, N // 2), slice(N // 2, N)
+    halves = [sm.SpearmanCorrelation().update(y[r], p[r]) for r in rows]
+    whole = sm.SpearmanCorrelation().update(y, p)
+    assert halves[0].merge(halves[1]).to_bytes() == whole.to_bytes()
+    assert len(whole.state.rows) > 0
+    state = whole.state
+    ties = len(np.unique(y)) < N
+    for metric, truth in (
+        (sm.SpearmanCorrelation(), stats.spearmanr(y, p)[0]),
+        (sm.KendallCorrelation(), tau),
+        (sm.RegressionAUC(), None if ties else (1 + tau) / 2),
+        (sm.XAUC(), None if ties else (1 + tau) / 2),
+    ):
+        if truth is not None:
+            low, high = metric.bounds_of(state)
+            assert metric.of(state) == pytest.approx(truth, abs=1e-3)
+            assert low <= truth <= high
+
+
+def test_few_values_are_exact() -> None:
+    assert sm.Quantile().update([0.1] * 9).compute() == 0.1
+    times = [1700000000.25, 1702592000.5, 1705184000.75]
+    assert sm.Quantile().update(times).compute() == times[1]
+    y, p = [1000001, 1000002, 1000003, 1000004], [1000001, 1000002, 1000003, 1000005]
+    assert sm.D2AbsoluteError().update(y, p).compute() == 0.75
+    rng = np.random.default_rng(2)
+    y = 10_000 + rng.normal(size=1000)
+    p = y + rng.normal(size=1000) * 0.5
+    assert sm.D2AbsoluteError().update(y, p).compute() == pytest.approx(d2_absolute_error_score(y, p), abs=1e-3)
+    whole = rng.integers(0, 5000, 20_000)
+    assert sm.Quantile(q=0.3).update(whole).bounds() == (np.quantile(whole, 0.3, method="averaged_inverted_cdf"),) * 2
+
+
+def test_exact_rows_with_equal_hashes_are_told_apart_far_from_zero() -> None:
+    """Among 16,000 numbers two often share a hash of 32 bits, and far from 0 their leading bits are the same."""
+    rng = np.random.default_rng(3)
+    y, p = 1e9 + rng.normal(size=16_000), 1e9 + rng.normal(size=16_000)
+    metric = sm.KendallCorrelation().update(y, p)
+    assert metric.bounds() == (metric.compute(),) * 2
+    assert metric.compute() == pytest.approx(stats.kendalltau(y, p)[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("other", [0.0, 1.0, 1e12])
+def test_one_value_far_away_does_not_spoil_the_others(other: float) -> None:
+    v = np.append(values("1e6"), other)
+    metric = sm.Quantile(q=0.3).update(v)
+    assert metric.compute() == pytest.approx(np.quantile(v, 0.3), abs=1e-3)
