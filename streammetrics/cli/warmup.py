@@ -32,6 +32,8 @@ from streammetrics.metrics.curves.areas import AUC
 from streammetrics.metrics.decisions.agreement import Accuracy
 from streammetrics.metrics.groups.auc import GroupAUC
 from streammetrics.metrics.probabilities.losses import CTR, LogLoss
+from streammetrics.metrics.regression.ranks import SpearmanCorrelation
+from streammetrics.metrics.values.quantiles import Quantile
 from streammetrics.state.axes import Axis
 
 __all__ = ["warm_up"]
@@ -100,7 +102,7 @@ def parts() -> list[Callable[[], None]]:
         state = metric.make_state()
         alike.setdefault((state.tag, repr(sorted(state.settings.items()))), []).append(metric)
     fed = [partial(_feed_metrics, *metrics) for metrics in alike.values()]
-    return [*fed, *(partial(_feed_scores, dtype) for dtype in (np.float32, np.float64)), _feed_keys]
+    return [*fed, *(partial(_feed_scores, dtype) for dtype in (np.float32, np.float64)), _feed_keys, _feed_many_values]
 
 
 def _feed_metrics(made: Metric[Any, Any], *others: Metric[Any, Any]) -> None:
@@ -182,6 +184,16 @@ def _feed_keys() -> None:
     two.update(y_true=predicted, y_pred=predicted, x=predicted, z=predicted)
     Level().locate(np.empty(0, np.int64), 1, np.array([0, 1 << 40]))
     sorted_copy(np.arange(4096)[::-1])
+
+
+def _feed_many_values() -> None:
+    """Take so many different numbers that they need buckets, of one cell and of two."""
+    values = np.random.default_rng(0).normal(size=1 << 14)
+    keys = np.arange(len(values)) % 2
+    for made in (Quantile(), Sliced(Quantile(), by="key")):
+        made.update({"value": values, "key": keys}).compute()
+    pairs = SpearmanCorrelation(limit=0).update(values, values[::-1])
+    pairs.merge(pairs.copy()).compute()
 
 
 def _variants(metric: Any) -> Iterator[Metric[Any, Any]]:

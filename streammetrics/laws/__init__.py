@@ -40,7 +40,7 @@ LAWS: list[Law] = [registered, *OBJECT_LAWS, *METRIC_LAWS, *SLICE_LAWS, *SHARD_L
 
 
 def check_metric(
-    metric: type[Metric[Any, Any]] | Metric[Any, Any], *, data: Data = None, seed: int = 0, examples: int = 6
+    metric: type[Metric[Any, Any]] | Metric[Any, Any], *, data: Data = None, seed: int = 0, examples: int = 7
 ) -> None:
     """Run every law on a metric, also of another package.
 
@@ -54,7 +54,7 @@ def check_metric(
     seed : int
         Another seed, other rows.
     examples : int
-        How many sets of rows to try; six see each of `STYLES` once.
+        How many sets of rows to try; seven see each of `STYLES` once.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def check_metric(
             run(law, example_case(prototype, data, seed, example))
 
 
-def check_state(state: State, *, data: Data = None, seed: int = 0, examples: int = 6) -> None:
+def check_state(state: State, *, data: Data = None, seed: int = 0, examples: int = 7) -> None:
     """Run every law on a state, also of another package: on a metric that reads it, and computes nothing.
 
     Parameters

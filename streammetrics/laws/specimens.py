@@ -34,8 +34,8 @@ Array = NDArray[Any]
 Columns = dict[str, Array]
 Data: TypeAlias = "Mapping[str, Any] | Callable[[np.random.Generator, int], Mapping[str, Any]] | None"  # not evaluated
 
-STYLES = ("plain", "ties", "saturated", "one class", "few", "empty")
-"""What rows may look like."""
+STYLES = ("plain", "ties", "saturated", "one class", "few", "empty", "far")
+"""What rows may look like. "far" numbers have a large offset and a small spread; nine probabilities of ten are one."""
 
 KEYS = ("integer", "wide", "string", "bytes")
 """What keys of slices may be; wide integers are those from 2**63 on."""
@@ -83,7 +83,8 @@ def _values(need: Need, rng: np.random.Generator, n: int, style: str) -> Array:
         rate = float(rng.integers(2)) if style == "one class" else 0.4
         return (rng.random(n) < rate).astype(np.uint8)
     if isinstance(kind, Score):
-        return fitted(kind, _scores(kind, rng, n, style).astype(rng.choice(["f4", "f8"])))
+        made, dtype = _scores(kind, rng, n, style), rng.choice(["f4", "f8"])
+        return fitted(kind, made.astype("f8" if style == "far" else dtype))
     if isinstance(kind, LabelWeight) and style == "ties":
         return rng.choice(WEIGHTS, (n, kind.width))
     if isinstance(kind, Weight):
@@ -120,6 +121,9 @@ def _scores(kind: Score, rng: np.random.Generator, n: int, style: str) -> Array:
     if style == "saturated":
         given = np.array(PROBABILITIES if narrow else REALS)
         return rng.choice(given[np.abs(given) < 1e38], n)
+    if style == "far":
+        heavy = rng.random(n) < 0.9
+        return np.where(heavy, 0.1, rng.random(n)) if narrow else 1e6 + rng.normal(0, 1, n)
     if style == "ties":
         return rng.choice([0.125, 0.25, 0.5, 0.75] if narrow else [-2.0, 0.0, 0.5, 3.0], n)
     return rng.beta(1, 3, n) if narrow else rng.normal(0, 3, n)

@@ -1,10 +1,12 @@
-"""Buckets of pairs of numbers: those of both sides, much finer, and of both together.
+"""Histograms of pairs of numbers: of x, of y, and, with wider buckets, of both together.
 
-A tally of pairs counts every row by four looks: by the bucket of x, by that of y, by both, and as one of all rows. A cell
-has four levels: of x, of y, and of x and of y where both are counted together. There buckets are at most 2**(3 - bits) of
-their numbers wide, either side has at most 2**(bits + 3) of them, and their places, counted from 0 on both ways, lie in a
-span of less than 2**32. The code of a pair is the last 32 bits of the place of x, and those of y. Which places these are
-follows from the least x and the least y, which the looks at one side know.
+A row is counted four times; the `look` says for what: the bucket of x, the bucket of y, the bucket of the pair, and all
+rows. A cell has four levels (see `levels`): of x, of y, and of x and y in buckets of pairs. In these, a bucket is at most
+2**(3 - bits) of its numbers wide, and x and y have at most 2**(bits + 3) buckets each.
+
+A pair has a code of 64 bits: the last 32 bits of the place of x, then those of the place of y. The place of a bucket is
+its distance from the bucket of 0. Levels are so high that the places of x, and those of y, span less than 2**32. So the
+code and the least x, which is known, tell the place of x.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ def looks_of(entries: Entries) -> Array:
 
 
 def places_of(buckets: Buckets, bits: int) -> Ints:
-    """Return buckets as integers, counted from 0 on both ways."""
+    """Return the place of each bucket: below 0 for negative numbers."""
     signed = buckets.astype(np.int64) - ZERO
     return np.asarray(np.sign(signed) * (np.abs(signed) - OFFSET + (1 << (bits + 11))) * (signed != 0))
 

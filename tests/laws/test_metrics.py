@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 
 import streammetrics as sm
+from streammetrics.columns.numbers import Number
 from streammetrics.laws import LAWS, METRIC_LAWS, OBJECT_LAWS, SHARD_LAWS, SLICE_LAWS, WINDOW_LAWS, example_case, run
 from streammetrics.laws.case import Law
 from streammetrics.laws.metrics import (
@@ -116,7 +117,7 @@ def test_every_statistic_keeps_every_law():
     assert len(draws.FIRST) >= len(kinds) > 100
     assert {*METRIC_LAWS, *OBJECT_LAWS, *SLICE_LAWS, *WINDOW_LAWS, *SHARD_LAWS} < {*OF_METRICS, *ELSEWHERE}
     assert {metric.make_state().tag for metric in draws.VARIANTS} == {m.make_state().tag for m in OF_EACH_STATE}
-    assert {*STYLES} - {*MANY_ROWS} == {"few", "empty"}
+    assert {*STYLES} - {*MANY_ROWS} == {"few", "empty", "far"}
 
 
 @pytest.mark.full_matrix
@@ -192,3 +193,18 @@ def test_laws_hold_where_rows_count_as_they_come():
 def test_laws_have_a_line_that_says_what_they_demand():
     assert len({law.__name__ for law in LAWS}) == len(LAWS) > 30
     assert all(law.__doc__ and len(law.__doc__.splitlines()) == 1 for law in LAWS)
+
+
+NUMBERS = [
+    m
+    for m in draws.VARIANTS
+    if any(isinstance(getattr(n.kind, "kind", n.kind), Number) for n in m.make_state().needs())
+]
+
+
+@pytest.mark.full_matrix
+@pytest.mark.parametrize("metric", NUMBERS, ids=repr)
+def test_every_law_of_metrics_far_from_zero(metric):
+    case = example_case(metric, None, 7, STYLES.index("far"))
+    for law in OF_METRICS:
+        run(law, case)
