@@ -17,6 +17,7 @@ __all__ = [
     "SyncError",
     "SyncTimeoutError",
     "UndefinedMetricWarning",
+    "WideBoundsWarning",
 ]
 
 
@@ -109,3 +110,7 @@ class SyncTimeoutError(SyncError, TimeoutError):
 
 class UndefinedMetricWarning(UserWarning):
     """A metric has no value (0/0, one class only, no rows); `compute()` returned NaN."""
+
+
+class WideBoundsWarning(UserWarning):
+    """The certified bounds of a value are wider than 5 % of the metric's range, or of the value where it has no range."""

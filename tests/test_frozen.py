@@ -53,6 +53,8 @@ def result(metric: Any, dtype: Any, weighted: bool, n: int) -> Any:
         return str(error)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sm.UndefinedMetricWarning)
+        # Some settings have few bits, so that the bounds are wide.
+        warnings.simplefilter("ignore", sm.WideBoundsWarning)
         found = made.explain()
         return plain([made.compute(), made.bounds(), *(found.get(f) for f in FACTS)])
 

@@ -116,8 +116,8 @@ def write_json(shown: Shown, thing: Any = None) -> None:
     A value has `by` (the slicing columns; none for all rows), `slice` (the key by column), `other` (true for what --limit
     merged), `metric`, `value`, `bound_low` and `bound_high` (certified; null where the value is exact), `interval_low` and
     `interval_high` (statistical; null without --unit), `rows`, `weight`, `positives`, `dropped` (rows left out by reason),
-    `reason` (why a value is undefined) and `interval_reason` (why there is no interval). NaN is null; a key of bytes is
-    {"bytes": hex}, dates and times are as ISO 8601 writes them.
+    `reason` (why a value is undefined, or that its bounds are too wide) and `interval_reason` (why there is no interval).
+    NaN is null; a key of bytes is {"bytes": hex}, dates and times are as ISO 8601 writes them.
 
     A comparison has `by`, `slice`, `treatment`, `control`, `metric`, `value` and `control_value`, `difference` and
     `relative` with their limits (`_low`, `_high`), `p_value`, `adjusted` (by slice: after Benjamini and Hochberg),

@@ -23,6 +23,7 @@ from .sample import Sample
 from .scalars import Named, named_numbers, prefixed
 from .table import Table, values_table
 from .task import Metrics, agreed, flatten
+from .wide_bounds import WideValue, warn
 
 __all__ = ["Content", "MetricCollection"]
 
@@ -162,6 +163,15 @@ class MetricCollection(Parted):
     def value(self, states: Sequence[State]) -> dict[str, Any]:
         return {n: e.thing.value(self._plan.wide(e, states)) for n, e in self._plan.entries.items()}
 
+    def value_with_wide(self, states: Sequence[State]) -> tuple[dict[str, Any], list[WideValue]]:
+        values: dict[str, Any] = {}
+        wide: list[WideValue] = []
+        for name, entry in self._plan.entries.items():
+            values[name], found = entry.thing.value_with_wide(self._plan.wide(entry, states))
+            lone = isinstance(entry.thing, Metric)
+            wide += [one._replace(name=name if lone else f"{name}/{one.name}") for one in found]
+        return values, wide
+
     def numbers(self, value: Any) -> Named:
         for name, entry in self._plan.entries.items():
             one = entry.thing
@@ -203,9 +213,10 @@ class MetricCollection(Parted):
         return out
 
     def compute(self) -> dict[str, Any]:
-        """Return the value of every metric by name; NaN, with a warning, where undefined."""
+        """Return the value of every metric by name; with a warning where it is undefined, or its bounds are too wide."""
         states = self.feed.states
-        values = self.value(states)
+        values, wide = self.value_with_wide(states)
+        warn(wide, self.warned_wide, stacklevel=2)
         warned: set[str] = self.__dict__.setdefault("_warned", set())
         for name, value in values.items():
             if isinstance(value, float) and math.isnan(value) and name not in warned:

@@ -22,6 +22,7 @@ from .feed import MEMORY_LIMIT, Change, Feed, Read, change, hold
 from .interval import Interval
 from .sample import Sample
 from .scalars import Named, settled_names
+from .wide_bounds import WideValue
 
 __all__ = [
     "Holder", "Reader", "blank_of", "coarsened", "described", "inconsistent", "made", "states_of",
@@ -101,6 +102,16 @@ class Holder(Drawn):
     def value(self, states: Sequence[State]) -> Any:
         """The result, of states of one cell."""
         raise self._elsewhere()
+
+    def value_with_wide(self, states: Sequence[State]) -> tuple[Any, list[WideValue]]:
+        """Return the result, of states of one cell, and its values whose certified bounds are too wide."""
+        return self.value(states), []
+
+    @property
+    def warned_wide(self) -> set[str]:
+        """The metrics of which `compute` has warned, by name."""
+        warned: set[str] = self.__dict__.setdefault("_warned_wide", set())
+        return warned
 
     def limits(self, states: Sequence[State]) -> Any:
         """Certified limits of the result, of states of one cell."""

@@ -10,6 +10,7 @@ from dataclasses import fields
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from functools import cached_property, partial
+from types import FunctionType
 from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar, dataclass_transform
 
 import numpy as np
@@ -24,6 +25,17 @@ from .holder import Holder, Reader
 from .interval import Estimate, Interval, check_confidence
 from .sample import Sample, samples_of
 from .scalars import Named, named_numbers
+from .wide_bounds import (
+    WideValue,
+    exactness_part,
+    is_off_grid,
+    kept,
+    range_length_of,
+    sentence_of,
+    together,
+    warn,
+    wide_values,
+)
 
 __all__ = ["METRICS", "Metric", "ScoredLabels", "nothing_counted"]
 
@@ -31,6 +43,7 @@ S = TypeVar("S", bound=State)
 T = TypeVar("T")
 
 UPWARD = Context(prec=1, rounding=ROUND_CEILING)
+NARROW_BITS = 5  # a bucket is then at most 3 % of its value wide
 
 METRICS: dict[str, type[Metric[Any, Any]]] = {}
 """Every metric there is, by tag: what the laws, the catalogue and the command line go through."""
@@ -76,13 +89,22 @@ class Metric(Settings, Holder, Generic[S, T]):
     repeats: ClassVar[bool] = True
     """Whether a row of weight k is worth k rows, and one of weight 0 none; a mean over rows as they come says no."""
 
+    value_range: ClassVar[tuple[float, float] | None] = None
+    """The smallest and the largest value, where `within` and the scale of intervals do not say them."""
+
     ranks: ClassVar[bool | None] = False
     """Whether only the order of the scores matters: then it reads them as they were given, whatever a task corrects."""
 
     on_invalid: str = setting(default="raise", choices=("raise", "drop"), operational=True)
 
+    read_outs: ClassVar[tuple[str, ...]] = ("of_output", "within")
+    """The methods, each a function of a state, that both the value and its bounds are read from: see `kept`."""
+
     def __init_subclass__(cls, tag: str = "", **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
+        for name in cls.read_outs:
+            if isinstance(read := vars(cls).get(name), FunctionType):
+                setattr(cls, name, kept(read))
         if tag:
             taken = METRICS.get(tag)
             if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
@@ -203,6 +225,62 @@ class Metric(Settings, Holder, Generic[S, T]):
             return [(value, value) for value in self.of_cells(state)]
         return [self.bounds_of(cell) for cell in state.each_cell()]
 
+    def may_be_wide(self, state: State) -> bool:
+        """Return whether the bounds of a value, or of one cell, may be wide: a cheap check, before bounds are computed.
+
+        Nothing is wide where no number is off the grid. The bounds of a quantile are those of a bucket, 2**-bits of the
+        value apart. Bounds that hold the rounding of weights alone are narrow.
+        """
+        if not exactness_part(state):
+            return bool(getattr(state, "when_wide", "")) and not self.certain
+        if not is_off_grid(state):
+            return False
+        return not (self._is_quantile and getattr(state, "bits", 0) >= NARROW_BITS)
+
+    @cached_property
+    def _watches(self) -> bool:
+        """Whether there are states whose value may have wide bounds: the first check, which costs next to nothing."""
+        state = self.reads()[0].state
+        return bool(exactness_part(state)) or hasattr(state, "when_wide")
+
+    @cached_property
+    def _is_quantile(self) -> bool:
+        return type(self).below_of is not Metric.below_of
+
+    def wide_of(self, name: str, state: S, value: T) -> list[WideValue]:
+        """Return what is wide of the value of one cell, under a name."""
+        if not (self._watches and self.may_be_wide(state)):
+            return []
+        found = self._wide_of(state, value if isinstance(value, float) else None)
+        return [one._replace(name=name) for one in found]
+
+    @kept
+    def _wide_of(self, state: S, number: float | None) -> list[WideValue]:
+        """Return what is wide of the value: a number, or, given None, what is read from the state once more."""
+        value: Any = self.of(state) if number is None else number
+        return wide_values(self, self.name, state, value, self.bounds_of(state))
+
+    @cached_property
+    def range_length(self) -> float | None:
+        """The length of the range of the values; None if a limit is not known."""
+        return range_length_of(self)
+
+    def wide_of_cells(self, name: str, state: S) -> tuple[list[T], list[WideValue]]:
+        """Return the values of all front cells, and what is wide of them."""
+        if not self.may_be_wide(state):
+            return self.of_cells(state), []
+        values: list[T] = []
+        found: list[WideValue] = []
+        for cell in state.each_cell():
+            values.append(self.of(cell))
+            found += self.wide_of(name, cell, values[-1])
+        return values, together(found)
+
+    @cached_property
+    def identity(self) -> tuple[Any, ...]:
+        """The class and the settings: equal metrics have the same."""
+        return type(self), *self.settings.values()
+
     def reason_of(self, state: S) -> str | None:
         """Say why the value is undefined; None if it is defined."""
         return "no rows" if not state.facts().get("rows", 1) else None
@@ -259,13 +337,19 @@ class Metric(Settings, Holder, Generic[S, T]):
         return [f"{k} is {a} here and {b} there" for k, (a, b) in unlike(mine, theirs).items()]
 
     def compute(self) -> T:
-        """Return the value; NaN, with one UndefinedMetricWarning and a reason, where it is undefined."""
+        """Return the value; NaN, with one UndefinedMetricWarning and a reason, where it is undefined.
+
+        A value whose certified bounds are wider than 5 % of the metric's range, or of the value where it has no range,
+        comes with one WideBoundsWarning, which says how to count more exactly.
+        """
         state = self.state
         value = self.of(state)
         if isinstance(value, float) and math.isnan(value) and not self.__dict__.get("_warned"):
             self.__dict__["_warned"] = True
             reason = self.reason_of(state) or "0/0"
             warnings.warn(f"{self.name} is undefined: {reason}", UndefinedMetricWarning, stacklevel=2)
+        elif self._watches and self.may_be_wide(state):
+            warn(self.wide_of(self.name, state, value), self.warned_wide, stacklevel=2)
         return value
 
     def bounds(self) -> tuple[T, T]:
@@ -325,17 +409,24 @@ class Metric(Settings, Holder, Generic[S, T]):
             return "NaN" if isinstance(value, float) else ""
         limits: Any = self.bounds_of(self.state)
         (low, high), shown = limits, f"{value:.6g}"
-        if "off_grid" not in self.state.facts():
+        if "off_grid" not in self.state.facts() and not self.wide_of(self.name, self.state, value):
             return shown  # counts and sums have nothing to certify
         if high <= math.nextafter(low, math.inf):
             return f"{shown} exact"
         half = max(high - value, value - low) + abs(value - float(shown))
-        return f"{shown} +- {UPWARD.create_decimal(half):f} proof" if math.isfinite(half) else f"{shown} +- inf proof"
+        mark = f": {sentence_of(self)}" if self.wide_of(self.name, self.state, value) else ""
+        text = f"{UPWARD.create_decimal(half):f}" if math.isfinite(half) else "inf"
+        return f"{shown} +- {text} proof{mark}"
 
     # -- of states ----------------------------------------------------------------------------------------------------
 
     def value(self, states: Sequence[State]) -> Any:
         return self.of(states[0])  # type: ignore[arg-type]
+
+    def value_with_wide(self, states: Sequence[State]) -> tuple[Any, list[WideValue]]:
+        state: Any = states[0]
+        value = self.of(state)
+        return value, self.wide_of(self.name, state, value)
 
     def numbers(self, value: Any) -> Named:
         return named_numbers(self.name, value)
@@ -430,7 +521,8 @@ def record(metric: Metric[Any, Any], state: State, value: Any, bounds: Any, foun
     """A row for a table, with the statistical interval that was found."""
     known = state.facts()
     low, high = bounds
-    certain = isinstance(value, float) and "off_grid" in known
+    wide = wide_values(metric, metric.name, state, value, bounds) if metric.may_be_wide(state) else []
+    certain = isinstance(value, float) and ("off_grid" in known or bool(wide))
     return {
         "metric": metric.name,
         "value": value,
@@ -442,7 +534,8 @@ def record(metric: Metric[Any, Any], state: State, value: Any, bounds: Any, foun
         "rows": known.get("rows"),
         "weight": to_float(known["weight"]) if "weight" in known else None,
         "positives": known.get("positives"),
-        "reason": metric.reason_of(state),
+        "reason": wide[0].sentence if wide else metric.reason_of(state),
+        "wide": wide[0] if wide else None,
         "dropped": dropped_of(state),
     }
 

@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import InvalidInputError
 from ..numerics.keys import shown, visible
 from .interval import DefaultConfidence
+from .wide_bounds import MARK, warn_of_table
 
 __all__ = ["Layout", "Table", "check_levels", "values_table"]
 
@@ -95,8 +96,8 @@ class Table:
     Columns of values: the slice columns; `metric`; `value`; `bound_low`, `bound_high` (certified); `interval_low`,
     `interval_high` (statistical; NaN where none can be given); `unit` (the column of the units that the interval takes as
     independent; None where it takes rows, queries or groups so, and then it is printed only if the call of `table` gave
-    a confidence); `rows`, `weight`, `positives`; `reason` (why a value is undefined); with a confidence given,
-    `interval_reason` (why there is no interval).
+    a confidence); `rows`, `weight`, `positives`; `reason` (why a value is undefined, or that its certified bounds
+    are too wide); with a confidence given, `interval_reason` (why there is no interval).
     """
 
     def __init__(self, by: Sequence[str], records: Sequence[dict[str, Any]], layout: Layout | None = None) -> None:
@@ -179,21 +180,30 @@ class Table:
 
 def values_table(by: Sequence[str], records: Sequence[dict[str, Any]], confidence: float | None) -> Table:
     """Return the table of values; with every interval that there is, or why there is none, if a confidence was given."""
+    warn_of_table(records, by, stacklevel=3)
     asked = confidence is not None and not isinstance(confidence, DefaultConfidence)
     return Table(by, records, INTERVALS if asked else VALUES)
 
 
 def _shown(record: dict[str, Any]) -> list[str]:
-    value = record["value"]
     rows, positives = (f"{record[c]:,}" if record[c] is not None else "" for c in ("rows", "positives"))
-    return [record["metric"], show(value), bound(record), between(record), rows, positives, record["reason"] or ""]
+    return [
+        record["metric"],
+        show(record["value"]),
+        bound(record),
+        between(record),
+        rows,
+        positives,
+        record["reason"] or "",
+    ]
 
 
 def _with_intervals(record: dict[str, Any]) -> list[str]:
     shown = _shown(record)
     undefined = record["interval_low"] is None or math.isnan(record["interval_low"])
     shown[3] = "" if undefined else f"{show(record['interval_low'])} to {show(record['interval_high'])}"
-    why = "" if record["reason"] else record["interval_reason"] or "an array of values has no interval"
+    known = isinstance(record["value"], float) and not math.isnan(record["value"])
+    why = "" if record["reason"] and not known else record["interval_reason"] or "an array of values has no interval"
     return [*shown, why if undefined else ""]
 
 
@@ -229,6 +239,11 @@ def show(value: Any) -> str:
     if isinstance(value, tuple):
         return f"{len(value):,} curves"
     return "" if value is None else str(value)
+
+
+def marked(record: dict[str, Any]) -> str:
+    """The value of a record, with a mark if its certified bounds are too wide."""
+    return show(record["value"]) + (MARK if record.get("wide") else "")
 
 
 def bound(record: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ from .windowed import Windowed, axis_of, width_of
 
 __all__ = ["Decayed"]
 
-READ = ("value", "bound_low", "bound_high", "bounds", "exact", "reason")
+READ = ("value", "bound_low", "bound_high", "bounds", "exact", "reason", "wide")
 """What a row of a table, or an explanation, has of rows as they are weighed; the rest is of rows as they came."""
 
 

@@ -18,6 +18,7 @@ from ..collect.sample import Sample
 from ..collect.scalars import Named, prefixed
 from ..collect.table import check_levels
 from ..collect.task import Metrics, agreed
+from ..collect.wide_bounds import WideValue, together, warn
 from ..columns.columns import Batch
 from ..errors import MemoryLimitError
 from ..numerics.keys import sort_key
@@ -253,6 +254,21 @@ class Front(Parted):
     def value(self, states: Sequence[State]) -> dict[Any, Any]:
         return self._all(states, "of_cells", self.inner.value)
 
+    def value_with_wide(self, states: Sequence[State]) -> tuple[dict[Any, Any], list[WideValue]]:
+        readers, wide = self._readers(states), list[WideValue]()
+        if readers is None:
+            values = {}
+            for key, at in self._places(states).items():
+                if key != REST:
+                    values[plain(key)], found = self.inner.value_with_wide(self._under(states, at))
+                    wide += found
+            return values, together(wide)
+        of_cells = {}
+        for name, (metric, unit, _) in readers.items():
+            of_cells[name], found = metric.wide_of_cells(name, states[unit])
+            wide += found
+        return self._laid_out(states, readers, of_cells), wide
+
     def numbers(self, value: Any) -> Named:
         for key, found in value.items():
             yield from prefixed(key, self.inner.numbers(found))
@@ -393,7 +409,9 @@ class Front(Parted):
 
     def compute(self) -> dict[Any, Any]:
         """Return the value (or the values by name) of every cell by key."""
-        return self.value(self.feed.states)
+        values, wide = self.value_with_wide(self.feed.states)
+        warn(wide, self.warned_wide, stacklevel=2)
+        return values
 
     def bounds(self) -> dict[Any, Any]:
         """Return certified limits of every cell by key."""

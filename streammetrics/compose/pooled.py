@@ -12,6 +12,7 @@ from ..collect.interval import DEFAULT_CONFIDENCE, check_confidence
 from ..collect.sample import Sample
 from ..collect.scalars import Named
 from ..collect.table import Table, values_table
+from ..collect.wide_bounds import WideValue, warn
 from ..state.policy import settled
 from ..state.state import State
 from .front import Front
@@ -59,6 +60,10 @@ class Pooled(Front):
     def value(self, states: Sequence[State]) -> Any:
         return self.inner.value(self.pooled(states))
 
+    def value_with_wide(self, states: Sequence[State]) -> tuple[Any, list[WideValue]]:
+        found: tuple[Any, list[WideValue]] = self.inner.value_with_wide(self.pooled(states))
+        return found
+
     def limits(self, states: Sequence[State]) -> Any:
         return self.inner.limits(self.pooled(states))
 
@@ -84,7 +89,9 @@ class Pooled(Front):
 
     def compute(self) -> Any:
         """Return the value, or the values by name, as what is behind has them."""
-        return self.value(self.states)
+        value, wide = self.value_with_wide(self.states)
+        warn(wide, self.warned_wide, stacklevel=2)
+        return value
 
     def bounds(self) -> Any:
         """Return certified limits of the values."""

@@ -20,6 +20,7 @@ from ..collect.sample import Sample, Shards
 from ..collect.scalars import Named, named_numbers
 from ..collect.table import Table, values_table
 from ..collect.task import Metrics, agreed
+from ..collect.wide_bounds import WideValue, warn
 from ..columns.ids import Ids
 from ..inference.alone import intervals_of
 from ..inference.measured import each
@@ -268,6 +269,10 @@ class Sharded(Parted):
     def value(self, states: Sequence[State]) -> Any:
         return self.inner.value(states[: len(states) // 2])
 
+    def value_with_wide(self, states: Sequence[State]) -> tuple[Any, list[WideValue]]:
+        found: tuple[Any, list[WideValue]] = self.inner.value_with_wide(states[: len(states) // 2])
+        return found
+
     def limits(self, states: Sequence[State]) -> Any:
         return self.inner.limits(states[: len(states) // 2])
 
@@ -347,7 +352,9 @@ class Sharded(Parted):
 
     def compute(self) -> Any:
         """Return the values, as the metrics alone have them."""
-        return self.value(self.states)
+        value, wide = self.value_with_wide(self.states)
+        warn(wide, self.warned_wide, stacklevel=2)
+        return value
 
     def bounds(self) -> Any:
         """Return certified limits of the values."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..collect.metric import Metric
 from ..columns.columns import Matrix, Need, Weight
-from ..errors import StreamMetricsError, UndefinedMetricWarning
+from ..errors import StreamMetricsError, UndefinedMetricWarning, WideBoundsWarning
 from .specimens import Columns, fitting
 
 __all__ = [
@@ -177,9 +177,10 @@ def refuses(error: type[Exception], action: Callable[[], Any], what: str) -> Non
 
 
 def quiet(action: Callable[[], Any]) -> Any:
-    """Return what an action returns, without a warning where a value is undefined."""
+    """Return what an action returns, without a warning where a value is undefined or its bounds are wide."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)
+        warnings.simplefilter("ignore", WideBoundsWarning)
         return action()
 
 

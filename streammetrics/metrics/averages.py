@@ -15,6 +15,7 @@ import numpy as np
 
 from ..collect.interval import Estimate, side_by_side
 from ..collect.metric import ScoredLabels
+from ..collect.wide_bounds import is_off_grid, kept, most_of
 from ..columns.classes import check_ignored, check_labels
 from ..numerics.exact import BEYOND, Limits, to_float
 from ..numerics.settings import setting
@@ -27,6 +28,9 @@ __all__ = ["AVERAGES", "OfClasses", "Several", "of_each"]
 S = TypeVar("S", bound=State)
 T = TypeVar("T")
 NAN = float("nan")
+ROUGHLY = 0.8
+"""The share of the widest bounds that are not wide, up to which limits are not looked at after rounding."""
+
 AVERAGES = ("macro", "micro", "weighted", None)
 
 
@@ -148,13 +152,28 @@ class Several(OfClasses[S, Any]):
     def of(self, state: Any) -> Any:
         if not _is_several(state):
             return self.of_binary(state)
-        if self.average == "micro":
-            return self.of_binary(state.pooled())
-        parts = state.each()
-        if self.average is None:
-            return np.array(of_each(self.of_binary, parts))
-        found = self._averaged(state, parts, Fraction(0))
-        return NAN if found is None else found.rounded()
+        if self.average not in ("micro", None):
+            found = self._mean_limits(state, Fraction(0))
+            return NAN if found is None else found.rounded()
+        if is_off_grid(state):
+            values = [NAN if one is None else one.rounded() for one in self._parts(state, Fraction(0))]
+        else:
+            values = of_each(self.of_binary, self._parted(state))
+        return values[0] if self.average == "micro" else np.array(values)
+
+    def _parted(self, state: Any) -> Sequence[Any]:
+        """The states of two classes that are read: of the labels, or of all of them as one."""
+        return [state.pooled()] if self.average == "micro" else state.each()
+
+    @kept
+    def _parts(self, state: Any, slip: Fraction) -> list[Limits | None]:
+        """Return the limits of each label, or of all of them as one."""
+        return of_each(lambda part: self._certified(part, slip), self._parted(state))
+
+    @kept
+    def _mean_limits(self, state: Any, slip: Fraction) -> Limits | None:
+        """Return the limits of the mean over classes or labels."""
+        return self._averaged(state, state.each(), slip)
 
     def _averaged(self, state: Any, parts: Sequence[Any], slip: Fraction) -> Limits | None:
         """Return the mean of the values that are defined, each as it is before rounding; None if none is."""
@@ -166,18 +185,39 @@ class Several(OfClasses[S, Any]):
             return made
         return made.widened(4 * slip * max(abs(x) for v in values if v is not None for x in v), *self.within)
 
+    def may_be_wide(self, state: Any) -> bool:
+        if not super().may_be_wide(state):
+            return False
+        if state.axes or "rounded" in state.cells.flats:
+            return True
+        # The limits before rounding are there, since the value was read from them.
+        if not _is_several(state):
+            found = self.limits_binary(state)
+            return found is not None and self._is_roughly_wide(found)
+        if self.average in ("micro", None):
+            limits = self._parts(state, Fraction(0))
+        else:
+            limits = [self._mean_limits(state, Fraction(0))]
+        return any(one is not None and self._is_roughly_wide(one) for one in limits)
+
+    def _is_roughly_wide(self, found: Limits) -> bool:
+        """Return whether limits may be wide once they are rounded."""
+        try:
+            low, high = float(found.low), float(found.high)
+        except OverflowError:
+            return True
+        return high - low > ROUGHLY * float(most_of(self, min(abs(low), abs(high))))
+
     def bounds_of(self, state: Any) -> tuple[Any, Any]:
         if not _is_several(state):
             return self.bounds_of_binary(state)
+        if self.average not in ("micro", None):
+            found = self._mean_limits(state, state.slip)
+            return (NAN, NAN) if found is None else found.outward()
+        pairs = [(NAN, NAN) if e is None else e.outward() for e in self._parts(state, state.slip)]
         if self.average == "micro":
-            found = self._certified(state.pooled(), state.slip)
-        elif self.average is not None:
-            found = self._averaged(state, state.each(), state.slip)
-        else:
-            each = of_each(lambda part: self._certified(part, state.slip), state.each())
-            pairs = [(NAN, NAN) if e is None else e.outward() for e in each]
-            return np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])
-        return (NAN, NAN) if found is None else found.outward()
+            return pairs[0]
+        return np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])
 
     def reason_of(self, state: Any) -> str | None:
         if not _is_several(state):

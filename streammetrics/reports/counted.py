@@ -10,6 +10,7 @@ import numpy as np
 
 from ..collect.collection import MetricCollection
 from ..collect.table import show
+from ..collect.wide_bounds import MARK
 from ..compose.front import Front
 from ..compose.windowed import Windowed
 from ..inference.compare import compare
@@ -24,7 +25,7 @@ from .pictures import best_rows, pictures
 from .records import by_unit, is_sliced, overall, pieces, rivals, tasks_of, unsharded, why_left_out
 from .series import differences_of, windows_of
 from .several import each_class
-from .tables import slices
+from .tables import slices, wide_remarks
 from .told import interval_name
 
 __all__ = ["add_held", "grid_of"]
@@ -118,7 +119,7 @@ def grid_of(
 
 def _number(text: str) -> float | None:
     try:
-        value = float(text.replace(",", ""))
+        value = float(text.replace(",", "").removesuffix(MARK))
     except ValueError:  # a text, which has no order
         return None
     return value if math.isfinite(value) else None
@@ -155,6 +156,7 @@ def _values(collection: MetricCollection, intervals: Mapping[str, tuple[float, f
         )
         rows.append((name, under(metric), cells_of))
     notes = [f"{', '.join(who)}: {why}." for why, who in reasons.items()]
+    notes += wide_remarks([r for records in found.values() for r in records.values()])
     counts = _counts(list(found.values()))
     badge = interval_name(0.95, False) if intervals else ""
     return Values(title or "Measures", sides, rows, counts, notes, badge)
@@ -176,7 +178,7 @@ def _value(record: Mapping[str, Any], limits: tuple[float, float] | None, number
     certified = (
         "" if low is None or math.isnan(low) else proof(0.0 if high <= np.nextafter(low, np.inf) else (high - low) / 2)
     )
-    return Value(text, between, certified, number=number)
+    return Value(text + (MARK if record.get("wide") else ""), between, certified, number=number)
 
 
 def _counts(columns: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:

@@ -12,7 +12,8 @@ import numpy as np
 
 from ..collect.interval import Interval
 from ..collect.metric import Metric, badness
-from ..collect.table import bound, show
+from ..collect.table import bound, marked, show
+from ..collect.wide_bounds import MARK
 from ..compose.front import Front
 from ..compose.sliced import Sliced
 from ..compose.windowed import Windowed
@@ -34,7 +35,7 @@ from .records import (
 )
 from .several import breakdowns
 
-__all__ = ["BEST", "grids", "headline", "share", "slices"]
+__all__ = ["BEST", "grids", "headline", "share", "slices", "wide_remarks"]
 
 BEST, ODD = "bold green", "yellow"
 SHOWN = 40  # slices, unless --top says otherwise
@@ -127,9 +128,10 @@ def _spelled(record: Record, decimals: int) -> tuple[str, str] | None:
     if not _known(record):
         return None
     low, high, value = (record[name] for name in ("interval_low", "interval_high", "value"))
+    mark = MARK if record.get("wide") else ""
     if abs(value) >= MOST_PLAIN:
-        return show(value), f"{show(low)} to {show(high)}"
-    return f"{value:.{decimals}f}", f"{low:.{decimals}f} to {high:.{decimals}f}"
+        return show(value) + mark, f"{show(low)} to {show(high)}"
+    return f"{value:.{decimals}f}{mark}", f"{low:.{decimals}f} to {high:.{decimals}f}"
 
 
 def share(confidence: float) -> str:
@@ -193,7 +195,8 @@ def _cells(found: Sequence[Record | None], rivals: _Rivals | None, *, notes: boo
 def _cell(record: Record, wins: bool, notes: bool) -> Cell:
     value = record["value"]
     odd = isinstance(value, float) and math.isnan(value)
-    return Cell(show(value), bound(record) if notes else "", ODD if odd else BEST if wins else "")
+    odd = odd or bool(record.get("wide"))
+    return Cell(marked(record), bound(record) if notes else "", ODD if odd else BEST if wins else "")
 
 
 def _counts(records: dict[str, Record]) -> dict[str, int]:
@@ -227,7 +230,20 @@ def _left_out(reason: str, column: Any) -> str:
 def _reasons(found: Sequence[Record]) -> list[str]:
     undefined = (r for r in found if isinstance(r["value"], float) and math.isnan(r["value"]))
     reasons = Counter(r["reason"] or "0/0" for r in undefined)
-    return [f"NaN: {reason} ({n} value{'s' if n > 1 else ''})" for reason, n in reasons.items()]
+    told = [f"NaN: {reason} ({_values(n)})" for reason, n in reasons.items()]
+    return [*told, *wide_remarks(found)]
+
+
+def wide_remarks(found: Sequence[Record]) -> list[str]:
+    """Say what the mark of wide bounds means, how many values have it, and the remedy of the first."""
+    wide = [r["wide"] for r in found if r.get("wide")]
+    counts = Counter(one.sentence for one in wide)
+    remedies = {one.sentence: one.remedy for one in reversed(wide)}
+    return [f"{MARK}: {said} ({_values(n)}). {remedies[said]}" for said, n in counts.items()]
+
+
+def _values(count: int) -> str:
+    return f"{count:,} value{'s' if count > 1 else ''}"
 
 
 # -- slices ----------------------------------------------------------------------------------------------------------

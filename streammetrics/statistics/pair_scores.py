@@ -17,11 +17,19 @@ from ..state.declare import Array
 from ..state.state import State
 from ..state.tally import Entries, joined
 from .by_label_scores import LabelScores
+from .scores import EXACT
 
-__all__ = ["PAIR_BITS", "PairScores"]
+__all__ = ["PAIR_BITS", "PairScores", "pair_limit"]
 
 PAIR_BITS = 10
+EXACT_PLACES = 1 << 22
+"""Exact scores of a cell by default: 16 bytes each, 64 MiB."""
 MOST = 256  # classes
+
+
+def pair_limit(classes: int) -> int:
+    """Return how many rows a cell keeps exactly by default: each has an exact score in every pair of classes."""
+    return min(EXACT, EXACT_PLACES // classes**2)
 
 
 class PairScores(LabelScores, tag="pair_scores"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,12 @@ class RowTerms(RowMeans, tag="row_terms"):
     width: int | None = setting(default=None, low=1, high=1 << 16)
 
     choices = tuple(TERMS)
+
+    when_wide: ClassVar[str] = (
+        "The differences between the targets are lost in the rounding of their terms: use R2, whose sums are exact and "
+        "which is nearly equal where targets are far from 0 and close together."
+    )
+    """What to use where the bounds of a metric of these terms are wide."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -168,6 +168,8 @@ class TestUnknownClasses:
             with pytest.raises(sm.IncompatibleStateError, match=r"cut is its default here and 0\.5 there"):
                 sm.from_bytes(a).merge(sm.from_bytes(another))
 
+    # Three rows of a histogram of 8 bits have wide bounds.
+    @pytest.mark.filterwarnings("ignore::streammetrics.errors.WideBoundsWarning")
     @pytest.mark.parametrize("limit", [None, 1])
     def test_in_collections_and_slices(self, limit):
         def made(rows):

@@ -162,6 +162,8 @@ def test_the_surprise_is_a_standard_normal() -> None:
     assert 0.85 < np.std(found) < 1.15
 
 
+# The histograms have few bits, and the truth has to be within their wide bounds.
+@pytest.mark.filterwarnings("ignore::streammetrics.errors.WideBoundsWarning")
 @pytest.mark.parametrize("bits", [11, 13])
 @pytest.mark.parametrize("metric", [sm.CalibrationSlope, sm.CalibrationIntercept, sm.HosmerLemeshow])
 def test_bounds_hold_the_truth_of_folded_scores(metric: Any, bits: int) -> None:

@@ -47,6 +47,8 @@ def fed(metric: Any, y: Any, s: Any, w: Any, t: Any) -> Any:
     return metric.update(columns | ({} if (w == 1).all() else {"sample_weight": w}))
 
 
+# The histogram of 8 bits has wide bounds, and the peer has to be within them.
+@pytest.mark.filterwarnings("ignore::streammetrics.errors.WideBoundsWarning")
 @pytest.mark.parametrize("log", LOGS)
 @pytest.mark.parametrize(("tag", "i"), CASES)
 def test_as_the_peer(tag: str, i: int, log: str) -> None:
@@ -119,6 +121,8 @@ def test_the_h_measure_of_chance_and_of_certainty() -> None:
         assert sm.HMeasure(prior=prior).update(y, 1 - y / 2).compute() == pytest.approx(0, abs=1e-13)
 
 
+# The histogram of 8 bits has wide bounds, and the truth has to be within them.
+@pytest.mark.filterwarnings("ignore::streammetrics.errors.WideBoundsWarning")
 @pytest.mark.parametrize("average", ["macro", "weighted"])
 @pytest.mark.parametrize("how", [{}, {"exact": True}, {"limit": 4096}, {"bits": 8, "scale": "real"}])
 def test_one_against_one(average: str, how: dict[str, Any]) -> None:
@@ -130,7 +134,7 @@ def test_one_against_one(average: str, how: dict[str, Any]) -> None:
     low, high = metric.bounds()
     assert low - 1e-14 <= expected <= high + 1e-14
     assert low <= metric.compute() <= high
-    if "exact" in how or "limit" in how:
+    if "bits" not in how:  # exact rows, by default, too: the data are few
         assert metric.compute() == pytest.approx(expected, rel=1e-14)
     names = np.array(["a", "b", "c", "d", "e"])
     named = sm.AUC(labels=tuple(names), multi_class="ovo", average=average, **how).update(names[y], p)
@@ -263,6 +267,8 @@ def test_uplift_is_scikit_uplifts() -> None:
         assert metric.update(y, s, treatment=t).compute() == pytest.approx(expected, rel=1e-12)
 
 
+# The limits are told apart only where they are wide.
+@pytest.mark.filterwarnings("ignore::streammetrics.errors.WideBoundsWarning")
 def test_limits_are_in_order_where_the_best_order_is_below_chance() -> None:
     y, t, s = [0, 0, 1, 1, 0, 1], [1, 1, 1, 0, 0, 0], [0.9, 0.4, 0.7, 0.6, 0.2, 0.1]
     for bits in (8, 16):

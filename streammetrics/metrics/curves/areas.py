@@ -12,7 +12,7 @@ from typing import Any
 
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
-from ...statistics.pair_scores import PAIR_BITS, PairScores
+from ...statistics.pair_scores import PAIR_BITS, PairScores, pair_limit
 from ...statistics.score_errors import area_error, area_errors, average_precision_error, average_precision_errors
 from ...statistics.score_readouts import (
     Bounded,
@@ -25,7 +25,7 @@ from ...statistics.score_readouts import (
     pairs_without,
     quotients,
 )
-from ...statistics.scores import BITS, ScoreHistogram, ScoresByLabel
+from ...statistics.scores import ScoreHistogram, ScoresByLabel
 from ..averages import AVERAGES
 from .by_rows import BY_ROWS, ByRows
 from .parts import area_between, standardised
@@ -34,6 +34,7 @@ from .scored import ScoredValue, no_positives
 __all__ = ["AUC", "KS", "AveragePrecision", "Gini"]
 
 NAN = float("nan")
+ZERO = Fraction(0)
 
 
 class AUC(ByRows, tag="auc"):
@@ -67,8 +68,9 @@ class AUC(ByRows, tag="auc"):
         Rows are of one of several classes, 0, 1, ... or these, and `y_score` has a probability (or score) of each, rows x
         classes: each class against the rest.
     multi_class : {"ovr", "ovo"}
-        Of classes: each against the rest; or each against each other, of the rows of both (Hand and Till 2001): 10 bits by
-        default, at most 256 classes.
+        Of classes: each against the rest; or each against each other, of the rows of both (Hand and Till 2001), for at
+        most 256 classes. By default "ovo" keeps 65,536 rows exactly (of C classes at most 2**22 / C**2, which takes
+        64 MiB), and beyond that has 10 bits.
     num_labels : int
         Rows have so many 0/1 labels, and a score of each: both columns are rows x labels.
     average : {"macro", "micro", "weighted", "samples", None}
@@ -128,8 +130,11 @@ class AUC(ByRows, tag="auc"):
         how = {"scale": self.scale, "softmax": self.scale == "logit", "memory_limit": self.memory_limit, **self.which}
         if self.exact:
             return PairScores(bits=None, **how)
-        bits = min(PAIR_BITS, BITS[self.scale]) if self.bits is None else self.bits
-        return PairScores(bits=bits, limit=self.limit, **how)
+        if self.bits is not None:
+            return PairScores(bits=self.bits, limit=self.limit, **how)
+        classes = self.num_classes or len(self.labels or ())
+        limit = pair_limit(classes) if self.limit is None else self.limit
+        return PairScores(bits=PAIR_BITS, limit=limit, **how)
 
     def _all_cells(self, state: ScoresByLabel) -> Bounded | None:
         return super()._all_cells(state) if self._full else None
@@ -142,7 +147,7 @@ class AUC(ByRows, tag="auc"):
 
     @property
     def within(self) -> tuple[Fraction, int]:  # type: ignore[override]
-        return standardised(Fraction(0), Fraction(self.min_fpr), self._rate), 1
+        return ZERO if self._full else standardised(ZERO, Fraction(self.min_fpr), self._rate), 1
 
     @property
     def interval_scale(self) -> str:  # type: ignore[override]

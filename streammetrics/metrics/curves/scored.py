@@ -10,10 +10,11 @@ import numpy as np
 
 from ...collect.interval import Estimate
 from ...collect.metric import ScoredLabels, nothing_counted
+from ...collect.wide_bounds import WideValue, are_wide, kept, wide_values
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
 from ...statistics.by_label import by_label
-from ...statistics.score_readouts import Bounded
+from ...statistics.score_readouts import Bounded, one_cell
 from ...statistics.scores import BITS, ScoreHistogram, ScoresByLabel
 from ..averages import Several
 from ..chance import WEIGHTED
@@ -45,6 +46,7 @@ class ScoredMetric(ScoredLabels[ScoresByLabel, T]):
     memory_limit: int = setting(default=1 << 32, low=0, operational=True)
 
     ranks = True
+    read_outs = ("limits_binary",)
     best: ClassVar[str | None] = "high"
     cost = "1 MiB a label at 16 bits; about 1 ns a row, 4 of each of several labels; 1 ms to compute"
 
@@ -137,7 +139,25 @@ class ScoredValue(Several[ScoresByLabel], ScoredMetric[Any]):
         if read is None or type(state) is not ScoreHistogram:
             return None
         weighted = any(e.excess is not None for e in state.cells.tallies.values())  # whose pairs fit no int64
-        return None if weighted else read(state)
+        return None if weighted else self._read_all_cells(state)
+
+    @kept
+    def _read_all_cells(self, state: ScoresByLabel) -> Bounded:
+        read: Any = type(self).all_cells
+        found: Bounded = read(state)
+        return found
+
+    def wide_of_cells(self, name: str, state: ScoresByLabel) -> tuple[list[Any], list[WideValue]]:
+        if self._all_cells(state) is None or not self.may_be_wide(state):
+            return super().wide_of_cells(name, state)
+        all_cells: Any = state
+        limits = self._read_all_cells(state)
+        places = np.flatnonzero(are_wide(self, *limits))
+        if not len(places):
+            return self.of_cells(state), []
+        value, low, high = (float(each[places[0]]) for each in limits)
+        found = wide_values(self, name, one_cell(all_cells, places[0]), value, (low, high))
+        return self.of_cells(state), [found[0]._replace(size=len(places))]
 
     def of_cells(self, state: ScoresByLabel) -> list[Any]:
         found = self._all_cells(state)

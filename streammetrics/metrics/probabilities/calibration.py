@@ -388,6 +388,8 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
 
     norm: str = setting(default="l1", choices=("l1", "l2"))
 
+    value_range = (0.0, 1.0)
+
     formula = "sum over bins of W_b / W |mean p - share of positives|"
 
     @property
@@ -432,6 +434,7 @@ class MaximumCalibrationError(CalibrationError, tag="maximum_calibration_error")
     0.25
     """
 
+    value_range = (0.0, 1.0)
     formula = "max over bins of |mean p - share of positives|"
 
     def _value(self, gaps: Sequence[Fraction], bins: Sequence[Bin]) -> Limits:

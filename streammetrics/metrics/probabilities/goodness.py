@@ -106,6 +106,7 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
     strategy: str = setting(default="quantile", choices=("uniform", "quantile", "log"))
 
     grows = True
+    read_outs = ("limits_binary",)
     formula = "sum over bins of (O - E)^2 / (E (1 - E / W_b))"
     instead = "it is a test statistic: explain() has its p-value; Calibration, over all rows or slices, has an interval"
 

@@ -23,6 +23,7 @@ __all__ = ["D2AbsoluteError", "D2Pinball", "D2Tweedie"]
 NAN = float("nan")
 LARGEST_LOG = 35.0
 """Of numbers from 2**-50 to 2**50."""
+NEGLIGIBLE = 1e-6  # of a deviance
 
 
 class D2Pinball(OutputMetric[ValueHistogram], tag="d2_pinball"):
@@ -58,6 +59,7 @@ class D2Pinball(OutputMetric[ValueHistogram], tag="d2_pinball"):
     bits: int = setting(default=7, low=1, high=14)
 
     best = "high"
+    value_range = (0.0, 1.0)
     instead = "the loss of the best constant is an estimate, too: Sharded(..., unit=) has the error of both together"
     formula = "1 - sum w pinball(y, p) / min over q of sum w pinball(y, q)"
     cost = "16 bytes a bucket, of which an output has up to 8,192 at 7 bits; some 5 ns a row"
@@ -178,6 +180,8 @@ class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
 
     best = "high"
     positional = ("y_true", "y_pred")
+    value_range = (0.0, 1.0)
+    read_outs = ("null_deviance",)
     formula = "1 - deviance / deviance of the mean"
     cost = "3.3 kB; some 100 ns a row"
     bound = "certified for the rounding of the null deviance; that of each row, some 2**-45 of it, is not included"
@@ -191,37 +195,36 @@ class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
         over = "positive" if k >= 2 else "amounts"
         return RowTerms(terms=("target", f"unit@{k!r}", f"deviance@{k!r}"), over=over)
 
-    def null_deviance(self, state: RowTerms) -> float:
-        """The null deviance: the mean deviance of always predicting the mean; 0 if all targets are the same."""
+    def null_deviance(self, state: RowTerms) -> tuple[float, float]:
+        """Return the mean deviance of always predicting the mean, and by how much rounding can move it.
+
+        It is 0 if all targets are the same. A logarithm or power of each target, and of the mean, is rounded.
+        """
         k, weight = self.power, state.weight()
         mean, unit = np.float64(to_float(state.total("target"), weight)), to_float(state.total(f"unit@{k!r}"), weight)
         if not mean > 0:
-            return 0.0
+            return 0.0, 0.0
         if k == 2.0:
-            return 2.0 * (float(log(mean)) - unit)
+            return 2.0 * (float(log(mean)) - unit), 2.0**-50 * LARGEST_LOG
         if k == 1.0:
-            return 2.0 * (unit - float(mean * log(mean)))
-        return 2.0 * (unit - float(raised(mean, np.float64(2.0 - k)))) / ((1.0 - k) * (2.0 - k))
-
-    def null_deviance_error(self, state: RowTerms) -> float:
-        """By how much rounding can move the null deviance: a logarithm or power of each target, and of the mean."""
-        k, weight = self.power, state.weight()
-        if k in (1.0, 2.0):
-            size = LARGEST_LOG * (to_float(state.total("target"), weight) if k == 1.0 else 1.0)
-            return 2.0**-50 * size
-        unit = to_float(state.total(f"unit@{k!r}"), weight)
-        return 2.0**-45 * unit / abs((1.0 - k) * (2.0 - k))
+            return 2.0 * (unit - float(mean * log(mean))), 2.0**-50 * LARGEST_LOG * float(mean)
+        scale = (1.0 - k) * (2.0 - k)
+        return 2.0 * (unit - float(raised(mean, np.float64(2.0 - k)))) / scale, 2.0**-45 * unit / abs(scale)
 
     def of(self, state: RowTerms) -> float:
-        return self._d2(state, self.null_deviance(state))
+        return self._d2(state, self.null_deviance(state)[0])
 
     def bounds_of(self, state: RowTerms) -> tuple[float, float]:
         value, (low, high) = self.of(state), super().bounds_of(state)
         if math.isnan(value):
             return low, high
-        null, off = self.null_deviance(state), self.null_deviance_error(state)
+        null, off = self.null_deviance(state)
         least = self._d2(state, null - off) if null > off else -math.inf
         return low - (value - least), high + (self._d2(state, null + off) - value)
+
+    def may_be_wide(self, state: Any) -> bool:
+        null, off = self.null_deviance(state)
+        return off > NEGLIGIBLE * null
 
     def _d2(self, state: RowTerms, null: float) -> float:
         """The share of a null deviance that the predictions save."""
@@ -231,7 +234,7 @@ class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
     def reason_of(self, state: RowTerms) -> str | None:
         if (nothing := nothing_counted(state)) is not None:
             return nothing
-        return None if self.null_deviance(state) > 0 else "all targets are the same, as far as float64 tells"
+        return None if self.null_deviance(state)[0] > 0 else "all targets are the same, as far as float64 tells"
 
 
 def whole(*numbers: NDArray[np.float64]) -> tuple[list[NDArray[Any]], int]:

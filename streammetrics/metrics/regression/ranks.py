@@ -6,7 +6,7 @@ All read one `JointHistogram`: exact within a limit of rows; beyond, what rows o
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from ...collect.metric import Metric, nothing_counted
 from ...numerics.exact import Limits
@@ -30,7 +30,7 @@ class RankMetric(Metric[JointHistogram, float]):
     memory_limit: int = setting(default=1 << 32, low=0, operational=True)
 
     best = "high"
-    least: ClassVar[int] = -1
+    value_range = (-1.0, 1.0)
     instead = "its standard error asks for what each row does to all others: Sharded(..., unit=) has one"
     cost = "64 bytes a row up to the limit; beyond 16 bytes a bucket of both that holds rows; some 100 ns a row"
     bound = "exact within the limit, and for few different numbers; else what rows of one bucket may do"
@@ -69,11 +69,12 @@ class RankMetric(Metric[JointHistogram, float]):
         found = self.of_pairs(state.pairs) if state.pairs.total else None
         if found is None:
             return None
-        low, high = max(found.low, Fraction(self.least)), min(found.high, Fraction(1))
+        least = Fraction(self.value_range[0])
+        low, high = max(found.low, least), min(found.high, Fraction(1))
         if low > high:  # of weights below 1, which are no rows; or of bytes that no rows made
-            low, high = Fraction(self.least), Fraction(1)
+            low, high = least, Fraction(1)
         kept = Limits(low, min(max(found.value, low), high), high)
-        return kept.widened(SLIPS * state.slip, self.least, 1)
+        return kept.widened(SLIPS * state.slip, least, 1)
 
     def of(self, state: JointHistogram) -> float:
         found = self.within(state)
@@ -228,7 +229,7 @@ class XAUC(RankMetric, tag="xauc"):
     0.666667
     """
 
-    least = 0
+    value_range = (0.0, 1.0)
     grows = True
     formula = "(C + B) / P"
 
@@ -274,7 +275,7 @@ class RegressionAUC(RankMetric, tag="regression_auc"):
 
     pairs: str = setting(default="different", choices=("different", "all"))
 
-    least = 0
+    value_range = (0.0, 1.0)
     formula = "(C + T / 2) / (P - T_y)"
 
     @property
