@@ -52,6 +52,7 @@ def test_a_label_that_only_rows_left_out_have(run: Any, tmp_path: Path, labels: 
     assert ran.values == {"ctr": 0.0}
 
 
+@pytest.mark.cpu_limit(3)  # a process of its own
 def test_labels_of_standard_input(in_process: Any, path: Path) -> None:
     ask = ["eval", "-", *BASE, "--pos-label", "yes", "--where", "country=de", "--format", "json"]
     code = "import os, sys; os.dup2(os.open(sys.argv.pop(1), os.O_RDONLY), 0)\n"
