@@ -67,7 +67,8 @@ def sweep(low: Any, stride: Any, shift: Any, cells: Any, codes: Any, counts: Any
 def occupied(rows: Any, codes: Any, counts: Any) -> Any:
     """Write the places whose counter is not 0, and the counters; return how many, or -1 if one has more than 32 bits."""
     m, most = u8(0), i8(0)
-    for i in range(rows.shape[0]):  # without branches
+    # Every place is written, and the next one overwrites it if it is empty: a branch would often be mispredicted.
+    for i in range(rows.shape[0]):
         x = rows[i]
         codes[m], counts[m] = i, x
         most |= x
@@ -97,7 +98,8 @@ def add_sorted(old: Any, rows: Any, fresh: Any, codes: Any, counts: Any) -> Any:
     """Write entries, of which there is one at least, with one row more for each of some sorted codes; return how many."""
     i, j, m, na, nb = u8(0), u8(0), u8(0), u8(old.shape[0]), u8(fresh.shape[0])
     last, run = min(old[0], fresh[0]), u4(0)
-    while i < na and j < nb:  # without branches
+    # Both candidates are computed and the smaller one is taken, again without a branch.
+    while i < na and j < nb:
         x, y = old[i], fresh[j]
         code, ours = min(x, y), u4(x <= y)
         m += u8(code != last)
