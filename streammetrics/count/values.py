@@ -6,6 +6,7 @@ The levels of buckets while rows come are at most those of the finished state: t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,12 @@ from ..columns.columns import Column
 from ..numerics.exact import carry_fixed
 from ..state import tally
 from ..state.declare import Tally
-from ..state.levels import ZERO, bucket_of, fitted, grid_level, near_edges, raised
+from ..state.levels import ZERO, bucket_of, fitted, grid_level, near_edges, raised, starts_of
+from ..state.state import State
 from ..state.tally import Entries
 from ..statistics.values import ValueHistogram
 from .counter import Counter
+from .room import room
 from .tallies import HotExact
 
 __all__ = ["ValueCounter"]
@@ -28,7 +31,8 @@ Ints = NDArray[np.int64]
 U4, U8 = np.uint32, np.uint64
 
 FEWEST = 1 << 10  # rows after which there is a window, and rows of a batch that are looked at for it
-MANY = 1 << 22  # entries of all cells, beyond which their levels are found while rows come
+FEW, MANY = 1 << 18, 1 << 22  # entries of all cells, beyond which their levels are found while rows come
+WINDOWS = 64  # outputs that have windows
 WAIT = 1 << 16  # rows outside the window for which there is room
 MOST = 1 << 17  # counters of a window
 MOST_OF_ALL = 1 << 20  # counters of the windows of all outputs
@@ -54,17 +58,25 @@ class HotValues(HotExact):
     def open_windows(self, known: Entries) -> None:
         """Make room for a counter for each bucket around these entries."""
         outputs, bits = self.statistic.outputs, self.statistic.bits
-        most = min(MOST, MOST_OF_ALL // outputs)
-        if most < FEWEST or not len(known):
+        if not len(known) or outputs > WINDOWS:
             return
         windows = np.zeros((outputs, 6), np.int64)
-        for i in range(outputs):
-            windows[i] = _window(self.statistic.only(known, i), int(self.levels[i]), bits, most)
+        starts = starts_of(known, outputs, outputs).tolist()
+        for i, (begin, end) in enumerate(pairwise(starts)):
+            entries = known.where(slice(begin, end))
+            windows[i] = _window(entries, int(self.levels[i]), bits, min(MOST, MOST_OF_ALL // outputs))
         room = 1 + int(windows[:, [3, 5]].sum(axis=1).max())
         self.windows, self.counters = windows.reshape(-1), np.zeros(outputs * room, np.int64)
 
     def room(self, rows: int, most: int | None, *, weighted: bool) -> None:
-        super().room(rows, most, weighted=weighted)
+        used = int(self.used[0])
+        if used + rows > len(self.low):
+            size = used + (rows if self.lone else 2 * rows)
+            self.low = _longer(self.low, used, size)
+            self.high = self.high if self.bare else _longer(self.high, used, size)
+        if (weighted or len(self.weights)) and len(self.weights) < len(self.low):
+            ones = self.weights if len(self.weights) else np.ones(used)
+            self.weights = _longer(ones, used, len(self.low))
         if (weighted or len(self.weights)) and len(self.counters) and not len(self.window_excess):
             self.window_excess = np.zeros(2 * len(self.counters), np.int64)
 
@@ -97,6 +109,12 @@ class HotValues(HotExact):
             carry_fixed(excess)
         high = np.full(len(found), output << 1, U4)
         return tally.canonical(Entries(self.shift, buckets, counters[found], excess, high))
+
+
+def _longer(array: Array, used: int, size: int) -> Array:
+    new: Array = room(size, array.dtype)
+    new[:used] = array[:used]
+    return new
 
 
 def _window(entries: Entries, level: int, bits: int, most: int) -> tuple[int, ...]:
@@ -160,7 +178,7 @@ class ValueCounter(Counter):
         if not self.lone:
             return 0
         room = (len(hot.low) - int(hot.used[0])) // self.statistic.outputs
-        return room if len(hot.windows) else min(room, FEWEST - int(hot.used[0]))
+        return room if len(hot.windows) or not self._has_window else min(room, FEWEST - int(hot.used[0]))
 
     def room(self, rows: int, *, weighted: bool) -> bool:
         changed = super().room(rows, weighted=weighted)
@@ -175,17 +193,31 @@ class ValueCounter(Counter):
 
     def _is_due(self, hot: HotValues, rows: int) -> bool:
         """Whether levels and windows are to be found anew."""
-        if not self.lone:
-            return len(hot.entries) + int(hot.used[0]) > max(MANY, 2 * self.after)
+        waiting = int(hot.used[0])
+        if not self._has_window:
+            groups = max(self.index.count(self.inner), 1) * self.statistic.outputs
+            most = max(FEW, min(MANY, groups << (self.statistic.bits + 8)))
+            return waiting > 0 and waiting + rows + len(hot.entries) > max(most, 2 * self.after)
         if not len(hot.windows):
-            return int(hot.used[0]) + len(hot.entries) >= FEWEST
+            return waiting >= FEWEST
         self.rooms += 1
         often = self.rooms >= 2 and self.rooms & (self.rooms - 1) == 0 and self.rooms.bit_length() % 3 == 0
-        return often or int(hot.used[0]) > max(WAIT, 2 * len(hot.entries))
+        return often or waiting > max(WAIT, 2 * len(hot.entries))
+
+    @property
+    def _has_window(self) -> bool:
+        return self.lone and self.statistic.outputs <= WINDOWS
+
+    def state(self) -> State:
+        """Return the counted rows as a canonical state."""
+        # Kernels are bound to the arrays of a lone cell while there is room; of several, arrays are looked at each time.
+        if not self.lone and self.hot["rows"].used[0]:
+            self._fit()
+        return super().state()
 
     def folds_with(self, rows: int) -> bool:
         """Whether the values of a large batch are looked at for a window before it is counted."""
-        return self.lone and rows > FEWEST and not len(self.hot["rows"].windows)
+        return self._has_window and rows > FEWEST and not len(self.hot["rows"].windows)
 
     def fold_ahead(self, at: Ints, rows: int, columns: Mapping[str, Column]) -> None:
         if self.folds_with(rows):

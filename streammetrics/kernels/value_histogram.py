@@ -28,6 +28,7 @@ TOP = i8(-(1 << 63))
 LEVELS = 1024
 MAGIC = f8(1.5 * 2.0**52)  # added to a whole number, it shows this in its last bits
 MAGIC_BITS = i8(0x4338000000000000)
+FAR = f8(2.0**51)
 HIGHEST, NEVER = i8(914), i8(1023)
 
 
@@ -125,7 +126,8 @@ def window(
         steps = whole if size >= near else (size.view(i8) >> less) - before
         begin, most, first = (down, downs, ups) if v < 0.0 else (up, ups, i8(0))
         here = steps - begin
-        out = (here < i8(0)) | (here >= most)
+        # From 2**51 on the sum with MAGIC would be rounded.
+        out = (here < i8(0)) | (here >= most) | (size >= FAR)
         here = i8(-1) if out else here + first + i8(1)
         here = i8(0) if v == 0.0 else here
         place[j] = here

@@ -37,6 +37,7 @@ __all__ = [
     "groups_of",
     "near_edges",
     "raised",
+    "starts_of",
 ]
 
 Ints = NDArray[np.int64]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -143,19 +144,14 @@ class ValueHistogram(State, tag="value_buckets"):
         rows, weight = int(self._of(0).mass.sum()), Fraction(self.mass(0).total(), self.unit)
         return {"rows": rows, "weight": weight, "off_grid": bool(self.level.any())}
 
-    def levels_of(self) -> Ints:
-        """The level of each output."""
-        return np.asarray(self.level)
-
-    def only(self, held: Entries, output: int) -> Entries:
-        """Return the entries of one output."""
-        if self.outputs == 1:
-            return held
-        labels = levels.groups_of(held, self.outputs)
-        return held.where(slice(*np.searchsorted(labels, [output, output + 1]).tolist()))
+    @cached_property
+    def output_starts(self) -> Ints:
+        """Where the entries of each output begin, and the end."""
+        return levels.starts_of(self.rows, self.outputs, self.outputs)
 
     def _of(self, output: int) -> Entries:
-        return self.only(self.rows, output)
+        begin, end = self.output_starts[output : output + 2].tolist()
+        return self.rows.where(slice(begin, end))
 
     def occupied(self, output: int = 0) -> Buckets:
         """The buckets of one output that hold rows, in ascending order of value."""
@@ -172,7 +168,7 @@ class ValueHistogram(State, tag="value_buckets"):
 
     def ends(self, output: int = 0) -> tuple[Floats, Floats]:
         """Between which values the rows of each occupied bucket of one output lie, in ascending order."""
-        near, far = levels.edges_of(self.occupied(output), self.levels_of()[output], self.bits)
+        near, far = levels.edges_of(self.occupied(output), int(self.level[output]), self.bits)
         low, high = np.minimum(near, far), np.maximum(near, far)
         least, largest = self.extremes(output)
         return (low, high) if math.isnan(least) else (np.maximum(low, least), np.minimum(high, largest))
@@ -182,8 +178,10 @@ class ValueHistogram(State, tag="value_buckets"):
         return value_of(self.least[output], "least"), value_of(self.largest[output], "largest")
 
     def sample(self, columns: Mapping[str, Column], rows: int) -> Entries:
-        """Return the first rows of some columns at level 0."""
-        values = [np.asarray(columns[role].values)[:rows].astype(np.float64) for role in self.columns]
+        """Return the first rows of some columns at level 0, less those of weight 0, which change no level."""
+        weights = columns["sample_weight"].values[:rows] if "sample_weight" in columns else np.ones(1)
+        some = slice(None) if weights.all() else weights != 0
+        values = [np.asarray(columns[role].values)[:rows][some].astype(np.float64) for role in self.columns]
         number = values[0] if len(values) == 1 else values[1] - values[0]
         number = number if self.signed or len(values) == 1 else np.abs(number)
         buckets = levels.bucket_of(number, 0, self.bits).reshape(-1, self.outputs)

@@ -113,3 +113,43 @@ def test_one_value_far_away_does_not_spoil_the_others(other: float) -> None:
     v = np.append(values("1e6"), other)
     metric = sm.Quantile(q=0.3).update(v)
     assert metric.compute() == pytest.approx(np.quantile(v, 0.3), abs=1e-3)
+
+
+def test_decimals_and_large_integers_are_not_taken_for_their_neighbours() -> None:
+    """Exact cells count in windows of fine levels, where numbers are beyond what a float64 holds in units of the level."""
+    for low, high in ((0.38, 0.51), (0.59, 0.93), (2.0**51 + 3, 2.0**51 + 6), (0.1, 1e6)):
+        metric = sm.Quantile(q=0.9).update([low] * 2000 + [high] * 1000).update([low, high])
+        assert metric.bounds() == (high, high)
+    rng = np.random.default_rng(856)
+    some = rng.choice(rng.random(14).round(4), 3000)
+    alone = sm.Quantile().update(some)
+    parts = sm.Quantile()
+    for rows in some.reshape(6, 500):
+        parts.update(rows)
+    assert alone.to_bytes() == parts.to_bytes()
+
+
+def test_rows_of_no_weight_change_no_level() -> None:
+    v, w = np.tile(np.arange(40) * 0.1, 100), np.where(np.arange(4000) % 40 < 20, 0.0, 1.0)
+    whole, parts = sm.Quantile().update(v, sample_weight=w), sm.Quantile()
+    for rows in np.split(np.arange(4000), 8):
+        parts.update(v[rows], sample_weight=w[rows])
+    assert whole.to_bytes() == parts.to_bytes()
+    assert whole.bounds() == (2.95, 2.95) == parts.bounds()
+
+
+def test_many_outputs_take_no_longer_than_their_rows() -> None:
+    rng = np.random.default_rng(4)
+    y = rng.normal(size=(50, 2000))
+    metric = sm.MedianAbsoluteError(num_outputs=2000, multioutput="raw_values")
+    for row in range(0, 50, 5):
+        metric.update(y[row : row + 5], y[row : row + 5] * 0)
+    assert metric.compute() == pytest.approx(np.median(np.abs(y), axis=0), rel=1e-3)
+
+
+def test_slices_of_many_rows_need_no_more_memory_than_their_buckets() -> None:
+    rng = np.random.default_rng(5)
+    sliced = sm.Sliced(sm.Quantile(), by="g", memory_limit=20_000_000)
+    for _ in range(40):
+        sliced.update(value=rng.normal(size=50_000), g=rng.integers(0, 2, 50_000))
+    assert len(sliced.to_bytes()) < 20_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from bisect import bisect_left
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -61,7 +62,7 @@ def test_buckets_rise_hold_their_numbers_and_lie_in_those_of_higher_levels(bits:
 
 
 def naive_level(numbers: np.ndarray[Any, Any], bits: int) -> int:
-    """The definition, level by level."""
+    """The definition, by trying levels."""
     different = np.unique(numbers)
 
     def are_few(level: int) -> bool:
@@ -73,8 +74,9 @@ def naive_level(numbers: np.ndarray[Any, Any], bits: int) -> int:
 
     if len(different) <= 32:
         return 0
-    scale = next(level for level in range(levels.HIGHEST + 1) if are_few(level))
-    limited = next((level for level in range(levels.HIGHEST + 1) if fit(level)), levels.HIGHEST)
+    every = range(levels.HIGHEST + 1)
+    scale, limited = (bisect_left(every, True, key=holds) for holds in (are_few, fit))
+    limited = min(limited, levels.HIGHEST)
     level = max(scale - bits - 3, limited, 0)
     near, _ = levels.edges_of(levels.bucket_of(different, level, bits), level, bits)
     return 0 if (near == different).all() else level
@@ -105,7 +107,7 @@ def test_values_have_the_level_of_the_definition_however_they_come(kind: str, bi
         for output in range(outputs or 1):
             mine = rows[:, output]
             level = naive_level(mine, bits)
-            assert cell.levels_of()[output] == level
+            assert cell.level[output] == level
             buckets, counts = np.unique(levels.bucket_of(mine, level, bits), return_counts=True)
             assert np.array_equal(cell.occupied(output), buckets)
             assert np.array_equal(cell.rows_of(output), counts)

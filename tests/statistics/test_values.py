@@ -22,7 +22,7 @@ CASES = [
 
 
 def view(state):
-    made = {"extremes": [state.extremes(i) for i in range(min(state.outputs, 3))], "level": state.levels_of()}
+    made = {"extremes": [state.extremes(i) for i in range(min(state.outputs, 3))], "level": state.level}
     for i in range(min(state.outputs, 3)):
         made[f"buckets {i}"], made[f"rows {i}"] = state.occupied(i), state.rows_of(i)
         made[f"total {i}"], made[f"ends {i}"] = state.mass(i).total(), np.stack(state.ends(i))
