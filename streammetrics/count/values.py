@@ -32,6 +32,11 @@ U4, U8 = np.uint32, np.uint64
 
 FEWEST = 1 << 10  # rows after which there is a window, and rows of a batch that are looked at for it
 FEW, MANY = 1 << 18, 1 << 22  # entries of all cells, beyond which their levels are found while rows come
+FEW_NUMBERS = 512  # different numbers of an exact cell, which have a counter each
+KNOWN, SLOT_BITS = 2, 12  # as kernels have it
+SLOTS = 1 << SLOT_BITS
+MULTIPLIERS = [(0x9E3779B97F4A7C15 * (2 * k + 1)) % (1 << 64) for k in range(8)]
+NOT_A_NUMBER = np.int64(-1)
 WINDOWS = 64  # outputs that have windows
 WAIT = 1 << 16  # rows outside the window for which there is room
 MOST = 1 << 17  # counters of a window
@@ -43,6 +48,7 @@ class HotValues(HotExact):
     """A histogram of values that is being counted."""
 
     windows = NO_INTS
+    known = NO_INTS
     counters = NO_INTS
     window_excess = NO_INTS
 
@@ -61,17 +67,23 @@ class HotValues(HotExact):
         if not len(known) or outputs > WINDOWS:
             return
         windows = np.zeros((outputs, 6), np.int64)
+        known_numbers = np.full((outputs, SLOTS), NOT_A_NUMBER)
         starts = starts_of(known, outputs, outputs).tolist()
         for i, (begin, end) in enumerate(pairwise(starts)):
-            entries = known.where(slice(begin, end))
-            windows[i] = _window(entries, int(self.levels[i]), bits, min(MOST, MOST_OF_ALL // outputs))
-        room = 1 + int(windows[:, [3, 5]].sum(axis=1).max())
+            entries, level = known.where(slice(begin, end)), int(self.levels[i])
+            if not level and 0 < len(entries) <= FEW_NUMBERS:
+                windows[i, 1:3] = KNOWN, _place_known(near_edges(entries.codes, 0, bits), known_numbers[i])
+            else:
+                windows[i] = _window(entries, level, bits, min(MOST, MOST_OF_ALL // outputs))
+        by_hash = windows[:, 1] == KNOWN
+        room = int(np.where(by_hash, SLOTS, 1 + windows[:, [3, 5]].sum(axis=1)).max())
         self.windows, self.counters = windows.reshape(-1), np.zeros(outputs * room, np.int64)
+        self.known = known_numbers.reshape(-1) if by_hash.any() else NO_INTS
 
     def room(self, rows: int, most: int | None, *, weighted: bool) -> None:
         used = int(self.used[0])
         if used + rows > len(self.low):
-            size = used + (rows if self.lone else 2 * rows)
+            size = used + rows if len(self.windows) else 2 * (used + rows)
             self.low = _longer(self.low, used, size)
             self.high = self.high if self.bare else _longer(self.high, used, size)
         if (weighted or len(self.weights)) and len(self.weights) < len(self.low):
@@ -82,7 +94,7 @@ class HotValues(HotExact):
 
     def target(self) -> tuple[Any, ...]:
         """What a kernel is given: windows, their counters and the excess of weights, and what waits."""
-        return self.windows, self.counters, self.window_excess, self.high, self.low, self.weights, self.used
+        return self.windows, self.known, self.counters, self.window_excess, self.high, self.low, self.weights, self.used
 
     def settle(self) -> Entries:
         entries = super().settle()
@@ -95,6 +107,10 @@ class HotValues(HotExact):
         size = 6 * len(self.counters) // len(self.windows)
         counters = self.counters[output * size : (output + 1) * size]
         found = np.flatnonzero(counters)
+        if strict == KNOWN:
+            numbers = self.known[output * SLOTS + found].view(np.float64)
+            order = np.argsort(numbers)
+            return self._entries(output, size, found[order], bucket_of(numbers[order], 0, self.statistic.bits))
         found = np.concatenate(
             [found[found > ups][::-1], found[found <= ups]]
         )  # negative ones first, largest size first
@@ -103,18 +119,34 @@ class HotValues(HotExact):
         if strict:
             near = near_edges(buckets, level, self.statistic.bits)
             buckets = bucket_of(near, self.levels[output], self.statistic.bits)
+        return self._entries(output, size, found, buckets)
+
+    def _entries(self, output: int, size: int, found: Ints, buckets: Array) -> Entries:
+        """Return counters of an output as entries of these buckets, which ascend."""
         excess = None
         if len(self.window_excess):
             excess = self.window_excess.reshape(-1, 2)[output * size + found]
             carry_fixed(excess)
         high = np.full(len(found), output << 1, U4)
-        return tally.canonical(Entries(self.shift, buckets, counters[found], excess, high))
+        return tally.canonical(Entries(self.shift, buckets, self.counters[output * size + found], excess, high))
 
 
 def _longer(array: Array, used: int, size: int) -> Array:
     new: Array = room(size, array.dtype)
     new[:used] = array[:used]
     return new
+
+
+def _place_known(numbers: NDArray[np.float64], slots: Ints) -> int:
+    """Put the bits of numbers in the slots of their hashes; return the multiplier that makes most of them different."""
+    words = (numbers + 0.0).view(U8)
+    best, most = 0, -1
+    for multiplier in MULTIPLIERS:
+        different = len(np.unique((words * U8(multiplier)) >> U8(64 - SLOT_BITS)))
+        if different > most:
+            best, most = multiplier, different
+    slots[(words * U8(best)) >> U8(64 - SLOT_BITS)] = words.view(np.int64)
+    return int(np.uint64(best).astype(np.int64))
 
 
 def _window(entries: Entries, level: int, bits: int, most: int) -> tuple[int, ...]:

@@ -29,6 +29,8 @@ LEVELS = 1024
 MAGIC = f8(1.5 * 2.0**52)  # added to a whole number, it shows this in its last bits
 MAGIC_BITS = i8(0x4338000000000000)
 FAR = f8(2.0**51)
+KNOWN = i8(2)  # in place of whether a window is strict: counters are those of known numbers
+SLOT_BITS = 12
 HIGHEST, NEVER = i8(914), i8(1023)
 
 
@@ -104,15 +106,23 @@ def note_extremes(value: Any, w: Any, at: Any, a: Any, n: Any, width: Any, c: An
 
 
 @inline
-def window(
-    value: Any, place: Any, w: Any, a: Any, n: Any, c: Any, bits: Any, level: Any, windows: Any, counters: Any,
-    excess: Any, room: Any, high: Any, low: Any, weights: Any, m: Any,
-) -> Any:  # fmt: skip
-    """Count n values in the window of column c; those outside wait from m on; return how many wait now.
+def find_known(value: Any, n: Any, multiplier: Any, known: Any, place: Any) -> Any:
+    """Write where each of n values is among the known ones, or -1; return a negative number if one is not there."""
+    outside = i8(0)
+    for j in range(n):
+        word = f8(value[j] + 0.0).view(i8)
+        slot = (u8(word) * u8(multiplier)) >> u8(64 - SLOT_BITS)
+        place[j] = i8(slot) if known[slot] == word else i8(-1)
+        outside |= place[j]
+    return outside
+
+
+@inline
+def find_in_window(value: Any, n: Any, own: Any, bits: Any, place: Any) -> Any:
+    """Write the counter of each of n values, or -1 outside the window; return a negative number if one is outside.
 
     Beyond 2**bits times their width buckets are the whole numbers of the width, below that leading bits.
     """
-    own = windows[u8(6) * u8(c) : u8(6) * u8(c) + u8(6)]
     strict = own[1] != 0
     scale = i8((i8(1023 + 512) - own[0]) << FRACTION).view(f8)
     up, ups, down, downs = own[2], own[3], own[4], own[5]
@@ -132,27 +142,24 @@ def window(
         here = i8(0) if v == 0.0 else here
         place[j] = here
         outside |= here
-    if strict:
-        for j in range(n):
-            size = abs(value[j]) * scale
-            lost = np.floor(size) != size if size >= near else (size.view(i8) & ((i8(1) << less) - i8(1))) != i8(0)
-            place[j] = i8(-1) if lost else place[j]
-            outside |= place[j]
+    for j in range(n if strict else 0):
+        size = abs(value[j]) * scale
+        lost = np.floor(size) != size if size >= near else (size.view(i8) & ((i8(1) << less) - i8(1))) != i8(0)
+        place[j] = i8(-1) if lost else place[j]
+        outside |= place[j]
+    return outside
+
+
+@inline
+def count_or_wait(
+    value: Any, place: Any, w: Any, a: Any, n: Any, c: Any, bits: Any, level: Any, counters: Any, excess: Any, room: Any,
+    high: Any, low: Any, weights: Any, m: Any,
+) -> Any:  # fmt: skip
+    """Count values that have a counter; others wait from m on; return how many wait now."""
     start = u8(c) * u8(room)
-    if outside >= i8(0):
-        for j in range(n):
-            counters[start + u8(place[j])] += 1
-        for j in range(n if w.shape[0] else 0):
-            whole, part = split(w[a + j])
-            add_fixed(excess, u8(2) * (start + u8(place[j])), whole - i8(1 << 20), part)
-        return m
     for j in range(n):
         if place[j] >= i8(0):
-            here = start + u8(place[j])
-            counters[here] += 1
-            if w.shape[0]:
-                whole, part = split(w[a + j])
-                add_fixed(excess, u8(2) * here, whole - i8(1 << 20), part)
+            counters[start + u8(place[j])] += 1
             continue
         low[m] = u8(bucket(value[j], level[c], i8(bits)))
         if high.shape[0]:
@@ -160,20 +167,26 @@ def window(
         if weights.shape[0]:
             weights[m] = w[a + j] if w.shape[0] else 1.0
         m += u8(1)
+    for j in range(n if w.shape[0] else 0):
+        if place[j] >= i8(0):
+            whole, part = split(w[a + j])
+            add_fixed(excess, u8(2) * (start + u8(place[j])), whole - i8(1 << 20), part)
     return m
 
 
 @kernel(out=("least", "largest", "counters", "excess", "high", "low", "weights", "used"))
 def count_values(
     first: Any, second: Any, w: Any, at: Any, width: Any, pair: Any, signed: Any, bits: Any, top: Any, level: Any,
-    least: Any, largest: Any, windows: Any, counters: Any, excess: Any, high: Any, low: Any, weights: Any, used: Any,
+    least: Any, largest: Any, windows: Any, known: Any, counters: Any, excess: Any, high: Any, low: Any, weights: Any,
+    used: Any,
 ) -> Any:  # fmt: skip
     """Count values, or |second - first| of a pair (second - first if `signed`).
 
     Rows are `width` values side by side, in one dimension or two. A lone cell has a window of counters for each of them,
     side by side: for 0, for buckets of positive numbers, and of negative ones. `windows` has the level of these buckets,
     whether only numbers at which one begins belong there, because this level is higher than that of the cell, and of
-    either sign the first bucket and how many there are. What lies outside waits, at the level of the cell.
+    either sign the first bucket and how many there are. Instead, of a cell of few different numbers, counters are those of
+    `known` numbers, each in the slot of its hash. What has no counter waits, at the level of the cell.
     """
     ff, ss = first.reshape(first.size), second.reshape(second.size)
     value, place = scratch(BLOCK, f8), scratch(BLOCK, i8)
@@ -185,9 +198,20 @@ def count_values(
             note_extremes(value, w, at, a, n, width, c, least, largest)
             m = u8(used[0])
             if room:
-                m = window(
-                    value, place, w, a, n, c, bits, level, windows, counters, excess, room, high, low, weights, m
-                )
+                own = windows[u8(6) * u8(c) : u8(6) * u8(c) + u8(6)]
+                if own[1] == KNOWN:
+                    slots = known[(u8(c) << u8(SLOT_BITS)) : ((u8(c) + u8(1)) << u8(SLOT_BITS))]
+                    outside = find_known(value, n, own[2], slots, place)
+                else:
+                    outside = find_in_window(value, n, own, bits, place)
+                if outside >= i8(0) and not w.shape[0]:
+                    start = u8(c) * u8(room)
+                    for j in range(n):
+                        counters[start + u8(place[j])] += 1
+                else:
+                    m = count_or_wait(
+                        value, place, w, a, n, c, bits, level, counters, excess, room, high, low, weights, m
+                    )
             else:
                 for j in range(n):
                     cell = u8(0) if lone else u8(at[a + j])
