@@ -37,7 +37,7 @@ def count_pairs(
     x: Any, y: Any, w: Any, at: Any, folded: Any, high: Any, low: Any, weights: Any, used: Any,
     xs: Any, ys: Any, cells: Any, ws: Any, waiting: Any,
 ) -> Any:  # fmt: skip
-    """Let good rows wait: those of folded cells as they are, others as exact words. `folded` is empty if all are."""
+    """Append good rows to the buffers, of folded cells as numbers, of others as words. `folded` is empty if all are."""
     lone, weighted, all_folded = at.shape[0] == 0, w.shape[0] != 0, folded.shape[0] == 0
     m, k = u8(used[0]), u8(waiting[0])
     for j in range(x.shape[0]):

@@ -18,7 +18,7 @@ __all__ = ["BOUND", "below", "quantile", "value_below", "woodruff"]
 
 NAN = float("nan")
 FEWEST_BEYOND = 5  # rows beyond a quantile, for its interval
-BOUND = "the edges of the bucket; exact for few different numbers, for integers, and for the extremes"
+BOUND = "the edges of the bucket; exact for up to 32 different numbers, up to 8,192 integers, and the extremes"
 
 
 def quantile(state: ValueHistogram, q: float, output: int) -> Limits | None:

@@ -48,7 +48,7 @@ LIMIT = 1 << 62
 """No count and no first limb passes this: there is room to add two states before anybody looks."""
 
 UNKNOWN = {"least": np.iinfo(np.int64).min, "largest": np.iinfo(np.int64).max}
-"""What an extreme is when the row that had it may have been taken away: beyond all numbers, whatever is added."""
+"""The value of an extreme whose row may have been subtracted: beyond all numbers, whatever is added."""
 
 NONE_LOW, NONE_HIGH = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
@@ -90,8 +90,8 @@ FORMS: dict[str, Form] = {
     "once": Form(0, np.add, 0, False),
 }
 """Counts; signed integers; 0 or 1; multiples of 2**-60 in two limbs; superaccumulators; numbers that are not negative in
-two limbs, which stop at CEILING; least and largest; those that are not known when they were taken away; the level of
-buckets (see `levels`), which stays then; small numbers of which the largest stays; what may be there once."""
+two limbs, which stop at CEILING; least and largest; extremes that become unknown when rows are subtracted; the level of
+buckets (see `levels`); small numbers of which the largest stays; what may be there once."""
 
 
 def identity(form: str) -> int:

@@ -156,7 +156,7 @@ def _at_common_levels(
 def _levels_of_all(
     states: Sequence[S], name: str, part: Tally, common: Array | None, at: Sequence[Ints], cells: int
 ) -> Array:
-    """The levels of pairs when all states are added: pairs can be brought there only before they are."""
+    """Return the levels of all states together: pairs must reach them before they are added."""
     assert part.level is not None
     bits, found = getattr(states[0], part.bits), []
     common = states[0].parts()[part.level].empty(states[0], cells) if common is None else common

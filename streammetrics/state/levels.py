@@ -1,15 +1,15 @@
 """Buckets of numbers, whose width follows from the numbers of a cell: the level of the cell.
 
-A bucket at level L has the width 2**(L - 512), but is never wider than 2**-bits of its numbers; where that is finer than
-float64, it holds a single number. So level 0 is exact. The numbers of a cell need the lowest level at which they
+A bucket at level L has the width 2**(L - 512), but is never wider than 2**-bits times its numbers. A bucket narrower than
+the spacing of float64 holds one number, so level 0 is exact. The numbers of a cell need the lowest level at which
 
-- lie in at most 2**(bits + 6) buckets, and
-- if they are more than 32 different ones, would lie in at most 32 buckets 2**(bits + 3) times as wide.
+- they lie in at most 2**(bits + 6) buckets, and,
+- with more than 32 different numbers, buckets 2**(bits + 3) times as wide would hold them in at most 32 buckets.
 
 The first rule limits the memory, the second the digits that are saved of few numbers. A cell whose numbers all begin a
-bucket at this level, such as integers, loses nothing there: it stays at level 0. So a higher level says that the cell is
-not exact. The level depends on the set of numbers alone, and a larger set never has a lower level: neither the order of
-rows nor splits and merges change a bucket.
+bucket at this level, such as a few thousand integers, loses nothing there: it stays at level 0. So a higher level says
+that the cell is not exact. The level depends on the set of numbers alone, and a larger set never has a lower level:
+neither the order of rows nor splits and merges change a bucket.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ZERO = 1 << 62
 HIGHEST = 914
 """A level at which every bucket has its largest width, 2**-bits of its numbers: these are below 2**402."""
 LARGEST, SMALLEST = 2.0**402, 2.0**-452
-"""All that differences of numbers of 2**-400 to 2**400 can be."""
+"""The range of differences of numbers between 2**-400 and 2**400."""
 FIRST = -512
 """The exponent of the width at level 0: no number has a bit below."""
 MOST_BITS = 14
@@ -264,7 +264,7 @@ def rebucketed_edges(numbers: Floats, levels: Ints, bits: int) -> Floats:
 
 
 def _joining_levels(numbers: Floats, bits: int) -> tuple[Ints, Ints]:
-    """Return the level from which on each number shares a bucket with the next one: if buckets had one width, and so."""
+    """Return the level from which each number shares a bucket with the next: if buckets have one width, and as is."""
     words = np.ascontiguousarray(numbers).view(np.int64)
     size = words & SIZE
     exponent = (size >> FRACTION) - 1023 - FIRST

@@ -13,7 +13,8 @@ from ..numerics.settings import decode_setting, unlike
 from .axes import Axis
 from .cells import Cells
 from .declare import FORMS, Flat, Tally
-from .levels import MOST_BITS
+from .levels import MOST_BITS, ZERO
+from .pair_levels import LOOKS
 from .state import State
 from .tally import WIDEST, Entries
 
@@ -77,13 +78,27 @@ class Declared:
         good &= all(n in tallies or (n in flats and not flats[n].optional) for n in self.counted)
         good &= all(n in flats and not flats[n].optional for n in likes)
         good &= all(p.front == flats[p.like].front for p in flats.values() if p.like in flats)
-        levels = [flats.get(p.level) for p in self.parts.values() if isinstance(p, Tally) and p.level is not None]
-        good &= all(p is not None and p.form == "level" and not (p.front or p.optional) for p in levels)
+        leveled = [p for p in self.parts.values() if isinstance(p, Tally) and p.level is not None]
+        good &= len({p.level for p in leveled}) == len(leveled) and all(self._has_levels(p) for p in leveled)
         good &= self.behind is None or self.behind.kind in ("group", "class")
         if self.folds is not None:
             good &= len(self.folds) == 3 and set(self.folds[:2]) <= tallies and self.folds[2] in flats
         if not good:
             raise StateFormatError("the declaration of a section contradicts itself")
+
+    def _has_levels(self, tally: Tally) -> bool:
+        """Whether there is a level for each output of a tally of buckets, or there are those of pairs."""
+        part = self.parts.get(str(tally.level))
+        if not isinstance(part, Flat) or part.form != "level" or part.front or part.optional:
+            return False
+        places = int(self.extents[tally.places])
+        if tally.pairs:
+            return places == LOOKS * WIDEST and self._shape(part) == [LOOKS]
+        count = 1 if places == 2 * ZERO else places // WIDEST
+        return places in (2 * ZERO, count * WIDEST) and self._shape(part) == [count]
+
+    def _shape(self, flat: Flat) -> list[Any]:
+        return [self.extents[axis] if isinstance(axis, str) else axis for axis in flat.shape]
 
 
 def in_order(parts: Mapping[str, Flat | Tally]) -> dict[str, Flat | Tally]:

@@ -153,3 +153,28 @@ def test_slices_of_many_rows_need_no_more_memory_than_their_buckets() -> None:
     for _ in range(40):
         sliced.update(value=rng.normal(size=50_000), g=rng.integers(0, 2, 50_000))
     assert len(sliced.to_bytes()) < 20_000
+
+
+def related(kind: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=30_000)
+    return {
+        "curve": (x, np.exp(x)),
+        "falling": (x, -(x**3)),
+        "close": (x, x + 0.1 * rng.normal(size=len(x))),
+        "rounded": (x.round(2), x + rng.normal(size=len(x))),
+        "counts": (rng.poisson(np.exp(x + 2)).astype(float), np.exp(x)),
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", ["curve", "falling", "close", "rounded", "counts"])
+def test_pairs_within_a_bucket_have_the_order_of_their_neighbourhood(kind: str) -> None:
+    y, p = related(kind)
+    state = sm.KendallCorrelation().update(y, p).state
+    exact = sm.KendallCorrelation(limit=1 << 16).update(y, p).state
+    assert len(state.rows) > 0 == len(exact.rows)
+    for metric in (sm.KendallCorrelation(), sm.XAUC(), sm.RegressionAUC(), sm.RegressionAUC(pairs="all")):
+        assert metric.of(state) == pytest.approx(metric.of(exact), abs=6e-4)
+        low, high = metric.bounds_of(state)
+        assert low <= metric.of(exact) <= high
+    assert sm.KendallCorrelation().of(exact) == pytest.approx(stats.kendalltau(y, p)[0], rel=1e-12)

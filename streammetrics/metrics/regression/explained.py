@@ -43,10 +43,10 @@ class D2Pinball(OutputMetric[ValueHistogram], tag="d2_pinball"):
     Notes
     -----
     The loss of predictions is an exact sum. Bound: the loss of the best constant is read from a histogram of targets (see
-    Quantile), and is off by at most the width of the buckets: some 0.001 at 7 bits, wherever the targets lie; exact for up
-    to 32 different targets and for integers. At most 2 MiB an output while rows come; some 5 ns a row. Definition as
-    scikit-learn's `d2_pinball_score`. Undefined without rows, and if the
-    best constant is without error, where scikit-learn has 1.0 or 0.0.
+    Quantile), and is off by at most the width of the buckets: some 0.001 at 7 bits, wherever the targets lie; exact for
+    up to 32 different targets, and up to 8,192 integers. At most 2 MiB an output while rows come; some 5 ns a row.
+    Definition as scikit-learn's `d2_pinball_score`. Undefined without rows, and if the best constant is without error,
+    where scikit-learn has 1.0 or 0.0.
 
     Examples
     --------
@@ -64,7 +64,8 @@ class D2Pinball(OutputMetric[ValueHistogram], tag="d2_pinball"):
     formula = "1 - sum w pinball(y, p) / min over q of sum w pinball(y, q)"
     cost = "16 bytes a bucket, of which an output has up to 8,192 at 7 bits; some 5 ns a row"
     bound = (
-        "the loss of the best constant within the width of the buckets; exact for few different targets, and integers"
+        "the loss of the best constant within the width of the buckets; exact for up to 32 different targets, and up to "
+        "8,192 integers"
     )
 
     @property

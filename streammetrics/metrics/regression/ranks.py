@@ -6,7 +6,7 @@ All read one `JointHistogram`: exact within a limit of rows; beyond, what rows o
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from ...collect.metric import Metric, nothing_counted
 from ...numerics.exact import Limits
@@ -94,15 +94,18 @@ class RankMetric(Metric[JointHistogram, float]):
         return f"the {'predictions' if pairs.apart(0)[2] else 'targets'} are all alike"
 
 
-def quotient(top: int, low: int, here: int, high: int, unknown: int = 0) -> Limits:
-    """Limits of top / sqrt(square), where the square is between two, and the top known but for so much."""
+def quotient(top: int, low: int, here: int, high: int, unknown: int = 0, estimate: Fraction | None = None) -> Limits:
+    """Limits of top / sqrt(square), where the square is between two, and the top known but for so much.
 
-    def root(number: int, square: int) -> Limits:
-        found = Limits.root(Fraction(number * number, square)) if square else Limits(*[Fraction(2 * bool(number))] * 3)
+    The value is that of the top, or of an estimate of it.
+    """
+
+    def root(number: int | Fraction, square: int) -> Limits:
+        found = Limits.root(Fraction(number * number) / square) if square else Limits(*[Fraction(2 * bool(number))] * 3)
         return -found if number < 0 else found
 
     least, most = top - unknown, top + unknown
-    value = root(top, here or high).value
+    value = root(top if estimate is None else estimate, here or high).value
     return Limits(root(least, low if least < 0 else high).low, value, root(most, high if most < 0 else low).high)
 
 
@@ -185,23 +188,52 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
     def of_pairs(self, pairs: Pairs) -> Limits | None:
         top, x, y = pairs.concordant - pairs.discordant, pairs.apart(0), pairs.apart(1)
         whole = pairs.total * pairs.total
+        rest = untold(pairs)
+        likely = top + rest.alike - rest.opposite
         if self.variant == "a":
-            return _share(top - pairs.unknown, top, top + pairs.unknown, whole - pairs.twins)
+            return _share(top - pairs.unknown, likely, top + pairs.unknown, whole - pairs.twins)
         if x[2] <= 0 or y[2] <= 0:
             return None
-        if self.variant == "b":  # pairs of one bucket are in no order on the whole: they are no ties
+        if self.variant == "b":
             least = max(x[0], 0) * max(y[0], 0)  # below 0 are those of bytes that no rows made
-            return quotient(top, least, least, x[2] * y[2], pairs.unknown)
+            return quotient(top, least, least, x[2] * y[2], pairs.unknown, likely)
         m = max(min(pairs.values()), 2)
         far = max(abs(top - pairs.unknown), abs(top + pairs.unknown))  # more values than are seen make it smaller
         slack = 0 if pairs.sharp.all() else far
-        return _share(m * (top - pairs.unknown) - slack, m * top, m * (top + pairs.unknown) + slack, whole * (m - 1))
+        return _share(m * (top - pairs.unknown) - slack, m * likely, m * (top + pairs.unknown) + slack, whole * (m - 1))
 
     def undefined(self, pairs: Pairs) -> str:
         return NO_PAIRS if self.variant == "a" else super().undefined(pairs)
 
 
-def _share(low: int, value: int, high: int, divisor: int) -> Limits | None:
+class Untold(NamedTuple):
+    """What pairs are, probably, whose order the table does not tell.
+
+    Parameters
+    ----------
+    alike, opposite : Fraction
+        Pairs in the order of the targets, and in the other.
+    equal : Fraction
+        Pairs of equal targets and equal predictions.
+    """
+
+    alike: Fraction
+    opposite: Fraction
+    equal: Fraction
+
+
+def untold(pairs: Pairs) -> Untold:
+    """Estimate what pairs are whose order the table does not tell."""
+    x, y, both = pairs.same
+    (a, b), (lean_x, lean_y) = pairs.differing, pairs.leaning
+    cell = max(both - pairs.twins, 0)
+    parts = ((a * (x - both), lean_x), (b * (y - both), lean_y), (a * b * cell, (lean_x + lean_y) / 2))
+    alike = sum((n * (1 + lean) / 2 for n, lean in parts), Fraction(0))
+    opposite = sum((n * (1 - lean) / 2 for n, lean in parts), Fraction(0))
+    return Untold(alike, opposite, (1 - a) * (1 - b) * cell)
+
+
+def _share(low: int, value: int | Fraction, high: int, divisor: int) -> Limits | None:
     return Limits(*(Fraction(v, divisor) for v in (low, value, high))) if divisor > 0 else None
 
 
@@ -238,7 +270,8 @@ class XAUC(RankMetric, tag="xauc"):
         equal = max(both - pairs.twins, 0)
         low = certain + (equal if sure else 0)
         high = low + pairs.beside + (0 if sure else both - pairs.alone)
-        value = certain + pairs.beside // 2 + (equal if sure else equal // 2)
+        rest = untold(pairs)
+        value = certain + rest.alike + rest.equal
         return _share(low, value, high, pairs.total * pairs.total - pairs.twins)
 
     def undefined(self, pairs: Pairs) -> str:
@@ -286,7 +319,8 @@ class RegressionAUC(RankMetric, tag="regression_auc"):
         whole, unknown = pairs.total * pairs.total, pairs.unknown
         if self.pairs == "all":
             right = whole - pairs.twins - pairs.discordant
-            return _share(right - unknown, right - pairs.beside // 2, right, whole - pairs.twins)
+            value = right - untold(pairs).opposite
+            return _share(right - unknown, value, right, whole - pairs.twins)
         some, here, most = pairs.apart(0)
         if not most:
             return None
@@ -295,8 +329,9 @@ class RegressionAUC(RankMetric, tag="regression_auc"):
         half = Fraction(ties, 2)
         low = pairs.concordant + (half if pairs.sure[1] else 0)
         high = pairs.concordant + (half if pairs.sure[1] else ties) + more
-        known = max(some, here)  # of targets that are different by their own buckets: half of those not told is right
-        value = (pairs.concordant + half + Fraction(known - here, 2)) / known if known else Fraction(1, 2)
+        known = max(some, here)  # pairs of targets that are different by their own buckets
+        lean = (known - here) * pairs.leaning[0] / 2 + ties * pairs.differing[1] * pairs.leaning[1] / 2
+        value = (pairs.concordant + half + Fraction(known - here, 2) + lean) / known if known else Fraction(1, 2)
         return Limits(Fraction(low) / most, value, Fraction(high) / most)
 
     def undefined(self, pairs: Pairs) -> str:
