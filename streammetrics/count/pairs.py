@@ -41,7 +41,7 @@ class WaitingPairs:
         return self.entries.nbytes + sum(a.nbytes for a in (self.x, self.y, self.cells, self.weights))
 
     def target(self) -> tuple[Any, ...]:
-        """What a kernel is given: the numbers that wait, their cells and weights, and how many they are."""
+        """Return the arrays that the kernel writes: numbers that wait, their cells and weights, and how many there are."""
         return self.x, self.y, self.cells, self.weights, self.used
 
     def room(self, rows: int, *, weighted: bool) -> None:
@@ -138,11 +138,13 @@ class PairCounter(Counter):
         if not hot.used[0]:
             return
         entries, levels = add_rows(hot.entries, self._levels, hot.rows(), self.statistic.bits, _ordered)
-        self._hold(entries, levels, {})
+        self._hold(entries, levels)
 
-    def _hold(self, entries: Entries, levels: Ints, others: dict[str, Any]) -> None:
-        hot = self.hot | {"rows": WaitingPairs(entries)} | others.pop("hot", {})
-        self.__dict__.update({"hot": hot, "flats": self.flats | {"level": levels}, **others})
+    def _hold(self, entries: Entries, levels: Ints, **others: Any) -> None:
+        """Go on with these buckets, at these levels; all of it or, should this be interrupted, nothing."""
+        exact = others.pop("exact", self.hot["exact"])
+        hot = {"exact": exact, "rows": WaitingPairs(entries)}
+        self.__dict__.update(hot=hot, flats=self.flats | {"level": levels}, **others)
 
     @property
     def _levels(self) -> Ints:
@@ -162,7 +164,7 @@ class PairCounter(Counter):
         made, found = self.statistic.bucketed(entries.where(apart))
         levels = zeros_behind(self._levels, len(found)).copy()
         levels[: len(found)] = np.maximum(levels[: len(found)], found)
-        self._hold(tally.add(pairs.entries, made), levels, {"folded": folded, "hot": {"exact": fine}})
+        self._hold(tally.add(pairs.entries, made), levels, folded=folded, exact=fine)
 
     def state(self) -> State:
         self._settle_folding()

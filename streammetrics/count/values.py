@@ -93,7 +93,7 @@ class HotValues(HotExact):
             self.window_excess = np.zeros(2 * len(self.counters), np.int64)
 
     def target(self) -> tuple[Any, ...]:
-        """What a kernel is given: windows, their counters and the excess of weights, and what waits."""
+        """Return the arrays that the kernel reads and writes: windows, counters, the excess of weights, and what waits."""
         return self.windows, self.known, self.counters, self.window_excess, self.high, self.low, self.weights, self.used
 
     def settle(self) -> Entries:
@@ -163,12 +163,13 @@ def _window(entries: Entries, level: int, bits: int, most: int) -> tuple[int, ..
     signs = [steps > 0, steps < 0]
     each = most // max(sum(map(np.any, signs)), 1)
     up, down = (
-        _placed(np.abs(steps[s])[::d], entries.counts[s][::d], each) for s, d in zip(signs, (1, -1), strict=True)
+        _densest_window(np.abs(steps[s])[::d], entries.counts[s][::d], each)
+        for s, d in zip(signs, (1, -1), strict=True)
     )
     return wide, int(wide > level), *up, *down
 
 
-def _placed(steps: Ints, counts: Array, most: int) -> tuple[int, int]:
+def _densest_window(steps: Ints, counts: Array, most: int) -> tuple[int, int]:
     """Return the first bucket and the size of the window that holds the most rows, these in its middle."""
     if not len(steps):
         return 0, 0
@@ -185,9 +186,9 @@ class ValueCounter(Counter):
     """A histogram of values that is being counted."""
 
     statistic: ValueHistogram
-    after = 0
+    entries_after_fit = 0
     """How many entries were left when levels were last found."""
-    rooms = 0
+    room_calls = 0
     """How often room was asked for since there is a window."""
 
     def _take(self, name: str, part: Tally, entries: Entries, cells: int) -> None:
@@ -215,7 +216,7 @@ class ValueCounter(Counter):
     def room(self, rows: int, *, weighted: bool) -> bool:
         changed = super().room(rows, weighted=weighted)
         hot, placed = self.hot["rows"], rows * self.statistic.outputs
-        if self._is_due(hot, placed):
+        if self._needs_fit(hot, placed):
             self._fit()
         self.hot["rows"].room(max(placed, WAIT if self.lone else 0), None, weighted=weighted)
         if self._moved:
@@ -223,17 +224,21 @@ class ValueCounter(Counter):
             return True
         return changed
 
-    def _is_due(self, hot: HotValues, rows: int) -> bool:
+    def _needs_fit(self, hot: HotValues, rows: int) -> bool:
         """Whether levels and windows are to be found anew."""
         waiting = int(hot.used[0])
         if not self._has_window:
             groups = max(self.index.count(self.inner), 1) * self.statistic.outputs
             most = max(FEW, min(MANY, groups << (self.statistic.bits + 8)))
-            return waiting > 0 and waiting + rows + len(hot.entries) > max(most, 2 * self.after)
+            return waiting > 0 and waiting + rows + len(hot.entries) > max(most, 2 * self.entries_after_fit)
         if not len(hot.windows):
             return waiting >= FEWEST
-        self.rooms += 1
-        often = self.rooms >= 2 and self.rooms & (self.rooms - 1) == 0 and self.rooms.bit_length() % 3 == 0
+        self.room_calls += 1
+        often = (
+            self.room_calls >= 2
+            and self.room_calls & (self.room_calls - 1) == 0
+            and self.room_calls.bit_length() % 3 == 0
+        )
         return often or waiting > max(WAIT, 2 * len(hot.entries))
 
     @property
@@ -267,7 +272,7 @@ class ValueCounter(Counter):
         if self.lone:
             fresh.open_windows(known)
         flats = self.flats | {"level": levels.reshape(-1, statistic.outputs)}
-        self.__dict__.update(hot={"rows": fresh}, flats=flats, after=len(fresh.entries))
+        self.__dict__.update(hot={"rows": fresh}, flats=flats, entries_after_fit=len(fresh.entries))
 
 
 def raised_from_zero(exact: Entries, levels: Ints, statistic: ValueHistogram) -> Entries:

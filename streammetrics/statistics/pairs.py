@@ -131,14 +131,14 @@ class Pairs:
         return least, table, least if self.sharp[side] else self.total * self.total - self.alike
 
     @cached_property
-    def differing(self) -> tuple[Fraction, Fraction]:
+    def differing_share(self) -> tuple[Fraction, Fraction]:
         """The share of pairs of one x of the table that have different x, and of one y: estimated.
 
         Of numbers that are all different it is 7/8 by the finer buckets, of which there are eight.
         """
-        return self._differing(X), self._differing(Y)
+        return self._differing_share(X), self._differing_share(Y)
 
-    def _differing(self, side: int) -> Fraction:
+    def _differing_share(self, side: int) -> Fraction:
         pairs = self.same[side] - self.twins
         if self.sure[side] or pairs <= 0:
             return Fraction(0)
@@ -146,7 +146,7 @@ class Pairs:
         return min(max(Fraction(least - table, pairs), Fraction(0)) * Fraction(8, 7), Fraction(1))
 
     @cached_property
-    def leaning(self) -> tuple[Fraction, Fraction]:
+    def local_order(self) -> tuple[Fraction, Fraction]:
         """How much likelier rows of one x of the table are in the same order than in the other, and of one y: estimated.
 
         Rows of adjacent x show it. They are three times as far apart, so it is less, as if y were x and normal noise.
@@ -154,7 +154,9 @@ class Pairs:
         if self.sure.all():
             return Fraction(0), Fraction(0)
         mass = self.mass.floats()
-        return _nearer(_order_of_adjacent(self.x, self.y, mass)), _nearer(_order_of_adjacent(self.y, self.x, mass))
+        return _order_at_third(_order_of_adjacent(self.x, self.y, mass)), _order_at_third(
+            _order_of_adjacent(self.y, self.x, mass)
+        )
 
     def values(self) -> tuple[int, int]:
         """How many different x and y there are: at least."""
@@ -173,7 +175,7 @@ def _order_of_adjacent(x: Ints, y: Ints, mass: NDArray[np.float64]) -> float:
     return float((more - less) / (more + less)) if more + less else 0.0
 
 
-def _nearer(order: float) -> Fraction:
+def _order_at_third(order: float) -> Fraction:
     """Return the order of rows at a third of the distance."""
     if abs(order) >= 1.0:
         return Fraction(order)
@@ -222,7 +224,7 @@ def _ranked(values: Array) -> Ints:
 def exact_pairs(held: Entries) -> Pairs:
     """Read the exact rows of a cell."""
     looks = _exact_looks(held)
-    x, y, cells = _told(looks)
+    x, y, cells = _match_rows(looks)
     some = weighs(cells)
     fine = _fine([e.where(weighs(e)) for e in looks])
     both = np.ones(2, bool)
@@ -232,7 +234,7 @@ def exact_pairs(held: Entries) -> Pairs:
 def exact_rows(held: Entries, cell: int) -> PairRows:
     """Return the exact rows of one cell."""
     looks = _exact_looks(held)
-    x, y, cells = _told(looks)
+    x, y, cells = _match_rows(looks)
     numbers = numbers_of(looks[X].codes[x]), numbers_of(looks[Y].codes[y])
     return PairRows(np.full(len(cells), cell), *numbers, cells.mass, cells.excess)
 
@@ -259,7 +261,7 @@ def _exact_looks(held: Entries) -> list[Entries]:
     ]
 
 
-def _told(looks: list[Entries]) -> tuple[Ints, Ints, Entries]:
+def _match_rows(looks: list[Entries]) -> tuple[Ints, Ints, Entries]:
     """Which x and which y came together: by their hashes, and where these are not enough by the second ones.
 
     Raises

@@ -188,7 +188,7 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
     def of_pairs(self, pairs: Pairs) -> Limits | None:
         top, x, y = pairs.concordant - pairs.discordant, pairs.apart(0), pairs.apart(1)
         whole = pairs.total * pairs.total
-        rest = untold(pairs)
+        rest = estimate_unresolved(pairs)
         likely = top + rest.alike - rest.opposite
         if self.variant == "a":
             return _share(top - pairs.unknown, likely, top + pairs.unknown, whole - pairs.twins)
@@ -206,7 +206,7 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
         return NO_PAIRS if self.variant == "a" else super().undefined(pairs)
 
 
-class Untold(NamedTuple):
+class UnresolvedPairs(NamedTuple):
     """What pairs are, probably, whose order the table does not tell.
 
     Parameters
@@ -222,15 +222,15 @@ class Untold(NamedTuple):
     equal: Fraction
 
 
-def untold(pairs: Pairs) -> Untold:
+def estimate_unresolved(pairs: Pairs) -> UnresolvedPairs:
     """Estimate what pairs are whose order the table does not tell."""
     x, y, both = pairs.same
-    (a, b), (lean_x, lean_y) = pairs.differing, pairs.leaning
+    (a, b), (lean_x, lean_y) = pairs.differing_share, pairs.local_order
     cell = max(both - pairs.twins, 0)
     parts = ((a * (x - both), lean_x), (b * (y - both), lean_y), (a * b * cell, (lean_x + lean_y) / 2))
     alike = sum((n * (1 + lean) / 2 for n, lean in parts), Fraction(0))
     opposite = sum((n * (1 - lean) / 2 for n, lean in parts), Fraction(0))
-    return Untold(alike, opposite, (1 - a) * (1 - b) * cell)
+    return UnresolvedPairs(alike, opposite, (1 - a) * (1 - b) * cell)
 
 
 def _share(low: int, value: int | Fraction, high: int, divisor: int) -> Limits | None:
@@ -270,7 +270,7 @@ class XAUC(RankMetric, tag="xauc"):
         equal = max(both - pairs.twins, 0)
         low = certain + (equal if sure else 0)
         high = low + pairs.beside + (0 if sure else both - pairs.alone)
-        rest = untold(pairs)
+        rest = estimate_unresolved(pairs)
         value = certain + rest.alike + rest.equal
         return _share(low, value, high, pairs.total * pairs.total - pairs.twins)
 
@@ -319,7 +319,7 @@ class RegressionAUC(RankMetric, tag="regression_auc"):
         whole, unknown = pairs.total * pairs.total, pairs.unknown
         if self.pairs == "all":
             right = whole - pairs.twins - pairs.discordant
-            value = right - untold(pairs).opposite
+            value = right - estimate_unresolved(pairs).opposite
             return _share(right - unknown, value, right, whole - pairs.twins)
         some, here, most = pairs.apart(0)
         if not most:
@@ -330,7 +330,7 @@ class RegressionAUC(RankMetric, tag="regression_auc"):
         low = pairs.concordant + (half if pairs.sure[1] else 0)
         high = pairs.concordant + (half if pairs.sure[1] else ties) + more
         known = max(some, here)  # pairs of targets that are different by their own buckets
-        lean = (known - here) * pairs.leaning[0] / 2 + ties * pairs.differing[1] * pairs.leaning[1] / 2
+        lean = (known - here) * pairs.local_order[0] / 2 + ties * pairs.differing_share[1] * pairs.local_order[1] / 2
         value = (pairs.concordant + half + Fraction(known - here, 2) + lean) / known if known else Fraction(1, 2)
         return Limits(Fraction(low) / most, value, Fraction(high) / most)
 
