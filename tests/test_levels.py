@@ -185,7 +185,7 @@ def test_every_metric_is_compared_with_its_oracle_at_the_fast_level(collected: l
 
 @pytest.mark.slow
 def test_every_law_is_tried_on_every_metric_at_the_fast_level(collected: list[str]) -> None:
-    tried = {name for name in collected if name.startswith(LAWS)}
+    tried = {name for name in collected if name.startswith(tuple(f"{law}[" for law in LAWS))}
     assert tried == {f"{LAWS[0]}[{metric!r}]" for metric in draws.VARIANTS}
 
 

@@ -205,6 +205,7 @@ class Several(OfClasses[S, Any]):
         try:
             low, high = float(found.low), float(found.high)
         except OverflowError:
+            # A limit beyond all float64 stands for one that does not exist.
             return True
         return high - low > ROUGHLY * float(most_of(self, min(abs(low), abs(high))))
 

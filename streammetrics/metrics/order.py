@@ -45,6 +45,7 @@ def quantile(state: ValueHistogram, q: float, output: int) -> Limits | None:
     value = sum(parts, Fraction(0)) / 2
     if state.rounded:
         a, b = neighbours(state.facts()["rows"])
+        return Limits(Fraction(low[a]), value, Fraction(high[b]))
     return Limits((Fraction(low[a]) + Fraction(low[b])) / 2, value, (Fraction(high[a]) + Fraction(high[b])) / 2)
 
 

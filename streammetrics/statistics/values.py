@@ -171,7 +171,10 @@ class ValueHistogram(State, tag="value_buckets"):
         near, far = levels.edges_of(self.occupied(output), int(self.level[output]), self.bits)
         low, high = np.minimum(near, far), np.maximum(near, far)
         least, largest = self.extremes(output)
-        return (low, high) if math.isnan(least) else (np.maximum(low, least), np.minimum(high, largest))
+        if math.isnan(least):
+            return low, high
+        low = np.minimum(np.maximum(low, least), high)  # extremes lie in a bucket, but of bytes that no rows made
+        return low, np.maximum(np.minimum(high, largest), low)
 
     def extremes(self, output: int = 0) -> tuple[float, float]:
         """The least and the largest value of one output; infinite if they may have been taken away, NaN without rows."""

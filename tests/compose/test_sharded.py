@@ -33,6 +33,7 @@ def shards_of(user):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::streammetrics.errors.WideBoundsWarning")  # of eight bits
 @pytest.mark.parametrize("metric", [sm.AUC(bits=8), sm.CTR(), sm.LogLoss(), sm.NormalizedEntropy(), sm.Calibration()])
 def test_the_interval_is_the_jackknife_of_naive_code(metric):
     rows = log()

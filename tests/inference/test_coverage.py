@@ -94,10 +94,10 @@ def test_simulated_shards_are_those_of_the_rows(states, held, metric, side):
     assert real.shards.plan[1] == made.shards.plan[1]
     for name in ("deleted", "weights", "events"):
         same(getattr(made.shards, name)[:, 1:], getattr(real.shards, name), metric)
-    if metric == "p95":
-        same(made.shards.below[:, 1:], real.shards.below, metric)
+    if metric == "p95":  # buckets of the simulation have one width, those of the metric fit the data
+        np.testing.assert_allclose(made.shards.below[:, 1:], real.shards.below, atol=1.0)
         for share in (0.2, 0.9, 0.951):
-            assert made.quantile(1, share) == real.quantile(0, share)
+            assert made.quantile(1, share) == pytest.approx(real.quantile(0, share), rel=2.0**-7)
     else:
         same(made.values[1:], real.values, metric)
 
@@ -116,6 +116,9 @@ def test_intervals_are_those_of_the_rows(states, held):
         else:
             change = sm.compare(states[a][name], states[b][name])
             found = change.difference if name == metric else change.relative
-        same(np.array([low[1], high[1]]), np.array(found[:2]), name)
+        if name == "p95":
+            np.testing.assert_allclose([low[1], high[1]], found[:2], rtol=0.01, atol=0.1)
+        else:
+            same(np.array([low[1], high[1]]), np.array(found[:2]), name)
         seen += 1
     assert seen == 10 + 2 * 6 + 2 * 10

@@ -455,6 +455,7 @@ def test_tables_collections_and_slices_have_them() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::streammetrics.errors.WideBoundsWarning")  # of few rows in few buckets
 def test_slices_of_all_sizes_have_what_they_have_alone() -> None:
     """Where the errors of all cells are read at once, to the bit, whatever the cells hold."""
     rng = np.random.default_rng(21)
