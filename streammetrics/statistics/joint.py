@@ -15,7 +15,7 @@ from ..errors import StateFormatError
 from ..numerics.exact import UNIT, Mass
 from ..numerics.settings import setting
 from ..state.declare import Flat, Tally
-from ..state.pair_levels import LOOKS, add_rows
+from ..state.pair_levels import LOOKS, PairRows, add_rows
 from ..state.state import State
 from ..state.tally import WIDEST, Entries
 from .pairs import Pairs, bucketed_pairs, exact_pairs, exact_rows, joined_rows
@@ -24,6 +24,19 @@ from .step import Like, Step
 from .weighed import check_columns
 
 __all__ = ["JointHistogram"]
+
+
+MOST_CHECKED = 256  # cells of which all exact rows are put together when a state is read from bytes
+
+
+def _rows_by_cell(exact: Entries) -> list[PairRows]:
+    """Return the exact rows of each cell that has some."""
+    names, begins = np.unique(exact.cells, return_index=True)
+    ends = [*begins[1:], len(exact)]
+    return [
+        exact_rows(exact.where(slice(a, b)), int(cell))
+        for cell, a, b in zip(names.tolist(), begins, ends, strict=False)
+    ]
 
 
 class JointHistogram(State, tag="joint_buckets"):
@@ -97,18 +110,14 @@ class JointHistogram(State, tag="joint_buckets"):
         return [Step("joint:count_pairs", *self.columns, "sample_weight", "at", own.exact, own.rows)]
 
     def bucketed(self, exact: Entries) -> tuple[Entries, Any]:
-        cells = exact.cells
-        names, begins = np.unique(cells, return_index=True)
-        none = Entries.none(exact.shift, wide=True), np.zeros((int(cells.max(initial=-1)) + 1, LOOKS), np.int64)
-        rows = [
-            exact_rows(exact.where(slice(a, b)), int(cell))
-            for cell, a, b in zip(names.tolist(), begins, [*begins[1:], len(cells)], strict=False)
-        ]
-        return add_rows(*none, joined_rows(rows), self.bits)
+        none = Entries.none(exact.shift, wide=True), np.zeros((int(exact.cells.max(initial=-1)) + 1, LOOKS), np.int64)
+        return add_rows(*none, joined_rows(_rows_by_cell(exact)), self.bits)
 
     def check(self) -> None:
         if any(negative_weight(e) for e in self.cells.tallies.values()):
             raise StateFormatError("JointHistogram.excess makes a weight negative")
+        if len(self.cells) <= MOST_CHECKED:  # of more it takes too long, and reading a cell raises the same error
+            _rows_by_cell(self.cells.tallies["exact"])
 
     def facts(self) -> dict[str, Any]:
         held: Entries = self.rows if len(self.rows) else self.exact

@@ -12,6 +12,8 @@ import pytest
 import streammetrics as sm
 from streammetrics.cli.app import app, serve
 
+pytestmark = pytest.mark.cpu_limit(4)  # every test starts a process
+
 CLI = ("click", "pyarrow", "rich", "typer")
 OTHERS = (
     "anyio", "deltalake", "duckdb", "fsspec", "h11", "httptools", "itsdangerous", "jinja2", "markupsafe", "matplotlib",
