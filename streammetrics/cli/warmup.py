@@ -187,7 +187,7 @@ def _feed_keys() -> None:
 
 
 def _feed_many_values() -> None:
-    """Take so many different numbers that they need buckets, of one cell and of two."""
+    """Count more different numbers than a cell keeps exactly, in one cell and in two."""
     values = np.random.default_rng(0).normal(size=1 << 14)
     keys = np.arange(len(values)) % 2
     for made in (Quantile(), Sliced(Quantile(), by="key")):

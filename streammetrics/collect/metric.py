@@ -228,8 +228,8 @@ class Metric(Settings, Holder, Generic[S, T]):
     def may_be_wide(self, state: State) -> bool:
         """Return whether the bounds of a value, or of one cell, may be wide: a cheap check, before bounds are computed.
 
-        Nothing is wide where no number is off the grid. The bounds of a quantile are those of a bucket, 2**-bits of the
-        value apart. Bounds that hold the rounding of weights alone are narrow.
+        Bounds are narrow where every bucket holds one number. Those of a quantile are the edges of a bucket, which are at
+        most 2**-bits of the value apart. Bounds that hold the rounding of weights alone are narrow, too.
         """
         if not exactness_part(state):
             return bool(getattr(state, "when_wide", "")) and not self.certain

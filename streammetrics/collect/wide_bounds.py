@@ -37,7 +37,7 @@ MARK = "*"
 
 MOST = 0.05  # of the range, or of the value
 NEGLIGIBLE = 2.0**-40
-"""The width up to which the bounds of a metric without a range are those of rounding, even where the value is 0."""
+"""Bounds of a metric without a range that are narrower than this come from rounding: they never count as wide."""
 
 RANGES = {"logit": 1.0, "fisher": 2.0}
 """How long the range is of metrics whose intervals are made on these scales."""
@@ -68,8 +68,8 @@ class WideValue(NamedTuple):
     sentence: str
     remedy: str
 
-    def told(self) -> str:
-        """Return the whole message."""
+    def message(self) -> str:
+        """Return the text of the warning."""
         bounds = f"{self.low:.6g} to {self.high:.6g}"
         if self.size == 1:
             return f"{self.name} is {self.value:.6g}, but {self.sentence}: {bounds}. {self.remedy}"
@@ -179,7 +179,7 @@ def warn(found: Sequence[WideValue], warned: set[str], stacklevel: int) -> None:
     new = [one for one in found if one.name not in warned]
     if new:
         warned.update(one.name for one in new)
-        warnings.warn("\n".join(one.told() for one in new), WideBoundsWarning, stacklevel=stacklevel + 1)
+        warnings.warn("\n".join(one.message() for one in new), WideBoundsWarning, stacklevel=stacklevel + 1)
 
 
 def together(found: Sequence[WideValue]) -> list[WideValue]:

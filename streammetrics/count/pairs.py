@@ -14,7 +14,7 @@ from ..state.state import State
 from ..state.tally import Entries
 from ..statistics.joint import JointHistogram
 from .counter import Counter
-from .room import room
+from .room import grown
 from .tallies import HotExact, weights_less_one, zeros_behind
 
 __all__ = ["PairCounter"]
@@ -50,9 +50,9 @@ class WaitingPairs:
         size = used + rows
         if size > len(self.x):
             size = max(2 * size, AHEAD)
-            self.x, self.y, self.cells = (_longer(a, used, size) for a in (self.x, self.y, self.cells))
+            self.x, self.y, self.cells = (grown(a, used, size) for a in (self.x, self.y, self.cells))
         if (weighted or len(self.weights)) and len(self.weights) < len(self.x):
-            new = np.ones(len(self.x)) if not len(self.weights) else _longer(self.weights, used, len(self.x))
+            new = np.ones(len(self.x)) if not len(self.weights) else grown(self.weights, used, len(self.x))
             self.weights = new
 
     def settled(self) -> Entries:
@@ -64,12 +64,6 @@ class WaitingPairs:
         n = int(self.used[0])
         excess = weights_less_one(self.weights[:n]) if len(self.weights) else None
         return PairRows(self.cells[:n].astype(np.int64), self.x[:n], self.y[:n], np.ones(n, U4), excess)
-
-
-def _longer(array: Array, used: int, size: int) -> Array:
-    new: Array = room(size, array.dtype)
-    new[:used] = array[:used]
-    return new
 
 
 def _ordered(entries: Entries) -> Entries:

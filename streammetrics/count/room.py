@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["cut", "room"]
+__all__ = ["cut", "grown", "room"]
 
 Array = NDArray[Any]
 
@@ -31,6 +31,13 @@ def room(size: int, dtype: Any) -> Array:
         with suppress(OSError):  # a system without them: small ones do
             pages.madvise(LARGE)
     return np.frombuffer(pages, dtype)
+
+
+def grown(array: Array, used: int, size: int) -> Array:
+    """Return a larger array that begins with the first `used` numbers of another."""
+    new: Array = room(size, array.dtype)
+    new[:used] = array[:used]
+    return new
 
 
 def cut(array: Array, n: int) -> Array:

@@ -1,6 +1,6 @@
 """Histograms of values while rows come: in a window of counters of a lone cell, or waiting to be sorted.
 
-The levels of buckets while rows come are at most those of the finished state: they are found of the rows so far.
+While rows come, levels follow from the rows so far, so they are never higher than in the finished state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..state.state import State
 from ..state.tally import Entries
 from ..statistics.values import ValueHistogram
 from .counter import Counter
-from .room import room
+from .room import grown
 from .tallies import HotExact
 
 __all__ = ["ValueCounter"]
@@ -84,11 +84,11 @@ class HotValues(HotExact):
         used = int(self.used[0])
         if used + rows > len(self.low):
             size = used + rows if len(self.windows) else 2 * (used + rows)
-            self.low = _longer(self.low, used, size)
-            self.high = self.high if self.bare else _longer(self.high, used, size)
+            self.low = grown(self.low, used, size)
+            self.high = self.high if self.bare else grown(self.high, used, size)
         if (weighted or len(self.weights)) and len(self.weights) < len(self.low):
             ones = self.weights if len(self.weights) else np.ones(used)
-            self.weights = _longer(ones, used, len(self.low))
+            self.weights = grown(ones, used, len(self.low))
         if (weighted or len(self.weights)) and len(self.counters) and not len(self.window_excess):
             self.window_excess = np.zeros(2 * len(self.counters), np.int64)
 
@@ -111,9 +111,8 @@ class HotValues(HotExact):
             numbers = self.known[output * SLOTS + found].view(np.float64)
             order = np.argsort(numbers)
             return self._entries(output, size, found[order], bucket_of(numbers[order], 0, self.statistic.bits))
-        found = np.concatenate(
-            [found[found > ups][::-1], found[found <= ups]]
-        )  # negative ones first, largest size first
+        # Negative numbers come first, the one of the largest size before all others.
+        found = np.concatenate([found[found > ups][::-1], found[found <= ups]])
         steps = np.where(found > ups, -(found - 1 - ups + down), np.where(found > 0, found - 1 + up, 0))
         buckets = (steps + ZERO).astype(U8)
         if strict:
@@ -129,12 +128,6 @@ class HotValues(HotExact):
             carry_fixed(excess)
         high = np.full(len(found), output << 1, U4)
         return tally.canonical(Entries(self.shift, buckets, self.counters[output * size + found], excess, high))
-
-
-def _longer(array: Array, used: int, size: int) -> Array:
-    new: Array = room(size, array.dtype)
-    new[:used] = array[:used]
-    return new
 
 
 def _place_known(numbers: NDArray[np.float64], slots: Ints) -> int:
@@ -170,7 +163,7 @@ def _window(entries: Entries, level: int, bits: int, most: int) -> tuple[int, ..
 
 
 def _densest_window(steps: Ints, counts: Array, most: int) -> tuple[int, int]:
-    """Return the first bucket and the size of the window that holds the most rows, these in its middle."""
+    """Return the first bucket and the size of a window that holds as many rows as possible, centred on them."""
     if not len(steps):
         return 0, 0
     span = int(steps[-1] - steps[0]) + 1
@@ -187,9 +180,9 @@ class ValueCounter(Counter):
 
     statistic: ValueHistogram
     entries_after_fit = 0
-    """How many entries were left when levels were last found."""
+    """The number of entries after levels were last found."""
     room_calls = 0
-    """How often room was asked for since there is a window."""
+    """How many times `room` was called since a window was first opened."""
 
     def _take(self, name: str, part: Tally, entries: Entries, cells: int) -> None:
         self.hot[name] = HotValues(self.statistic, entries, self._levels, lone=self.lone)
@@ -216,6 +209,7 @@ class ValueCounter(Counter):
     def room(self, rows: int, *, weighted: bool) -> bool:
         changed = super().room(rows, weighted=weighted)
         hot, placed = self.hot["rows"], rows * self.statistic.outputs
+        self.room_calls += bool(len(hot.windows))
         if self._needs_fit(hot, placed):
             self._fit()
         self.hot["rows"].room(max(placed, WAIT if self.lone else 0), None, weighted=weighted)
@@ -225,7 +219,7 @@ class ValueCounter(Counter):
         return changed
 
     def _needs_fit(self, hot: HotValues, rows: int) -> bool:
-        """Whether levels and windows are to be found anew."""
+        """Return whether levels and windows need to be found again."""
         waiting = int(hot.used[0])
         if not self._has_window:
             groups = max(self.index.count(self.inner), 1) * self.statistic.outputs
@@ -233,13 +227,10 @@ class ValueCounter(Counter):
             return waiting > 0 and waiting + rows + len(hot.entries) > max(most, 2 * self.entries_after_fit)
         if not len(hot.windows):
             return waiting >= FEWEST
-        self.room_calls += 1
-        often = (
-            self.room_calls >= 2
-            and self.room_calls & (self.room_calls - 1) == 0
-            and self.room_calls.bit_length() % 3 == 0
-        )
-        return often or waiting > max(WAIT, 2 * len(hot.entries))
+        # After 4, 32, 256, ... calls: with more rows the level is higher, and the window smaller.
+        calls = self.room_calls
+        scheduled = calls & (calls - 1) == 0 and calls.bit_length() % 3 == 0
+        return (calls > 0 and scheduled) or waiting > max(WAIT, 2 * len(hot.entries))
 
     @property
     def _has_window(self) -> bool:
@@ -261,10 +252,13 @@ class ValueCounter(Counter):
             self._fit(self.statistic.sample(columns, FEWEST))
 
     def _fit(self, sample: Entries | None = None) -> None:
-        """Raise levels to those of the rows so far, and of a sample of those that will be counted, and move windows."""
+        """Raise levels to what the rows so far, and a sample of the next batch, need; then place the windows again."""
         statistic, old = self.statistic, self._levels
         entries = self.hot["rows"].settle()
-        known = entries if sample is None else tally.united([entries, raised_from_zero(sample, old, statistic)])
+        known = entries
+        if sample is not None:
+            at_old_levels = raised(sample, np.zeros_like(old), old, statistic.bits, statistic.outputs)
+            known = tally.united([entries, at_old_levels])
         known, levels = fitted(known, old, statistic.bits, statistic.outputs)
         fresh = HotValues(
             statistic, raised(entries, old, levels, statistic.bits, statistic.outputs), levels, lone=self.lone
@@ -273,8 +267,3 @@ class ValueCounter(Counter):
             fresh.open_windows(known)
         flats = self.flats | {"level": levels.reshape(-1, statistic.outputs)}
         self.__dict__.update(hot={"rows": fresh}, flats=flats, entries_after_fit=len(fresh.entries))
-
-
-def raised_from_zero(exact: Entries, levels: Ints, statistic: ValueHistogram) -> Entries:
-    """Bring exact entries of a lone cell to its levels."""
-    return raised(exact, np.zeros_like(levels), levels, statistic.bits, statistic.outputs)

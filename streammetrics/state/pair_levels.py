@@ -192,7 +192,7 @@ def needed_levels(entries: Entries, levels: Ints, bits: int) -> Ints:
 
 
 def side_ranks(codes: Buckets, least: Ints) -> tuple[Ints, Ints]:
-    """Return the ranks of x and of y among those of the pairs of one cell."""
+    """Return the rank of each x among all x of one cell, and of each y among all y."""
     x, y = whole_places(codes, np.zeros(len(codes), np.int64), least)
     return tuple(np.unique(p, return_inverse=True)[1].reshape(-1).astype(np.int64) for p in (x, y))  # type: ignore[return-value]
 

@@ -181,7 +181,7 @@ class ValueHistogram(State, tag="value_buckets"):
         return value_of(self.least[output], "least"), value_of(self.largest[output], "largest")
 
     def sample(self, columns: Mapping[str, Column], rows: int) -> Entries:
-        """Return the first rows of some columns at level 0, less those of weight 0, which change no level."""
+        """Return the first rows of some columns at level 0, without rows of weight 0, which do not affect the level."""
         weights = columns["sample_weight"].values[:rows] if "sample_weight" in columns else np.ones(1)
         some = slice(None) if weights.all() else weights != 0
         values = [np.asarray(columns[role].values)[:rows][some].astype(np.float64) for role in self.columns]
