@@ -39,6 +39,9 @@ def path_of(axes: tuple[Axis, ...]) -> tuple[tuple[str, Axis], ...]:
     return tuple((name, axis) for axis in axes for name in axis.names)
 
 
+SAMPLE = 1 << 13  # rows of a batch that are looked at before it is counted
+
+
 class Counter:
     """A statistic that is being counted.
 
@@ -59,6 +62,7 @@ class Counter:
         self.flats: dict[str, Array] = {}
         self.hot: dict[str, Any] = {}
         self.folded = np.zeros(0, np.uint8)
+        self.most = self.statistic.most
         self._load(state)
 
     def _behind(self, state: State) -> tuple[tuple[str, Axis], ...]:
@@ -127,7 +131,7 @@ class Counter:
             if isinstance(hot, HotTally):
                 room = min(room, hot.left(cells))
             elif not self._folded_alone:
-                room = min(room, hot.left(self.statistic.most) // self.statistic.times)
+                room = min(room, hot.left(self.most) // self.statistic.times)
         return room
 
     @property
@@ -238,7 +242,7 @@ class Counter:
             )
 
     def _room_in_tallies(self, rows: int, *, weighted: bool) -> None:
-        cells, most = max(self.index.count(self.inner), 1), self.statistic.most
+        cells, most = max(self.index.count(self.inner), 1), self.most
         for hot in self.hot.values():
             if isinstance(hot, HotExact) and not self._folded_alone and hot.full(rows * self._places):
                 self._settle_folding()
@@ -252,10 +256,10 @@ class Counter:
 
     def folds_with(self, rows: int) -> bool:
         """Whether so many more rows in a lone cell make it too large to be exact: they are checked before they come."""
-        if self._all_folded or not self.lone or self.statistic.most is None or self._folded_alone:
+        if self._all_folded or not self.lone or self.most is None or self._folded_alone:
             return False
         more = rows * self.statistic.times
-        return any(isinstance(h, HotExact) and h.rows + more > self.statistic.most for h in self.hot.values())
+        return any(isinstance(h, HotExact) and h.rows + more > self.most for h in self.hot.values())
 
     def fold_ahead(self, at: Ints, rows: int, columns: Mapping[str, Any]) -> None:
         """Fold the cells that rows, which are good, make too large: so they go to buckets at once."""
@@ -263,13 +267,27 @@ class Counter:
         if self._all_folded or most is None:
             return
         if self.lone:
-            if self.folds_with(rows):
+            if self.folds_with(rows) and self._outgrown(rows, columns):
                 self._fold(np.ones(1, bool))
+        elif not self.statistic.folds_by_rows:
+            return  # their scores are looked at when they are sorted
         elif max(rows, len(at)) * self._places > most:
             cells = at if spread == 1 else at // spread
             many = np.bincount(cells, minlength=len(self.folded)) * self._places > most
             if (many > zeros_behind(self.folded, len(many))).any():  # some cells may be new
                 self._fold(many)
+
+    def _outgrown(self, rows: int = 0, columns: Mapping[str, Any] | None = None) -> bool:
+        """Whether a lone cell that so many more rows make too large goes to buckets; if not, as many again may wait."""
+        statistic, hot = self.statistic, self.hot[self.statistic.folds[0]]  # type: ignore[index]
+        if statistic.folds_by_rows:
+            return True
+        more = None if columns is None else statistic.sample(columns, SAMPLE)
+        known = hot.settle() if more is None else tally.united([hot.settle(), more])
+        if statistic.outgrown(known, np.ones(1, bool)).any():
+            return True
+        self.most = 2 * (hot.rows + rows)
+        return False
 
     def mark(self) -> Any:
         """What to come back to with `restore`, should rows for which cells were folded not be counted after all."""
@@ -289,14 +307,17 @@ class Counter:
             return
         hot, cells = self.hot[statistic.folds[0]], max(self.index.count(self.inner), 1)  # type: ignore[index]
         if self.lone:
-            if hot.rows > statistic.most:
+            if hot.rows > statistic.most and self._outgrown():
                 self._fold(np.ones(1, bool))
             return
         entries = hot.settle()
         starts = entries.starts(cells)
         run = np.concatenate([[0], np.cumsum(entries.mass)])
         folded = zeros_behind(self.folded, cells)[:cells] != 0
-        many = (np.diff(run[starts]) > statistic.most) | (folded & (np.diff(starts) > 0))
+        many = np.diff(run[starts]) > statistic.most
+        if many.any() and not statistic.folds_by_rows:
+            many = statistic.outgrown(entries, many)
+        many |= folded & (np.diff(starts) > 0)
         if many.any():
             self._fold(many)
 

@@ -398,8 +398,19 @@ class HotExact:
             m = reduce.add_sorted(old.codes, old.counts, codes, *out)
         return Entries(self.shift, cut(out[0], m), cut(out[1], m), None, np.zeros(m, U4))
 
+    def _few_different(self, n: int) -> Entries | None:
+        """Those that wait, if few of them are different: counted before they are sorted, in a third of the time."""
+        high, low, counts = np.empty(FEW_CODES, U4), np.empty(FEW_CODES, U8), np.empty(FEW_CODES, U4)
+        m = exact_rows.unite_few(self.high[:n], self.low[:n], high, low, counts)
+        if m < 0:
+            return None
+        order = np.lexsort((low[:m], high[:m]))
+        return Entries(self.shift, low[order], counts[order], None, high[order])
+
     def _sorted(self, n: int) -> Entries:
         """Those that wait, none of which has a weight."""
+        if n > FEW_CODES and (few := self._few_different(n)) is not None:
+            return few
         if not self.bare and int(self.high[:n].max()) > FAR * n + MANY_PLACES:  # of cells that lie far apart
             return tally.reduce(self._waiting(n))
         if self.bare:

@@ -16,6 +16,7 @@ from .each import each_weights
 f8, i4, i8, u1, u4, u8 = np.float64, np.int32, np.int64, np.uint8, np.uint32, np.uint64
 
 TOP = u8(1 << 63)
+MULTIPLIER = u8(0x9E3779B97F4A7C15)
 
 
 @inline
@@ -109,6 +110,34 @@ def by_high(high: Any, low: Any, starts: Any, out: Any) -> Any:
         out[k] = low[i]
         starts[high[i]] = i8(k + u8(1))
     return 0
+
+
+@kernel(out=("highs", "lows", "counts"))
+def unite_few(high: Any, low: Any, highs: Any, lows: Any, counts: Any) -> Any:
+    """Count equal codes in a hash table, whose used slots are then put first; return how many, or -1 if half are used.
+
+    `high` is empty where every high word is 0.
+    """
+    size, used = u8(lows.shape[0]), u8(0)
+    for k in range(size):
+        counts[k] = u4(0)
+    for i in range(low.shape[0]):
+        x, h = low[i], high[i] if high.shape[0] else u4(0)
+        k = ((x ^ (u8(h) << u8(32))) * MULTIPLIER >> u8(53)) & (size - u8(1))
+        while counts[k] and (lows[k] != x or highs[k] != h):
+            k = (k + u8(1)) & (size - u8(1))
+        if not counts[k]:
+            used += u8(1)
+            if u8(2) * used > size:
+                return -1
+            lows[k], highs[k] = x, h
+        counts[k] += u4(1)
+    m = u8(0)
+    for k in range(size):
+        if counts[k]:
+            lows[m], highs[m], counts[m] = lows[k], highs[k], counts[k]
+            m += u8(1)
+    return i8(m)
 
 
 @kernel(out=("high", "lows", "counts"))

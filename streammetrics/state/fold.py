@@ -305,14 +305,28 @@ def _folded_cells(states: Sequence[Content], at: Sequence[Ints], cells: int, sig
     exact, rows, _ = first.folds
     rows_of = np.zeros(cells, np.int64)
     folded = np.zeros(cells, bool)
-    for i, (state, to) in enumerate(zip(states, at, strict=True)):
+    for state, to in zip(states, at, strict=True):
         coarse = state.by_cell(rows)
-        if sign > 0 or i == 0:
-            np.add.at(rows_of, to, state.by_cell(exact) + coarse)
+        np.add.at(rows_of, to, state.by_cell(exact) + coarse)
         folded[to[coarse > 0]] = True
-    if first.most is not None:
-        folded |= rows_of > first.most
-    return folded
+    if first.most is None or sign < 0:  # what is taken away makes no cell larger
+        return folded
+    many = (rows_of > first.most) & ~folded
+    if many.any() and not first.folds_by_rows:
+        many = first.outgrown(_exact_in(states, at, many), many)
+    return folded | many
+
+
+def _exact_in(states: Sequence[Content], at: Sequence[Ints], chosen: Array) -> Entries:
+    """Return the exact entries of some cells, of all states together."""
+    assert states[0].folds is not None
+    found = []
+    for state, to in zip(states, at, strict=True):
+        entries = state.cells.tallies[state.folds[0]]  # type: ignore[index]
+        cells = to[entries.cells]
+        kept = chosen[cells]
+        found.append(tally.reduce(entries.where(kept).in_cells(cells[kept], len(chosen))))
+    return tally.united(found)
 
 
 def _with_buckets(states: Sequence[S], at: Sequence[Ints], cells: int, sign: int) -> Sequence[S]:

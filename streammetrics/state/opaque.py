@@ -35,7 +35,7 @@ class Declared:
         What the names in their shapes are worth.
     reasons : tuple of str
         Why rows were left out, sorted.
-    behind, counted, folds, most, times
+    behind, counted, folds, folds_by_rows, most, times
         As of a `State`.
     """
 
@@ -47,6 +47,7 @@ class Declared:
     behind: Axis | None
     counted: tuple[str, ...]
     folds: tuple[str, str, str] | None
+    folds_by_rows: bool
     most: int | None
     times: int
 
@@ -64,7 +65,7 @@ class Declared:
         behind = read_axis(head["behind"]) if "behind" in head else None
         declared = cls(
             head["tag"], dict(head.get("settings", {})), ordered, extents, tuple(head.get("dropped", ())),
-            behind, counted, folds, most, times,
+            behind, counted, folds, head.get("folds_by_rows", True), most, times,
         )  # fmt: skip
         declared.check()
         return declared
@@ -75,6 +76,7 @@ class Declared:
         flats = {n: p for n, p in self.parts.items() if isinstance(p, Flat)}
         likes = [p.like for p in flats.values() if p.like is not None]
         good = type(self.times) is int and self.times > 0 and (self.most is None or type(self.most) is int)
+        good &= type(self.folds_by_rows) is bool
         good &= all(n in tallies or (n in flats and not flats[n].optional) for n in self.counted)
         good &= all(n in flats and not flats[n].optional for n in likes)
         good &= all(p.front == flats[p.like].front for p in flats.values() if p.like in flats)
@@ -209,6 +211,13 @@ class OpaqueState(State):
     def steps(self, like: Any) -> Iterable[Any]:
         raise self._unknown()
 
+    @property
+    def folds_by_rows(self) -> bool:
+        return self.declared_here.folds_by_rows
+
+    def outgrown(self, exact: Entries, many: Any) -> NoReturn:
+        self.bucketed(exact)
+
     def bucketed(self, exact: Entries) -> NoReturn:
         raise IncompatibleStateError(
             f"{self.tag!r}: a cell has more than the {self.most:,} rows that it keeps exactly, and which buckets they go "
@@ -282,7 +291,7 @@ def _declared_otherwise(ours: Declared, theirs: Declared) -> list[str]:
                 found.append(f"only one has a part {name!r}")
         elif name != "dropped" and _shape(a, ours) != _shape(b, theirs):
             found.append(f"its {name!r} is declared otherwise")
-    names = ("behind", "counted", "folds", "most", "times")
+    names = ("behind", "counted", "folds", "folds_by_rows", "most", "times")
     return found + [f"{n} is declared otherwise" for n in names if getattr(ours, n) != getattr(theirs, n)]
 
 

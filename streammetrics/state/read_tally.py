@@ -11,6 +11,7 @@ from . import levels
 from .declare import LIMIT, Tally
 from .lead import Lead
 from .numbers import BLOCK, running, unzigzag
+from .opaque import OpaqueState
 from .pair_levels import are_pairs, at_needed_levels
 from .read_flat import limbs
 from .section import LIMB, need, noise
@@ -202,7 +203,10 @@ def read_folds(made: State) -> None:
     if made.most is None:
         need(not coarse.any(), "a cell that keeps all rows exactly is in buckets")
     else:
-        need(made.by_cell(exact).max(initial=0) <= made.most, "a cell holds more exact rows than it may")
+        many = made.by_cell(exact) > made.most
+        if many.any() and not made.folds_by_rows:  # only a class knows its buckets
+            many &= not isinstance(made, OpaqueState) and made.outgrown(made.cells.tallies[exact], many)
+        need(not many.any(), "a cell holds more exact rows than it may")
     if flag in made.cells.flats:
         need(not made.cells.flats[flag][~coarse].any(), "a cell lost something that is exact")
 

@@ -89,6 +89,7 @@ def describe(state: State, parts: Mapping[str, Flat | Tally], reasons: tuple[str
         "counted": list(state.counted) if state.counted != ("rows",) else None,
         "dropped": list(reasons),
         "folds": list(state.folds or ()),
+        "folds_by_rows": None if state.folds is None or state.folds_by_rows else False,
         "most": state.most if state.folds is not None else None,
         "settings": state.written,
         "times": state.times if state.times != 1 else None,

@@ -113,6 +113,27 @@ class Statistic(Settings):
         """Whether rows make it larger without an end that settings say: then a `memory_limit` holds while rows come."""
         return self.most is None
 
+    @property
+    def folds_by_rows(self) -> bool:
+        """Of a statistic that folds: whether every cell of more than `most` rows goes to buckets (else see `outgrown`)."""
+        return True
+
+    def outgrown(self, exact: Entries, many: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Of a statistic that folds: which cells go to buckets, of those with more than `most` exact rows.
+
+        Parameters
+        ----------
+        exact : Entries
+            The exact entries of cells, in ascending order.
+        many : bool
+            The cells that hold more than `most` rows.
+        """
+        return many
+
+    def sample(self, columns: Mapping[str, Any], rows: int) -> Entries | None:
+        """Return the exact entries of the first rows of some columns; None if these have to be prepared first."""
+        return None
+
     def bucketed(self, exact: Entries) -> tuple[Entries, Any]:
         """Of a statistic that folds: the bucket entries of exact ones, and where in the flag something was lost."""
         raise NotImplementedError

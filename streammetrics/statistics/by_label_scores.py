@@ -88,6 +88,10 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):  # type: ignore[
         return None if self.kept is None else self.kept * self.width
 
     @property
+    def folds_by_rows(self) -> bool:
+        return True  # all labels of a cell are exact, or none
+
+    @property
     def exact_places(self) -> int:
         """Those of one label behind those of another."""
         return self.width * WIDEST

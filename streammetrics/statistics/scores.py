@@ -5,7 +5,7 @@ It is enough for every metric of the ranking of two classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..columns.columns import Need, label, score, weight
 from ..errors import InvalidInputError, StateFormatError
 from ..numerics import compiled
-from ..numerics.buckets import all_scores, bucket_of, buckets, coarser, ends, exact_bits, first_of, score_of
+from ..numerics.buckets import all_scores, bucket_of, buckets, coarser, ends, exact_bits, first_of, key_of, score_of
 from ..numerics.exact import UNIT, Mass, carry_fixed
 from ..numerics.sampling import undone
 from ..numerics.settings import setting
@@ -40,6 +40,10 @@ BITS = {"probability": 16, "real": 19, "logit": 19}
 """log2 of the buckets of a scale, by default: ten bits of the mantissa each, so that half-precision scores are exact."""
 
 FEW = 1 << 31  # rows, of which the pairs fit an int64
+ENOUGH_LESS = 8
+"""Real scores that lie in 2**(bits - 8) buckets, two octaves of them at 19 bits, are told apart well enough there."""
+MOST_SCORES = 1 << 20
+"""So many different scores of a cell go to buckets, however few these are."""
 
 
 class ScoresByLabel(State):
@@ -124,7 +128,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         log2 of the number of buckets. Fewer bits nest in more. None for no buckets: every cell keeps all its rows exactly.
     limit : int, optional
         Rows that a cell keeps exactly; those of a cell with more all go to buckets. By default 2**16 from 16 bits on, and
-        none below.
+        none below. Real scores that lie in few buckets stay exact for longer: see `outgrown`.
     memory_limit : int
         Without buckets: bytes that scores may take; MemoryLimitError beyond.
 
@@ -212,6 +216,31 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         into = own.rows, own.off_grid, Beside(theirs.rows), Beside(theirs.off_grid)
         how = self.real, self.bits, shards.bits
         return Step("histogram:count_with_shards", "y_true", "y_score", "at", *how, *into, checks=True)
+
+    @property
+    def folds_by_rows(self) -> bool:
+        return not (self.real and self.most)
+
+    def outgrown(self, exact: Entries, many: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Cells of real scores that lie in few buckets, as those far from 0 do, stay exact up to 2**20 different scores.
+
+        A cell that has outgrown this has done so with any more rows, too: splits and merges change nothing.
+        """
+        if self.folds_by_rows or not many.any():
+            return many
+        assert self.bits is not None
+        exact = exact.where(many[exact.cells])
+        cells, keys = exact.cells, _keys(exact, self.real)
+        place, _ = self._bucket_places(exact)
+        buckets = _different(cells, place >> U4(1), len(many))
+        return many & ((buckets >= 1 << (self.bits - ENOUGH_LESS)) | (_different(cells, keys, len(many)) > MOST_SCORES))
+
+    def sample(self, columns: Mapping[str, Any], rows: int) -> Entries | None:
+        scores = np.asarray(columns["y_score"].values)[:rows]
+        if scores.ndim != 1:
+            return None
+        keys, shift = key_of(scores, self.real), type(self).exact.shift(self)
+        return reduce(Entries(shift, keys << U8(1), np.ones(len(keys), U4), None, (keys >> U8(63)).astype(U4)))
 
     def bucketed(self, exact: Entries) -> tuple[Entries, Any]:
         place, lost = self._bucket_places(exact)
@@ -412,6 +441,8 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
             off_grid[lost] = 1
         many = self.by_cell("exact") > new.most if len(exact) else np.zeros(len(cells), bool)
         if many.any():
+            many = new.outgrown(exact, many)
+        if many.any():
             apart = many[exact.cells]
             made, lost = new.bucketed(exact.where(apart))
             off_grid[lost] = 1
@@ -438,6 +469,13 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 def _usual(bits: int | None) -> int | None:
     """Rows that a cell keeps exactly, if nothing else is said."""
     return None if bits is None else EXACT if bits >= 16 else 0
+
+
+def _different(cells: Ints, numbers: Array, count: int) -> Ints:
+    """Return how many different numbers there are in each cell; they ascend."""
+    first = np.ones(len(cells), bool)
+    first[1:] = (cells[1:] != cells[:-1]) | (numbers[1:] != numbers[:-1])
+    return np.bincount(cells[first], minlength=count)
 
 
 def _high(exact: Entries) -> Array:

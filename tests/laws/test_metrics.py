@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 
 import streammetrics as sm
+from streammetrics.columns.columns import Score
 from streammetrics.columns.numbers import Number
 from streammetrics.laws import LAWS, METRIC_LAWS, OBJECT_LAWS, SHARD_LAWS, SLICE_LAWS, WINDOW_LAWS, example_case, run
 from streammetrics.laws.case import Law
@@ -155,7 +156,7 @@ def test_rows_that_check_metric_makes_up_weigh_their_labels():
     "settings", [{"limit": 3}, {"limit": 20, "bits": 12, "scale": "real"}, {"limit": 5, "num_labels": 2}]
 )
 def test_laws_hold_where_few_rows_are_kept_exactly(settings):
-    for example in (0, 2, 4):
+    for example in (0, 2, 4, STYLES.index("far")):
         for law in (coarsened, absent_class):
             for seed in (0, 2):
                 run(law, example_case(sm.AUC(**settings), None, seed, example))
@@ -195,11 +196,13 @@ def test_laws_have_a_line_that_says_what_they_demand():
     assert all(law.__doc__ and len(law.__doc__.splitlines()) == 1 for law in LAWS)
 
 
-NUMBERS = [
-    m
-    for m in draws.VARIANTS
-    if any(isinstance(getattr(n.kind, "kind", n.kind), Number) for n in m.make_state().needs())
-]
+def takes_any_number(kind):
+    kind = getattr(kind, "kind", kind)
+    return isinstance(kind, Number) or (isinstance(kind, Score) and kind.scale != "probability")
+
+
+FEW_EXACT = [sm.AUC(scale="real", limit=5, bits=10), sm.AUC(scale="real", limit=20, bits=16)]
+NUMBERS = [m for m in draws.VARIANTS if any(takes_any_number(n.kind) for n in m.make_state().needs())] + FEW_EXACT
 
 
 @pytest.mark.full_matrix
@@ -207,4 +210,12 @@ NUMBERS = [
 def test_every_law_of_metrics_far_from_zero(metric):
     case = example_case(metric, None, 7, STYLES.index("far"))
     for law in OF_METRICS:
+        run(law, case)
+
+
+@pytest.mark.parametrize("style", ["far", "plain", "ties"])
+@pytest.mark.parametrize("metric", FEW_EXACT, ids=repr)
+def test_every_law_of_real_scores_that_few_buckets_hold(metric, style):
+    case = example_case(metric, None, 3, STYLES.index(style))
+    for law in [*OBJECT_LAWS, *SLICE_LAWS, *WINDOW_LAWS]:
         run(law, case)

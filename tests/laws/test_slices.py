@@ -19,7 +19,7 @@ from streammetrics.laws.slices import expected_keys, slices_are_alone, slices_ro
 
 SUBJECTS = {
     "auc": lambda: sm.AUC(bits=8, scale="real"),
-    "auc that folds": lambda: sm.AUC(limit=2, scale="real"),
+    "auc that folds": lambda: sm.AUC(limit=2, bits=9, scale="real"),
     "log_loss": lambda: sm.LogLoss(scale="logit"),
     "precision": lambda: sm.Precision(threshold=0.3),
     "collection": lambda: sm.MetricCollection(

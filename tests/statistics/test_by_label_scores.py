@@ -199,7 +199,10 @@ def test_each_label_is_a_state_of_two_classes(limit, scale, weighted, lone, monk
     monkeypatch.undo()
     for i, one in enumerate(whole.each()):
         direct = {"y_true": columns["y_true"][:, i], "y_score": columns["y_score"][:, i]} | weights
-        assert one == fed(ScoreHistogram(scale=scale, bits=16, limit=limit), direct)
+        alone = fed(ScoreHistogram(scale=scale, bits=16, limit=limit), direct)
+        if one.folded and not alone.folded:  # real scores in few buckets, which a lone column keeps
+            one, alone = one.coarsen(16, 0), alone.coarsen(16, 0)
+        assert one == alone
     assert whole.coarsen(12) == fed(LabelScores(scale=scale, bits=12, num_labels=3), columns)
     if limit is None:
         for less in (60, 200):

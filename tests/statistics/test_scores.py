@@ -388,7 +388,12 @@ def test_numpy_alone_makes_the_same(monkeypatch):
 
 @pytest.mark.parametrize(
     "metric",
-    [sm.AUC(limit=2), sm.AUC(limit=2, scale="real"), sm.AUC(limit=2, num_labels=2), sm.KendallCorrelation(limit=2)],
+    [
+        sm.AUC(limit=2),
+        sm.AUC(limit=2, bits=8, scale="real"),
+        sm.AUC(limit=2, num_labels=2),
+        sm.KendallCorrelation(limit=2),
+    ],
     ids=repr,
 )
 def test_every_slice_that_rolls_up_to_buckets_says_what_it_lost(metric):

@@ -52,7 +52,8 @@ class AUC(ByRows, tag="auc"):
         log2 of the number of buckets; 16 for probabilities (1 MiB), 19 otherwise (8 MiB, mostly untouched).
     limit : int, optional
         Rows that keep their exact scores, those of every class or label; with more all go to buckets. 65,536 from 16
-        bits on, 0 below.
+        bits on, 0 below. Real scores of two classes that lie so close together, far from 0, that few buckets would hold
+        them stay exact up to 2**20 different ones (40 MB).
     exact : bool
         Keep every score instead of a histogram: no bound is needed, and memory grows by 24 bytes for every different
         score (float32 models have few millions).
