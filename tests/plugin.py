@@ -405,9 +405,9 @@ class Remembering(Odds, tag="plugin.remembering"):
 class Bold(Odds, tag="plugin.bold"):
     """Certifies more than it knows."""
 
-    def bounds_of(self, state):
+    def read(self, state):
         value = self.of(state)
-        return value + 1e-9, value + 2e-9
+        return super().read(state).having(bounds=lambda: (value + 1e-9, value + 2e-9))
 
 
 class Weightless(Odds, tag="plugin.weightless"):

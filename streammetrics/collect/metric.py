@@ -10,32 +10,22 @@ from dataclasses import fields
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from functools import cached_property, partial
-from types import FunctionType
 from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar, dataclass_transform
 
 import numpy as np
 
 from ..errors import StateFormatError, StreamMetricsError, UndefinedMetricWarning
-from ..numerics.exact import to_float
+from ..numerics.exact import Limits, to_float
 from ..numerics.settings import Settings, decode_setting, encode_setting, setting, union, unlike
 from ..state.state import State
 from .binding import PLAIN
 from .feed import Read
 from .holder import Holder, Reader
 from .interval import Estimate, Interval, check_confidence
+from .reading import OwnReading, Reading, interval_of, relative_slack
 from .sample import Sample, samples_of
 from .scalars import Named, named_numbers
-from .wide_bounds import (
-    WideValue,
-    exactness_part,
-    is_off_grid,
-    kept,
-    range_length_of,
-    sentence_of,
-    together,
-    warn,
-    wide_values,
-)
+from .wide_bounds import WideValue, may_be_wide, range_length_of, sentence_of, warn, wide_of
 
 __all__ = ["METRICS", "Metric", "ScoredLabels", "nothing_counted"]
 
@@ -43,7 +33,10 @@ S = TypeVar("S", bound=State)
 T = TypeVar("T")
 
 UPWARD = Context(prec=1, rounding=ROUND_CEILING)
-NARROW_BITS = 5  # a bucket is then at most 3 % of its value wide
+SATURATED = (
+    "most scores that share a bucket are below 2**-33 or above 1 - 2**-33, where more bits= change nothing: give logits, "
+    'with scale="logit"'
+)
 
 METRICS: dict[str, type[Metric[Any, Any]]] = {}
 """Every metric there is, by tag: what the laws, the catalogue and the command line go through."""
@@ -97,14 +90,8 @@ class Metric(Settings, Holder, Generic[S, T]):
 
     on_invalid: str = setting(default="raise", choices=("raise", "drop"), operational=True)
 
-    read_outs: ClassVar[tuple[str, ...]] = ("of_output", "within")
-    """The methods, each a function of a state, that both the value and its bounds are read from: see `kept`."""
-
     def __init_subclass__(cls, tag: str = "", **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        for name in cls.read_outs:
-            if isinstance(read := vars(cls).get(name), FunctionType):
-                setattr(cls, name, kept(read))
         if tag:
             taken = METRICS.get(tag)
             if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
@@ -113,20 +100,6 @@ class Metric(Settings, Holder, Generic[S, T]):
             METRICS[tag] = cls
 
     # -- what a metric declares ---------------------------------------------------------------------------------------
-
-    def make_state(self) -> S:
-        """Make the empty state this metric reads."""
-        raise NotImplementedError(f"{type(self).__name__} does not say which state it reads")
-
-    def of(self, state: S) -> T:
-        """Compute the value from a state; pure."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it computes")
-
-    def bounds_of(self, state: S) -> tuple[T, T]:
-        """Return certified limits of the value, from a state. Equal limits: the value is exact, rounded once."""
-        value, slip = self.of(state), 8 * state.slip
-        least = slip if state.fixed_terms else Fraction(0)  # each w x was rounded, too: of a mean no more than that
-        return (spread(value, -slip, -least), spread(value, slip, least)) if slip else (value, value)
 
     interval_scale: ClassVar[str] = "natural"
     """On which scale chance moves the value symmetrically (`SCALES`): what intervals of any kind are made on."""
@@ -141,149 +114,80 @@ class Metric(Settings, Holder, Generic[S, T]):
     no_shards: ClassVar[str] = ""
     """Why there is no interval by shards of units, and what to use, where rows as units have one."""
 
-    def estimate_of(self, state: S, method: str) -> Estimate:
-        """Return the value with its standard error if the units that the state counts are independent; pure."""
-        why = self.instead or f"this state does not say how {self.name} varies; Sharded(..., unit=) does"
-        return Estimate(self.of(state), reason=why)
+    quantile: ClassVar[float | None] = None
+    """Of a quantile of values, the share of the weight that lies below it."""
 
-    def interval_of(self, state: S, confidence: float = 0.95, method: str | None = None) -> Interval:
-        """Return the statistical interval of the value, from a state."""
-        return self.estimate_of(state, self.methods[0] if method is None else method).interval(confidence)
-
-    def estimate_of_stacked(self, state: S) -> Estimate | None:
-        """Return the estimates of cells side by side (see `stacks`), to the bit those of each; None if it takes each."""
-        return None
-
-    def below_of(self, whole: S, shards: State, at: Any) -> Any:
-        """Of a quantile, the weight of the values up to it in each cell of `shards`; None of anything else.
-
-        Parameters
-        ----------
-        whole : State
-            All shards, at full resolution.
-        shards : State
-            The same by the axes of `whole` and, last, by shard.
-        at : int64 array
-            To which cell of `whole` each cell of `shards` belongs.
-        """
-        return None
-
-    def without_of(self, shards: State, at: Any, cells: int) -> tuple[Any, Any] | None:
-        """Return the values of cells, and of these without each of their shards, to the bit what `of` says; or None.
-
-        For what is found more quickly than by taking one shard after the other away.
-
-        Parameters
-        ----------
-        shards : State
-            By any axes and, last, by shard.
-        at : int64 array
-            To which of so many cells each shard belongs.
-        """
-        return None
-
-    def value_below(self, state: S, share: float) -> float:
-        """Of a quantile: the value below which a share of the weight lies, in a state of one cell."""
-        raise NotImplementedError(f"{self.name} is no quantile")
-
-    def intervals_of_cells(self, state: S, confidence: float) -> list[Interval]:
-        """Return the interval of every front cell."""
-        found = self.estimate_of_stacked(state) if len(state) > 1 else None
-        if found is None:
-            return [self.interval_of(cell, confidence) for cell in state.each_cell()]
-        low, high = found.limits(confidence)
-        columns = (x.tolist() for x in (low, high, found.value, np.broadcast_to(found.error, low.shape)))
-        how = found.method, found.assumption, confidence
-        each = zip(*columns, strict=True)
-        return [Interval(low, high, value, error, *how) for low, high, value, error in each]
-
-    def details(self, state: S) -> dict[str, Any]:
-        """What `explain` says besides, from a state: the threshold of a best value, and the like."""
-        return {}
-
-    stacks: ClassVar[bool] = False
-    """Whether `of` also takes a state of cells side by side (`State.stacked`), and returns an array: for tables."""
+    vectorized: ClassVar[bool] = False
+    """Whether `read` also takes a state of cells side by side (`State.stacked`), and then returns arrays: for tables."""
 
     @property
-    def certain(self) -> bool:
-        """Whether the limits are the value, if no weight was rounded."""
-        return type(self).bounds_of is Metric.bounds_of
+    def of_pairs(self) -> Callable[[Any, Any, Any], tuple[Any, Any]] | None:
+        """Of a function of pairs of a positive and a negative row, its numerator and denominator.
 
-    def of_stacked(self, state: S) -> Any:
-        """Compute the values of cells side by side."""
-        return self.of(state)
-
-    def of_cells(self, state: S) -> list[T]:
-        """Compute the value of every front cell."""
-        if self.stacks and state.stacks:
-            return self.of_stacked(state.stacked()).tolist()  # type: ignore[no-any-return]
-        return [self.of(cell) for cell in state.each_cell()]
-
-    def limits_of_cells(self, state: S) -> list[tuple[T, T]]:
-        """Return the certified limits of the value of every front cell."""
-        if self.certain and "rounded" not in state.cells.flats:
-            return [(value, value) for value in self.of_cells(state)]
-        return [self.bounds_of(cell) for cell in state.each_cell()]
-
-    def may_be_wide(self, state: State) -> bool:
-        """Return whether the bounds of a value, or of one cell, may be wide: a cheap check, before bounds are computed.
-
-        Bounds are narrow where every bucket holds one number. Those of a quantile are the edges of a bucket, which are at
-        most 2**-bits of the value apart. Bounds that hold the rounding of weights alone are narrow, too.
+        They are made from the negatives, the positives, and twice the pairs in which the positive has the higher score
+        (ties count half).
         """
-        if not exactness_part(state):
-            return bool(getattr(state, "when_wide", "")) and not self.certain
-        if not is_off_grid(state):
-            return False
-        return not (self._is_quantile and getattr(state, "bits", 0) >= NARROW_BITS)
+        return None
 
-    @cached_property
-    def _watches(self) -> bool:
-        """Whether there are states whose value may have wide bounds: the first check, which costs next to nothing."""
-        state = self.reads()[0].state
-        return bool(exactness_part(state)) or hasattr(state, "when_wide")
+    def make_state(self) -> S:
+        """Make the empty state this metric reads."""
+        raise NotImplementedError(f"{type(self).__name__} does not say which state it reads")
 
-    @cached_property
-    def _is_quantile(self) -> bool:
-        return type(self).below_of is not Metric.below_of
+    def of(self, state: Any) -> Any:
+        """Return the value from a state of one cell; pure.
 
-    def wide_of(self, name: str, state: S, value: T) -> list[WideValue]:
-        """Return what is wide of the value of one cell, under a name."""
-        if not (self._watches and self.may_be_wide(state)):
-            return []
-        found = self._wide_of(state, value if isinstance(value, float) else None)
-        return [one._replace(name=name) for one in found]
+        Returns
+        -------
+        float, Quotient, Limits, array, NamedTuple or None
+            A float is exact but for its rounding. `Limits` say between which numbers the value certainly is. None stands
+            for an undefined number.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say what it computes")
 
-    @kept
-    def _wide_of(self, state: S, number: float | None) -> list[WideValue]:
-        """Return what is wide of the value: a number, or, given None, what is read from the state once more."""
-        value: Any = self.of(state) if number is None else number
-        return wide_values(self, self.name, state, value, self.bounds_of(state))
+    def reason(self, state: Any) -> str | None:
+        """Return why the value is undefined; None if it is defined."""
+        return "no rows" if not state.facts().get("rows", 1) else None
+
+    within: ClassVar[tuple[Any, Any]] = (None, None)
+    """How far bounds that rounded weights make wider can go."""
+
+    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+        """Return how much wider the limits are if each weight was rounded by a share: as a quotient is."""
+        return relative_slack(found, rounding)
+
+    def estimate(self, found: Reading, method: str) -> Estimate | None:
+        """Return the value with its standard error, of a reading of one cell or of cells side by side; None without.
+
+        Parameters
+        ----------
+        found : Reading
+            The reading, with the value and the state.
+        method : str
+            One of `methods`.
+        """
+        return None
+
+    def read(self, state: S) -> Reading:
+        """Return what this metric says about a state of one cell: of two classes, of one label, of one output."""
+        return OwnReading(self, state)
+
+    def read_cells(self, state: S) -> Reading | None:
+        """Return what this metric says about all front cells at once, as arrays; None if each is read alone."""
+        return self.read(state.stacked()) if self.vectorized and state.stacks else None
+
+    def reading(self, state: S) -> Reading:
+        """Return what this metric says about a state of one cell, whatever its classes, labels and outputs."""
+        return self.read(state)
 
     @cached_property
     def range_length(self) -> float | None:
         """The length of the range of the values; None if a limit is not known."""
         return range_length_of(self)
 
-    def wide_of_cells(self, name: str, state: S) -> tuple[list[T], list[WideValue]]:
-        """Return the values of all front cells, and what is wide of them."""
-        if not self.may_be_wide(state):
-            return self.of_cells(state), []
-        values: list[T] = []
-        found: list[WideValue] = []
-        for cell in state.each_cell():
-            values.append(self.of(cell))
-            found += self.wide_of(name, cell, values[-1])
-        return values, together(found)
-
     @cached_property
     def identity(self) -> tuple[Any, ...]:
         """The class and the settings: equal metrics have the same."""
         return type(self), *self.settings.values()
-
-    def reason_of(self, state: S) -> str | None:
-        """Say why the value is undefined; None if it is defined."""
-        return "no rows" if not state.facts().get("rows", 1) else None
 
     @property
     def name(self) -> str:
@@ -342,30 +246,44 @@ class Metric(Settings, Holder, Generic[S, T]):
         A value whose certified bounds are wider than 5 % of the metric's range, or of the value where it has no range,
         comes with one WideBoundsWarning, which says how to count more exactly.
         """
-        state = self.state
-        value = self.of(state)
+        found = self._reading
+        value: T = found.value
         if isinstance(value, float) and math.isnan(value) and not self.__dict__.get("_warned"):
             self.__dict__["_warned"] = True
-            reason = self.reason_of(state) or "0/0"
+            reason = found.reason or "0/0"
             warnings.warn(f"{self.name} is undefined: {reason}", UndefinedMetricWarning, stacklevel=2)
-        elif self._watches and self.may_be_wide(state):
-            warn(self.wide_of(self.name, state, value), self.warned_wide, stacklevel=2)
+        elif may_be_wide(self, found.state):
+            # The value is kept with the state, which never changes: the bounds, which may be asked next, need it, too.
+            # The reading itself is not kept: it holds the state, and neither would be freed at once.
+            found.state.__dict__.setdefault("_found", {})[self.identity] = found.found
+            warn(wide_of(self, self.name, found), self.warned_wide, stacklevel=2)
         return value
 
     def bounds(self) -> tuple[T, T]:
         """Return certified limits of the value: a proof from the state. Equal limits: the value is exact, rounded once."""
-        return self.bounds_of(self.state)
+        return self._reading.bounds
+
+    @property
+    def _reading(self) -> Reading:
+        """What this metric says now."""
+        state = self.state
+        made = self.reading(state)
+        known = state.__dict__.get("_found")
+        if known is not None and self.identity in known:
+            made.preset(known[self.identity])
+        return made
 
     def chances(self, states: Sequence[State], confidence: float, method: str | None) -> Any:
         check_confidence(confidence)
         if method is not None and method not in self.methods:
             known = " or ".join(map(repr, self.methods))
             raise ValueError(f"{self.name} has an interval by {known}, not by {method!r}")
-        return self.interval_of(states[0], confidence, method)  # type: ignore[arg-type]
+        state: Any = states[0]
+        return interval_of(self, self.reading(state), confidence, method)
 
     def explain(self) -> dict[str, Any]:
         """Return the value with everything behind it: bounds, formula, rows, weight, rows dropped and why."""
-        return explain(self, self.state)
+        return explain(self, self._reading)
 
     @property
     def coarsens(self) -> bool:
@@ -404,43 +322,44 @@ class Metric(Settings, Holder, Generic[S, T]):
 
     def _said(self) -> str:
         """The value with its bound, in the digits that the bound leaves."""
-        value = self.of(self.state)
+        found = self._reading
+        value = found.value
         if not isinstance(value, float) or math.isnan(value):
             return "NaN" if isinstance(value, float) else ""
-        limits: Any = self.bounds_of(self.state)
-        (low, high), shown = limits, f"{value:.6g}"
-        if "off_grid" not in self.state.facts() and not self.wide_of(self.name, self.state, value):
+        (low, high), shown = found.bounds, f"{value:.6g}"
+        wide = wide_of(self, self.name, found)
+        if "off_grid" not in self.state.facts() and not wide:
             return shown  # counts and sums have nothing to certify
         if high <= math.nextafter(low, math.inf):
             return f"{shown} exact"
         half = max(high - value, value - low) + abs(value - float(shown))
-        mark = f": {sentence_of(self)}" if self.wide_of(self.name, self.state, value) else ""
+        mark = f": {sentence_of(self)}" if wide else ""
         text = f"{UPWARD.create_decimal(half):f}" if math.isfinite(half) else "inf"
         return f"{shown} +- {text} proof{mark}"
 
     # -- of states ----------------------------------------------------------------------------------------------------
 
     def value(self, states: Sequence[State]) -> Any:
-        return self.of(states[0])  # type: ignore[arg-type]
+        return self.reading(states[0]).value  # type: ignore[arg-type]
 
     def value_with_wide(self, states: Sequence[State]) -> tuple[Any, list[WideValue]]:
         state: Any = states[0]
-        value = self.of(state)
-        return value, self.wide_of(self.name, state, value)
+        found = self.reading(state)
+        return found.value, wide_of(self, self.name, found)
 
     def numbers(self, value: Any) -> Named:
         return named_numbers(self.name, value)
 
     def limits(self, states: Sequence[State]) -> Any:
-        return self.bounds_of(states[0])  # type: ignore[arg-type]
+        return self.reading(states[0]).bounds  # type: ignore[arg-type]
 
     def explained(self, states: Sequence[State]) -> Any:
-        return explain(self, states[0])
+        return explain(self, self.reading(states[0]))  # type: ignore[arg-type]
 
     def records(self, states: Sequence[State], confidence: float | None = 0.95) -> list[dict[str, Any]]:
         state: Any = states[0]
-        found = None if confidence is None else self.interval_of(state, confidence)
-        return [record(self, state, self.of(state), self.bounds_of(state), found)]
+        found = self.reading(state)
+        return [record(self, found, None if confidence is None else interval_of(self, found, confidence))]
 
     def readers(self) -> dict[str, Reader]:
         return {self.name: Reader(self, 0, PLAIN)}
@@ -499,29 +418,30 @@ def dropped_of(state: State) -> dict[str, int]:
     return {reason: int(n) for reason, n in zip(state.reasons, state.dropped.tolist(), strict=True) if n}
 
 
-def explain(metric: Metric[Any, Any], state: State) -> dict[str, Any]:
-    """Return a metric's value on a state with everything behind it."""
-    value = metric.of(state)
-    low, high = metric.bounds_of(state)
+def explain(metric: Metric[Any, Any], found: Reading) -> dict[str, Any]:
+    """Return a metric's value with everything behind it."""
+    low, high = found.bounds
     return {
         "metric": metric.name,
-        "value": value,
+        "value": found.value,
         "bounds": (low, high),
         "exact": _equal(low, high),
-        "reason": metric.reason_of(state),
+        "reason": found.reason,
         "formula": metric.formula,
         "settings": metric.settings,
-        **{k: to_float(v) if isinstance(v, Fraction) else v for k, v in state.facts().items()},
-        **metric.details(state),
-        "dropped": dropped_of(state),
+        **{k: to_float(v) if isinstance(v, Fraction) else v for k, v in found.state.facts().items()},
+        # Of metrics that read probabilities as they are, logits would be other numbers.
+        **({"hint": SATURATED} if metric.ranks and getattr(found.state, "saturated", False) else {}),
+        **found.details,
+        "dropped": dropped_of(found.state),
     }
 
 
-def record(metric: Metric[Any, Any], state: State, value: Any, bounds: Any, found: Interval | None) -> dict[str, Any]:
+def record(metric: Metric[Any, Any], found: Reading, interval: Interval | None) -> dict[str, Any]:
     """A row for a table, with the statistical interval that was found."""
-    known = state.facts()
-    low, high = bounds
-    wide = wide_values(metric, metric.name, state, value, bounds) if metric.may_be_wide(state) else []
+    known, value = found.state.facts(), found.value
+    low, high = found.bounds
+    wide = wide_of(metric, metric.name, found)
     certain = isinstance(value, float) and ("off_grid" in known or bool(wide))
     return {
         "metric": metric.name,
@@ -529,14 +449,14 @@ def record(metric: Metric[Any, Any], state: State, value: Any, bounds: Any, foun
         # only a histogram has something to certify; counts and sums are exact as they stand
         "bound_low": low if certain else None,
         "bound_high": high if certain else None,
-        **chance(value, found),
+        **chance(value, interval),
         "unit": None,
         "rows": known.get("rows"),
         "weight": to_float(known["weight"]) if "weight" in known else None,
         "positives": known.get("positives"),
-        "reason": wide[0].sentence if wide else metric.reason_of(state),
+        "reason": wide[0].sentence if wide else found.reason,
         "wide": wide[0] if wide else None,
-        "dropped": dropped_of(state),
+        "dropped": dropped_of(found.state),
     }
 
 
@@ -545,20 +465,6 @@ def chance(value: Any, found: Interval | None) -> dict[str, Any]:
     if found is None or not isinstance(value, float):
         return {"interval_low": math.nan, "interval_high": math.nan, "interval_reason": None}
     return {"interval_low": found.low, "interval_high": found.high, "interval_reason": found.reason}
-
-
-def spread(value: Any, slip: Fraction, least: Fraction = Fraction(0)) -> Any:
-    """Return a value that is larger by a share, and at least so much, rounded outward; of arrays and tuples each number.
-
-    Infinity stays, and 0 without a least.
-    """
-    if isinstance(value, tuple):
-        return type(value)(*(spread(v, slip, least) for v in value))
-    with np.errstate(invalid="ignore", over="ignore"):
-        made = np.asarray(value, np.float64)
-        wider = np.nextafter(made + (np.abs(made) * float(slip) + float(least)), math.copysign(math.inf, slip))
-        made = np.where(((made == 0) & (not least)) | np.isinf(made), made, wider)
-    return made if isinstance(value, np.ndarray) else float(made)
 
 
 def _equal(low: Any, high: Any) -> bool:

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..state.state import State
+from ..statistics.value_order import value_below
 from .interval import Estimate
+from .reading import CellReadings, estimate_of
 from .scalars import named_numbers
 
 __all__ = ["Sample", "Shards", "keys_of", "numbers_of", "samples_of"]
@@ -110,9 +112,10 @@ def numbers_of(name: str, values: Sequence[Any]) -> dict[str, Floats]:
 def samples_of(name: str, metric: Any, state: State) -> list[Sample]:
     """Each number of a metric, of all front cells of a state."""
     lone = not state.axes  # one cell, whether or not it has rows
-    cells = [state] if lone else None
-    values = [metric.of(state)] if lone else metric.of_cells(state)
-    limits = [metric.bounds_of(state)] if lone else metric.limits_of_cells(state)
+    whole = metric.reading(state) if lone else None
+    cells = CellReadings(metric, state)
+    values = [whole.value] if whole else cells.values
+    limits = [whole.bounds] if whole else cells.bounds
     found = numbers_of(name, values)
     low, high = ([numbers_of(name, side) for side in zip(*limits, strict=True)]) or ({}, {})
     keys, rows = ([()] if lone else keys_of(state)), state.rows_seen
@@ -120,14 +123,16 @@ def samples_of(name: str, metric: Any, state: State) -> list[Sample]:
     many = not all(isinstance(v, float) for v in values)
 
     def estimates(at: int) -> list[Estimate]:
-        each = [metric.estimate_of(cell, metric.methods[0]) for cell in cells or state.each_cell()]
+        each = [estimate_of(metric, one) for one in ([whole] if whole else cells)]
         return [_component(e, at) for e in each] if many else each
 
     def quantile(cell: int, share: float) -> float:
-        return float(metric.value_below(cells[0] if cells else state.cell(cell), share))
+        one: Any = state if lone else state.cell(cell)
+        return value_below(one, share)
 
+    below = None if metric.quantile is None else quantile
     return [
-        Sample(n, metric, keys, v, low.get(n, v), high.get(n, v), rows, partial(estimates, at), None, quantile)
+        Sample(n, metric, keys, v, low.get(n, v), high.get(n, v), rows, partial(estimates, at), None, below)
         for at, (n, v) in enumerate(found.items())
     ]
 

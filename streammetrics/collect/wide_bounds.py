@@ -5,37 +5,39 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import WideBoundsWarning
+from ..state.state import State
+from .reading import CellReadings, Reading
 
 __all__ = [
     "MARK",
     "WideValue",
-    "exactness_part",
     "is_off_grid",
-    "kept",
-    "most_of",
+    "may_be_wide",
     "range_length_of",
     "remedy_of",
     "sentence_of",
     "together",
     "warn",
     "warn_of_table",
-    "wide_values",
+    "wide_of",
+    "wide_of_cells",
 ]
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 MARK = "*"
 """What follows a wide value in a table; the sentence is printed below it."""
 
 MOST = 0.05  # of the range, or of the value
+ROUGHLY = 0.8
+"""The share of the widest bounds that are not wide, up to which limits are not looked at after rounding."""
+NARROW_BITS = 5  # a bucket is then at most 3 % of its value wide
 NEGLIGIBLE = 2.0**-40
 """Bounds of a metric without a range that are narrower than this come from rounding: they never count as wide."""
 
@@ -80,8 +82,8 @@ class WideValue(NamedTuple):
 
 def range_length_of(metric: Any) -> float | None:
     """Return the length of the range of a metric; None if a limit of its values is not known."""
-    ends = metric.value_range or getattr(metric, "within", None)
-    if not isinstance(ends, tuple):
+    ends = metric.value_range or metric.within
+    if ends == (None, None):
         return RANGES.get(metric.interval_scale)
     low, high = ends
     return None if low is None or high is None else float(high - low)
@@ -205,7 +207,65 @@ def warn_of_table(records: Sequence[Mapping[str, Any]], by: Sequence[str], stack
     warnings.warn(f"{many}: {one}: {bounds}. {first['wide'].remedy}", WideBoundsWarning, stacklevel=stacklevel + 1)
 
 
-# -- one read-out for value and bounds --------------------------------------------------------------------------------
+# -- which bounds may be wide -----------------------------------------------------------------------------------------
+
+
+def wide_of(metric: Any, name: str, found: Reading) -> list[WideValue]:
+    """Return what is wide of the value of one cell, under a name.
+
+    Bounds are asked for only where they may be wide: most values are exact, or their limits before rounding say enough.
+    """
+    if not may_be_wide(metric, found.state) or found.is_certain or not _is_roughly_wide(metric, found):
+        return []
+    return wide_values(metric, name, found.state, found.value, found.bounds)
+
+
+def wide_of_cells(name: str, cells: CellReadings) -> list[WideValue]:
+    """Return what is wide of the values of all front cells."""
+    metric, state = cells.metric, cells.state
+    if not may_be_wide(metric, state):
+        return []
+    whole = cells.at_once
+    if whole is None or not whole.has_bounds:
+        return together([wide for one in cells for wide in wide_of(metric, name, one)])
+    numbers = whole.value, *whole.bounds
+    places = np.flatnonzero(are_wide(metric, *numbers))
+    if not len(places):
+        return []
+    value, low, high = (float(each[places[0]]) for each in numbers)
+    found = wide_values(metric, name, state.cell(int(places[0])), value, (low, high))
+    return [found[0]._replace(size=len(places))]
+
+
+def may_be_wide(metric: Any, state: State) -> bool:
+    """Return whether the bounds of a value, or of one cell, may be wide: a check that costs next to nothing.
+
+    Bounds are narrow where every bucket holds one number. Those of a quantile are the edges of a bucket, which are at
+    most 2**-bits of the value apart. Bounds that hold the rounding of weights alone are narrow, too.
+    """
+    name = exactness_part(state)
+    if not name:
+        return bool(getattr(state, "when_wide", ""))
+    if not is_off_grid(state):
+        return False
+    return not (metric.quantile is not None and getattr(state, "bits", 0) >= NARROW_BITS)
+
+
+def _is_roughly_wide(metric: Any, found: Reading) -> bool:
+    """Return whether bounds may be wide once they are rounded, from the limits before that, which are there."""
+    if found.has_bounds or "rounded" in found.state.cells.flats:
+        return True
+    for limits in found.numbers:
+        if limits is None:
+            continue
+        try:
+            low, high = float(limits.low), float(limits.high)
+        except OverflowError:
+            # A limit beyond all float64 stands for one that does not exist.
+            return True
+        if high - low > ROUGHLY * float(most_of(metric, min(abs(low), abs(high)))):
+            return True
+    return False
 
 
 def exactness_part(state: Any) -> str:
@@ -228,31 +288,3 @@ def is_off_grid(state: Any) -> bool:
         return False
     held = state.cells.flats[name]
     return bool(held.item() if held.size == 1 else held.any())
-
-
-def _memory_of(state: Any) -> dict[Any, Any] | None:
-    """Return what is kept with a state; None for a state that has exact values alone."""
-    if is_off_grid(state) or hasattr(state, "when_wide"):
-        found: dict[Any, Any] = state.__dict__.setdefault("_kept", {})
-        return found
-    return None
-
-
-def kept(read: F) -> F:
-    """Keep what a method of a metric reads from a state with that state, which never changes.
-
-    The value and its bounds come from one read-out, and `compute` may ask for both. The result is kept only where
-    something is off the grid: elsewhere nobody asks for the bounds.
-    """
-
-    @functools.wraps(read)
-    def of(metric: Any, state: Any, *rest: Any) -> Any:
-        held = _memory_of(state)
-        if held is None:
-            return read(metric, state, *rest)
-        key = of, metric.identity, *rest
-        if key not in held:
-            held[key] = read(metric, state, *rest)
-        return held[key]
-
-    return of  # type: ignore[return-value]

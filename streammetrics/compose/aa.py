@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..collect.feed import MEMORY_LIMIT, Feed, Read
 from ..collect.interval import check_confidence
+from ..collect.reading import CellReadings
 from ..collect.sample import numbers_of
 from ..collect.task import Metrics
 from ..columns.columns import Batch, Kind
@@ -288,7 +289,7 @@ def _judged(sharded: Sharded, states: Sequence[State], name: str, alpha: float) 
         grouped = name == sharded.unit == binding.column("group")  # then no group is in two shards
         apart = state.apart() if grouped else state
         total: Any = binding.read(together(apart))
-        values = numbers_of(called, metric.of_cells(total))
+        values = numbers_of(called, CellReadings(metric, total).values)
         weights = by_shard(apart, state.weight_seen, sharded.shards, max(len(total), 1))
         without = deleted(called, metric, binding, apart, sharded.shards)
         first, other = _pairs(total)

@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..collect.reading import CellReadings
 from ..collect.sample import numbers_of
 from ..errors import StateFormatError
 from ..state.axes import Vocabulary
 from ..state.state import State
+from ..statistics.score_readouts import pairs_without, quotients
+from ..statistics.scores import ScoreHistogram
 
 __all__ = ["by_shard", "check_cells", "deleted", "shard_of"]
 
@@ -80,10 +83,13 @@ def deleted(name: str, metric: Any, binding: Any, shards: State, count: int) -> 
     """
     of, at = shard_of(shards), places(shards)
     cells = int(at.max(initial=-1)) + 1 if len(shards.axes) > 1 else 1
-    if (known := metric.without_of(shards, at, cells)) is not None:
-        table = np.repeat(known[0][None], count, axis=0)
-        table[of, at] = known[1]
-        return {name: table}
+    if metric.of_pairs is not None and type(shards) is ScoreHistogram:
+        pairs = pairs_without(shards, at, cells)
+        if pairs is not None:
+            all_shards, less_one = (quotients(*metric.of_pairs(*each.T)) for each in pairs)
+            table = np.repeat(all_shards[None], count, axis=0)
+            table[of, at] = less_one
+            return {name: table}
     total = together(shards)
     seen, subtracts = total.seen, total.subtracts
     out: dict[str, Floats] = {}
@@ -97,7 +103,7 @@ def deleted(name: str, metric: Any, binding: Any, shards: State, count: int) -> 
         elif len(mine):  # all others together, which takes longer
             rest = together(shards.select(np.flatnonzero(of != k)))
         rest = binding.read(rest)
-        values = metric.of_cells(rest) if rest.axes else [metric.of(rest)]
+        values = CellReadings(metric, rest).values if rest.axes else [metric.reading(rest).value]
         for number, found in numbers_of(name, values).items():
             kept = left > 0 if rest.axes else slice(None)
             out.setdefault(number, np.full((count, cells), NAN))[k, kept] = found

@@ -14,11 +14,12 @@ from ..collect.feed import Read
 from ..collect.holder import Holder, Reader, blank_of, states_of
 from ..collect.metric import record
 from ..collect.parted import Parted
+from ..collect.reading import CellReadings, known_reading
 from ..collect.sample import Sample
 from ..collect.scalars import Named, prefixed
 from ..collect.table import check_levels
 from ..collect.task import Metrics, agreed
-from ..collect.wide_bounds import WideValue, together, warn
+from ..collect.wide_bounds import WideValue, together, warn, wide_of_cells
 from ..columns.columns import Batch
 from ..errors import MemoryLimitError
 from ..numerics.keys import sort_key
@@ -217,15 +218,9 @@ class Front(Parted):
         places = self._places(states)
         return {plain(k): how(self._under(states, p)) for k, p in places.items() if k != REST}
 
-    def _cells(
-        self, states: Sequence[State], how: str, only: str | None = None, **given: Any
-    ) -> dict[Any, list[Any]] | None:
-        """Results of all cells at once, by metric, or of one metric; None where there are axes behind."""
-        readers = self._readers(states)
-        if readers is None:
-            return None
-        chosen = readers if only is None else {only: readers[only]}
-        return {n: getattr(r.metric, how)(states[r.unit], **given) for n, r in chosen.items()}
+    def _cells(self, states: Sequence[State], readers: dict[str, Reader]) -> dict[str, CellReadings]:
+        """What each metric says about all cells."""
+        return {n: CellReadings(r.metric, states[r.unit]) for n, r in readers.items()}
 
     def _readers(self, states: Sequence[State]) -> dict[str, Reader] | None:
         """The metrics by name, if they have one cell for each key: then they are read of all at once."""
@@ -247,12 +242,15 @@ class Front(Parted):
         units = {n: r.unit for n, r in readers.items()}
         return {plain(k): {n: found[n][int(at[u][0])] for n, u in units.items()} for k, at in places.items()}
 
-    def _all(self, states: Sequence[State], how: str, one: Callable[[Sequence[State]], Any]) -> dict[Any, Any]:
-        found, readers = self._cells(states, how), self._readers(states)
-        return self._by_key(states, one) if found is None or readers is None else self._laid_out(states, readers, found)
+    def _all(self, states: Sequence[State], what: str, one: Callable[[Sequence[State]], Any]) -> dict[Any, Any]:
+        readers = self._readers(states)
+        if readers is None:
+            return self._by_key(states, one)
+        found = {n: getattr(cells, what) for n, cells in self._cells(states, readers).items()}
+        return self._laid_out(states, readers, found)
 
     def value(self, states: Sequence[State]) -> dict[Any, Any]:
-        return self._all(states, "of_cells", self.inner.value)
+        return self._all(states, "values", self.inner.value)
 
     def value_with_wide(self, states: Sequence[State]) -> tuple[dict[Any, Any], list[WideValue]]:
         readers, wide = self._readers(states), list[WideValue]()
@@ -264,9 +262,9 @@ class Front(Parted):
                     wide += found
             return values, together(wide)
         of_cells = {}
-        for name, (metric, unit, _) in readers.items():
-            of_cells[name], found = metric.wide_of_cells(name, states[unit])
-            wide += found
+        for name, cells in self._cells(states, readers).items():
+            of_cells[name] = cells.values
+            wide += wide_of_cells(name, cells)
         return self._laid_out(states, readers, of_cells), wide
 
     def numbers(self, value: Any) -> Named:
@@ -274,7 +272,7 @@ class Front(Parted):
             yield from prefixed(key, self.inner.numbers(found))
 
     def limits(self, states: Sequence[State]) -> dict[Any, Any]:
-        return self._all(states, "limits_of_cells", self.inner.limits)
+        return self._all(states, "bounds", self.inner.limits)
 
     def explained(self, states: Sequence[State]) -> dict[Any, Any]:
         return self._by_key(states, self.inner.explained)
@@ -298,10 +296,9 @@ class Front(Parted):
     ) -> list[dict[str, Any]]:
         check_levels(self.axis.names)
         readers = self._readers(states) or {}
-        values, bounds = (
-            (self._cells(states, how) or {}) if readers else {} for how in ("of_cells", "limits_of_cells")
-        )
-        chances = {} if confidence is None or not readers else self._chances(states, confidence)
+        cells = self._cells(states, readers)
+        values, bounds = {n: c.values for n, c in cells.items()}, {n: c.bounds for n, c in cells.items()}
+        chances = {} if confidence is None or not readers else self._chances(states, cells, confidence)
         out = []
         for key, at in places.items():
             at_once = readers and all(len(at[r.unit]) for r in readers.values())  # not where a limit left nothing over
@@ -312,10 +309,12 @@ class Front(Parted):
             out += [self._named(key) | row for row in rows]
         return out
 
-    def _chances(self, states: Sequence[State], confidence: float) -> dict[str, list[Any]]:
+    def _chances(
+        self, states: Sequence[State], cells: dict[str, CellReadings], confidence: float
+    ) -> dict[str, list[Any]]:
         """The statistical interval of every cell, by metric."""
         found = self.inner.chances_of_cells(states, confidence)
-        return self._cells(states, "intervals_of_cells", confidence=confidence) or {} if found is None else found
+        return {n: c.intervals(confidence) for n, c in cells.items()} if found is None else found
 
     def _named(self, key: tuple[Any, ...]) -> dict[str, Any]:
         """What the rows of a cell have in the columns of the axis."""
@@ -332,7 +331,7 @@ class Front(Parted):
         for name, (metric, unit, _) in readers.items():
             i = int(at[unit][0])
             one = chances[name][i] if name in chances else None
-            of_metric = record(metric, under[unit], values[name][i], bounds[name][i], one)
+            of_metric = record(metric, known_reading(metric, under[unit], values[name][i], bounds[name][i]), one)
             out.append(of_metric | {"metric": name, "unit": self.inner.unit})
         return out
 

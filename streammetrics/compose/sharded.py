@@ -16,6 +16,7 @@ from ..collect.holder import Holder, Reader, blank_of, coarsened, states_of
 from ..collect.interval import DEFAULT_CONFIDENCE, Interval, check_confidence, refused
 from ..collect.metric import Metric, chance
 from ..collect.parted import Parted
+from ..collect.reading import CellReadings
 from ..collect.sample import Sample, Shards
 from ..collect.scalars import Named, named_numbers
 from ..collect.table import Table, values_table
@@ -28,6 +29,7 @@ from ..numerics.settings import as_int, check_missing, decode_setting, encode_se
 from ..state.axes import Axis
 from ..state.opaque import OpaqueState
 from ..state.state import State
+from ..statistics.value_order import weight_below
 from .deleted import by_shard, check_cells, deleted, places
 from .front import check_dense
 
@@ -298,7 +300,8 @@ class Sharded(Parted):
             if name in found:
                 made[name] = found[name]
                 continue
-            values = metric.of_cells(states[unit]) if states[unit].axes else [metric.of(states[unit])]
+            state = states[unit]
+            values = CellReadings(metric, state).values if state.axes else [metric.reading(state).value]
             made[name] = [_of_several(name, metric, v, found, i, confidence) for i, v in enumerate(values)]
         return made
 
@@ -313,9 +316,10 @@ class Sharded(Parted):
         seen: dict[int, tuple[Any, ...]] = {}
         for name, (metric, unit, binding) in (self.readers() or {}).items():
             grouped = binding.column("group") == self.unit  # then no group is in two shards
-            apart = parts[unit].apart() if grouped else parts[unit]
+            apart: Any = parts[unit].apart() if grouped else parts[unit]
             cells = len(whole[unit]) if whole[unit].axes else 1  # one, whether or not it has rows
-            below = metric.below_of(whole[unit], apart, places(apart))
+            total: Any = whole[unit]
+            below = None if metric.quantile is None else weight_below(total, apart, places(apart), metric.quantile)
             known = not (metric.instead or metric.no_shards) and below is None
             numbers = deleted(name, metric, binding, apart, self.shards) if known else {}
             below = None if below is None else by_shard(apart, below, self.shards, cells)

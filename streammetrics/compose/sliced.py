@@ -14,6 +14,7 @@ from ..collect.collection import MetricCollection
 from ..collect.feed import MEMORY_LIMIT
 from ..collect.interval import DEFAULT_CONFIDENCE, check_confidence
 from ..collect.metric import Metric, badness
+from ..collect.reading import CellReadings
 from ..collect.table import Table, values_table
 from ..collect.task import Metrics
 from ..columns.keys import plain_key
@@ -269,7 +270,7 @@ class Sliced(Front):
                 yield key, row["rows"] or 0, row["value"] if sort in known else row.get(sort)
             return
         metric, unit, _ = readers[sort]
-        values, seen = metric.of_cells(states[unit]), states[unit].rows_seen.tolist()
+        values, seen = CellReadings(metric, states[unit]).values, states[unit].rows_seen.tolist()
         for key, at in places.items():
             yield key, seen[int(at[unit][0])], values[int(at[unit][0])]
 

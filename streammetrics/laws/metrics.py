@@ -51,7 +51,11 @@ def within_bounds(case: Case) -> None:
     """The value lies within its certified bounds, and is the same from the state alone."""
     metric = case.fed()
     value, (low, high) = value_of(metric), metric.bounds()
-    same_value(value, metric.of(from_bytes(metric.to_bytes()).state), "of(state) to be compute()")
+    same_value(
+        value,
+        metric.reading(from_bytes(metric.to_bytes()).state).value,
+        "reading(state) to have what compute() returns",
+    )
     v, a, b = numbers(value), numbers(low), numbers(high)
     inside = ((a <= v) & (v <= b)) | (np.isnan(v) & np.isnan(a) & np.isnan(b))
     expect(inside.all(), f"a value within [{low}, {high}]", repr(value))

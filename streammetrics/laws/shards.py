@@ -65,7 +65,7 @@ def without_each_shard(case: Case) -> None:
             continue
         bits = sharded.shard_bits
         state = _at_levels(coarsened(rest.states[0], bits), coarsened(whole.states[0], bits))
-        values = dict(metric.numbers(quiet(partial(metric.of, state))))
+        values = dict(metric.numbers(quiet(partial(metric.value, [state]))))
         for one in found:
             shards = one.shards
             if shards is not None and shards.below is None and one.name in values:

@@ -1,37 +1,39 @@
 """Metrics of two classes, for several classes and labels, too: a value for each, and their average.
 
-A metric says what it is for two classes (`of_binary`, and where it has more to say `bounds_of_binary` and so on). With
-`num_classes=` or `labels=` each class is set against the rest, with `num_labels=` each label stands for itself.
+A metric says what it is for two classes (`read`). With `num_classes=` or `labels=` each class is set against the rest,
+with `num_labels=` each label stands for itself.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from ..collect.interval import Estimate, side_by_side
 from ..collect.metric import ScoredLabels
-from ..collect.wide_bounds import is_off_grid, kept, most_of
+from ..collect.reading import NAN, OwnNumber, Reading, estimate_of
 from ..columns.classes import check_ignored, check_labels
-from ..numerics.exact import BEYOND, Limits, to_float
+from ..numerics.exact import Limits
 from ..numerics.settings import setting
 from ..state.state import State
 from ..statistics.by_label import ByLabel, by_label, counted
 from ..statistics.classes import PairCounts
+from .chance import WEIGHTED
 
 __all__ = ["AVERAGES", "OfClasses", "Several", "of_each"]
 
 S = TypeVar("S", bound=State)
 T = TypeVar("T")
-NAN = float("nan")
-ROUGHLY = 0.8
-"""The share of the widest bounds that are not wide, up to which limits are not looked at after rounding."""
 
 AVERAGES = ("macro", "micro", "weighted", None)
+DEPENDENT = (
+    "values of classes or labels of the same rows are not independent: average=None has an interval for each, "
+    "Sharded(..., unit=) one of the average"
+)
 
 
 class OfClasses(ScoredLabels[S, T]):
@@ -63,205 +65,156 @@ class OfClasses(ScoredLabels[S, T]):
 
 
 class Several(OfClasses[S, Any]):
-    """A metric of two classes, several classes, or several labels."""
+    """A metric of two classes, several classes, or several labels: `read` is of two classes."""
 
     num_labels: int | None = setting(default=None, low=1, high=1 << 16)
     average: str | None = setting(default="macro", choices=AVERAGES)
+
+    within: ClassVar[tuple[Any, Any]] = (0, None)
+    """How far the value can go."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.which and self.average != "macro":
             raise ValueError(f"{type(self).__name__}: average= needs num_classes=, labels= or num_labels=")
 
-    # -- two classes --------------------------------------------------------------------------------------------------
+    def read(self, state: Any) -> Reading:
+        return OwnNumber(self, state)
 
-    within: ClassVar[tuple[int | None, int | None]] = (0, None)
-    """How far the value can go."""
-
-    def quotient_of(self, state: Any) -> tuple[Any, Any] | None:
-        """Return numerator and denominator of a value for two classes that is one; of cells side by side, arrays."""
-        return None
-
-    def of_stacked(self, state: Any) -> Any:
-        quotient = self.quotient_of(state)
-        return self.of_binary(state) if quotient is None else to_float(*quotient)
-
-    def limits_binary(self, state: Any) -> Limits | None:
-        """Return the value for two classes and its certified limits, before anything is rounded; None if undefined."""
-        quotient = self.quotient_of(state)
-        if quotient is not None:
-            return Limits.exactly(*quotient)
-        value = self.of_binary(state)
-        if math.isinf(value):
-            return Limits.exactly(BEYOND if value > 0 else -BEYOND)
-        return None if math.isnan(value) else Limits.exactly(Fraction(value))
-
-    def of_binary(self, state: Any) -> float:
-        """Compute the value for two classes."""
-        found = self.limits_binary(state)
-        return NAN if found is None else found.rounded()
-
-    def slack(self, state: Any, found: Limits, slip: Fraction) -> Fraction:
-        """Return how much wider the limits are if each weight is off by `slip`, relatively: as a quotient is."""
-        return 8 * slip * max(abs(found.low), abs(found.high))
-
-    def _certified(self, state: Any, slip: Fraction) -> Limits | None:
-        """Return the limits for two classes, those of weights included."""
-        found = self.limits_binary(state)
-        if found is None:
-            return None
-        return found.widened(self.slack(state, found, slip) if slip else self.grain(state, found), *self.within)
-
-    def grain(self, state: Any, found: Limits) -> Fraction:
-        """Return how much wider the limits are without weights, as terms are multiples of 2**-60."""
-        return Fraction(0)
-
-    def limits_of_cells(self, state: Any) -> list[tuple[Any, Any]]:
-        found = super().limits_of_cells(state)
-        if not self.certain or "rounded" in state.cells.flats:  # each was asked already
-            return found
-        grainy = self.grainy(state, found)
-        if not grainy.any():
-            return found
-        each = zip(state.each_cell(), grainy.tolist(), found, strict=True)
-        return [self.bounds_of(cell) if some else limits for cell, some, limits in each]
-
-    def grainy(self, state: Any, found: Sequence[tuple[Any, Any]]) -> Any:
-        """In which cells, whose values were found, `grain` may be more than nothing."""
-        return np.zeros(len(state), bool)
-
-    def bounds_of_binary(self, state: Any) -> tuple[float, float]:
-        """Return certified limits of the value for two classes."""
-        found = self._certified(state, state.slip)
-        return (NAN, NAN) if found is None else found.outward()
-
-    def reason_of_binary(self, state: Any) -> str | None:
-        """Say why the value for two classes is undefined."""
-        return "no rows" if not state.facts().get("rows", 1) else None
-
-    def estimate_of_binary(self, state: Any, method: str) -> Estimate:
-        """Return the value for two classes with its standard error."""
-        return super().estimate_of(state, method)
-
-    @property
-    def certain(self) -> bool:
-        return self.stacks
-
-    # -- each of several, and their average ---------------------------------------------------------------------------
-
-    def of(self, state: Any) -> Any:
-        if not _is_several(state):
-            return self.of_binary(state)
-        if self.average not in ("micro", None):
-            found = self._mean_limits(state, Fraction(0))
-            return NAN if found is None else found.rounded()
-        if is_off_grid(state):
-            values = [NAN if one is None else one.rounded() for one in self._parts(state, Fraction(0))]
-        else:
-            values = of_each(self.of_binary, self._parted(state))
-        return values[0] if self.average == "micro" else np.array(values)
-
-    def _parted(self, state: Any) -> Sequence[Any]:
-        """The states of two classes that are read: of the labels, or of all of them as one."""
-        return [state.pooled()] if self.average == "micro" else state.each()
-
-    @kept
-    def _parts(self, state: Any, slip: Fraction) -> list[Limits | None]:
-        """Return the limits of each label, or of all of them as one."""
-        return of_each(lambda part: self._certified(part, slip), self._parted(state))
-
-    @kept
-    def _mean_limits(self, state: Any, slip: Fraction) -> Limits | None:
-        """Return the limits of the mean over classes or labels."""
-        return self._averaged(state, state.each(), slip)
-
-    def _averaged(self, state: Any, parts: Sequence[Any], slip: Fraction) -> Limits | None:
-        """Return the mean of the values that are defined, each as it is before rounding; None if none is."""
-        each = counted(parts)
-        values = [self._certified(part, slip) for part, _ in each]
-        supports = [Fraction(part.support()) if self.average == "weighted" else Fraction(1) for part, _ in each]
-        made = Limits.mean(values, [w * times for w, (_, times) in zip(supports, each, strict=True)])
-        if made is None or not slip or self.average != "weighted":
-            return made
-        return made.widened(4 * slip * max(abs(x) for v in values if v is not None for x in v), *self.within)
-
-    def may_be_wide(self, state: Any) -> bool:
-        if not super().may_be_wide(state):
-            return False
-        if state.axes or "rounded" in state.cells.flats:
-            return True
-        # The limits before rounding are there, since the value was read from them.
-        if not _is_several(state):
-            found = self.limits_binary(state)
-            return found is not None and self._is_roughly_wide(found)
-        if self.average in ("micro", None):
-            limits = self._parts(state, Fraction(0))
-        else:
-            limits = [self._mean_limits(state, Fraction(0))]
-        return any(one is not None and self._is_roughly_wide(one) for one in limits)
-
-    def _is_roughly_wide(self, found: Limits) -> bool:
-        """Return whether limits may be wide once they are rounded."""
-        try:
-            low, high = float(found.low), float(found.high)
-        except OverflowError:
-            # A limit beyond all float64 stands for one that does not exist.
-            return True
-        return high - low > ROUGHLY * float(most_of(self, min(abs(low), abs(high))))
-
-    def bounds_of(self, state: Any) -> tuple[Any, Any]:
-        if not _is_several(state):
-            return self.bounds_of_binary(state)
-        if self.average not in ("micro", None):
-            found = self._mean_limits(state, state.slip)
-            return (NAN, NAN) if found is None else found.outward()
-        pairs = [(NAN, NAN) if e is None else e.outward() for e in self._parts(state, state.slip)]
-        if self.average == "micro":
-            return pairs[0]
-        return np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])
-
-    def reason_of(self, state: Any) -> str | None:
-        if not _is_several(state):
-            return self.reason_of_binary(state)
-        if not state.facts()["rows"]:
-            return "no rows"
-        values = np.atleast_1d(self.of(state))
-        if (values == values).any():
-            return None
-        parts = state.each()
-        if not parts:
-            return "the weights are all zero"
-        reason = self.reason_of_binary(state.pooled() if self.average == "micro" else parts[0]) or "0/0"
-        return reason if self.average == "micro" else f"undefined for every class: {reason}"
-
-    def estimate_of(self, state: Any, method: str) -> Estimate:
-        if not _is_several(state):
-            return self.estimate_of_binary(state, method)
-        if self.instead:
-            return super().estimate_of(state, method)
-        if self.average is None:
-            return side_by_side(of_each(lambda part: self.estimate_of_binary(part, method), state.each()))
-        why = (
-            "values of classes or labels of the same rows are not independent: average=None has an interval for each, "
-        )
-        return Estimate(self.of(state), reason=why + "Sharded(..., unit=) one of the average")
-
-    def details(self, state: Any) -> dict[str, Any]:
-        if not _is_several(state) or self.average == "micro":
-            return super().details(state)
-        values = of_each(self.of_binary, state.each())
-        return super().details(state) | {"undefined": sum(v != v for v in values)}
+    def reading(self, state: Any) -> Reading:
+        return average_of(self, state) if isinstance(state, (ByLabel, PairCounts)) else self.read(state)
 
     def suffixed(self, name: str) -> str:
         """Return the name with the average, where it is not the usual one."""
         return {"macro": name, None: f"{name}_each"}.get(self.average, f"{name}_{self.average}")
 
 
+def average_of(metric: Any, state: Any) -> Reading:
+    """Return what a metric of two classes says about several classes or labels."""
+    kinds: dict[str | None, type[OfLabels]] = {"micro": Pooled, None: EachLabel}
+    return kinds.get(metric.average, Mean)(metric, state)
+
+
+class OfLabels(OwnNumber):
+    """What a metric of two classes says about several classes or labels, by what it says of each of them."""
+
+    @cached_property
+    def parts(self) -> Sequence[Any]:
+        """The states of two classes that are read."""
+        states: Sequence[Any] = self.state.each()
+        return states
+
+    @cached_property
+    def readings(self) -> list[Reading]:
+        """What the metric says about each of them."""
+        return of_each(self.metric.read, self.parts)
+
+    def certified_parts(self, rounding: Fraction) -> list[Limits | None]:
+        """Return the limits of each of them."""
+        known = {id(one): one.certified(rounding) for one in {id(r): r for r in self.readings}.values()}
+        return [known[id(one)] for one in self.readings]
+
+    @cached_property
+    def reason(self) -> str | None:
+        if not self.state.facts()["rows"]:
+            return "no rows"
+        values = np.atleast_1d(self.value)
+        if (values == values).any():
+            return None
+        if not self.state.each():
+            return "the weights are all zero"
+        return self._why(self.readings[0].reason or "0/0")
+
+    def _why(self, reason: str) -> str:
+        return f"undefined for every class: {reason}"
+
+    @cached_property
+    def details(self) -> dict[str, Any]:
+        return {**self._counts(), **super().details}
+
+    def _counts(self) -> dict[str, int]:
+        return {"undefined": sum(one.value != one.value for one in self.readings)}
+
+    def _estimate(self, method: str) -> Estimate:
+        return Estimate(self.value, reason=WEIGHTED if self._is_weighted else DEPENDENT)
+
+    @property
+    def _is_weighted(self) -> bool:
+        """Whether the rows of pairs of classes have weights, whose squares counts do not hold."""
+        state: Any = self.state
+        return isinstance(state, PairCounts) and getattr(state, "excess", None) is not None
+
+    @property
+    def is_certain(self) -> bool:
+        return False
+
+
+class EachLabel(OfLabels):
+    """The value of each class or label."""
+
+    def _found(self) -> Any:
+        return np.array([one.value for one in self.readings])
+
+    @property
+    def numbers(self) -> list[Limits | None]:
+        return self.certified_parts(Fraction(0))
+
+    @cached_property
+    def bounds(self) -> tuple[Any, Any]:
+        pairs = [(NAN, NAN) if e is None else e.outward() for e in self.certified_parts(self.state.slip)]
+        return np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])
+
+    def _estimate(self, method: str) -> Estimate:
+        if self._is_weighted:
+            return super()._estimate(method)
+        from_each = {
+            id(one): estimate_of(self.metric, one, method) for one in {id(r): r for r in self.readings}.values()
+        }
+        return side_by_side([from_each[id(one)] for one in self.readings])
+
+
+class Mean(OfLabels):
+    """The mean of the values of classes or labels that are defined, each as it is before rounding."""
+
+    def _found(self) -> Limits | None:
+        return self._mean(Fraction(0))
+
+    def certified(self, rounding: Fraction) -> Limits | None:
+        return self._mean(rounding) if rounding else self.limits
+
+    def _mean(self, rounding: Fraction) -> Limits | None:
+        each, certified = counted(self.parts), self.certified_parts(rounding)
+        limits = {id(part): one for part, one in zip(self.parts, certified, strict=True)}
+        weighted = self.metric.average == "weighted"
+        values = [limits[id(part)] for part, _ in each]
+        supports = [Fraction(part.support()) if weighted else Fraction(1) for part, _ in each]
+        made = Limits.mean(values, [w * times for w, (_, times) in zip(supports, each, strict=True)])
+        if made is None or not rounding or not weighted:
+            return made
+        return made.widened(4 * rounding * max(abs(x) for v in values if v is not None for x in v), *self.metric.within)
+
+
+class Pooled(OfLabels):
+    """The value of all classes or labels as one."""
+
+    @cached_property
+    def parts(self) -> Sequence[Any]:
+        return [self.state.pooled()]
+
+    def _found(self) -> Any:
+        return self.readings[0].found
+
+    def certified(self, rounding: Fraction) -> Limits | None:
+        return self.readings[0].certified(rounding)
+
+    def _why(self, reason: str) -> str:
+        return reason
+
+    def _counts(self) -> dict[str, int]:
+        return {}
+
+
 def of_each(read: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
     """What is read of each of some states, of those that are one state once."""
     known = {id(part): read(part) for part, _ in counted(parts)}
     return [known[id(part)] for part in parts]
-
-
-def _is_several(state: Any) -> bool:
-    return isinstance(state, (ByLabel, PairCounts))

@@ -37,7 +37,7 @@ def mean(
 def delta(
     value: Any,
     spread: Spread,
-    slopes: Callable[..., Sequence[Any]],
+    gradient: Callable[..., Sequence[Any]],
     scale: str,
     method: str,
     within: tuple[float, float] = (-math.inf, math.inf),
@@ -51,7 +51,7 @@ def delta(
         The function at the means; of cells side by side, an array.
     spread : Spread
         The means and their covariances.
-    slopes : function
+    gradient : function
         Of the means: how the value changes with each.
     scale, within, assumption
         As in `Estimate`.
@@ -60,7 +60,7 @@ def delta(
     """
     size = np.asarray(spread.size, np.float64)
     with np.errstate(all="ignore"):  # what is not finite has no interval
-        variance = spread.variance(slopes(*(np.asarray(m, np.float64) for m in spread.means)))
+        variance = spread.variance(gradient(*(np.asarray(m, np.float64) for m in spread.means)))
         if method != "wilson":
             return Estimate(value, np.sqrt(variance), scale, method, assumption, size - 1, within=within)
         plain = variance * (1 - 1 / size)  # of a share it is p (1 - p) / n, without a correction for small n
@@ -128,7 +128,7 @@ def of_moments(
     state: Any,
     value: float,
     spread: Spread | None,
-    slopes: Callable[..., Any],
+    gradient: Callable[..., Any],
     within: tuple[float, float] = (-math.inf, math.inf),
 ) -> Estimate:
     """Return the estimate of a function of means of columns, if squares were asked for: in company as alone."""
@@ -138,4 +138,4 @@ def of_moments(
     scale = metric.interval_scale
     if scale == "log" and not value > 0:  # a ratio of a total of either sign
         scale = "natural"
-    return delta(value, spread, slopes, scale, metric.methods[0], within)
+    return delta(value, spread, gradient, scale, metric.methods[0], within)

@@ -72,7 +72,7 @@ def _cutoffs(collection: MetricCollection) -> Iterator[Chart]:
     for name, number, state in held(collection, RankingSums):
         ks = sorted(k for measure, k, _ in map(parts, state.terms) if measure == "ndcg" and k < 1000)
         if len(ks) > 1:
-            curves.append((name, number, ks, [NDCG(k, empty=empty.get(name, 0.0)).of(state) for k in ks]))
+            curves.append((name, number, ks, [NDCG(k, empty=empty.get(name, 0.0)).reading(state).value for k in ks]))
     if not curves:
         return
     values = [v for _, _, _, found in curves for v in found if v == v] or [0.0]
@@ -167,7 +167,7 @@ def _top(collection: MetricCollection) -> Iterator[Chart]:
     for name, number, state in found:
         strategy = "uniform" if isinstance(state, TopBins) else "quantile"
         n = state.n_bins if isinstance(state, TopBins) else SHADES // 3
-        c = CalibrationCurve(n_bins=n, strategy=strategy).of(state)  # type: ignore[arg-type]
+        c = CalibrationCurve(n_bins=n, strategy=strategy).reading(state).value  # type: ignore[arg-type]
         some = c.weight > 0
         p, y = c.prob_pred[some], c.prob_true[some]
         layers.append(Line(p, y, number, range(len(p))))
@@ -188,7 +188,7 @@ def matrices(collection: MetricCollection) -> Iterator[Matrix]:
         names = list(map(str, state.names()))
         if 2 <= len(names) <= MOST:
             matrix = ConfusionMatrix(num_classes=len(names))
-            shares = ConfusionMatrix(num_classes=len(names), normalize="true").of(state)
+            shares = ConfusionMatrix(num_classes=len(names), normalize="true").reading(state).value
             title = "Confusion matrix" if name == "all rows" else f"Confusion matrix of {name}"
             note = "Rows by true class (down) and predicted class (across); the shade is the share of the true class."
-            yield Matrix(title, note, names, matrix.of(state), shares)
+            yield Matrix(title, note, names, matrix.reading(state).value, shares)

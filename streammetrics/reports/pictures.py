@@ -83,7 +83,7 @@ def pictures(collection: MetricCollection) -> list[Chart]:
 
 def drawable(collection: MetricCollection) -> list[Model]:
     """Return the models that have rows of both classes."""
-    return [m for m in models(collection) if AUC().reason_of(m.state) is None]
+    return [m for m in models(collection) if AUC().reading(m.state).reason is None]
 
 
 def rare(known: Sequence[Model]) -> bool:
@@ -106,7 +106,7 @@ def _marks(n: int) -> list[int]:
 
 
 def _key(known: Sequence[Model], metric: Any, name: str) -> list[Key]:
-    return [Key(m.number, f"{m.name} {name} {fixed(metric.of(m.state), 4)}") for m in known]
+    return [Key(m.number, f"{m.name} {name} {fixed(metric.reading(m.state).value, 4)}") for m in known]
 
 
 def _told(names: Sequence[str], values: Sequence[float]) -> str:
@@ -117,7 +117,7 @@ def _told(names: Sequence[str], values: Sequence[float]) -> str:
 
 
 def _roc(known: list[Model]) -> Chart:
-    curves = [ROCCurve(tolerance=0.0).of(m.state) for m in known]
+    curves = [ROCCurve(tolerance=0.0).reading(m.state).value for m in known]
     names = [m.name for m in known]
     key = _key(known, AUC(), "AUC")
     at = [float(np.interp(0.01, c.fpr, c.tpr)) for c in curves]
@@ -140,7 +140,7 @@ def _roc(known: list[Model]) -> Chart:
     straight = [(m, np.interp(grid, c.fpr, c.tpr)) for m, c in zip(known, curves, strict=True)]
     plain = Chart("ROC", note, says, linear(0, 1, percent=True), linear(0, 1, percent=True), *labels, [
         Rule([0, 1], [0, 1], "chance"),
-        *(Line(c.fpr, c.tpr, m.number) for m, c in ((m, ROCCurve().of(m.state)) for m in known)),
+        *(Line(c.fpr, c.tpr, m.number) for m, c in ((m, ROCCurve().reading(m.state).value) for m in known)),
     ], key, readings=[_reading(f"{share(v)} of the negatives", float(v), names, [y[i] for _, y in straight])
                       for i, v in enumerate(grid) if i % 3 == 0])  # fmt: skip
     first, second = (log, plain) if rare(known) else (plain, log)
@@ -153,7 +153,7 @@ def _reading(where: str, x: float, names: Sequence[str], values: Sequence[float]
 
 
 def _precision_recall(known: list[Model]) -> Chart:
-    curves = [PRCurve(tolerance=0.0).of(m.state) for m in known]
+    curves = [PRCurve(tolerance=0.0).reading(m.state).value for m in known]
     names = [m.name for m in known]
     bases = [float(c.precision[0]) for c in curves]
     base, alike = min(bases), max(bases) <= 1.001 * min(bases)
@@ -179,7 +179,7 @@ def _precision_recall(known: list[Model]) -> Chart:
         readings=[(float(x[i]), f"{text}: {_told(names, [y[i] for _, y in lines])} of the rows shown are positive")
                   for text, i in told if i % 3 == 0])  # fmt: skip
     least = max(0.02, low)
-    straight = [PRCurve().of(m.state) for m in known]
+    straight = [PRCurve().reading(m.state).value for m in known]
     most = max(float(np.nanmax(c.precision[c.recall >= least], initial=0.0)) for c in straight) * 1.1
     plain = Chart("Precision and recall", note, says, linear(0, 1, percent=True),
                   linear(0, min(1.0, most) or 1.0, percent=True), *labels, [
@@ -196,7 +196,7 @@ def best_rows(collection: MetricCollection) -> Best | None:
     known = drawable(collection)
     if not known:
         return None
-    curves = [GainCurve(tolerance=0.0).of(m.state) for m in known]
+    curves = [GainCurve(tolerance=0.0).reading(m.state).value for m in known]
     base = [float(m.state.support()) / _total(m.state) for m in known]
     rows = []
     for part in SHOWN:
@@ -210,7 +210,7 @@ def _reliability(known: list[Model]) -> Iterator[Chart]:
     found = []
     for m in known:
         if isinstance(m.state, ScoreHistogram) and m.state.scale != "real":
-            curve = CalibrationCurve(n_bins=BINS, strategy="quantile", scale=m.state.scale).of(m.state)
+            curve = CalibrationCurve(n_bins=BINS, strategy="quantile", scale=m.state.scale).reading(m.state).value
             held = curve.weight > 0
             found.append((m, curve, held))
     if found:

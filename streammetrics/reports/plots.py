@@ -179,8 +179,12 @@ def rows_of(rows: Sequence[Figure], axis: Axis | None, ax: Any, title: str) -> A
 def _area(metric: Metric[Any, Any]) -> str | None:
     """What the area below a curve is."""
     if isinstance(metric, ROCCurve):
-        return f"AUC {AUC().of(metric.state):.4f}"
-    return f"average precision {AveragePrecision().of(metric.state):.4f}" if isinstance(metric, PRCurve) else None
+        return f"AUC {AUC().reading(metric.state).value:.4f}"
+    return (
+        f"average precision {AveragePrecision().reading(metric.state).value:.4f}"
+        if isinstance(metric, PRCurve)
+        else None
+    )
 
 
 def axes(ax: Any = None) -> Any:

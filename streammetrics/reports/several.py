@@ -51,7 +51,7 @@ def values_of(collection: MetricCollection) -> list[Values]:
     """Return the metrics of a collection whose values are arrays."""
     found = []
     for full, metric, (state, *_), binding in collection.contents():
-        value = metric.of(state)
+        value = metric.reading(state).value
         if isinstance(value, np.ndarray):
             task, _, name = full.rpartition("/")
             labels = names_of(metric, state, binding.column("y_true"))
@@ -119,7 +119,9 @@ def each_class(collection: MetricCollection) -> list[Grid]:
                 columns.append(one)
         if isinstance(state, PairCounts) and len(names) > MOST:
             title = f"{task}: confusions" if task else "confusions"
-            worst = _worst(title, Values(task, "confusions", names, ConfusionMatrix(num_classes=2).of(state)))
+            worst = _worst(
+                title, Values(task, "confusions", names, ConfusionMatrix(num_classes=2).reading(state).value)
+            )
             made += [worst] if worst.title not in [grid.title for grid in made] else []
     return [*(_by_class(list(names), columns) for names, columns in tables.items()), *made]
 
@@ -137,7 +139,7 @@ def _asked(task: str, state: Any, names: list[str]) -> Iterator[Values]:
     elif isinstance(state, LabelScores):
         metrics = [AUC(**which, scale=state.scale), AveragePrecision(**which, scale=state.scale)]
     for metric in metrics if names else []:
-        yield Values(task, metric.tag, names, metric.of(state))
+        yield Values(task, metric.tag, names, metric.reading(state).value)
 
 
 def _unit(state: Any) -> int:

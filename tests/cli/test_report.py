@@ -153,11 +153,11 @@ def test_every_family_has_its_pictures(family: str) -> None:
 
 def test_a_confusion_matrix_says_its_counts() -> None:
     thing = families()["classes"]
-    matrix = sm.ConfusionMatrix(num_classes=4).of(thing["a/accuracy"].state)
+    matrix = sm.ConfusionMatrix(num_classes=4).reading(thing["a/accuracy"].state).value
     page = render(thing, "classes")
     for i, j in np.ndindex(4, 4):
         assert f"{i} taken for {j}: {matrix[i, j]} ({matrix[i, j] / matrix[i].sum():.1%})" in page
-    each = sm.Recall(num_classes=4, average=None).of(thing["b/accuracy"].state)
+    each = sm.Recall(num_classes=4, average=None).reading(thing["b/accuracy"].state).value
     assert all(show(float(v)) in read(page) for v in each)
 
 

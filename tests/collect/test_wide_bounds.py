@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.reading import Reading
 from streammetrics.collect.wide_bounds import MARK, are_wide, sentence_of
 from streammetrics.reports.tables import grids
 
@@ -138,11 +139,10 @@ def test_sketches_are_not_called_wide() -> None:
 
 
 def test_exact_values_and_quantiles_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Any, state: Any) -> None:
+    def refuse(self: Reading) -> None:
         raise AssertionError("bounds are computed only where they may be wide")
 
-    for metric in (sm.AUC, sm.LogLoss, sm.F1, sm.Quantile, sm.SpearmanCorrelation):
-        monkeypatch.setattr(metric, "bounds_of", refuse)
+    monkeypatch.setattr(Reading, "bounds", property(refuse))
     halves = SHARED.astype(np.float16)
     assert told(sm.AUC(limit=0).update(LABELS, halves).compute) == []
     assert told(sm.LogLoss().update(LABELS, SHARED).compute) == []
@@ -156,17 +156,18 @@ def test_narrow_bounds_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None
     scores = rng.random(5000)
     metric = sm.AUC(bits=12).update(rng.random(5000) < scores, scores)
     assert metric.bounds()[0] < metric.bounds()[1]
-    monkeypatch.setattr(sm.AUC, "bounds_of", lambda self, state: pytest.fail("the limits before rounding say enough"))
+    refuse = property(lambda self: pytest.fail("the limits before rounding say enough"))
+    monkeypatch.setattr(Reading, "bounds", refuse)
     assert told(metric.compute) == []
 
 
-def test_what_is_kept_with_a_state_is_of_one_metric() -> None:
+def test_a_reading_is_of_one_metric() -> None:
     rng = np.random.default_rng(4)
     y, p = rng.integers(0, 2, 3000), rng.random(3000)
     one = sm.BEDROC(alpha=20.0, bits=10).update(y, p)
     for alpha in (20.0, 5.0, 20.0):
         expected = sm.BEDROC(alpha=alpha, bits=10).update(y, p)
-        assert sm.BEDROC(alpha=alpha, bits=10).of(one.state) == expected.of(expected.state)
+        assert sm.BEDROC(alpha=alpha, bits=10).reading(one.state).value == expected.reading(expected.state).value
 
 
 def test_one_sentence_everywhere(tmp_path: Path) -> None:

@@ -98,8 +98,8 @@ def test_the_truth_is_inside(group: int) -> None:
         state.update(columns)
         for name, make in METRICS.items():
             metric = make(bits=state.state.bits, scale=scale)
-            low, high = metric.bounds_of(state.state)
-            value = metric.of(state.state)
+            low, high = metric.reading(state.state).bounds
+            value = metric.reading(state.state).value
             assert low <= value <= high, (name, case)
             if low == high:
                 assert abs(Fraction(low) - expected[name]) <= Fraction(1, 1 << 50), (name, case)

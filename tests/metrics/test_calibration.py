@@ -98,7 +98,7 @@ def test_the_truth_is_inside(group: int) -> None:
                 "max": sm.MaximumCalibrationError(**how),
             }
             for name, metric in metrics.items():
-                value, (low, high) = metric.of(curve.state), metric.bounds_of(curve.state)
+                value, (low, high) = metric.reading(curve.state).value, metric.reading(curve.state).bounds
                 assert low <= value <= high
                 wide += low < high
                 power = 2 if name == "l2" else 1

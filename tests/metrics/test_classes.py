@@ -181,10 +181,10 @@ def test_one_state_serves_many_metrics() -> None:
     assert len(C.plan()) == 3
     C.update(y, p)
     assert C.compute()["accuracy"] == sk.accuracy_score(y, p.argmax(axis=1))
-    assert sm.MatthewsCorrcoef(num_classes=K).of(C["accuracy"].state) == pytest.approx(
+    assert sm.MatthewsCorrcoef(num_classes=K).reading(C["accuracy"].state).value == pytest.approx(
         sk.matthews_corrcoef(y, p.argmax(axis=1))
     )
-    assert sm.KS().of(C["auc"].state) == sm.KS(num_classes=K).update(y, p).compute()
+    assert sm.KS().reading(C["auc"].state).value == sm.KS(num_classes=K).update(y, p).compute()
 
 
 @pytest.mark.slow

@@ -54,13 +54,13 @@ def test_random_columns(tag: str, i: int, name: str) -> None:
     }[oracle.over]
     metric = sm.METRICS[tag](**oracle.settings).update(given | {"sample_weight": w})
     expected = oracle.of(*given.values(), w)
-    value = metric.of(metric.state)
+    value = metric.reading(metric.state).value
     if isinstance(expected, dict):
         assert list(value.items()) == list(expected.items())
         return
     np.testing.assert_allclose(value, expected, rtol=oracle.close, atol=1e-15 if oracle.close else 0)
     if isinstance(value, float) and math.isnan(value):
-        assert metric.reason_of(metric.state)
+        assert metric.reading(metric.state).reason
 
 
 @pytest.mark.parametrize("name", ["normal", "float32", "far from zero", "four rows"])
@@ -173,11 +173,13 @@ def test_a_sketch_is_never_too_low() -> None:
     counts = np.bincount(keys)
     for key in (1, 2, 77, 5000, 999_999):
         one = sm.KeyFrequency(key, bits=8, depth=3)
-        low, high = one.bounds_of(sketch.state)
+        low, high = one.reading(sketch.state).bounds
         assert low == 0.0
-        assert counts[key] <= one.of(sketch.state) == high
+        assert counts[key] <= one.reading(sketch.state).value == high
     excess = sketch.explain()["expected_excess"]
-    beyond = [sm.KeyFrequency(k, bits=8, depth=3).of(sketch.state) - counts[k] > excess for k in range(1, 200)]
+    beyond = [
+        sm.KeyFrequency(k, bits=8, depth=3).reading(sketch.state).value - counts[k] > excess for k in range(1, 200)
+    ]
     assert np.mean(beyond) < 0.1
     both = sm.MetricCollection(sm.KeyFrequency(1), sm.KeyFrequency(2))
     assert len(both.states) == 1

@@ -130,7 +130,7 @@ def test_the_best_of_all_thresholds_is_inside(group: int) -> None:
         found = cuts(y, s, units)
         state = sm.AUC(bits=8, scale=scale).update({"y_true": y, "y_score": s, "sample_weight": units / 4}).state
         for name, (make, value) in BEST.items():
-            low, high = make(bits=8, scale=scale).bounds_of(state)
+            low, high = make(bits=8, scale=scale).reading(state).bounds
             truth = max(value(tp, fp, P, N) for tp, fp in found)
             assert Fraction(low) <= truth <= Fraction(high) or abs(truth - Fraction(low)) < Fraction(1, 1 << 50), name
         tp_at = [(tp + fp, tp) for tp, fp in found]
@@ -138,7 +138,7 @@ def test_the_best_of_all_thresholds_is_inside(group: int) -> None:
             cut = Fraction(fraction) * (P + N)
             (x0, y0), (x1, y1) = next((a, b) for a, b in itertools.pairwise(tp_at) if b[0] >= cut)
             truth = (y0 + (cut - x0) * (y1 - y0) / (x1 - x0) if x1 > x0 else y1) / P
-            low, high = sm.Lift(kind="gain", fraction=fraction, bits=8, scale=scale).bounds_of(state)
+            low, high = sm.Lift(kind="gain", fraction=fraction, bits=8, scale=scale).reading(state).bounds
             assert Fraction(low) - Fraction(1, 1 << 50) <= truth <= Fraction(high) + Fraction(1, 1 << 50)
 
 

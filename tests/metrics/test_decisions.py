@@ -253,7 +253,7 @@ def test_groups_without_a_rate_are_left_out_and_counted() -> None:
     none = sm.DemographicParityRatio(threshold=None).update([1, 0], [0, 0], group=[1, 2])
     assert np.isnan(quiet(none.compute))
     assert "0 in every group" in none.explain()["reason"]
-    assert sm.DemographicParityRatio(threshold=None, zero_division=1.0).of(none.state) == 1.0
+    assert sm.DemographicParityRatio(threshold=None, zero_division=1.0).reading(none.state).value == 1.0
     with pytest.raises(sm.MemoryLimitError, match="3 different groups, max_groups is 2"):
         sm.DemographicParityRatio(max_groups=2).update([1, 1, 1], [0.1, 0.2, 0.3], group=[1, 2, 3])
 
@@ -298,7 +298,7 @@ def test_labelings_where_peers_differ() -> None:
     half = sm.AdjustedMutualInformation(average_method="min").update([0, 0, 1, 1], [0, 1, 2, 3])
     assert np.isnan(quiet(half.compute))
     assert half.explain()["reason"] == "0/0"
-    assert sm.AdjustedMutualInformation().of(half.state) == 0.0
+    assert sm.AdjustedMutualInformation().reading(half.state).value == 0.0
 
 
 def test_weights_of_labelings() -> None:

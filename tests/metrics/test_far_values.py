@@ -37,11 +37,11 @@ def test_quantiles_are_within_a_thousandth_of_the_standard_deviation(kind: str) 
     state = sm.Quantile().update(v).state
     for q in SHARES:
         metric, truth = sm.Quantile(q=q), np.quantile(v, q, method="averaged_inverted_cdf")
-        low, high = metric.bounds_of(state)
+        low, high = metric.reading(state).bounds
         assert low <= truth <= high
-        assert abs(metric.of(state) - truth) <= 1e-3 * v.std()
-    assert (sm.Quantile(q=0).of(state), sm.Quantile(q=1).of(state)) == (v.min(), v.max())
-    assert sm.Quantile(q=0).bounds_of(state) == (v.min(), v.min())
+        assert abs(metric.reading(state).value - truth) <= 1e-3 * v.std()
+    assert (sm.Quantile(q=0).reading(state).value, sm.Quantile(q=1).reading(state).value) == (v.min(), v.max())
+    assert sm.Quantile(q=0).reading(state).bounds == (v.min(), v.min())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -80,8 +80,8 @@ def test_correlations_of_ranks(kind: str) -> None:
         (sm.XAUC(), None if ties else (1 + tau) / 2),
     ):
         if truth is not None:
-            low, high = metric.bounds_of(state)
-            assert metric.of(state) == pytest.approx(truth, abs=1e-3)
+            low, high = metric.reading(state).bounds
+            assert metric.reading(state).value == pytest.approx(truth, abs=1e-3)
             assert low <= truth <= high
 
 
@@ -174,7 +174,7 @@ def test_pairs_within_a_bucket_have_the_order_of_their_neighbourhood(kind: str) 
     exact = sm.KendallCorrelation(limit=1 << 16).update(y, p).state
     assert len(state.rows) > 0 == len(exact.rows)
     for metric in (sm.KendallCorrelation(), sm.XAUC(), sm.RegressionAUC(), sm.RegressionAUC(pairs="all")):
-        assert metric.of(state) == pytest.approx(metric.of(exact), abs=6e-4)
-        low, high = metric.bounds_of(state)
-        assert low <= metric.of(exact) <= high
-    assert sm.KendallCorrelation().of(exact) == pytest.approx(stats.kendalltau(y, p)[0], rel=1e-12)
+        assert metric.reading(state).value == pytest.approx(metric.reading(exact).value, abs=6e-4)
+        low, high = metric.reading(state).bounds
+        assert low <= metric.reading(exact).value <= high
+    assert sm.KendallCorrelation().reading(exact).value == pytest.approx(stats.kendalltau(y, p)[0], rel=1e-12)

@@ -45,8 +45,11 @@ def test_every_group_by_scikit_learn(text: bool, dtype: Any, weighted: bool, n: 
         for one in ("skip", 0.5):
             expected = group_auc(table["group"], table["y_true"], table["y_score"].astype(float), w, by, one)
             metric = sm.GroupAUC(group_weight=by, one_class=one)
-            assert metric.of(state) == pytest.approx(expected, rel=1e-13)
-            assert metric.of(sm.from_bytes(sm.GroupAUC().holding([state]).to_bytes()).state) == metric.of(state)
+            assert metric.reading(state).value == pytest.approx(expected, rel=1e-13)
+            assert (
+                metric.reading(sm.from_bytes(sm.GroupAUC().holding([state]).to_bytes()).state).value
+                == metric.reading(state).value
+            )
 
 
 @pytest.mark.parametrize("settings", [{}, {"grouped": "sorted"}], ids=["any", "sorted"])
@@ -85,7 +88,7 @@ def test_real_users(name: str) -> None:
             state = fed(kept).state
             for by in GROUP_WEIGHTS:
                 expected = group_auc(u[chosen], y[chosen], s[chosen].astype(float), w[chosen], by)
-                assert sm.GroupAUC(group_weight=by).of(state) == pytest.approx(expected, rel=1e-12)
+                assert sm.GroupAUC(group_weight=by).reading(state).value == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.slow
@@ -116,7 +119,7 @@ def test_the_definitions_of_others_on_a_toy_log() -> None:
     state = sm.GroupAUC().update(y, s, group=users).state
 
     def gauc(**settings: Any) -> float:
-        return sm.GroupAUC(**settings).of(state)
+        return sm.GroupAUC(**settings).reading(state).value
 
     din = fuxictr_gauc = (3 * 1 + 2 * 0 + 3 * 0.5) / 8  # by impressions, one class skipped
     easyrec = fuxictr_avgauc = (1 + 0 + 0.5) / 3  # reduction "mean"
@@ -127,7 +130,7 @@ def test_the_definitions_of_others_on_a_toy_log() -> None:
     assert gauc(group_weight="positives") == recbole
     assert gauc(group_weight="uniform", one_class=0.5) == grouped_torchrec
     assert gauc(group_weight="pairs") == (2 * 1 + 1 * 0 + 2 * 0.5) / 5
-    assert sm.GroupAUC().details(state)["one_class"] == 1
+    assert sm.GroupAUC().reading(state).details["one_class"] == 1
 
 
 @pytest.mark.slow
@@ -264,7 +267,7 @@ def test_a_sorted_log_takes_constant_memory(dtype: Any, weighted: bool) -> None:
         cuts = [0, *np.sort(rng.integers(0, 5000, 5)), 5000]  # anywhere: a group that is cut is put together
         parts = [fed(table, slice(a, b), **settings) for a, b in itertools.pairwise(cuts)]
         merged = sm.merge([p.to_bytes() for p in (parts[i] for i in rng.permutation(6))])
-        expected = sm.GroupAUC(group_weight=by).of(whole.state)
+        expected = sm.GroupAUC(group_weight=by).reading(whole.state).value
         assert steps.compute() == merged.compute() == expected
         assert steps.explain()["rows"] == merged.explain()["rows"] == 5000
         assert merged.explain()["parts"] <= 6

@@ -13,6 +13,7 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.collect.interval import Estimate
+from streammetrics.collect.reading import estimate_of
 from streammetrics.collect.scales import SCALES
 from streammetrics.laws import example_case
 
@@ -480,7 +481,7 @@ def test_errors_of_quantiles_are_as_uncertain_as_the_rows_near_them() -> None:
     """For differences: a standard error from the limits at 95 %, and half the rows between these as degrees of freedom."""
     n, q, z = 2000, 0.9, stats.norm.ppf(0.975)
     metric = sm.Quantile(q=q, bits=14).update(np.arange(n))  # exact: every integer has a bucket
-    found = metric.estimate_of(metric.state, "woodruff")
+    found = estimate_of(metric, metric.reading(metric.state), "woodruff")
     middle = (q + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(q * (1 - q) / n + z * z / (4 * n * n))
     limits = metric.interval()

@@ -136,7 +136,7 @@ def test_the_mean_over_outputs_is_rounded_once(tag: str, outputs: int) -> None:
         metric = sm.METRICS[tag](num_outputs=outputs).update(y, p, sample_weight=w)
         assert metric.compute() == float(sum(known, F(0)) / len(known))
         assert metric.bounds() == (metric.compute(),) * 2
-        each = sm.METRICS[tag](num_outputs=outputs, multioutput="raw_values").of(metric.state)
+        each = sm.METRICS[tag](num_outputs=outputs, multioutput="raw_values").reading(metric.state).value
         assert np.array_equal(each, [math.nan if v is None else float(v) for v in values], equal_nan=True)
 
 
@@ -146,7 +146,7 @@ def test_the_mean_of_quantiles_is_rounded_once(tag: str) -> None:
         rng = np.random.default_rng(seed)
         y, p = np.zeros((5, 3)), rng.integers(-200, 200, (5, 3)) / 64  # each has a bucket of its own
         metric = sm.METRICS[tag](num_outputs=3).update(y, p)
-        each = sm.METRICS[tag](num_outputs=3, multioutput="raw_values").of(metric.state)
+        each = sm.METRICS[tag](num_outputs=3, multioutput="raw_values").reading(metric.state).value
         assert metric.compute() == float(sum(map(F, each.tolist())) / 3)
         low, high = metric.bounds()
         assert low <= metric.compute() <= high

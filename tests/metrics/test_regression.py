@@ -248,7 +248,7 @@ def test_d2_of_targets_far_from_zero_is_within_its_bounds(mean: float, power: fl
     expected = 1 - of_model / fsum(exact_deviance(a, middle, power) for a in y)
     metric = sm.D2Tweedie(power=power).update(y, p)
     low, high = metric.bounds()
-    if not math.isnan(metric.of(metric.state)):
+    if not math.isnan(metric.reading(metric.state).value):
         assert low <= expected <= high
     if mean <= 1e4:
         assert high - low < 0.01
@@ -265,7 +265,7 @@ def test_undefined_is_nan_with_a_reason() -> None:
         (sm.MAE(), [], [], "no rows"),
     ):
         metric.update(y, p)
-        assert math.isnan(metric.of(metric.state))
+        assert math.isnan(metric.reading(metric.state).value)
         assert metric.explain()["reason"] == reason
     weightless = sm.MAE().update([1], [2], sample_weight=[0])
     assert weightless.explain()["reason"] == "the weights are all zero"
@@ -274,10 +274,10 @@ def test_undefined_is_nan_with_a_reason() -> None:
 def test_averages_leave_undefined_outputs_out() -> None:
     y, p = [[1, 2], [1, 4], [1, 3]], [[1, 2], [2, 4], [1, 5]]
     r2 = sm.R2(num_outputs=2).update(y, p)
-    raw = sm.R2(num_outputs=2, multioutput="raw_values").of(r2.state)
+    raw = sm.R2(num_outputs=2, multioutput="raw_values").reading(r2.state).value
     assert math.isnan(raw[0])
     assert r2.compute() == raw[1] == -1.0
-    assert sm.R2(num_outputs=2, multioutput="variance_weighted").of(r2.state) == -1.0
+    assert sm.R2(num_outputs=2, multioutput="variance_weighted").reading(r2.state).value == -1.0
 
 
 def test_variance_weighted() -> None:
@@ -348,8 +348,8 @@ def test_sums_beyond_float64_are_infinite(metric: Any) -> None:
     sums = state.cells.flats["sums"].copy()
     sums[..., -1] = 1 << 20  # the top chunk
     huge = state.holding(dataclasses.replace(state.cells, flats={**state.cells.flats, "sums": sums}))
-    assert not np.isfinite(np.asarray(metric.of(huge))) or isinstance(metric, (sm.R2, sm.MeanError, sm.RMSE))
-    metric.bounds_of(huge)
+    assert not np.isfinite(np.asarray(metric.reading(huge).value)) or isinstance(metric, (sm.R2, sm.MeanError, sm.RMSE))
+    assert metric.reading(huge).bounds is not None
     held = metric.holding([huge])
     held.explain()
     held.interval()

@@ -29,7 +29,7 @@ def test_a_filled_metric_says_what_it_holds(metric: Any) -> None:
         assert shown == settings
         return
     assert shown.endswith(f"{rows:,} rows)")
-    value = filled.of(filled.state)
+    value = filled.reading(filled.state).value
     if isinstance(value, float) and state.behind is None:
         said = shown.removesuffix(f", {rows:,} rows)").rpartition("(")[2].rpartition(", ")[2].split()
         assert said[0] == ("NaN" if math.isnan(value) else f"{value:.6g}")

@@ -116,8 +116,7 @@ def test_weights_of_rows_and_labels(metric: Any) -> None:
     alone = {n: v for n, v in metric.settings.items() if n not in ("num_labels", "average", "labels", "num_classes")}
     for i, state in enumerate(whole.state.each()):
         one = type(metric)(**alone).update({r: c[:, i] if c.ndim == 2 else c for r, c in own.items()})
-        value = getattr(one, "of_binary", one.of)
-        assert np.array_equal(value(state), value(one.state), equal_nan=True)
+        assert np.array_equal(one.read(state).value, one.read(one.state).value, equal_nan=True)
 
 
 def test_weights_of_labels_are_those_of_scikit_learn() -> None:

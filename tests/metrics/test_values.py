@@ -56,7 +56,7 @@ def test_random_columns(tag: str, i: int, name: str) -> None:
             if r != "sample_weight"]  # fmt: skip
     expected = oracle.of(*wide, w)
     metric.update(given)
-    value, (low, high) = metric.of(metric.state), metric.bounds()
+    value, (low, high) = metric.reading(metric.state).value, metric.bounds()
     if not oracle.bounded:
         np.testing.assert_array_equal([value, low, high], [expected] * 3)
         return
@@ -138,11 +138,11 @@ def test_names_positions_and_tasks() -> None:
 
 def test_undefined() -> None:
     for metric in (sm.Mean(), sm.Min(), sm.Quantile(), sm.Ratio(), sm.MaxError(), sm.MedianAbsoluteError()):
-        assert math.isnan(metric.of(metric.state))
+        assert math.isnan(metric.reading(metric.state).value)
         assert metric.explain()["reason"] == "no rows"
     assert sm.Sum().compute() == sm.Count().compute() == sm.DistinctCount().compute() == 0.0
     one = sm.Variance(ddof=1).update([3])
-    assert math.isnan(one.of(one.state))
+    assert math.isnan(one.reading(one.state).value)
     assert "not above ddof" in one.explain()["reason"]
     zero = sm.Ratio().update([1, 2], [0, 0])
     assert zero.explain()["reason"] == "denominator adds up to 0"

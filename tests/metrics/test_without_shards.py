@@ -41,7 +41,7 @@ def test_as_taking_each_shard_away(kind, rows, monkeypatch):
     np.testing.assert_array_equal(table(metric, state), quick)
     monkeypatch.setattr(compiled, "_FIND", [])  # a merge server has no kernels
     np.testing.assert_array_equal(table(metric, state), quick)
-    monkeypatch.setattr(type(metric), "without_of", lambda *_: None)
+    monkeypatch.setattr(type(metric), "of_pairs", None)
     np.testing.assert_array_equal(table(metric, state), quick)
 
 
@@ -52,7 +52,7 @@ def test_one_cell(kind, monkeypatch):
     made = sm.Sharded(metric, unit="u")
     made.update(y_true=rng.random(3000) < 0.3, y_score=rng.random(3000), u=rng.integers(0, 40, 3000))
     quick = table(metric, coarse(made))
-    monkeypatch.setattr(type(metric), "without_of", lambda *_: None)
+    monkeypatch.setattr(type(metric), "of_pairs", None)
     np.testing.assert_array_equal(table(metric, coarse(made)), quick)
 
 

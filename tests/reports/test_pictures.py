@@ -141,10 +141,10 @@ def test_curves_are_those_of_the_metrics() -> None:
     for number_, name in enumerate("ab"):
         state = thing[f"{name}/auc"].state
         (line,) = [layer for layer in roc.layers if isinstance(layer, Line) and layer.number == number_]
-        whole = sm.ROCCurve(tolerance=0.0).of(state)
+        whole = sm.ROCCurve(tolerance=0.0).reading(state).value
         assert np.allclose(line.y, np.interp(line.x, whole.fpr, whole.tpr))
         (line,) = [layer for layer in pr.layers if isinstance(layer, Line) and layer.number == number_]
-        whole = sm.PRCurve(tolerance=0.0).of(state)
+        whole = sm.PRCurve(tolerance=0.0).reading(state).value
         assert np.allclose(line.y, np.interp(line.x, whole.recall[::-1], whole.precision[::-1]))
     assert [k.text for k in roc.key] == [f"{n} AUC {thing[f'{n}/auc'].compute():.4f}" for n in "ab"]
 

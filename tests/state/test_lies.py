@@ -119,7 +119,7 @@ def test_registers_that_are_all_full_are_no_error() -> None:
     state = sm.DistinctCount(precision=4).update(value=range(16)).state
     full = np.full_like(state.cells.flats["registers"], 61)
     read = Frame(frame.write([flats(state, registers=full)], {})).state()
-    assert sm.DistinctCount(precision=4).of(read) > 0
+    assert sm.DistinctCount(precision=4).reading(read).value > 0
     assert math.isinf(read.estimate())
 
 

@@ -56,7 +56,7 @@ def dense(state):
 
 def pooled(state, scale):
     metrics = (sm.AUC(scale=scale), sm.KS(scale=scale), sm.AveragePrecision(scale=scale))
-    return {type(m).__name__: (m.of(state.pooled()), m.bounds_of(state.pooled())) for m in metrics}
+    return {type(m).__name__: (m.reading(state.pooled()).value, m.reading(state.pooled()).bounds) for m in metrics}
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -172,7 +172,7 @@ def test_saturated_probabilities_have_the_value_of_all_pairs(kind):
     assert auc.compute() == float(sum(each) / 4)
     assert auc.bounds() == (auc.compute(),) * 2
     assert "hint" not in auc.explain()
-    assert sm.AUC(**{kind: 4}, average=None).of(auc.state).tolist() == [float(v) for v in each]
+    assert sm.AUC(**{kind: 4}, average=None).reading(auc.state).value.tolist() == [float(v) for v in each]
     folded = sm.AUC(**{kind: 4}, limit=0).update(y, s)
     assert folded.bounds()[1] - folded.bounds()[0] > 0.1
     assert "logit" in folded.explain()["hint"]

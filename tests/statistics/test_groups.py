@@ -70,7 +70,7 @@ def test_as_frozen(text: bool, dtype: Any) -> None:
     table, rng = log(4000, 1, text=text, dtype=dtype), np.random.default_rng(5)
     state = fed(table, *np.array_split(rng.permutation(4000), 7))
     assert values(settled(state)) == values(state)
-    assert values(state) == [sm.GroupAUC(group_weight=by).of(state) for by in GROUP_WEIGHTS]
+    assert values(state) == [sm.GroupAUC(group_weight=by).reading(state).value for by in GROUP_WEIGHTS]
     made = state.close_groups()
     held = {name: getattr(made, name) for name in ("groups", "rows", "sums", "weights", "lone")}
     frozen.check(held | {"values": values(state)})

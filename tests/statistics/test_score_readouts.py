@@ -42,7 +42,7 @@ def test_of_all_cells_as_of_each(settings, weighted, numba, monkeypatch):
             made = read(state)
             for i in range(len(state)):
                 cell = state.cell(i)
-                value, (low, high) = metric().of(cell), metric().bounds_of(cell)
+                value, (low, high) = metric().reading(cell).value, metric().reading(cell).bounds
                 found = [array[i] for array in made]
                 assert np.array_equal(found, [value, low, high], equal_nan=True), (metric, i)
         monkeypatch.undo()

@@ -140,8 +140,8 @@ def flat(value):
 
 def all_of(metric, state):
     """What a metric says of a state: the value, where it lies and at which threshold."""
-    value = metric.of(state)
-    read = [flat(value)] if isinstance(value, tuple) else [flat(value), metric.bounds_of(state)]
+    value = metric.reading(state).value
+    read = [flat(value)] if isinstance(value, tuple) else [flat(value), metric.reading(state).bounds]
     return [*read, metric.threshold_of(state)] if hasattr(metric, "threshold_of") else read
 
 
@@ -193,7 +193,7 @@ def test_every_metric_reads_what_is_frozen(scale, dtype, weighted):
         for i, metric in enumerate(metrics(scale)):
             seen[-1][f"{type(metric).__name__} {i}"] = read = all_of(metric, new)
             if len(read) > 1 and "Calibration" not in type(metric).__name__:  # whose bins are of other scores
-                value, (low, high) = metric.of(exact), read[1]
+                value, (low, high) = metric.reading(exact).value, read[1]
                 assert not value < low - 1e-15, metric
                 assert not value > high + 1e-15, metric
         assert exact.facts()["off_grid"] is False
@@ -208,7 +208,7 @@ def test_exact_states_read_as_frozen():
         new = fed(ScoreHistogram(scale=scale, bits=18), *cut(rng, y, s, w))
         assert not new.folded
         assert new.is_exact
-        of = {f"{type(m).__name__} {i}": flat(m.of(new)) for i, m in enumerate(metrics(scale))}
+        of = {f"{type(m).__name__} {i}": flat(m.reading(new).value) for i, m in enumerate(metrics(scale))}
         read = {name: value for name, value in of.items() if "Calibration" not in name}
         frozen.check(read, what=f"{scale}{' weighted' if weighted else ''}")
 
@@ -231,8 +231,8 @@ def test_auc_of_few_rows_is_the_fraction(weighted):
         )
         P, N = (sum(x for x, label in zip(weights, y, strict=True) if label == k) for k in (1, 0))
         if P and N:
-            assert sm.AUC().of(new) == float(won / (P * N))
-            assert sm.AUC().bounds_of(new) == (float(won / (P * N)),) * 2
+            assert sm.AUC().reading(new).value == float(won / (P * N))
+            assert sm.AUC().reading(new).bounds == (float(won / (P * N)),) * 2
 
 
 @pytest.mark.slow

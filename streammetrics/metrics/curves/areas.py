@@ -22,8 +22,6 @@ from ...statistics.score_readouts import (
     average_precisions,
     gap,
     gaps,
-    pairs_without,
-    quotients,
 )
 from ...statistics.scores import ScoreHistogram, ScoresByLabel
 from ..averages import AVERAGES
@@ -112,7 +110,6 @@ class AUC(ByRows, tag="auc"):
     row_terms = ("auc", "both")
     formula = "(sum over pairs of [p > n] + [p = n]/2) / (P N)"
     bound = "± sum a c / (2 P N) over buckets; 0 for half-precision scores"
-    all_cells = areas
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -137,8 +134,21 @@ class AUC(ByRows, tag="auc"):
         limit = pair_limit(classes) if self.limit is None else self.limit
         return PairScores(bits=PAIR_BITS, limit=limit, **how)
 
-    def _all_cells(self, state: ScoresByLabel) -> Bounded | None:
-        return super()._all_cells(state) if self._full else None
+    @property
+    def of_all_cells(self) -> Callable[[ScoreHistogram], Bounded] | None:
+        return areas if self._full else None
+
+    @property
+    def error_of(self) -> Callable[[Any], Any] | None:
+        return area_error if self._full else None
+
+    @property
+    def errors_of(self) -> Callable[[ScoreHistogram], Any] | None:
+        return area_errors if self._full else None
+
+    @property
+    def of_pairs(self) -> Callable[[Any, Any, Any], tuple[Any, Any]] | None:
+        return _area_of_pairs if self._full else None
 
     @property
     def name(self) -> str:
@@ -156,33 +166,22 @@ class AUC(ByRows, tag="auc"):
 
     @property
     def _full(self) -> bool:
-        return not self.min_fpr and self._rate == 1
+        return not self.min_fpr and self.max_fpr in (None, 1.0)
 
-    def limits_binary(self, state: ScoresByLabel) -> Limits | None:
+    def of(self, state: ScoresByLabel) -> Limits | None:
         return area(state) if self._full else area_between(state, Fraction(self.min_fpr), self._rate)
 
-    def without_of(self, shards: Any, at: Any, cells: int) -> tuple[Any, Any] | None:
-        return _each_without(shards, at, cells, lambda n, p, twice: (twice, 2 * n * p)) if self._full else None
-
-    def slack(self, state: ScoresByLabel, found: Limits, slip: Fraction) -> Fraction:
+    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
         low, high = Fraction(self.min_fpr), self._rate
-        return 8 * slip if self._full else 8 * slip / (high - low - (high**2 - low**2) / 2)
+        return 8 * rounding if self._full else 8 * rounding / (high - low - (high**2 - low**2) / 2)
 
     @property
     def _rate(self) -> Fraction:
         return Fraction(self.max_fpr or 1.0)
 
-    def error(self, state: ScoresByLabel) -> float | None:
-        return area_error(state) if self._full else None
 
-    def errors(self, state: ScoreHistogram) -> Any:
-        return area_errors(state) if self._full else None
-
-
-def _each_without(shards: Any, at: Any, cells: int, form: Callable[..., Any]) -> tuple[Any, Any] | None:
-    """What numerator and denominator that are formed of pairs make, of cells and of each without each of its shards."""
-    found = pairs_without(shards, at, cells) if type(shards) is ScoreHistogram else None
-    return None if found is None else (quotients(*form(*found[0].T)), quotients(*form(*found[1].T)))
+def _area_of_pairs(negatives: Any, positives: Any, twice: Any) -> tuple[Any, Any]:
+    return twice, 2 * negatives * positives
 
 
 class Gini(ScoredValue, tag="gini"):
@@ -210,21 +209,24 @@ class Gini(ScoredValue, tag="gini"):
 
     within = (-1, 1)
 
-    def limits_binary(self, state: ScoresByLabel) -> Limits | None:
+    @staticmethod
+    def of_pairs(negatives: Any, positives: Any, twice: Any) -> tuple[Any, Any]:
+        return twice - negatives * positives, negatives * positives
+
+    @staticmethod
+    def error_of(state: Any) -> Any:
+        return 2 * area_error(state)
+
+    @staticmethod
+    def errors_of(state: ScoreHistogram) -> Any:
+        return 2 * area_errors(state)
+
+    def of(self, state: Any) -> Limits | None:
         found = area(state)
         return None if found is None else Limits(*(2 * x - 1 for x in found))
 
-    def without_of(self, shards: Any, at: Any, cells: int) -> tuple[Any, Any] | None:
-        return _each_without(shards, at, cells, lambda n, p, twice: (twice - n * p, n * p))
-
-    def slack(self, state: ScoresByLabel, found: Limits, slip: Fraction) -> Fraction:
-        return 16 * slip
-
-    def error(self, state: ScoresByLabel) -> float | None:
-        return 2 * area_error(state)
-
-    def errors(self, state: ScoreHistogram) -> Any:
-        return 2 * area_errors(state)
+    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+        return 16 * rounding
 
 
 class AveragePrecision(ByRows, tag="average_precision"):
@@ -261,15 +263,14 @@ class AveragePrecision(ByRows, tag="average_precision"):
     row_terms = ("average_precision", "relevant")
     formula = "sum over distinct scores, descending, of (R_i - R_(i-1)) P_i"
     bound = "positives first, and below the worst order, inside each bucket"
-    all_cells = average_precisions
+    error_of = staticmethod(average_precision_error)
+    errors_of = staticmethod(average_precision_errors)
 
-    def error(self, state: ScoresByLabel) -> float | None:
-        return average_precision_error(state)
+    @property
+    def of_all_cells(self) -> Callable[[ScoreHistogram], Bounded] | None:
+        return None if self._stands_in else average_precisions
 
-    def errors(self, state: ScoreHistogram) -> Any:
-        return average_precision_errors(state)
-
-    def limits_binary(self, state: ScoresByLabel) -> Limits | None:
+    def of(self, state: ScoresByLabel) -> Limits | None:
         found = average_precision(state)
         return Limits.exactly(Fraction(self.undefined)) if found is None and self._stands_in else found
 
@@ -281,10 +282,7 @@ class AveragePrecision(ByRows, tag="average_precision"):
     def _stands_in(self) -> bool:
         return not math.isnan(self.undefined)
 
-    def _all_cells(self, state: ScoresByLabel) -> Bounded | None:
-        return None if self._stands_in else super()._all_cells(state)
-
-    def reason_of_binary(self, state: ScoresByLabel) -> str | None:
+    def reason(self, state: ScoresByLabel) -> str | None:
         return None if self._stands_in else no_positives(state)
 
 
@@ -315,10 +313,10 @@ class KS(ScoredValue, tag="ks"):
     )
     formula = "max over thresholds of |TPR - FPR|"
     bound = "from the edges of a bucket to its corners"
-    all_cells = gaps
+    of_all_cells = staticmethod(gaps)
 
-    def limits_binary(self, state: ScoresByLabel) -> Limits | None:
+    def of(self, state: ScoresByLabel) -> Limits | None:
         return gap(state)
 
-    def slack(self, state: ScoresByLabel, found: Limits, slip: Fraction) -> Fraction:
-        return 8 * slip
+    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+        return 8 * rounding

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from ...collect.interval import Estimate
-from ...collect.metric import Metric
+from ...collect.reading import NAN, Reading
 from ...numerics.exact import to_float
 from ...statistics.row_means import LabelRows
 from ..chance import delta
@@ -16,7 +16,6 @@ from .scored import ScoredValue
 __all__ = ["BY_ROWS", "ByRows"]
 
 BY_ROWS = "samples"
-NAN = float("nan")
 
 
 class ByRows(ScoredValue):
@@ -43,37 +42,39 @@ class ByRows(ScoredValue):
         assert self.num_labels is not None
         return LabelRows(terms=self.row_terms, num_labels=self.num_labels)
 
-    def of(self, state: Any) -> Any:
-        return to_float(*self._sums(state)) if isinstance(state, LabelRows) else super().of(state)
+    def reading(self, state: Any) -> Reading:
+        return mean_over_rows(self, state) if isinstance(state, LabelRows) else super().reading(state)
 
-    def _sums(self, state: LabelRows) -> tuple[Fraction, Fraction]:
-        """The sum over rows, and what the rows weigh that it is of."""
-        found, known = (state.total(term) for term in self.row_terms)
-        if math.isnan(self.undefined):
-            return found, known
-        whole = Fraction(state.weight())
-        return found + Fraction(self.undefined) * (whole - known), whole
 
-    def bounds_of(self, state: Any) -> tuple[Any, Any]:
-        return Metric[Any, Any].bounds_of(self, state) if isinstance(state, LabelRows) else super().bounds_of(state)
+def mean_over_rows(metric: ByRows, state: LabelRows) -> Reading:
+    """Return what a metric of the labels of a row says about all rows."""
+    total, weight = _sums(metric, state)
+    value = to_float(total, weight)
 
-    def reason_of(self, state: Any) -> str | None:
-        if not isinstance(state, LabelRows):
-            return super().reason_of(state)
+    def reason() -> str | None:
         if not state.facts()["rows"]:
             return "no rows"
-        return None if self._sums(state)[1] else "undefined for every row"
+        return None if weight else "undefined for every row"
 
-    def details(self, state: Any) -> dict[str, Any]:
-        return Metric[Any, Any].details(self, state) if isinstance(state, LabelRows) else super().details(state)
+    return Reading(state, value, reason=reason, estimate=lambda method: _estimate(metric, state, value))
 
-    def estimate_of(self, state: Any, method: str) -> Estimate:
-        if not isinstance(state, LabelRows):
-            return super().estimate_of(state, method)
 
-        def slopes(mean: Any, known: Any) -> tuple[Any, Any]:
-            if math.isnan(self.undefined):
-                return 1 / known, -mean / known**2
-            return 1.0, -self.undefined
+def _sums(metric: ByRows, state: LabelRows) -> tuple[Fraction, Fraction]:
+    """The sum over rows, and what the rows weigh that it is of."""
+    found, known = (state.total(term) for term in metric.row_terms)
+    if math.isnan(metric.undefined):
+        return found, known
+    whole = Fraction(state.weight())
+    return found + Fraction(metric.undefined) * (whole - known), whole
 
-        return delta(self.of(state), state.spread_of_parts(*self.row_terms), slopes, "logit", "delta", (0, 1))
+
+def _estimate(metric: ByRows, state: LabelRows, value: float) -> Estimate:
+    """Return the mean over rows with its standard error."""
+
+    def gradient(mean: Any, known: Any) -> tuple[Any, Any]:
+        """Return how the value changes with the mean of the term, and the share of rows that are defined."""
+        if math.isnan(metric.undefined):
+            return 1 / known, -mean / known**2
+        return 1.0, -metric.undefined
+
+    return delta(value, state.spread_of_parts(*metric.row_terms), gradient, "logit", "delta", (0, 1))

@@ -39,8 +39,8 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
     formula = "(FPR + FNR) / 2 where |FPR - FNR| is smallest"
     bound = "the corners of the bucket where the rates cross"
 
-    def limits_binary(self, state: ScoresByLabel) -> Limits | None:
-        if self.reason_of_binary(state) is not None:
+    def of(self, state: ScoresByLabel) -> Limits | None:
+        if self.reason(state) is not None:
             return None
         before, after, nearer = self._crossing(state)
         value = nearer.errors(nearer)
@@ -48,7 +48,7 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
             return Limits(value, value, value)
         return Limits(before.errors(after), value, after.errors(before))
 
-    def cut_of(self, state: ScoresByLabel) -> int:
+    def _cut(self, state: ScoresByLabel) -> int:
         return self._crossing(state)[2].at
 
     def _crossing(self, state: ScoresByLabel) -> tuple[Point, Point, Point]:

@@ -60,11 +60,11 @@ class HMeasure(ScoredValue, tag="h_measure"):
     def name(self) -> str:
         return self.suffixed(self.tag if self.prior == "beta22" else f"{self.tag}_{self.prior}")
 
-    def slack(self, state: ScoresByLabel, found: Limits, slip: Fraction) -> Fraction:
-        return 16 * slip
+    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+        return 16 * rounding
 
-    def limits_binary(self, state: ScoresByLabel) -> Limits | None:
-        if self.reason_of_binary(state) is not None:
+    def of(self, state: ScoresByLabel) -> Limits | None:
+        if self.reason(state) is not None:
             return None
         cells = occupied(state)
         a, c = (Mass(m.digits[:, cells]).floats() for m in (state.positives, state.negatives))

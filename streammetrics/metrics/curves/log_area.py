@@ -65,8 +65,8 @@ class LogAUC(ScoredValue, tag="log_auc"):
     def name(self) -> str:
         return self.suffixed(f"log_auc@{self.min_fpr:g}-{self.max_fpr:g}")
 
-    def limits_binary(self, state: ScoresByLabel) -> Limits | None:
-        if self.reason_of_binary(state) is not None:
+    def of(self, state: ScoresByLabel) -> Limits | None:
+        if self.reason(state) is not None:
             return None
         tpr, fpr = map(from_none, Steps.of(state).shares())
         rates = np.array([self.min_fpr, self.max_fpr])
@@ -86,5 +86,5 @@ class LogAUC(ScoredValue, tag="log_auc"):
             found = Limits(min(low, value), value, max(high, value))
         return found.widened(Fraction(ROUNDING * (1 + abs(logs[0]) / (logs[-1] - logs[0]))), *self.within)
 
-    def slack(self, state: ScoresByLabel, found: Limits, slip: Fraction) -> Fraction:
-        return 8 * slip * (1 + Fraction(2 / math.log(self.max_fpr / self.min_fpr)))
+    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+        return 8 * rounding * (1 + Fraction(2 / math.log(self.max_fpr / self.min_fpr)))

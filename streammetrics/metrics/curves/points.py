@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.metric import Metric
+from ...collect.reading import NAN, OwnReading, Reading
 from ...numerics.exact import Mass, ratios
 from ...numerics.settings import setting
 from ...statistics.by_label import ByLabel, by_label
 from ...statistics.scores import ScoresByLabel
 from ..averages import OfClasses, of_each
-from .scored import ScoredMetric, no_positives
+from .scored import ScoredMetric, no_positives, one_class
 from .thresholds import occupied
 
 __all__ = [
@@ -34,7 +34,6 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-NAN = float("nan")
 
 
 class ROCPoints(NamedTuple):
@@ -158,37 +157,42 @@ class Curve(OfClasses[Any, Any], ScoredMetric[Any]):
         one = super().make_state()
         return by_label(one, memory_limit=self.memory_limit, **self.which) if self.which else one
 
-    def curve(self, state: ScoresByLabel) -> Any:
-        """Compute the points for two classes."""
-        raise NotImplementedError
+    def read(self, state: ScoresByLabel) -> Reading:
+        return OfCurve(self, state)
 
-    def of(self, state: Any) -> Any:
-        return PerClass(*of_each(self.curve, state.each())) if isinstance(state, ByLabel) else self.curve(state)
+    def reading(self, state: Any) -> Reading:
+        return curves_of(self, state) if isinstance(state, ByLabel) else self.read(state)
 
-    def bounds_of(self, state: Any) -> tuple[Any, Any]:
-        return Metric.bounds_of(self, state)
 
-    def reason_of(self, state: Any) -> str | None:
-        if not isinstance(state, ByLabel):
-            return self.reason_of_binary(state)
-        reasons = of_each(self.reason_of_binary, state.each())
+class OfCurve(OwnReading):
+    """What a curve of two classes says: also how far it can be from the line between two points."""
+
+    def _details(self) -> dict[str, Any]:
+        return {"gap": gap_of(self.state)}
+
+
+def curves_of(metric: Curve, state: Any) -> Reading:
+    """Return what a metric of two classes says about several classes or labels: the curve of each."""
+    each: list[Reading] = of_each(metric.read, state.each())
+
+    def reason() -> str | None:
+        reasons = [one.reason for one in each]
         return None if None in reasons else f"undefined for every class: {reasons[0]}"
 
-    def reason_of_binary(self, state: ScoresByLabel) -> str | None:
-        """Say why there are no points for two classes."""
-        return ScoredMetric.reason_of(self, state)
+    return Reading(
+        state,
+        lambda: PerClass(*(one.value for one in each)),
+        reason=reason,
+        details=lambda: {"gap": np.array([one.details["gap"] for one in each])},
+    )
 
-    def details(self, state: Any) -> dict[str, Any]:
-        several = isinstance(state, ByLabel)
-        gaps = np.array(of_each(self._gap, state.each() if several else [state]))
-        return super().details(state) | {"gap": gaps if several else float(gaps[0])}
 
-    def _gap(self, state: ScoresByLabel) -> float:
-        """How far the curve can be from the line between two points."""
-        if state.is_exact or ScoredMetric.reason_of(self, state) is not None:
-            return 0.0
-        a, c = (np.diff(v, prepend=0.0) for v in Steps.of(state).shares())
-        return float(np.minimum(a, c).max(initial=0.0))
+def gap_of(state: ScoresByLabel) -> float:
+    """Return how far a curve can be from the line between two points."""
+    if state.is_exact or one_class(state) is not None:
+        return 0.0
+    a, c = (np.diff(v, prepend=0.0) for v in Steps.of(state).shares())
+    return float(np.minimum(a, c).max(initial=0.0))
 
 
 class ROCCurve(Curve, tag="roc_curve"):
@@ -221,7 +225,7 @@ class ROCCurve(Curve, tag="roc_curve"):
 
     formula = "(FP / N, TP / P) over all thresholds"
 
-    def curve(self, state: ScoresByLabel) -> ROCPoints:
+    def of(self, state: ScoresByLabel) -> ROCPoints:
         steps = Steps.of(state)
         tpr, fpr = map(from_none, steps.shares())
         thresholds = np.r_[np.inf, state.thresholds(steps.cells)]
@@ -256,7 +260,7 @@ class PRCurve(Curve, tag="pr_curve"):
 
     formula = "(TP / P, TP / (TP + FP)) over all thresholds"
 
-    def curve(self, state: ScoresByLabel) -> PRPoints:
+    def of(self, state: ScoresByLabel) -> PRPoints:
         steps = Steps.of(state)
         recall, _ = steps.shares()
         precision = ratios(steps.tp, steps.tp.plus(steps.fp))
@@ -265,7 +269,7 @@ class PRCurve(Curve, tag="pr_curve"):
         thresholds = state.thresholds(steps.cells)[keep]
         return PRPoints(np.r_[precision[keep], 1.0], np.r_[recall[keep], 0.0], thresholds)
 
-    def reason_of_binary(self, state: ScoresByLabel) -> str | None:
+    def reason(self, state: ScoresByLabel) -> str | None:
         return no_positives(state)
 
 
@@ -295,7 +299,7 @@ class DETCurve(Curve, tag="det_curve"):
 
     formula = "(FP / N, FN / P) over all thresholds"
 
-    def curve(self, state: ScoresByLabel) -> DETPoints:
+    def of(self, state: ScoresByLabel) -> DETPoints:
         steps = Steps.of(state)
         tpr, fpr = map(from_none, steps.shares())
         fnr = from_none(steps.missed())
@@ -303,7 +307,7 @@ class DETCurve(Curve, tag="det_curve"):
         thresholds = np.r_[np.inf, state.thresholds(steps.cells)]
         first = max(int(np.count_nonzero(fpr == 0)) - 1, 0)
         # of what is missed no share is 0 but that of nothing, while 1 less a small share is 1
-        part = slice(first, int(np.count_nonzero(fnr > 0)) + 1) if self.reason_of_binary(state) is None else slice(None)
+        part = slice(first, int(np.count_nonzero(fnr > 0)) + 1) if self.reason(state) is None else slice(None)
         fpr, fnr, thresholds = fpr[part], fnr[part], thresholds[part]
         keep = corners(fpr, fnr, self.tolerance)[::-1]
         return DETPoints(fpr[keep], fnr[keep], thresholds[keep])
@@ -333,7 +337,7 @@ class GainCurve(Curve, tag="gain_curve"):
 
     formula = "((TP + FP) / (P + N), TP / P) over all thresholds"
 
-    def curve(self, state: ScoresByLabel) -> GainPoints:
+    def of(self, state: ScoresByLabel) -> GainPoints:
         steps = Steps.of(state)
         above, (found, _) = steps.tp.plus(steps.fp), steps.shares()
         fraction, gain = from_none(ratios(above, above[-1:]) if len(steps.cells) else found), from_none(found)
@@ -341,7 +345,7 @@ class GainCurve(Curve, tag="gain_curve"):
         thresholds = np.r_[np.inf, state.thresholds(steps.cells)]
         return GainPoints(fraction[keep], gain[keep], thresholds[keep])
 
-    def reason_of_binary(self, state: ScoresByLabel) -> str | None:
+    def reason(self, state: ScoresByLabel) -> str | None:
         return no_positives(state)
 
 

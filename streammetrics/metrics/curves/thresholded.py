@@ -78,11 +78,11 @@ class ThresholdedAUC(ScoredValue, tag="thresholded_auc"):
         how = "" if self.summation_method == "interpolation" else f"_{self.summation_method}"
         return self.suffixed(f"{name}{how}@{self.num_thresholds}_thresholds")
 
-    def slack(self, state: Any, found: Limits, slip: Fraction) -> Fraction:
-        return 16 * slip
+    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+        return 16 * rounding
 
-    def limits_binary(self, state: Any) -> Limits | None:
-        if self.reason_of_binary(state) is not None:
+    def of(self, state: Any) -> Limits | None:
+        if self.reason(state) is not None:
             return None
         thresholds = np.arange(1, self.num_thresholds - 1) / (self.num_thresholds - 1)
         exact = state.is_exact

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...collect.reading import NAN, OwnNumber, Quotient, Reading
 from ...numerics.exact import Limits, Mass, to_float
 from ...numerics.settings import setting
 from ...statistics.by_label import ByLabel
@@ -29,7 +30,6 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-NAN = float("nan")
 NEAR = 2.0**-47  # more than the few float64 steps of a ratio can lose
 
 
@@ -47,10 +47,15 @@ class AtThreshold(ScoredValue):
 
     cost = "that of AUC"
 
-    within = (0, 1)
+    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+        return 8 * rounding
 
-    def slack(self, state: ScoresByLabel, found: Limits, slip: Fraction) -> Fraction:
-        return 8 * slip
+    def read(self, state: ScoresByLabel) -> Reading:
+        return OfThreshold(self, state)
+
+    def reading(self, state: Any) -> Reading:
+        found = super().reading(state)
+        return found.having(details=lambda: {"threshold": self.threshold_of(state)}) if self.which else found
 
     def threshold(self) -> Any:
         """Return the threshold that has the value: of several the highest; infinity if it selects nothing."""
@@ -62,21 +67,25 @@ class AtThreshold(ScoredValue):
             if self.average == "micro":
                 return self.threshold_of(state.pooled())
             return np.array(of_each(self.threshold_of, state.each()))
-        if self.reason_of_binary(state) is not None:
+        if self.reason(state) is not None:
             return NAN
-        cut = self.cut_of(state)
+        cut = self._cut(state)
         return float(state.thresholds(occupied(state)[cut - 1 : cut])[0]) if cut else float("inf")
 
-    def cut_of(self, state: ScoresByLabel) -> int:
+    def _cut(self, state: ScoresByLabel) -> int:
         """Return how many scores, from the highest down, the threshold selects."""
         raise NotImplementedError
 
-    def details(self, state: Any) -> dict[str, Any]:
-        return super().details(state) | {"threshold": self.threshold_of(state)}
+
+class OfThreshold(OwnNumber):
+    """What a metric says of a threshold of two classes: also which one that is."""
+
+    def _details(self) -> dict[str, Any]:
+        return {"threshold": self.metric.threshold_of(self.state)}
 
 
 class BestThreshold(AtThreshold):
-    """The best value that a threshold reaches.
+    """The best value that a threshold reaches: `of` is the value at a cut, which rises with TP and falls with FP.
 
     Floats tell which thresholds may be the best; what these reach is compared as fractions.
     """
@@ -86,16 +95,15 @@ class BestThreshold(AtThreshold):
     )
     bound = "at least at the edges of buckets; at most with positives first inside each"
 
-    def rate(self, cut: Cut) -> tuple[Any, Any]:
-        """Return the value at a cut, as numerator and denominator; it rises with TP and falls with FP."""
-        raise NotImplementedError
-
-    def kept(self, cut: Cut) -> tuple[Any, Any, float]:
+    def _kept(self, cut: Cut) -> tuple[Any, Any, float]:
         """Return a quotient that has to reach a limit, or to be 0/0, for a cut to qualify; and the limit."""
         return 0, 0, 0.0
 
-    def limits_binary(self, state: ScoresByLabel) -> Limits | None:
-        if self.reason_of_binary(state) is not None:
+    def read(self, state: ScoresByLabel) -> Reading:
+        return OfBest(self, state)
+
+    def _limits(self, state: ScoresByLabel) -> Limits | None:
+        if self.reason(state) is not None:
             return None
         low, _ = self._best(state, False, -4 * state.slip)
         high = low
@@ -104,7 +112,7 @@ class BestThreshold(AtThreshold):
         value, _ = self._best(state, False, Fraction(0)) if state.slip else (low, 0)
         return Limits(low, value, max(high, value))
 
-    def cut_of(self, state: ScoresByLabel) -> int:
+    def _cut(self, state: ScoresByLabel) -> int:
         return self._best(state, False, Fraction(0))[1]
 
     def _best(self, state: ScoresByLabel, corners: bool, slip: Fraction) -> tuple[Fraction, int]:
@@ -126,7 +134,7 @@ class BestThreshold(AtThreshold):
         near = np.flatnonzero(good & (value >= value[good].max(initial=-1.0) * (1 - NEAR)))
         seen: dict[tuple[Any, Any], Fraction] = {}
         for i in near.tolist():
-            top, whole = self.rate(cut(i))
+            top, whole = self.of(cut(i))
             here = seen.setdefault((top, whole), Fraction(top) / whole)
             if here > best:
                 first, best = i, here
@@ -134,9 +142,9 @@ class BestThreshold(AtThreshold):
 
     def _rough(self, cuts: Cut, qualifies: Callable[[int], bool], margin: float) -> tuple[Floats, NDArray[np.bool_]]:
         """Return about the value at each cut, and whether it qualifies: where floats cannot tell, as integers say."""
-        top, whole = (np.broadcast_to(x, cuts.tp.shape) for x in self.rate(cuts))
+        top, whole = (np.broadcast_to(x, cuts.tp.shape) for x in self.of(cuts))
         value = np.divide(top, whole, out=np.full(len(top), -1.0), where=whole > 0)
-        part, of, least = self.kept(cuts)
+        part, of, least = self._kept(cuts)
         part, of = (np.broadcast_to(np.asarray(x, np.float64), cuts.tp.shape) for x in (part, of))
         share = np.divide(part, of, out=np.full(len(part), np.inf), where=of > 0)
         good = (whole > 0) & (share >= least)
@@ -145,8 +153,16 @@ class BestThreshold(AtThreshold):
         return value, good
 
     def _qualifies(self, cut: Cut, slip: Fraction) -> bool:
-        part, of, least = self.kept(cut)
+        part, of, least = self._kept(cut)
         return not of or to_float(part * (1 + slip), of) >= least
+
+
+class OfBest(OfThreshold):
+    """What a metric says of the best threshold, whose value is not `of` of the state, but of the cut there."""
+
+    def _found(self) -> Limits | None:
+        found: Limits | None = self.metric._limits(self.state)
+        return found
 
 
 def occupied(state: ScoresByLabel) -> NDArray[np.int64]:
@@ -187,11 +203,11 @@ class MaxFBeta(BestThreshold, tag="max_fbeta"):
     def name(self) -> str:
         return self.suffixed(f"max_f{self.beta:g}")
 
-    def rate(self, cut: Cut) -> tuple[Any, Any]:
+    def of(self, cut: Cut) -> Quotient:
         b = self.beta * self.beta if isinstance(cut.P, float) else Fraction(self.beta) ** 2
-        return (1 + b) * cut.tp, b * cut.P + cut.tp + cut.fp
+        return Quotient((1 + b) * cut.tp, b * cut.P + cut.tp + cut.fp)
 
-    def reason_of_binary(self, state: ScoresByLabel) -> str | None:
+    def reason(self, state: ScoresByLabel) -> str | None:
         return no_positives(state)
 
 
@@ -228,13 +244,13 @@ class RecallAtPrecision(BestThreshold, tag="recall_at_precision"):
     def name(self) -> str:
         return self.suffixed(f"recall_at_precision@{self.precision:g}")
 
-    def rate(self, cut: Cut) -> tuple[Any, Any]:
-        return cut.tp, cut.P
+    def of(self, cut: Cut) -> Quotient:
+        return Quotient(cut.tp, cut.P)
 
-    def kept(self, cut: Cut) -> tuple[Any, Any, float]:
+    def _kept(self, cut: Cut) -> tuple[Any, Any, float]:
         return cut.tp, cut.tp + cut.fp, self.precision
 
-    def reason_of_binary(self, state: ScoresByLabel) -> str | None:
+    def reason(self, state: ScoresByLabel) -> str | None:
         return no_positives(state)
 
 
@@ -271,13 +287,13 @@ class PrecisionAtRecall(BestThreshold, tag="precision_at_recall"):
     def name(self) -> str:
         return self.suffixed(f"precision_at_recall@{self.recall:g}")
 
-    def rate(self, cut: Cut) -> tuple[Any, Any]:
-        return cut.tp, cut.tp + cut.fp
+    def of(self, cut: Cut) -> Quotient:
+        return Quotient(cut.tp, cut.tp + cut.fp)
 
-    def kept(self, cut: Cut) -> tuple[Any, Any, float]:
+    def _kept(self, cut: Cut) -> tuple[Any, Any, float]:
         return cut.tp, cut.P, self.recall
 
-    def reason_of_binary(self, state: ScoresByLabel) -> str | None:
+    def reason(self, state: ScoresByLabel) -> str | None:
         return no_positives(state)
 
 
@@ -314,10 +330,10 @@ class SensitivityAtSpecificity(BestThreshold, tag="sensitivity_at_specificity"):
     def name(self) -> str:
         return self.suffixed(f"sensitivity_at_specificity@{self.specificity:g}")
 
-    def rate(self, cut: Cut) -> tuple[Any, Any]:
-        return cut.tp, cut.P
+    def of(self, cut: Cut) -> Quotient:
+        return Quotient(cut.tp, cut.P)
 
-    def kept(self, cut: Cut) -> tuple[Any, Any, float]:
+    def _kept(self, cut: Cut) -> tuple[Any, Any, float]:
         return cut.N - cut.fp, cut.N, self.specificity
 
 
@@ -354,8 +370,8 @@ class SpecificityAtSensitivity(BestThreshold, tag="specificity_at_sensitivity"):
     def name(self) -> str:
         return self.suffixed(f"specificity_at_sensitivity@{self.sensitivity:g}")
 
-    def rate(self, cut: Cut) -> tuple[Any, Any]:
-        return cut.N - cut.fp, cut.N
+    def of(self, cut: Cut) -> Quotient:
+        return Quotient(cut.N - cut.fp, cut.N)
 
-    def kept(self, cut: Cut) -> tuple[Any, Any, float]:
+    def _kept(self, cut: Cut) -> tuple[Any, Any, float]:
         return cut.tp, cut.P, self.sensitivity

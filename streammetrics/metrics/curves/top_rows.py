@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,22 +33,22 @@ class TopRows(ScoredValue):
     cost = "that of AUC"
     bound = "negatives first, positives first, in the bucket of the cut"
 
-    def sizes(self, P: int, N: int, one: int) -> tuple[Fraction, Fraction]:
+    def _sizes(self, P: int, N: int, one: int) -> tuple[Fraction, Fraction]:
         """Return how much is looked at, and what the positives in it are divided by; a row weighs `one`."""
         raise NotImplementedError
 
-    def slack(self, state: ScoresByLabel, found: Limits, slip: Fraction) -> Fraction:
-        P, N, one = _sizes(state)
-        return 8 * slip * (P + N) / self.sizes(P, N, one)[1]
+    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+        P, N, one = _totals(state)
+        return 8 * rounding * (P + N) / self._sizes(P, N, one)[1]
 
-    def reason_of_binary(self, state: ScoresByLabel) -> str | None:
+    def reason(self, state: ScoresByLabel) -> str | None:
         return no_positives(state)
 
-    def limits_binary(self, state: ScoresByLabel) -> Limits | None:
-        if self.reason_of_binary(state) is not None:
+    def of(self, state: ScoresByLabel) -> Limits | None:
+        if self.reason(state) is not None:
             return None
         a, c = _falling(state)
-        cut, unit = self.sizes(*_sizes(state))
+        cut, unit = self._sizes(*_totals(state))
         above_a, above_c = a.before(), c.before()
         k = int(np.searchsorted(above_a.floats() + above_c.floats(), float(cut), side="right")) - 1
         while k > 0 and above_a.cell(k) + above_c.cell(k) > cut:
@@ -70,7 +70,7 @@ def _falling(state: ScoresByLabel) -> tuple[Mass, Mass]:
     return Mass(state.positives.digits[:, cells]), Mass(state.negatives.digits[:, cells])
 
 
-def _sizes(state: ScoresByLabel) -> tuple[int, int, int]:
+def _totals(state: ScoresByLabel) -> tuple[int, int, int]:
     """Positives, negatives, and what one row of weight 1 is."""
     return state.positives.total(), state.negatives.total(), UNIT if state.weighted else 1
 
@@ -115,7 +115,7 @@ class Lift(TopRows, tag="lift"):
     def within(self) -> tuple[int | None, int | None]:  # type: ignore[override]
         return 0, None if self.kind == "lift" else 1
 
-    def sizes(self, P: int, N: int, one: int) -> tuple[Fraction, Fraction]:
+    def _sizes(self, P: int, N: int, one: int) -> tuple[Fraction, Fraction]:
         share = Fraction(self.fraction)
         return share * (P + N), P * (share if self.kind == "lift" else Fraction(1))
 
@@ -154,11 +154,11 @@ class PrecisionAtKRows(TopRows, tag="precision_at_k_rows"):
     def name(self) -> str:
         return self.suffixed(f"precision_at_{self.k}_rows")
 
-    def sizes(self, P: int, N: int, one: int) -> tuple[Fraction, Fraction]:
+    def _sizes(self, P: int, N: int, one: int) -> tuple[Fraction, Fraction]:
         cut = Fraction(min(self.k * one, P + N))
         return cut, cut
 
-    def reason_of_binary(self, state: ScoresByLabel) -> str | None:
+    def reason(self, state: ScoresByLabel) -> str | None:
         return nothing_counted(state)
 
 
@@ -196,14 +196,14 @@ class EnrichmentFactor(TopRows, tag="enrichment_factor"):
     def name(self) -> str:
         return self.suffixed(f"enrichment@{self.fraction:g}")
 
-    def sizes(self, P: int, N: int, one: int) -> tuple[Fraction, Fraction]:
+    def _sizes(self, P: int, N: int, one: int) -> tuple[Fraction, Fraction]:
         share = Fraction(repr(self.fraction))
         cut = Fraction(min(math.ceil(share * (P + N) / one) * one, P + N))
         return cut, cut * P / (P + N)
 
-    def slack(self, state: ScoresByLabel, found: Limits, slip: Fraction) -> Fraction:
-        P, N, one = _sizes(state)
-        return super().slack(state, found, slip) + 4 * one / self.sizes(P, N, one)[1]  # or the cut is one row off
+    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+        P, N, one = _totals(state)
+        return super().slack(state, found, rounding) + 4 * one / self._sizes(P, N, one)[1]  # or the cut is one row off
 
 
 class BEDROC(ScoredValue, tag="bedroc"):
@@ -243,8 +243,8 @@ class BEDROC(ScoredValue, tag="bedroc"):
     def name(self) -> str:
         return self.suffixed(f"bedroc@{self.alpha:g}")
 
-    def limits_binary(self, state: ScoresByLabel) -> Limits | None:
-        if self.reason_of_binary(state) is not None:
+    def of(self, state: ScoresByLabel) -> Limits | None:
+        if self.reason(state) is not None:
             return None
         a, c = _falling(state)
         P, N = a.total(), c.total()

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.metric import Metric
+from ...collect.reading import NAN
 from ...numerics.exact import BEYOND, Limits
 from ...numerics.settings import setting
 from ...statistics.scores import BITS
@@ -25,7 +25,6 @@ from .scored import ScoredMetric
 __all__ = ["AUUC", "QiniCoefficient", "UpliftCurve", "UpliftPoints"]
 
 Floats = NDArray[np.float64]
-NAN = float("nan")
 ROUNDING = Fraction(1, 1 << 45)  # more than float64 steps can lose of an area, as a share of rows times rows
 
 
@@ -111,7 +110,7 @@ class UpliftMetric(ScoredMetric[Any]):
         bits = self.bits if self.bits is not None else BITS[self.scale]
         return UpliftScores(scale=self.scale, bits=bits, limit=self.limit)
 
-    def reason_of(self, state: Any) -> str | None:
+    def reason(self, state: Any) -> str | None:
         arms = state.arms()
         treated, control = arms.treated.total(), arms.control.total()
         if not treated and not control:
@@ -137,17 +136,12 @@ class UpliftArea(UpliftMetric):
     above_chance: ClassVar[tuple[str, ...]] = ("perfect", "total", "rows")
     """The norms for which the area of the straight line is taken away."""
 
-    def best_order(self, nt: int, nc: int, yt: int, yc: int) -> list[tuple[int, int, int, int]]:
-        """Return the steps of the best order: treated and control rows, and the positives of both, from all of each."""
+    def _perfect(self, nt: int, nc: int, yt: int, yc: int) -> float:
+        """Return the area of the best order of treated and control rows, and the positives of both."""
         raise NotImplementedError
 
-    def perfect(self, totals: Sequence[int]) -> float:
-        """The area of the best order."""
-        steps = np.array(self.best_order(*totals), np.float64) / float(totals[0] + totals[1])
-        return Path.of(steps.T).area(self.kind)
-
-    def limits_binary(self, state: Any) -> Limits | None:
-        if self.reason_of(state) is not None:
+    def of(self, state: Any) -> Limits | None:
+        if self.reason(state) is not None:
             return None
         path = path_of(state)
         value = path.area(self.kind)
@@ -166,21 +160,15 @@ class UpliftArea(UpliftMetric):
         chance = total / 2 if self.norm in self.above_chance else 0.0
         if self.norm == "rows":
             return chance, 1.0
-        unit = abs(total) if self.norm == "total" else self.perfect(totals) - chance
+        unit = abs(total) if self.norm == "total" else self._perfect(*totals) - chance
         return chance, unit if abs(unit) > 2.0**-46 else 0.0
 
-    def slack(self, state: Any, found: Limits, slip: Fraction) -> Fraction:
-        off, unit = 64 * slip, abs(Fraction(self._unit(state)[1]))
-        if self.decided_by(state.arms(), slip) or unit <= off:
-            return BEYOND
-        return off * (1 + max(abs(found.low), abs(found.high))) / (unit - off)
+    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+        off, unit = 64 * rounding, abs(Fraction(self._unit(state)[1]))
+        return BEYOND if unit <= off else off * (1 + max(abs(found.low), abs(found.high))) / (unit - off)
 
-    def decided_by(self, arms: Any, slip: Fraction) -> bool:
-        """Whether weights that are off by so much may have another best order."""
-        return False
-
-    def reason_of(self, state: Any) -> str | None:
-        reason = super().reason_of(state)
+    def reason(self, state: Any) -> str | None:
+        reason = super().reason(state)
         if reason is None and not self._unit(state)[1]:
             return "the whole treatment has no effect" if self.norm == "total" else "no order is better than chance"
         return reason
@@ -188,6 +176,11 @@ class UpliftArea(UpliftMetric):
     @property
     def name(self) -> str:
         return self.tag if self.norm == "perfect" else f"{self.tag}_{self.norm}"
+
+
+def _area(steps: Sequence[tuple[int, int, int, int]], rows: int, kind: str) -> float:
+    """Return the area of a curve of a few steps: treated and control rows, and the positives of both."""
+    return Path.of((np.array(steps, np.float64) / float(rows)).T).area(kind)
 
 
 class QiniCoefficient(UpliftArea, tag="qini"):
@@ -224,13 +217,11 @@ class QiniCoefficient(UpliftArea, tag="qini"):
 
     formula = "(area of the Qini curve - that of chance) / (that of the best order - that of chance)"
 
-    def best_order(self, nt: int, nc: int, yt: int, yc: int) -> list[tuple[int, int, int, int]]:
-        return [(yt, 0, yt, 0), (nt - yt, nc - yc, 0, 0), (0, yc, 0, yc)]
-
-    def perfect(self, totals: Sequence[int]) -> float:
-        nt, nc, yt, yc = totals
+    def _perfect(self, nt: int, nc: int, yt: int, yc: int) -> float:
+        if self.negative_effect:
+            return _area([(yt, 0, yt, 0), (nt - yt, nc - yc, 0, 0), (0, yc, 0, yc)], nt + nc, self.kind)
         end = float((yt - Fraction(yc * nt, nc)) / (nt + nc))
-        return super().perfect(totals) if self.negative_effect else end * (1 - end / 2)
+        return end * (1 - end / 2)
 
     @property
     def name(self) -> str:
@@ -267,13 +258,16 @@ class AUUC(UpliftArea, tag="auuc"):
     above_chance = ("perfect",)
     formula = "(area of the uplift curve - that of chance) / (that of the best order - that of chance)"
 
-    def best_order(self, nt: int, nc: int, yt: int, yc: int) -> list[tuple[int, int, int, int]]:
+    def _perfect(self, nt: int, nc: int, yt: int, yc: int) -> float:
         last = [(nt - yt, 0, 0, 0), (0, yc, 0, yc)]
-        return [(yt, 0, yt, 0), (0, nc - yc, 0, 0), *(last[::-1] if yc > nt - yt else last)]
+        steps = [(yt, 0, yt, 0), (0, nc - yc, 0, 0), *(last[::-1] if yc > nt - yt else last)]
+        return _area(steps, nt + nc, self.kind)
 
-    def decided_by(self, arms: Any, slip: Fraction) -> bool:
-        nt, nc, yt, yc = (mass.total() for mass in arms)
-        return self.norm == "perfect" and abs(yc - (nt - yt)) <= 4 * slip * (nt + nc)
+    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+        nt, nc, yt, yc = (mass.total() for mass in state.arms())
+        # Weights that are off by so much may have another best order.
+        undecided = self.norm == "perfect" and abs(yc - (nt - yt)) <= 4 * rounding * (nt + nc)
+        return BEYOND if undecided else super().slack(state, found, rounding)
 
 
 class UpliftCurve(UpliftMetric, tag="uplift_curve"):
@@ -316,12 +310,9 @@ class UpliftCurve(UpliftMetric, tag="uplift_curve"):
         return f"{self.kind}_curve"
 
     def of(self, state: Any) -> UpliftPoints:
-        if self.reason_of(state) is not None:
+        if self.reason(state) is not None:
             return UpliftPoints(np.full(1, NAN), np.full(1, NAN))
         path = path_of(state)
         x, y = path.x, path.values(self.kind)
         keep = corners(x, y, self.tolerance)
         return UpliftPoints(x[keep], y[keep])
-
-    def bounds_of(self, state: Any) -> tuple[Any, Any]:
-        return Metric.bounds_of(self, state)

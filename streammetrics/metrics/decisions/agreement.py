@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.interval import Estimate
+from ...collect.reading import OwnReading, Quotient, Reading
 from ...numerics.exact import UNIT, Limits, to_float, weights
 from ...numerics.settings import setting
 from ...statistics.by_label import ByLabel
 from ...statistics.classes import Margins, PairCounts
 from ..averages import of_each
-from ..chance import share
-from .counted import DecisionMetric, instead
+from .counted import DecisionMetric
 from .whole import WholeMatrix
 
 __all__ = ["Accuracy", "BalancedAccuracy", "ConfusionMatrix", "ErrorRate", "MatthewsCorrcoef"]
@@ -80,10 +80,6 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
         return self.normalize is None
 
     def of(self, state: Any) -> NDArray[Any]:
-        if self.at_each:
-            return np.array([one.of(state) for one in self.at_each])
-        if isinstance(state, ByLabel):
-            return np.array(of_each(self.of, state.each()))
         rows, excess = state.square() if isinstance(state, PairCounts) else state.at_threshold(self._cut)
         if self.normalize is None and excess is None:
             return np.array(rows)
@@ -97,8 +93,24 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
         """Return the classes in the order of the matrix."""
         return state.names() if isinstance(state, PairCounts) else [0, 1]
 
-    def details(self, state: Any) -> dict[str, Any]:
-        return {"names": self.names_of(state)} if isinstance(state, PairCounts) else {}
+    def read(self, state: Any) -> Reading:
+        return OfMatrix(self, state)
+
+    def reading(self, state: Any) -> Reading:
+        if self.at_each:
+            return self._stack(state, [one.reading(state) for one in self.at_each])
+        return self._stack(state, of_each(self.read, state.each())) if isinstance(state, ByLabel) else self.read(state)
+
+    def _stack(self, state: Any, parts: list[Reading]) -> Reading:
+        """Return the matrices of thresholds, or of labels, one behind the other."""
+        return Reading(state, lambda: np.array([one.value for one in parts]), reason=partial(self.reason, state))
+
+
+class OfMatrix(OwnReading):
+    """What a confusion matrix says: of several classes also which these are."""
+
+    def _details(self) -> dict[str, Any]:
+        return {"names": self.metric.names_of(self.state)} if isinstance(self.state, PairCounts) else {}
 
 
 class Agreement(WholeMatrix):
@@ -106,40 +118,22 @@ class Agreement(WholeMatrix):
 
     zero_division: float = setting(default=NAN, choices=(NAN, 0.0, 1.0))
 
-    def over(self, numerator: int, denominator: int) -> Limits | None:
-        """Return the quotient."""
-        return Limits.exactly(numerator, denominator) or instead(self.zero_division)
-
 
 def crossed(margins: Margins) -> int:
     """The product of the margins: total times the rows that would be right by chance."""
     return sum(t * p for t, p in zip(margins.true, margins.predicted, strict=True))
 
 
-def difference_slack(products: int, divisor: Fraction, found: Limits, slip: Fraction) -> Fraction:
-    """How far a difference of products of weights, of this sum, over a divisor is off, if each weight is by `slip`."""
-    return slip * (4 * products / divisor + 8 * max(abs(found.low), abs(found.high)))
+def difference_slack(products: int, divisor: Fraction, found: Limits, rounding: Fraction) -> Fraction:
+    """How far a difference of products of weights, of this sum, over a divisor is off, if each weight is by `rounding`."""
+    return rounding * (4 * products / divisor + 8 * max(abs(found.low), abs(found.high)))
 
 
 class Share(Agreement):
     """A share of all decisions."""
 
-    stacks = True
-
-    def share_of(self, margins: Margins) -> tuple[Any, Any]:
-        """Return what is counted, and all; of cells side by side, arrays."""
-        raise NotImplementedError
-
+    vectorized = True
     methods: ClassVar[tuple[str, ...]] = ("wilson", "delta")
-
-    def chance(self, state: Any, value: Any, method: str) -> Estimate:
-        return share(self.share_of(self._margins(state))[1], value, method)
-
-    def of_stacked(self, state: Any) -> Any:
-        return to_float(*self.share_of(self._margins(state)), self.zero_division)
-
-    def limits_of_margins(self, margins: Margins) -> Limits | None:
-        return self.over(*self.share_of(margins))
 
 
 class Accuracy(Share, tag="accuracy"):
@@ -167,8 +161,8 @@ class Accuracy(Share, tag="accuracy"):
 
     formula = "(TP + TN) / all"
 
-    def share_of(self, margins: Margins) -> tuple[Any, Any]:
-        return sum(margins.right), margins.total
+    def of(self, margins: Margins) -> Quotient:
+        return Quotient(sum(margins.right), margins.total)
 
 
 class ErrorRate(Share, tag="error_rate"):
@@ -193,8 +187,8 @@ class ErrorRate(Share, tag="error_rate"):
     best = "low"
     formula = "(FP + FN) / all"
 
-    def share_of(self, margins: Margins) -> tuple[Any, Any]:
-        return margins.total - sum(margins.right), margins.total
+    def of(self, margins: Margins) -> Quotient:
+        return Quotient(margins.total - sum(margins.right), margins.total)
 
 
 class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
@@ -232,13 +226,13 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
     def name(self) -> str:
         return super().name + ("_adjusted" if self.adjusted else "")
 
-    def influence(self, right: Any, true: Any, predicted: Any) -> Any:
+    def gradient(self, right: Any, true: Any, predicted: Any) -> Any:
         held = true > 0
         of_class, count = np.where(held, true, 1.0)[:, None], np.count_nonzero(held)
         over = count - 1 if self.adjusted else count  # the divisor stretches, too
         return held[:, None] * (np.eye(len(true)) - right[:, None] / of_class) / of_class / np.float64(over)
 
-    def limits_of_margins(self, margins: Margins) -> Limits | None:
+    def of(self, margins: Margins) -> Limits | None:
         known = [(right, true) for right, true in zip(margins.right, margins.true, strict=True) if true]
         found = self._mean(known)
         if found is None or not self.adjusted:
@@ -246,11 +240,11 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
         k = len(known)
         return None if k == 1 else Limits(*((k * x - 1) / (k - 1) for x in found))
 
-    def slack_of_margins(self, margins: Margins, found: Limits, slip: Fraction) -> Fraction:
-        return 16 * slip if self.adjusted else super().slack_of_margins(margins, found, slip)
+    def slack(self, margins: Margins, found: Limits, rounding: Fraction) -> Fraction:
+        return 16 * rounding if self.adjusted else super().slack(margins, found, rounding)
 
-    def reason_of_margins(self, margins: Margins) -> str:
-        return "rows of one class" if self.adjusted and margins.total else super().reason_of_margins(margins)
+    def reason(self, margins: Margins) -> str | None:
+        return "rows of one class" if self.adjusted and margins.total else super().reason(margins)
 
     def _mean(self, known: list[tuple[int, int]]) -> Limits | None:
         if len(known) <= FEW:
@@ -289,7 +283,7 @@ class MatthewsCorrcoef(Agreement, tag="matthews_corrcoef"):
     within = (-1, 1)
     interval_scale = "fisher"
 
-    def influence(self, right: Any, true: Any, predicted: Any) -> Any:
+    def gradient(self, right: Any, true: Any, predicted: Any) -> Any:
         agreed, crossed = np.float64(math.fsum(right)), math.fsum(true * predicted)
         of_true, of_predicted = (np.float64(1 - math.fsum(x * x)) for x in (true, predicted))
         row, column = true[:, None] - (1 - of_true), predicted[None, :] - (1 - of_predicted)
@@ -297,10 +291,10 @@ class MatthewsCorrcoef(Agreement, tag="matthews_corrcoef"):
         root = np.sqrt(of_true * of_predicted)
         return both / root + (agreed - crossed) / root * (row / of_true + column / of_predicted)
 
-    def limits_of_margins(self, margins: Margins) -> Limits | None:
+    def of(self, margins: Margins) -> Limits | None:
         covariance = margins.total * sum(margins.right) - crossed(margins)
         if not (square := self._square(margins)):
-            return instead(self.zero_division)
+            return None
         found = Limits.root(Fraction(covariance * covariance, square))
         return -found if covariance < 0 else found
 
@@ -308,9 +302,9 @@ class MatthewsCorrcoef(Agreement, tag="matthews_corrcoef"):
         whole = margins.total**2
         return (whole - sum(p * p for p in margins.predicted)) * (whole - sum(t * t for t in margins.true))
 
-    def slack_of_margins(self, margins: Margins, found: Limits, slip: Fraction) -> Fraction:
+    def slack(self, margins: Margins, found: Limits, rounding: Fraction) -> Fraction:
         products = margins.total * sum(margins.right) + crossed(margins)
-        return difference_slack(products, Fraction(math.isqrt(self._square(margins)) or 1), found, slip)
+        return difference_slack(products, Fraction(math.isqrt(self._square(margins)) or 1), found, rounding)
 
-    def reason_of_margins(self, margins: Margins) -> str:
+    def reason(self, margins: Margins) -> str:
         return "one class, or one decision"

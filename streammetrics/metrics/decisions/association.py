@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any, NamedTuple
 
+from ...collect.reading import Reading
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
-from ...statistics.found_classes import Contingency
-from .pairs import Labeling
+from ...statistics.found_classes import Contingency, FoundPairs
+from .pairs import Labeling, OfLabelings
 
 __all__ = ["ContingencyCoefficient", "CramersV", "TschuprowsT"]
 
@@ -15,23 +17,31 @@ FEW = 16  # quotients with a common denominator of some length
 EXTRA = 256  # bits behind the point, where there are more
 
 
-class Association(Labeling):
-    """A root of chi-squared over the rows, phi^2."""
+class Dependence(NamedTuple):
+    """How far two columns of classes go together: phi^2 of so many true and predicted classes, and of so many rows."""
 
-    def limits_of(self, found: Contingency) -> Limits | None:
-        low, high = _phi(found)
-        square = self.square(low, len(found.true), len(found.predicted), Fraction(found.total, found.unit))
-        wider = self.square(high, len(found.true), len(found.predicted), Fraction(found.total, found.unit))
+    phi: Fraction
+    rows: int
+    columns: int
+    total: Fraction
+
+
+class Association(Labeling):
+    """A root of chi-squared over the rows, phi^2: `of` returns the square of the value."""
+
+    def read(self, state: FoundPairs) -> Reading:
+        return OfLabelings(self, state, self._root)
+
+    def _root(self, found: Contingency) -> Limits | None:
+        """Return the root of the square of the value."""
+        sizes = len(found.true), len(found.predicted), Fraction(found.total, found.unit)
+        square, wider = (self.of(Dependence(phi, *sizes)) for phi in _phi(found))
         if square is None or wider is None:
             return None
         first, last = Limits.root(min(square, Fraction(1))), Limits.root(min(wider, Fraction(1)))
         return Limits(first.low, first.value, last.high).widened(16 * found.slip, 0, 1)
 
-    def square(self, phi: Fraction, rows: int, columns: int, total: Fraction) -> Fraction | None:
-        """Return the square of the value, of phi^2 and so many classes on either side; None if it is undefined."""
-        raise NotImplementedError
-
-    def why(self, found: Contingency) -> str:
+    def reason(self, found: Any) -> str:
         return "one class in one of the labelings"
 
 
@@ -80,8 +90,9 @@ class CramersV(Association, tag="cramers_v"):
 
     formula = "sqrt(phi^2 / min(r - 1, c - 1)), phi^2 = sum of n_jk^2 / (n_j n_k) - 1"
 
-    def square(self, phi: Fraction, rows: int, columns: int, total: Fraction) -> Fraction | None:
-        r, c = Fraction(rows), Fraction(columns)
+    def of(self, found: Dependence) -> Fraction | None:
+        phi, total = found.phi, found.total
+        r, c = Fraction(found.rows), Fraction(found.columns)
         if self.bias_correction and total > 1:
             phi = max(phi - (r - 1) * (c - 1) / (total - 1), Fraction(0))
             r, c = (x - (x - 1) ** 2 / (total - 1) for x in (r, c))
@@ -112,9 +123,9 @@ class TschuprowsT(Association, tag="tschuprows_t"):
 
     formula = "sqrt(phi^2 / sqrt((r - 1)(c - 1)))"
 
-    def square(self, phi: Fraction, rows: int, columns: int, total: Fraction) -> Fraction | None:
-        both = (rows - 1) * (columns - 1)
-        return phi / Limits.root(Fraction(both)).value if both else None
+    def of(self, found: Dependence) -> Fraction | None:
+        both = (found.rows - 1) * (found.columns - 1)
+        return found.phi / Limits.root(Fraction(both)).value if both else None
 
 
 class ContingencyCoefficient(Association, tag="contingency_coefficient"):
@@ -140,5 +151,5 @@ class ContingencyCoefficient(Association, tag="contingency_coefficient"):
 
     formula = "sqrt(phi^2 / (1 + phi^2))"
 
-    def square(self, phi: Fraction, rows: int, columns: int, total: Fraction) -> Fraction | None:
-        return phi / (1 + phi)
+    def of(self, found: Dependence) -> Fraction:
+        return found.phi / (1 + found.phi)

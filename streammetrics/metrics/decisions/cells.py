@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ...collect.interval import Estimate
+from ...collect.reading import Quotient, Reading
 from ...statistics.classes import PairCounts
-from .counted import AveragedDecision
+from .counted import AveragedDecision, OfDecisions
 
 __all__ = ["FalseNegatives", "FalsePositives", "TrueNegatives", "TruePositives"]
 
@@ -18,35 +18,39 @@ class CellCount(AveragedDecision):
     """Its place in TN, FP, FN, TP."""
 
     grows = True
-    stacks = True
+    vectorized = True
     _by_class = True
     instead = "a count grows with the rows: Recall, Precision and their kin are shares, which have intervals"
 
-    def quotient_of(self, state: Any) -> tuple[Any, Any]:
+    def of(self, state: Any) -> Quotient:
         count = state.cells_at(self._cut)[self.cell]
-        return count, getattr(state, "unit", 1) + 0 * count
+        return Quotient(count, getattr(state, "unit", 1) + 0 * count)
 
-    def of(self, state: Any) -> Any:
-        value = super().of(state)
-        return (
-            value / state.unit if isinstance(state, PairCounts) else value
-        )  # a power of two: nothing is rounded again
+    def read(self, state: Any) -> Reading:
+        return OfCell(self, state)
 
-    def bounds_of(self, state: Any) -> tuple[Any, Any]:
-        low, high = super().bounds_of(state)
-        return (low / state.unit, high / state.unit) if isinstance(state, PairCounts) else (low, high)
+    def reading(self, state: Any) -> Reading:
+        found = super().reading(state)
+        return _in_rows(found, state.unit if isinstance(state, PairCounts) else 1) if self.which else found
 
-    def chance(self, state: Any, value: Any, method: str) -> Estimate:
-        return Estimate(value, reason=self.instead)
 
-    def estimate_of(self, state: Any, method: str) -> Estimate:
-        return Estimate(self.of(state), reason=self.instead)
+class OfCell(OfDecisions):
+    """What a count says of two classes, which is 0 of no rows."""
 
-    def estimate_of_stacked(self, state: Any) -> Estimate | None:
+    def _reason(self) -> None:
         return None
 
-    def reason_of(self, state: Any) -> str | None:
-        return None  # of no rows it is 0
+
+def _in_rows(found: Reading, unit: int) -> Reading:
+    """Return a reading of several classes or labels in rows, which count so much; a count of no rows is 0."""
+
+    def bounds() -> tuple[Any, Any]:
+        low, high = found.bounds
+        return low / unit, high / unit
+
+    # The unit of classes is a power of two: nothing is rounded again.
+    value, details = lambda: found.value / unit, lambda: found.details
+    return Reading(found.state, value, bounds=bounds, reason=lambda: None, details=details)
 
 
 class TruePositives(CellCount, tag="true_positives"):

@@ -37,7 +37,7 @@ class ClusterAccuracy(Labeling, tag="cluster_accuracy"):
 
     formula = "most rows of pairs of a class and a cluster, each in one pair / rows"
 
-    def limits_of(self, found: Contingency) -> Limits | None:
+    def of(self, found: Contingency) -> Limits | None:
         sides = (found.row, found.column) if len(found.true) <= len(found.predicted) else (found.column, found.row)
         best = Limits.exactly(heaviest(*sides, found.both), found.total)
         return best and best.widened(4 * found.slip, 0, 1)

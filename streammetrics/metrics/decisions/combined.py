@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...collect.interval import Estimate
+from ...collect.reading import Quotient
 from ...numerics.exact import Limits
+from ...statistics.classes import Table
 from .counted import DecisionRatio
 
 __all__ = [
@@ -19,26 +21,21 @@ __all__ = [
     "PositiveLikelihoodRatio",
 ]
 
-NAN = float("nan")
-
 
 class CombinedRates(DecisionRatio):
     """A function of rates whose standard error is that of its tangent."""
 
     methods: ClassVar[tuple[str, ...]] = ("delta",)
 
-    def relative_variance(self, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
-        """Return the variance of the logarithm of the value, from counts; for values on a scale of ratios."""
+    def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
+        """Return the standard error from counts of rows; of cells side by side an array."""
         raise NotImplementedError
 
-    def chance(self, state: Any, value: Any, method: str) -> Estimate:
-        cells = [np.asarray(n, np.float64) for n in state.cells_at(self._cut)]
+    def estimate(self, found: Any, method: str) -> Estimate:
+        cells = [np.asarray(n, np.float64) for n in found.view]
         with np.errstate(divide="ignore", invalid="ignore"):
-            return Estimate(value, self.error(np.asarray(value, np.float64), *cells), self.interval_scale)
-
-    def error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
-        """Return the standard error from counts of rows."""
-        return value * np.sqrt(self.relative_variance(tn, fp, fn, tp))
+            error = self._error(np.asarray(found.value, np.float64), *cells)
+        return Estimate(found.value, error, self.interval_scale)
 
 
 class Contrast(CombinedRates):
@@ -47,8 +44,8 @@ class Contrast(CombinedRates):
     within = (-1, 1)
     interval_scale = "fisher"
 
-    def slack(self, state: Any, found: Limits, slip: Fraction) -> Fraction:
-        return 16 * slip  # of each of both products over the divisors, which are 1 at most
+    def slack(self, cells: Table, found: Limits, rounding: Fraction) -> Fraction:
+        return 16 * rounding  # of each of both products over the divisors, which are 1 at most
 
 
 class Informedness(Contrast, tag="informedness"):
@@ -75,10 +72,10 @@ class Informedness(Contrast, tag="informedness"):
 
     formula = "TP / (TP + FN) + TN / (TN + FP) - 1"
 
-    def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int, int]:
-        return tp * tn - fp * fn, (tp + fn) * (tn + fp)
+    def of(self, cells: Table) -> Quotient:
+        return Quotient(cells.tp * cells.tn - cells.fp * cells.fn, (cells.tp + cells.fn) * (cells.tn + cells.fp))
 
-    def error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
+    def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
         return np.sqrt(_variance(tp, fn) + _variance(tn, fp))
 
 
@@ -106,10 +103,10 @@ class Markedness(Contrast, tag="markedness"):
 
     formula = "TP / (TP + FP) + TN / (TN + FN) - 1"
 
-    def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int, int]:
-        return tp * tn - fp * fn, (tp + fp) * (tn + fn)
+    def of(self, cells: Table) -> Quotient:
+        return Quotient(cells.tp * cells.tn - cells.fp * cells.fn, (cells.tp + cells.fp) * (cells.tn + cells.fn))
 
-    def error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
+    def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
         return np.sqrt(_variance(tp, fp) + _variance(tn, fn))
 
 
@@ -152,11 +149,11 @@ class PositiveLikelihoodRatio(Odds, tag="positive_likelihood_ratio"):
 
     formula = "recall / false positive rate"
 
-    def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int, int]:
-        return tp * (fp + tn), fp * (tp + fn)
+    def of(self, cells: Table) -> Quotient:
+        return Quotient(cells.tp * (cells.fp + cells.tn), cells.fp * (cells.tp + cells.fn))
 
-    def relative_variance(self, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
-        return fn / tp / (tp + fn) + tn / fp / (fp + tn)
+    def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
+        return value * np.sqrt(fn / tp / (tp + fn) + tn / fp / (fp + tn))
 
 
 class NegativeLikelihoodRatio(Odds, tag="negative_likelihood_ratio"):
@@ -184,11 +181,11 @@ class NegativeLikelihoodRatio(Odds, tag="negative_likelihood_ratio"):
     best = "low"
     formula = "false negative rate / specificity"
 
-    def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int, int]:
-        return fn * (fp + tn), tn * (tp + fn)
+    def of(self, cells: Table) -> Quotient:
+        return Quotient(cells.fn * (cells.fp + cells.tn), cells.tn * (cells.tp + cells.fn))
 
-    def relative_variance(self, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
-        return tp / fn / (tp + fn) + fp / tn / (fp + tn)
+    def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
+        return value * np.sqrt(tp / fn / (tp + fn) + fp / tn / (fp + tn))
 
 
 class DiagnosticOddsRatio(Odds, tag="diagnostic_odds_ratio"):
@@ -215,8 +212,8 @@ class DiagnosticOddsRatio(Odds, tag="diagnostic_odds_ratio"):
 
     formula = "TP TN / (FP FN)"
 
-    def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int, int]:
-        return tp * tn, fp * fn
+    def of(self, cells: Table) -> Quotient:
+        return Quotient(cells.tp * cells.tn, cells.fp * cells.fn)
 
-    def relative_variance(self, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
-        return 1 / tn + 1 / fp + 1 / fn + 1 / tp
+    def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
+        return value * np.sqrt(1 / tn + 1 / fp + 1 / fn + 1 / tp)

@@ -13,19 +13,19 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ...collect.interval import Estimate, side_by_side
+from ...collect.reading import NAN, UNKNOWN, OwnReading, Quotient, Reading, estimate_of
 from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
 from ...state.state import State
 from ...statistics.by_label import by_label
-from ...statistics.classes import ClassCounts, PairCounts, Table
+from ...statistics.classes import ClassCounts, Table
 from ...statistics.found_classes import FoundPairs
 from ...statistics.labels import DecisionCounts
 from ..averages import OfClasses, Several, T
 from ..chance import WEIGHTED, from_shares, share
 
-__all__ = ["HARD", "AveragedDecision", "DecisionMetric", "DecisionRatio", "instead"]
+__all__ = ["HARD", "AveragedDecision", "DecisionMetric", "DecisionRatio", "OfDecisions"]
 
-NAN = float("nan")
 HARD = 0.5  # hard predictions, 0 or 1, are read as scores at this threshold
 
 
@@ -158,89 +158,116 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
     methods: ClassVar[tuple[str, ...]] = ("wilson", "delta")
     interval_scale = "logit"
 
-    def chance(self, state: Any, value: Any, method: str) -> Estimate:
-        """Return the estimate for two classes from counts of rows; of cells side by side, too."""
-        raise NotImplementedError
+    def _view(self, state: Any) -> Any:
+        """Return what `of`, `reason` and `slack` are given of a state of two classes; by default the state."""
+        return state
 
-    def of(self, state: Any) -> Any:
-        return np.array([one.of(state) for one in self.at_each]) if self.at_each else super().of(state)
+    def reason(self, state: Any) -> str | None:
+        """Return why the value of some rows is undefined, where it is."""
+        return "0/0: no such rows"
 
-    def of_cells(self, state: Any) -> list[Any]:
-        return [self.of(cell) for cell in state.each_cell()] if self.at_each else super().of_cells(state)
+    def read(self, state: Any) -> Reading:
+        return OfDecisions(self, state)
 
-    def bounds_of(self, state: Any) -> tuple[Any, Any]:
-        if self.at_each:
-            low, high = zip(*(one.bounds_of(state) for one in self.at_each), strict=True)
-            return np.array(low), np.array(high)
-        return super().bounds_of(state)
+    def read_cells(self, state: Any) -> Reading | None:
+        found = None if self.at_each else super().read_cells(state)
+        # Of some cells rows may be weighted, of others not: whether there is an interval is asked of each.
+        return found if found is None or "excess" not in state.cells.flats else found.having(estimate=None)
 
-    def reason_of(self, state: Any) -> str | None:
-        reasons = [one.reason_of(state) for one in self.at_each] or [super().reason_of(state)]
+    def reading(self, state: Any) -> Reading:
+        return AtEachThreshold(self, state) if self.at_each else super().reading(state)
+
+
+class OfDecisions(OwnReading):
+    """What a metric says by the view of a state of two classes that its `of` reads (`_view`)."""
+
+    _kept_view: Any = UNKNOWN
+
+    @property
+    def view(self) -> Any:
+        """What `of`, `reason` and `slack` of the metric are given; made once."""
+        if self._kept_view is UNKNOWN:
+            self._kept_view = self.metric._view(self.state)
+        return self._kept_view
+
+    def _found(self) -> Any:
+        """Return the value, what stands for it where it is undefined, or None; of cells side by side an array."""
+        found = self.metric.of(self.view)
+        if isinstance(found, Quotient):
+            if isinstance(found.numerator, np.ndarray):
+                return to_float(*found, self._otherwise)
+            return found if found.denominator else _instead(self._otherwise)
+        return _instead(self._otherwise) if found is None else found
+
+    @property
+    def _otherwise(self) -> float:
+        """What stands for 0/0; NaN if nothing does."""
+        otherwise: float = getattr(self.metric, "zero_division", NAN)
+        return otherwise
+
+    def _reason(self) -> str | None:
+        if not self.state.facts()["rows"]:
+            return "no rows"
+        reason: str | None = self.metric.reason(self.view) if self.found is None else None
+        return reason
+
+    def _slack(self, found: Limits, rounding: Fraction) -> Fraction:
+        slack: Fraction = self.metric.slack(self.view, found, rounding)
+        return slack
+
+    def _estimate(self, method: str) -> Estimate | None:
+        """Return the standard error that counts of rows have; of weighted rows, whose squares they do not hold, none."""
+        weighted = getattr(self.state, "excess", None) is not None
+        return Estimate(self.value, reason=WEIGHTED) if weighted else super()._estimate(method)
+
+
+def _instead(value: float) -> Limits | None:
+    """Return the value of 0/0; None for NaN."""
+    return None if math.isnan(value) else Limits.exactly(Fraction(value))
+
+
+class AtEachThreshold(OwnReading):
+    """What a metric says at each of its thresholds: arrays, of a number or a row of labels for each."""
+
+    def __init__(self, metric: AveragedDecision, state: Any) -> None:
+        super().__init__(metric, state)
+        self.each = [one.reading(state) for one in metric.at_each]
+
+    def _found(self) -> Any:
+        return np.array([one.value for one in self.each])
+
+    def _bounds(self) -> tuple[Any, Any]:
+        low, high = zip(*(one.bounds for one in self.each), strict=True)
+        return np.array(low), np.array(high)
+
+    def _reason(self) -> str | None:
+        reasons = [one.reason for one in self.each]
         return None if None in reasons else reasons[0]
 
-    def details(self, state: Any) -> dict[str, Any]:
-        return {"thresholds": self._cuts} if self.at_each else super().details(state)
+    def _estimate(self, method: str) -> Estimate:
+        if self.metric.which and self.metric.average is None:
+            why = "of each label at each threshold: give one threshold, or an average"
+            return Estimate(self.value, reason=why)
+        return side_by_side([estimate_of(*pair, method) for pair in zip(self.metric.at_each, self.each, strict=True)])
 
-    def estimate_of(self, state: Any, method: str) -> Estimate:
-        if self.at_each:
-            return self._estimates(state, method)
-        if isinstance(state, PairCounts) and state.square()[1] is not None:
-            return Estimate(self.of(state), reason=WEIGHTED)
-        return super().estimate_of(state, method)
-
-    def _estimates(self, state: Any, method: str) -> Estimate:
-        """The estimate at each threshold."""
-        if self.which and self.average is None:
-            return Estimate(self.of(state), reason="of each label at each threshold: give one threshold, or an average")
-        return side_by_side([one.estimate_of(state, method) for one in self.at_each])
-
-    def estimate_of_binary(self, state: Any, method: str) -> Estimate:
-        value = self.of_binary(state)
-        if getattr(state, "excess", None) is not None:
-            return Estimate(value, reason=WEIGHTED)
-        return self.chance(state, value, method)
-
-    def estimate_of_stacked(self, state: Any) -> Estimate | None:
-        if self.at_each or not (self.stacks and state.stacks) or "excess" in state.cells.flats:
-            return None
-        side = state.stacked()
-        return self.chance(side, self.of_stacked(side), self.methods[0])
-
-
-def instead(value: float) -> Limits | None:
-    """The value of 0/0; None for NaN."""
-    return None if math.isnan(value) else Limits.exactly(Fraction(value))
+    def _details(self) -> dict[str, Any]:
+        return {"thresholds": self.metric.threshold}
 
 
 class DecisionRatio(AveragedDecision):
     """A quotient of the cells of one class against the rest."""
 
-    stacks = True
+    vectorized = True
     _by_class = True
     zero_division: float = setting(default=NAN, choices=(NAN, 0.0, 1.0))
 
     within: ClassVar[tuple[int | None, int | None]] = (0, 1)
 
-    def quotient_of(self, state: DecisionCounts | Table) -> tuple[Any, Any]:
-        return self.quotient(*state.cells_at(self._cut))
+    def _view(self, state: Any) -> Table:
+        return Table(*state.cells_at(self._cut))
 
-    def of_stacked(self, state: Any) -> Any:
-        return to_float(*self.quotient_of(state), self.zero_division)
-
-    def limits_binary(self, state: DecisionCounts | Table) -> Limits | None:
-        return super().limits_binary(state) or instead(self.zero_division)
-
-    def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int | Fraction, int | Fraction]:
-        """Numerator and denominator of the value."""
-        raise NotImplementedError
-
-    def chance(self, state: Any, value: Any, method: str) -> Estimate:
-        cells = state.cells_at(self._cut)
+    def estimate(self, found: Any, method: str) -> Estimate:
         if "wilson" in self.methods:
-            return share(self.quotient(*cells)[1], value, method)
-        each = [self.quotient(*(int(i == j) for j in range(4))) for i in range(4)]  # both are sums over the cells
-        return from_shares(value, cells, each, self.interval_scale)
-
-    def reason_of_binary(self, state: Any) -> str | None:
-        undefined = self.of_binary(state) != self.of_binary(state)
-        return super().reason_of_binary(state) or ("0/0: no such rows" if undefined else None)
+            return share(self.of(found.view).denominator, found.value, method)
+        each = [self.of(Table(*(int(i == j) for j in range(4)))) for i in range(4)]  # both are sums over the cells
+        return from_shares(found.value, found.view, each, self.interval_scale)

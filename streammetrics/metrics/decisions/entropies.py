@@ -81,7 +81,7 @@ def expected(found: Contingency) -> Limits | None:
     return None if total > MOST_ROWS else _expected(tuple(true.items()), tuple(predicted.items()), total)
 
 
-@lru_cache(maxsize=4)  # value, bounds and reason ask one after the other
+@lru_cache(maxsize=4)  # two metrics, or two readings of one, ask one after the other
 def _expected(true: Sizes, predicted: Sizes, total: int) -> Limits:
     """The same of classes by their size, and how many there are of each."""
     terms, errors = [], []

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from ...collect.metric import ScoredLabels
+from ...collect.reading import NAN, OwnReading, Reading
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...statistics.classes import Table
@@ -14,8 +15,6 @@ from ...statistics.group_decisions import GroupDecisions
 from .counted import HARD
 
 __all__ = ["DemographicParityRatio", "EqualOpportunityRatio", "EqualizedOddsRatio"]
-
-NAN = float("nan")
 
 Rate = Callable[[Table], tuple[int, int]]
 """Numerator and denominator of a rate of a group."""
@@ -78,34 +77,42 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
         column = "y_pred" if self.threshold is None else "y_score"
         return GroupDecisions(thresholds=(self._cut,), column=column, max_labels=self.max_groups)
 
-    def rates_of(self, state: GroupDecisions, rate: str) -> dict[Any, Fraction | None]:
+    def _rates(self, state: GroupDecisions, rate: str) -> dict[Any, Fraction | None]:
         """Return a rate of every group; None where it is 0/0."""
         pairs = {group: RATES[rate](table) for group, table in state.tables(self._cut).items()}
         return {group: Fraction(a, b) if b else None for group, (a, b) in pairs.items()}
 
-    def ratio(self, state: GroupDecisions, rate: str) -> Fraction | None:
+    def _ratio(self, state: GroupDecisions, rate: str) -> Fraction | None:
         """Return the least over the largest; None where that is 0/0, or no group has one."""
-        known = [r for r in self.rates_of(state, rate).values() if r is not None]
+        known = [r for r in self._rates(state, rate).values() if r is not None]
         if not known or not max(known):
             return None if self.zero_division != self.zero_division or not known else Fraction(self.zero_division)
         return min(known) / max(known)
 
-    def combined(self, ratios: list[Fraction]) -> Fraction:
-        """Return one number of the ratios of all rates."""
-        return ratios[0]
+    def _ratios(self, state: GroupDecisions) -> list[Fraction]:
+        """Return the ratio of every rate; none where one is undefined."""
+        ratios = [self._ratio(state, rate) for rate in self.rates]
+        known = [r for r in ratios if r is not None]
+        return known if len(known) == len(ratios) else []
 
     def of(self, state: GroupDecisions) -> float:
-        ratios = [self.ratio(state, rate) for rate in self.rates]
-        known = [r for r in ratios if r is not None]
-        return to_float(self.combined(known)) if len(known) == len(ratios) else NAN
+        ratios = self._ratios(state)
+        return to_float(min(ratios)) if ratios else NAN
 
-    def reason_of(self, state: GroupDecisions) -> str | None:
-        if self.of(state) == self.of(state):
+    def reason(self, state: GroupDecisions) -> str | None:
+        if self._ratios(state):
             return None
-        return super().reason_of(state) or "the rate is 0 in every group, or 0/0"
+        return super().reason(state) or "the rate is 0 in every group, or 0/0"
 
-    def details(self, state: GroupDecisions) -> dict[str, Any]:
-        found = {rate: self.rates_of(state, rate) for rate in self.rates}
+    def read(self, state: GroupDecisions) -> Reading:
+        return OfGroups(self, state)
+
+
+class OfGroups(OwnReading):
+    """What a ratio says: also each rate of every group, and how many are undefined."""
+
+    def _details(self) -> dict[str, Any]:
+        found = {rate: self.metric._rates(self.state, rate) for rate in self.metric.rates}
         named = {
             rate: {g: NAN if r is None else to_float(r) for g, r in rates.items()} for rate, rates in found.items()
         }
@@ -207,5 +214,8 @@ class EqualizedOddsRatio(FairnessRatio, tag="equalized_odds_ratio"):
     def name(self) -> str:
         return super().name + ("" if self.agg == "worst_case" else "_mean")
 
-    def combined(self, ratios: list[Fraction]) -> Fraction:
-        return min(ratios) if self.agg == "worst_case" else sum(ratios, Fraction(0)) / len(ratios)
+    def of(self, state: GroupDecisions) -> float:
+        if self.agg == "worst_case":
+            return super().of(state)
+        ratios = self._ratios(state)
+        return to_float(sum(ratios, Fraction(0)), len(ratios)) if ratios else NAN

@@ -48,7 +48,7 @@ class GeometricMeanScore(WholeMatrix, tag="geometric_mean_score"):
     formula = "sqrt(TP / (TP + FN) TN / (TN + FP))"
     interval_scale = "logit"
 
-    def limits_of_margins(self, margins: Margins) -> Limits | None:
+    def of(self, margins: Margins) -> Limits | None:
         known = [(right, true) for right, true in zip(margins.right, margins.true, strict=True) if true]
         if not known:
             return None
@@ -56,12 +56,13 @@ class GeometricMeanScore(WholeMatrix, tag="geometric_mean_score"):
             return Limits.exactly(0)
         return _root(known)
 
-    def chance(self, state: Any, value: Any, method: str) -> Estimate:
-        found = super().chance(state, value, method)
-        return found._replace(error=found.error * value)
+    def estimate(self, found: Any, method: str) -> Estimate:
+        # The gradient is that of the logarithm.
+        made = super().estimate(found, method)
+        return made._replace(error=made.error * found.value)
 
-    def influence(self, right: Any, true: Any, predicted: Any) -> Any:
-        """That of the logarithm."""
+    def gradient(self, right: Any, true: Any, predicted: Any) -> Any:
+        """Return how the logarithm changes."""
         held = true > 0
         inner = np.eye(len(true)) / np.where(held, right, 1.0)[:, None] - 1 / np.where(held, true, 1.0)[:, None]
         return held[:, None] * inner / np.count_nonzero(held)

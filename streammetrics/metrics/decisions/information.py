@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
+from ...collect.reading import Reading
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
-from ...statistics.found_classes import Contingency
+from ...statistics.found_classes import Contingency, FoundPairs
 from .entropies import MOST_ROWS, Entropies, averaged, expected, less, over
-from .pairs import Labeling
+from .pairs import Labeling, OfLabelings
 
 __all__ = [
     "AdjustedMutualInformation",
@@ -25,37 +27,57 @@ TOO_MANY = "more than 2**32 rows: what chance makes takes too long"
 
 
 class InformationMetric(Labeling):
-    """A function of entropies."""
+    """A number of what two labelings tell of each other."""
 
     bound = "certified: logarithms are rounded, which moves the value by some 2**-50"
 
-    def of_entropies(self, found: Entropies) -> Limits | None:
-        """Return the value of labelings that differ; None if it is undefined."""
-        raise NotImplementedError
 
-    def limits_of(self, found: Contingency) -> Limits | None:
-        if len(found.both) == len(found.true) == len(found.predicted):  # they are one but for names
-            return Limits.exactly(1)
-        return self._within(self.of_entropies(Entropies.of(found)))
+class SharedInformation(InformationMetric):
+    """A share, 1 at most, of the entropies of labelings that differ, which `of` takes; 1 if they are one but for names."""
 
-    def _within(self, found: Limits | None) -> Limits | None:
-        """A share is 1 at most."""
-        return None if found is None else Limits(*(min(x, Fraction(1)) for x in found))
+    def read(self, state: FoundPairs) -> Reading:
+        return OfLabelings(self, state, self._of_entropies)
+
+    def _of_entropies(self, found: Contingency) -> Limits | None:
+        """Return the share of the entropies of two labelings."""
+        return Limits.exactly(1) if _is_one(found) else _at_most_one(self.of(Entropies.of(found)))
+
+
+def _is_one(found: Contingency) -> bool:
+    """Return whether two labelings are one but for names."""
+    return len(found.both) == len(found.true) == len(found.predicted)
+
+
+def _at_most_one(found: Limits | None) -> Limits | None:
+    """Return a share, whose limits may reach beyond 1 before."""
+    return None if found is None else Limits(*(min(x, Fraction(1)) for x in found))
 
 
 class ChanceMetric(InformationMetric):
     """What asks for all permutations of a labeling: of whole numbers of rows, and not too many."""
 
-    def limits_of(self, found: Contingency) -> Limits | None:
-        parts = any(n % found.unit for n in (*found.true, *found.predicted))
-        return None if parts else self.of_rows(found)
+    def read(self, state: FoundPairs) -> Reading:
+        return OfLabelings(self, state, self._of_rows)
 
-    def of_rows(self, found: Contingency) -> Limits | None:
-        """Return the value of whole rows; None if it is undefined."""
-        raise NotImplementedError
+    def _of_rows(self, found: Contingency) -> Limits | None:
+        """Return the value of whole rows; None of others."""
+        if any(n % found.unit for n in (*found.true, *found.predicted)):
+            return None
+        limits: Limits | None = self.of(found)
+        return limits
 
-    def why(self, found: Contingency) -> str:
-        return TOO_MANY if found.total // found.unit > MOST_ROWS else super().why(found)
+    def reason(self, found: Any) -> str:
+        return TOO_MANY if found.total // found.unit > MOST_ROWS else super().reason(found)
+
+
+class WithMean(InformationMetric):
+    """A number of labelings that sets what they have in common beside the mean of their entropies."""
+
+    average_method: str = setting(default="arithmetic", choices=METHODS)
+
+    @property
+    def name(self) -> str:
+        return self.tag + ("" if self.average_method == "arithmetic" else f"_{self.average_method}")
 
 
 class MutualInformation(InformationMetric, tag="mutual_information"):
@@ -82,7 +104,7 @@ class MutualInformation(InformationMetric, tag="mutual_information"):
 
     formula = "sum of p_jk log(p_jk / (p_j p_k))"
 
-    def limits_of(self, found: Contingency) -> Limits | None:
+    def of(self, found: Contingency) -> Limits:
         return Entropies.of(found).mutual
 
 
@@ -113,13 +135,13 @@ class ExpectedMutualInformation(ChanceMetric, tag="expected_mutual_information")
     best = None
     formula = "the mean of the mutual information over permutations of one labeling"
 
-    def of_rows(self, found: Contingency) -> Limits | None:
+    def of(self, found: Contingency) -> Limits | None:
         if len(found.true) == 1 or len(found.predicted) == 1:
             return Limits.exactly(0)
         return expected(found)
 
 
-class NormalizedMutualInformation(InformationMetric, tag="normalized_mutual_information"):
+class NormalizedMutualInformation(WithMean, SharedInformation, tag="normalized_mutual_information"):
     """Normalised mutual information of two labelings: over the mean of both entropies, from 0 to 1.
 
     Formula: I / mean(H_true, H_pred).
@@ -143,21 +165,15 @@ class NormalizedMutualInformation(InformationMetric, tag="normalized_mutual_info
     0.8
     """
 
-    average_method: str = setting(default="arithmetic", choices=METHODS)
-
     formula = "I / mean(H_true, H_pred)"
 
-    @property
-    def name(self) -> str:
-        return self.tag + ("" if self.average_method == "arithmetic" else f"_{self.average_method}")
-
-    def of_entropies(self, found: Entropies) -> Limits | None:
+    def of(self, found: Entropies) -> Limits | None:
         if not found.mutual.high:
             return Limits.exactly(0)
         return over(found.mutual, averaged(found.true, found.predicted, self.average_method))
 
 
-class AdjustedMutualInformation(ChanceMetric, NormalizedMutualInformation, tag="adjusted_mutual_information"):
+class AdjustedMutualInformation(WithMean, ChanceMetric, tag="adjusted_mutual_information"):
     """Adjusted mutual information of two labelings: beyond what chance makes, at most 1; 0 by chance.
 
     Formula: (I - E) / (mean(H_true, H_pred) - E), where E is ExpectedMutualInformation.
@@ -184,9 +200,9 @@ class AdjustedMutualInformation(ChanceMetric, NormalizedMutualInformation, tag="
 
     formula = "(I - E) / (mean(H_true, H_pred) - E)"
 
-    def of_rows(self, found: Contingency) -> Limits | None:
+    def of(self, found: Contingency) -> Limits | None:
         sides = found.true, found.predicted
-        if len(found.both) == len(found.true) == len(found.predicted):
+        if _is_one(found):
             return Limits.exactly(1)
         if any(len(side) == 1 for side in sides):
             return Limits.exactly(0)
@@ -196,10 +212,10 @@ class AdjustedMutualInformation(ChanceMetric, NormalizedMutualInformation, tag="
         if chance is None:
             return None
         most = averaged(known.true, known.predicted, self.average_method)
-        return self._within(over(less(known.mutual, chance), less(most, chance)))
+        return _at_most_one(over(less(known.mutual, chance), less(most, chance)))
 
 
-class Homogeneity(InformationMetric, tag="homogeneity"):
+class Homogeneity(SharedInformation, tag="homogeneity"):
     """Homogeneity: how far each predicted class, or cluster, holds rows of one true class only; from 0 to 1.
 
     Formula: I / H_true; 1 if there is one true class.
@@ -222,11 +238,11 @@ class Homogeneity(InformationMetric, tag="homogeneity"):
 
     formula = "I / H_true"
 
-    def of_entropies(self, found: Entropies) -> Limits | None:
+    def of(self, found: Entropies) -> Limits | None:
         return over(found.mutual, found.true) if found.true.high else Limits.exactly(1)
 
 
-class Completeness(InformationMetric, tag="completeness"):
+class Completeness(SharedInformation, tag="completeness"):
     """Completeness: how far the rows of each true class are in one predicted class, or cluster; from 0 to 1.
 
     Formula: I / H_pred; 1 if there is one predicted class.
@@ -249,11 +265,11 @@ class Completeness(InformationMetric, tag="completeness"):
 
     formula = "I / H_pred"
 
-    def of_entropies(self, found: Entropies) -> Limits | None:
+    def of(self, found: Entropies) -> Limits | None:
         return over(found.mutual, found.predicted) if found.predicted.high else Limits.exactly(1)
 
 
-class VMeasure(InformationMetric, tag="v_measure"):
+class VMeasure(SharedInformation, tag="v_measure"):
     """V-measure: the harmonic mean of homogeneity and completeness, completeness counting beta times as much.
 
     Formula: (1 + beta) h c / (beta h + c) = (1 + beta) I / (beta H_pred + H_true).
@@ -285,7 +301,7 @@ class VMeasure(InformationMetric, tag="v_measure"):
     def name(self) -> str:
         return self.tag if self.beta == 1 else f"v{self.beta:g}_measure"
 
-    def of_entropies(self, found: Entropies) -> Limits | None:
+    def of(self, found: Entropies) -> Limits | None:
         beta = Fraction(self.beta)
         both = Limits(*(beta * p + t for p, t in zip(found.predicted, found.true, strict=True)))
         mutual = Limits(*((1 + beta) * x for x in found.mutual))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...collect.interval import Estimate
+from ...collect.reading import Quotient
 from ...numerics.exact import Limits, to_float, weights
 from ...numerics.settings import setting
 from ...statistics.classes import Margins, PairCounts
@@ -17,6 +18,47 @@ from ..chance import from_counts
 from .agreement import Agreement, crossed, difference_slack
 
 __all__ = ["CohenKappa"]
+
+
+class Steps(NamedTuple):
+    """How far decisions are off, where classes are steps on a scale.
+
+    Parameters
+    ----------
+    cells : array of int
+        Rows, or weight in units of 2**-60, by true class and decision.
+    apart : int64 array of the same shape
+        How far a class is from another one.
+    off, by_chance : int
+        The rows times how far decisions are off, times all rows; and what that would be by chance.
+    """
+
+    cells: NDArray[Any]
+    apart: NDArray[np.int64]
+    off: int
+    by_chance: int
+
+    @classmethod
+    def of(cls, state: PairCounts, how: str) -> Steps:
+        """Read a state; steps are "linear" or "quadratic"."""
+        cells = weights(*state.square())
+        every = np.arange(len(cells))
+        steps = np.abs(np.subtract.outer(every, every))
+        apart = np.asarray(steps if how == "linear" else steps * steps)
+        true, predicted = cells.sum(axis=1), cells.sum(axis=0)
+        off, by_chance = (apart * cells).sum() * cells.sum(), (apart * np.multiply.outer(true, predicted)).sum()
+        return cls(cells, apart, int(off), int(by_chance))
+
+    def gradient(self) -> NDArray[np.float64]:
+        """Return what a row of each cell adds to kappa, times all rows."""
+        total, apart = self.cells.sum(), self.apart.astype(np.float64)
+        shares = to_float(self.cells, np.full(self.cells.shape, total, object))
+        true, predicted = (to_float(n, np.full(n.shape, total, object)) for n in (self.cells.sum(1), self.cells.sum(0)))
+        off = math.fsum((apart * shares).ravel())
+        row = np.array([math.fsum(a * predicted) for a in apart])  # how far a class is off by chance
+        column = np.array([math.fsum(a * true) for a in apart])
+        by_chance = np.float64(math.fsum(row * true))
+        return np.asarray((off / by_chance * (row[:, None] + column[None, :] - by_chance) - apart) / by_chance)
 
 
 class CohenKappa(Agreement, tag="cohen_kappa"):
@@ -58,59 +100,35 @@ class CohenKappa(Agreement, tag="cohen_kappa"):
     def name(self) -> str:
         return super().name + (f"_{self.weights}" if self.weights else "")
 
-    def influence(self, right: Any, true: Any, predicted: Any) -> Any:
+    def _view(self, state: Any) -> Any:
+        return Steps.of(state, str(self.weights)) if self._has_steps(state) else super()._view(state)
+
+    def _has_steps(self, state: Any) -> bool:
+        """Return whether classes are steps on a scale; of two classes there is one step."""
+        return self.weights is not None and isinstance(state, PairCounts)
+
+    def of(self, margins: Margins | Steps) -> Quotient:
+        if isinstance(margins, Steps):
+            return Quotient(margins.by_chance - margins.off, margins.by_chance)
+        total, chance = margins.total, crossed(margins)
+        return Quotient(total * sum(margins.right) - chance, total * total - chance)
+
+    def slack(self, margins: Margins | Steps, found: Limits, rounding: Fraction) -> Fraction:
+        if isinstance(margins, Steps):
+            return 8 * rounding * Fraction(margins.off, margins.by_chance or 1)
+        total, chance = margins.total, crossed(margins)
+        products, divisor = total * sum(margins.right) + chance, Fraction(total * total - chance or 1)
+        return difference_slack(products, divisor, found, rounding)
+
+    def gradient(self, right: Any, true: Any, predicted: Any) -> Any:
         agreed, by_chance = math.fsum(right), math.fsum(true * predicted)
         left = np.float64(1 - by_chance)
         of_chance = predicted[:, None] + true[None, :] - 2 * by_chance
         return (np.eye(len(true)) - agreed) / left - (1 - agreed) / left / left * of_chance
 
-    def limits_of_margins(self, margins: Margins) -> Limits | None:
-        total, chance = margins.total, crossed(margins)
-        return self.over(total * sum(margins.right) - chance, total * total - chance)
-
-    def slack_of_margins(self, margins: Margins, found: Limits, slip: Fraction) -> Fraction:
-        total, chance = margins.total, crossed(margins)
-        return difference_slack(total * sum(margins.right) + chance, Fraction(total * total - chance or 1), found, slip)
-
-    # -- steps on a scale: of two classes there is one ----------------------------------------------------------------
-
-    def _steps(self, state: Any) -> bool:
-        return self.weights is not None and isinstance(state, PairCounts)
-
-    def _apart(self, state: PairCounts) -> tuple[int, int]:
-        """The rows times how far decisions are off, and what that would be by chance."""
-        cells = weights(*state.square())
-        apart = self._distances(len(cells)).astype(object)
-        true, predicted = cells.sum(axis=1), cells.sum(axis=0)
-        return int((apart * cells).sum() * cells.sum()), int((apart * np.multiply.outer(true, predicted)).sum())
-
-    def _distances(self, classes: int) -> NDArray[np.int64]:
-        steps = np.abs(np.subtract.outer(np.arange(classes), np.arange(classes)))
-        return np.asarray(steps if self.weights == "linear" else steps * steps)
-
-    def limits_binary(self, state: Any) -> Limits | None:
-        if not self._steps(state):
-            return super().limits_binary(state)
-        off, by_chance = self._apart(state)
-        return self.over(by_chance - off, by_chance)
-
-    def slack(self, state: Any, found: Limits, slip: Fraction) -> Fraction:
-        if not self._steps(state):
-            return super().slack(state, found, slip)
-        off, by_chance = self._apart(state)
-        return 8 * slip * Fraction(off, by_chance or 1)
-
-    def chance(self, state: Any, value: Any, method: str) -> Estimate:
-        if not self._steps(state) or math.isnan(value):
-            return super().chance(state, value, method)
-        rows, _ = state.square()
-        shares = np.array([[to_float(n, int(rows.sum())) for n in row] for row in rows.tolist()])
-        apart = self._distances(len(rows)).astype(np.float64)
-        _, true, predicted = (np.array([to_float(n, int(rows.sum())) for n in part]) for part in self._margins(state))
-        off = math.fsum((apart * shares).ravel())
-        row = np.array([math.fsum(a * predicted) for a in apart])  # how far a class is off by chance
-        column = np.array([math.fsum(a * true) for a in apart])
-        by_chance = np.float64(math.fsum(row * true))
+    def estimate(self, found: Any, method: str) -> Estimate:
+        steps = found.view
+        if not isinstance(steps, Steps):
+            return super().estimate(found, method)
         with np.errstate(divide="ignore", invalid="ignore"):
-            tangent = (off / by_chance * (row[:, None] + column[None, :] - by_chance) - apart) / by_chance
-            return from_counts(value, rows, tangent, self.interval_scale)
+            return from_counts(found.value, steps.cells.astype(np.int64), steps.gradient(), self.interval_scale)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from ...collect.interval import Estimate
 from ...collect.metric import ScoredLabels, nothing_counted
+from ...collect.reading import Reading
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...statistics.row_means import LabelRows
@@ -44,10 +45,11 @@ class LabelRowMetric(ScoredLabels[LabelRows, float]):
     def of(self, state: LabelRows) -> float:
         return to_float(state.total(self.term), state.weight())
 
-    def estimate_of(self, state: LabelRows, method: str) -> Estimate:
-        return mean(self.of(state), state.spread_of(self.term), self.interval_scale, method)
+    def estimate(self, found: Reading, method: str) -> Estimate:
+        state: Any = found.state
+        return mean(found.value, state.spread_of(self.term), self.interval_scale, method)
 
-    def reason_of(self, state: Any) -> str | None:
+    def reason(self, state: Any) -> str | None:
         return nothing_counted(state)
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...collect.metric import ScoredLabels
+from ...collect.reading import NAN, OwnReading, Reading
 from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
 from ...statistics.found_classes import Contingency, FoundPairs
 
 __all__ = ["AdjustedRandScore", "FowlkesMallowsIndex", "PairConfusionMatrix", "RandScore"]
-
-NAN = float("nan")
 
 
 class Labeling(ScoredLabels[FoundPairs, Any]):
@@ -51,30 +52,39 @@ class Labeling(ScoredLabels[FoundPairs, Any]):
     def make_state(self) -> FoundPairs:
         return FoundPairs(max_labels=self.max_labels)
 
-    def limits_of(self, found: Contingency) -> Limits | None:
-        """Return the value and its certified limits, before anything is rounded; None if it is undefined."""
-        raise NotImplementedError
+    def read(self, state: FoundPairs) -> Reading:
+        return OfLabelings(self, state, self.of)
 
-    def _limits(self, state: FoundPairs) -> Limits | None:
-        found = state.contingency()
-        return self.limits_of(found) if len(found.both) else None
-
-    def of(self, state: FoundPairs) -> Any:
-        found = self._limits(state)
-        return NAN if found is None else found.rounded()
-
-    def bounds_of(self, state: FoundPairs) -> tuple[Any, Any]:
-        found = self._limits(state)
-        return (NAN, NAN) if found is None else found.outward()
-
-    def reason_of(self, state: FoundPairs) -> str | None:
-        if not len(state.contingency().both):
-            return "no rows"
-        return self.why(state.contingency()) if self._limits(state) is None else None
-
-    def why(self, found: Contingency) -> str:
-        """Say why the value of some rows is undefined."""
+    def reason(self, found: Any) -> str:
+        """Return why the value of some rows is undefined, given their pairs of classes."""
         return "weights are not whole numbers of rows" if not _is_whole(found) else "0/0"
+
+    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+        # The limits are as wide as rounded weights make them.
+        return Fraction(0)
+
+
+class OfLabelings(OwnReading):
+    """What a metric says about two labelings, by a function of their pairs of classes; it is undefined without rows."""
+
+    def __init__(self, metric: Labeling, state: FoundPairs, value: Callable[[Contingency], Limits | None]) -> None:
+        super().__init__(metric, state)
+        self._value = value
+
+    @cached_property
+    def pairs(self) -> Contingency:
+        """The pairs of classes."""
+        found: Contingency = self.state.contingency()
+        return found
+
+    def _found(self) -> Limits | None:
+        return self._value(self.pairs) if len(self.pairs.both) else None
+
+    def _reason(self) -> str | None:
+        if not len(self.pairs.both):
+            return "no rows"
+        reason: str | None = self.metric.reason(self.pairs) if self.found is None else None
+        return reason
 
 
 def _is_whole(found: Contingency) -> bool:
@@ -107,17 +117,18 @@ class RowPairs(NamedTuple):
 
 
 class PairMetric(Labeling):
-    """A number of pairs of rows."""
+    """A number of pairs of rows: `of` takes the pairs of labelings that differ."""
 
-    def limits_of(self, found: Contingency) -> Limits | None:
+    def read(self, state: FoundPairs) -> Reading:
+        return OfLabelings(self, state, self._of_pairs)
+
+    def _of_pairs(self, found: Contingency) -> Limits | None:
+        """Return the value of the pairs of rows; 1 for labelings that are one but for names."""
         pairs = RowPairs.of(found)
         if pairs is None:
             return None
-        return Limits.exactly(1) if pairs.agree else self.limits_of_pairs(pairs)
-
-    def limits_of_pairs(self, pairs: RowPairs) -> Limits | None:
-        """Return the value of labelings that differ."""
-        raise NotImplementedError
+        limits: Limits | None = Limits.exactly(1) if pairs.agree else self.of(pairs)
+        return limits
 
 
 class RandScore(PairMetric, tag="rand_score"):
@@ -147,7 +158,7 @@ class RandScore(PairMetric, tag="rand_score"):
 
     formula = "pairs of rows on which both agree / pairs of rows"
 
-    def limits_of_pairs(self, pairs: RowPairs) -> Limits | None:
+    def of(self, pairs: RowPairs) -> Limits | None:
         return Limits.exactly(pairs.tn + pairs.tp, sum(pairs))
 
 
@@ -176,7 +187,7 @@ class AdjustedRandScore(PairMetric, tag="adjusted_rand_score"):
 
     formula = "2 (tp tn - fn fp) / ((tp + fn)(fn + tn) + (tp + fp)(fp + tn)) of pairs of rows"
 
-    def limits_of_pairs(self, pairs: RowPairs) -> Limits | None:
+    def of(self, pairs: RowPairs) -> Limits | None:
         tn, fp, fn, tp = pairs
         return Limits.exactly(2 * (tp * tn - fn * fp), (tp + fn) * (fn + tn) + (tp + fp) * (fp + tn))
 
@@ -206,7 +217,7 @@ class FowlkesMallowsIndex(PairMetric, tag="fowlkes_mallows_index"):
 
     formula = "tp / sqrt((tp + fp)(tp + fn)) of pairs of rows"
 
-    def limits_of_pairs(self, pairs: RowPairs) -> Limits | None:
+    def of(self, pairs: RowPairs) -> Limits | None:
         if not pairs.tp:
             return Limits.exactly(0)
         return Limits.root(Fraction(pairs.tp**2, (pairs.tp + pairs.fp) * (pairs.tp + pairs.fn)))
@@ -239,13 +250,12 @@ class PairConfusionMatrix(Labeling, tag="pair_confusion_matrix"):
     instead = "a matrix has no one standard error; Sharded(AdjustedRandScore(), unit=) has an interval"
     formula = "ordered pairs of rows: [[apart in both, together in the second], [in the first, in both]]"
 
-    def of(self, state: FoundPairs) -> NDArray[Any]:
-        pairs = RowPairs.of(state.contingency())
-        return np.full((2, 2), NAN) if pairs is None else np.array([to_float(n) for n in pairs]).reshape(2, 2)
-
-    def bounds_of(self, state: FoundPairs) -> tuple[Any, Any]:
-        return self.of(state), self.of(state)
-
-    def reason_of(self, state: FoundPairs) -> str | None:
+    def read(self, state: FoundPairs) -> Reading:
         found = state.contingency()
-        return self.why(found) if len(found.both) and not _is_whole(found) else None
+        pairs = RowPairs.of(found)
+        matrix = np.full((2, 2), NAN) if pairs is None else self.of(pairs)
+        reason = self.reason(found) if pairs is None else None
+        return Reading(state, matrix, bounds=lambda: (matrix, matrix), reason=lambda: reason)
+
+    def of(self, pairs: RowPairs) -> NDArray[Any]:
+        return np.array([to_float(n) for n in pairs]).reshape(2, 2)

@@ -62,7 +62,7 @@ class FleissKappa(Metric[RowTerms, float], tag="fleiss_kappa"):
         agreeing, pairs, *each = map(state.total, self.make_state().terms)
         return agreeing, pairs, sum(each, Fraction(0)) ** 2, sum((n * n for n in each), Fraction(0))
 
-    def reason_of(self, state: RowTerms) -> str | None:
+    def reason(self, state: RowTerms) -> str | None:
         _, pairs, everyone, by_chance = self._sums(state)
         if not pairs:
             return nothing_counted(state) or "no item has two raters"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ...collect.reading import Quotient
+from ...statistics.classes import Table
 from .counted import DecisionRatio
 
 __all__ = [
@@ -35,8 +37,8 @@ class NegativePredictiveValue(DecisionRatio, tag="negative_predictive_value"):
 
     formula = "TN / (TN + FN)"
 
-    def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int, int]:
-        return tn, tn + fn
+    def of(self, cells: Table) -> Quotient:
+        return Quotient(cells.tn, cells.tn + cells.fn)
 
 
 class FalseDiscoveryRate(DecisionRatio, tag="false_discovery_rate"):
@@ -61,8 +63,8 @@ class FalseDiscoveryRate(DecisionRatio, tag="false_discovery_rate"):
     best = "low"
     formula = "FP / (FP + TP)"
 
-    def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int, int]:
-        return fp, fp + tp
+    def of(self, cells: Table) -> Quotient:
+        return Quotient(cells.fp, cells.fp + cells.tp)
 
 
 class FalseOmissionRate(DecisionRatio, tag="false_omission_rate"):
@@ -87,8 +89,8 @@ class FalseOmissionRate(DecisionRatio, tag="false_omission_rate"):
     best = "low"
     formula = "FN / (FN + TN)"
 
-    def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int, int]:
-        return fn, fn + tn
+    def of(self, cells: Table) -> Quotient:
+        return Quotient(cells.fn, cells.fn + cells.tn)
 
 
 class FalseNegativeRate(DecisionRatio, tag="false_negative_rate"):
@@ -113,8 +115,8 @@ class FalseNegativeRate(DecisionRatio, tag="false_negative_rate"):
     best = "low"
     formula = "FN / (FN + TP)"
 
-    def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int, int]:
-        return fn, fn + tp
+    def of(self, cells: Table) -> Quotient:
+        return Quotient(cells.fn, cells.fn + cells.tp)
 
 
 class Prevalence(DecisionRatio, tag="prevalence"):
@@ -140,8 +142,8 @@ class Prevalence(DecisionRatio, tag="prevalence"):
     best = None
     formula = "(TP + FN) / all"
 
-    def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int, int]:
-        return tp + fn, tn + fp + fn + tp
+    def of(self, cells: Table) -> Quotient:
+        return Quotient(cells.tp + cells.fn, sum(cells))
 
 
 class SelectionRate(DecisionRatio, tag="selection_rate"):
@@ -167,5 +169,5 @@ class SelectionRate(DecisionRatio, tag="selection_rate"):
     best = None
     formula = "(TP + FP) / all"
 
-    def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int, int]:
-        return tp + fp, tn + fp + fn + tp
+    def of(self, cells: Table) -> Quotient:
+        return Quotient(cells.tp + cells.fp, sum(cells))

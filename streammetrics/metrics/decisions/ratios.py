@@ -6,7 +6,9 @@ import math
 from fractions import Fraction
 from typing import ClassVar
 
+from ...collect.reading import Quotient
 from ...numerics.settings import setting
+from ...statistics.classes import Table
 from .counted import DecisionRatio
 from .samples import SampledRatio
 
@@ -47,8 +49,8 @@ class Precision(SampledRatio, tag="precision"):
     formula = "TP / (TP + FP)"
     row_beta = 0.0
 
-    def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int, int]:
-        return tp, tp + fp
+    def of(self, cells: Table) -> Quotient:
+        return Quotient(cells.tp, cells.tp + cells.fp)
 
 
 class Recall(SampledRatio, tag="recall"):
@@ -73,8 +75,8 @@ class Recall(SampledRatio, tag="recall"):
     formula = "TP / (TP + FN)"
     row_beta = math.inf
 
-    def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int, int]:
-        return tp, tp + fn
+    def of(self, cells: Table) -> Quotient:
+        return Quotient(cells.tp, cells.tp + cells.fn)
 
 
 class FBeta(SampledRatio, tag="fbeta"):
@@ -109,9 +111,9 @@ class FBeta(SampledRatio, tag="fbeta"):
     def name(self) -> str:
         return super().name.replace("fbeta", f"f{self.beta:g}")
 
-    def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int | Fraction, int | Fraction]:
+    def of(self, cells: Table) -> Quotient:
         square = Fraction(self.beta) ** 2
-        return (1 + square) * tp, (1 + square) * tp + square * fn + fp
+        return Quotient((1 + square) * cells.tp, (1 + square) * cells.tp + square * cells.fn + cells.fp)
 
 
 class F1(SampledRatio, tag="f1"):
@@ -137,8 +139,8 @@ class F1(SampledRatio, tag="f1"):
     methods: ClassVar[tuple[str, ...]] = ("delta",)
     formula = "2 TP / (2 TP + FP + FN)"
 
-    def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int, int]:
-        return 2 * tp, 2 * tp + fp + fn
+    def of(self, cells: Table) -> Quotient:
+        return Quotient(2 * cells.tp, 2 * cells.tp + cells.fp + cells.fn)
 
 
 class FalsePositiveRate(DecisionRatio, tag="false_positive_rate"):
@@ -163,8 +165,8 @@ class FalsePositiveRate(DecisionRatio, tag="false_positive_rate"):
     best = "low"
     formula = "FP / (FP + TN)"
 
-    def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int, int]:
-        return fp, fp + tn
+    def of(self, cells: Table) -> Quotient:
+        return Quotient(cells.fp, cells.fp + cells.tn)
 
 
 class Specificity(DecisionRatio, tag="specificity"):
@@ -188,8 +190,8 @@ class Specificity(DecisionRatio, tag="specificity"):
 
     formula = "TN / (TN + FP)"
 
-    def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int, int]:
-        return tn, tn + fp
+    def of(self, cells: Table) -> Quotient:
+        return Quotient(cells.tn, cells.tn + cells.fp)
 
 
 class Jaccard(SampledRatio, tag="jaccard"):
@@ -215,5 +217,5 @@ class Jaccard(SampledRatio, tag="jaccard"):
     formula = "TP / (TP + FP + FN)"
     row_term = "row_jaccard"
 
-    def quotient(self, tn: int, fp: int, fn: int, tp: int) -> tuple[int, int]:
-        return tp, tp + fp + fn
+    def of(self, cells: Table) -> Quotient:
+        return Quotient(cells.tp, cells.tp + cells.fp + cells.fn)

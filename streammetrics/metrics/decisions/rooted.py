@@ -9,31 +9,16 @@ import numpy as np
 
 from ...numerics.exact import Limits
 from ...statistics.classes import Table
-from ...statistics.labels import DecisionCounts
 from .combined import CombinedRates
-from .counted import instead
 
 __all__ = ["FowlkesMallows", "PrevalenceThreshold"]
-
-NAN = float("nan")
 
 
 class Rooted(CombinedRates):
     """A function of roots, which no quotient of integers is."""
 
-    stacks = False
+    vectorized = False
     interval_scale = "logit"
-
-    def limits_of(self, tn: int, fp: int, fn: int, tp: int) -> Limits | None:
-        """Return the value from the cells, before rounding; None if it is undefined."""
-        raise NotImplementedError
-
-    def limits_binary(self, state: DecisionCounts | Table) -> Limits | None:
-        return self.limits_of(*state.cells_at(self._cut)) or instead(self.zero_division)
-
-    def of_binary(self, state: Any) -> float:
-        found = self.limits_binary(state)
-        return NAN if found is None else found.rounded()
 
 
 class FowlkesMallows(Rooted, tag="fowlkes_mallows"):
@@ -61,13 +46,14 @@ class FowlkesMallows(Rooted, tag="fowlkes_mallows"):
 
     formula = "TP / sqrt((TP + FP)(TP + FN))"
 
-    def limits_of(self, tn: int, fp: int, fn: int, tp: int) -> Limits | None:
+    def of(self, cells: Table) -> Limits | None:
+        _, fp, fn, tp = cells
         both = (tp + fp) * (tp + fn)
         return Limits.root(Fraction(tp * tp, both)) if both else None
 
-    def relative_variance(self, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
+    def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
         p, r = tp + fp, tp + fn  # d log = dTP / TP - (dTP + dFP) / 2p - (dTP + dFN) / 2r
-        return tp * (1 / tp - 0.5 / p - 0.5 / r) ** 2 + fp * (0.5 / p) ** 2 + fn * (0.5 / r) ** 2
+        return value * np.sqrt(tp * (1 / tp - 0.5 / p - 0.5 / r) ** 2 + fp * (0.5 / p) ** 2 + fn * (0.5 / r) ** 2)
 
 
 class PrevalenceThreshold(Rooted, tag="prevalence_threshold"):
@@ -96,7 +82,8 @@ class PrevalenceThreshold(Rooted, tag="prevalence_threshold"):
     best = "low"
     formula = "sqrt(FPR) / (sqrt(TPR) + sqrt(FPR))"
 
-    def limits_of(self, tn: int, fp: int, fn: int, tp: int) -> Limits | None:
+    def of(self, cells: Table) -> Limits | None:
+        tn, fp, fn, tp = cells
         negatives, positives = tn + fp, fn + tp
         if not negatives or not positives or not fp + tp:
             return None
@@ -105,6 +92,6 @@ class PrevalenceThreshold(Rooted, tag="prevalence_threshold"):
         odds = Limits.root(Fraction(tp * negatives, fp * positives))  # 1 / (1 + sqrt(TPR / FPR))
         return Limits(*(1 / (1 + x) for x in (odds.high, odds.value, odds.low)))
 
-    def error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
+    def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
         rates = fn / tp / (tp + fn) + tn / fp / (fp + tn)  # the variance of log(TPR / FPR)
         return value * (1 - value) / 2 * np.sqrt(rates)

@@ -6,7 +6,7 @@ import math
 from typing import Any, ClassVar
 
 from ...collect.interval import Estimate
-from ...collect.metric import Metric
+from ...collect.reading import Reading
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...statistics.row_means import LabelRows, cut_term
@@ -48,43 +48,48 @@ class SampledRatio(DecisionRatio):
         first = f"row_f@{beta!r}" if self.row_term == "row_f" else self.row_term
         return f"{first}@{cut}", f"lack_f@{beta!r}@{cut}"
 
-    def _sums(self, state: LabelRows) -> tuple[Any, Any]:
-        """The sum over rows, and the weight that it is over; rows without a value count `zero_division`, or nothing."""
-        total, lacking = (state.total(term) for term in self.row_terms)
-        if math.isnan(self.zero_division):
-            return total, state.weight() - lacking
-        return total + int(self.zero_division) * lacking, state.weight()
-
-    def of(self, state: Any) -> Any:
+    def reading(self, state: Any) -> Reading:
         by_rows = isinstance(state, LabelRows) and not self.at_each
-        return to_float(*self._sums(state)) if by_rows else super().of(state)
+        return mean_over_rows(self, state) if by_rows else super().reading(state)
 
-    def bounds_of(self, state: Any) -> tuple[Any, Any]:
-        by_rows = isinstance(state, LabelRows) and not self.at_each
-        return Metric.bounds_of(self, state) if by_rows else super().bounds_of(state)
 
-    def reason_of(self, state: Any) -> str | None:
-        if not isinstance(state, LabelRows) or self.at_each:
-            return super().reason_of(state)
-        return None if self._sums(state)[1] else "no rows" if not state.rows else "0/0 in every row"
+def mean_over_rows(metric: SampledRatio, state: LabelRows) -> Reading:
+    """Return what a ratio of the labels of a row says about all rows."""
+    total, weight = _sums(metric, state)
+    value = to_float(total, weight)
 
-    def details(self, state: Any) -> dict[str, Any]:
-        if not isinstance(state, LabelRows) or self.at_each:
-            return super().details(state)
-        return {"undefined": to_float(state.total(self.row_terms[1]))}
+    def reason() -> str | None:
+        return None if weight else "no rows" if not state.rows else "0/0 in every row"
 
-    def estimate_of(self, state: Any, method: str) -> Estimate:
-        if not isinstance(state, LabelRows) or self.at_each:
-            return super().estimate_of(state, method)
-        terms = self.row_terms
-        products = {(-1, -1): state.weight_squared(), (0, 1): 0}  # a row without a value counts 0 for it
-        for i, term in enumerate(terms):
-            products |= {(-1, i): state.weight_squared(term), (i, i): state.square(term)}
-        found = spread(state.weight(), [state.total(term) for term in terms], products)
-        return delta(self.of(state), found, self._slopes, self.interval_scale, "delta")
+    return Reading(
+        state,
+        value,
+        reason=reason,
+        estimate=lambda method: _estimate(metric, state, value),
+        details=lambda: {"undefined": to_float(state.total(metric.row_terms[1]))},
+    )
 
-    def _slopes(self, ratio: Any, lacking: Any) -> tuple[Any, Any]:
-        """How the value changes with the mean of the term, and the share of rows that lack one."""
-        if math.isnan(self.zero_division):
+
+def _sums(metric: SampledRatio, state: LabelRows) -> tuple[Any, Any]:
+    """Return the sum over rows, and the weight that it is over; rows without a value count `zero_division`, or nothing."""
+    total, lacking = (state.total(term) for term in metric.row_terms)
+    if math.isnan(metric.zero_division):
+        return total, state.weight() - lacking
+    return total + int(metric.zero_division) * lacking, state.weight()
+
+
+def _estimate(metric: SampledRatio, state: LabelRows, value: float) -> Estimate:
+    """Return the mean over rows with its standard error, from the squares of what each row adds."""
+    terms = metric.row_terms
+    products = {(-1, -1): state.weight_squared(), (0, 1): 0}  # a row without a value counts 0 for it
+    for i, term in enumerate(terms):
+        products |= {(-1, i): state.weight_squared(term), (i, i): state.square(term)}
+    found = spread(state.weight(), [state.total(term) for term in terms], products)
+
+    def gradient(ratio: Any, lacking: Any) -> tuple[Any, Any]:
+        """Return how the value changes with the mean of the term, and the share of rows that lack one."""
+        if math.isnan(metric.zero_division):
             return 1 / (1 - lacking), ratio / (1 - lacking) / (1 - lacking)
-        return 1.0, self.zero_division
+        return 1.0, metric.zero_division
+
+    return delta(value, found, gradient, metric.interval_scale, "delta")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 from ...collect.interval import Estimate
-from ...collect.metric import Metric, ScoredLabels, nothing_counted
-from ...numerics.exact import Limits, to_float
+from ...collect.metric import ScoredLabels, nothing_counted
+from ...collect.reading import Quotient, Reading
+from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...statistics.classes import Margins
 from ...statistics.row_means import ClassRows, LabelRows, cut_term
-from ..chance import mean, share
+from ..chance import mean
 from .counted import HARD
 from .whole import WholeMatrix
 
@@ -128,10 +130,11 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
     def of(self, state: ClassRows | LabelRows) -> float:
         return to_float(state.total(self._term), state.weight())
 
-    def estimate_of(self, state: Any, method: str) -> Estimate:
-        return mean(self.of(state), state.spread_of(self._term), self.interval_scale, method)
+    def estimate(self, found: Reading, method: str) -> Estimate:
+        state: Any = found.state
+        return mean(found.value, state.spread_of(self._term), self.interval_scale, method)
 
-    def reason_of(self, state: Any) -> str | None:
+    def reason(self, state: Any) -> str | None:
         return nothing_counted(state)
 
 
@@ -175,32 +178,20 @@ class HammingLoss(WholeMatrix, tag="hamming_loss"):
             return super().make_state()
         return ClassRows(terms=("wrong",), num_classes=self.num_classes, num_outputs=self.num_outputs)
 
-    def chance(self, state: Any, value: Any, method: str) -> Estimate:
-        return share(self._margins(state).total, value, method)
+    def of(self, margins: Margins) -> Quotient:
+        return Quotient(margins.total - sum(margins.right), margins.total)
 
-    def limits_of_margins(self, margins: Margins) -> Limits | None:
-        return Limits.exactly(margins.total - sum(margins.right), margins.total)
+    def reading(self, state: Any) -> Reading:
+        return self._of_outputs(state) if isinstance(state, ClassRows) else super().reading(state)
 
-    # -- several outputs ----------------------------------------------------------------------------------------------
+    def _of_outputs(self, state: ClassRows) -> Reading:
+        """Return the reading of rows of several outputs."""
+        assert self.num_outputs is not None
+        outputs = self.num_outputs
+        value = to_float(state.total("wrong"), state.weight() * outputs)
 
-    def of(self, state: Any) -> Any:
-        if not isinstance(state, ClassRows):
-            return super().of(state)
-        return to_float(state.total("wrong"), state.weight() * (self.num_outputs or 1))
+        def estimate(method: str) -> Estimate:
+            found = mean(value, state.spread_of("wrong"), self.interval_scale, "delta")
+            return found._replace(error=found.error / outputs)
 
-    def bounds_of(self, state: Any) -> tuple[Any, Any]:
-        return Metric.bounds_of(self, state) if isinstance(state, ClassRows) else super().bounds_of(state)
-
-    def reason_of(self, state: Any) -> str | None:
-        if not isinstance(state, ClassRows):
-            return super().reason_of(state)
-        return nothing_counted(state)
-
-    def details(self, state: Any) -> dict[str, Any]:
-        return {} if isinstance(state, ClassRows) else super().details(state)
-
-    def estimate_of(self, state: Any, method: str) -> Estimate:
-        if not isinstance(state, ClassRows):
-            return super().estimate_of(state, method)
-        found = mean(self.of(state), state.spread_of("wrong"), self.interval_scale, "delta")
-        return found._replace(error=found.error / (self.num_outputs or 1))
+        return Reading(state, value, reason=partial(nothing_counted, state), estimate=estimate)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from ...collect.interval import Estimate
 from ...collect.metric import nothing_counted
+from ...collect.reading import Reading
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...statistics.row_means import ClassRows
@@ -66,8 +67,9 @@ class TopKAccuracy(OfClasses[ClassRows, float], tag="top_k_accuracy"):
     def of(self, state: ClassRows) -> float:
         return to_float(state.total(f"top@{self.k}"), state.weight())
 
-    def estimate_of(self, state: ClassRows, method: str) -> Estimate:
-        return mean(self.of(state), state.spread_of(f"top@{self.k}"), self.interval_scale, method)
+    def estimate(self, found: Reading, method: str) -> Estimate:
+        state: Any = found.state
+        return mean(found.value, state.spread_of(f"top@{self.k}"), self.interval_scale, method)
 
-    def reason_of(self, state: Any) -> str | None:
+    def reason(self, state: Any) -> str | None:
         return nothing_counted(state)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...collect.interval import GROUPS, Estimate
 from ...collect.metric import Metric
+from ...collect.reading import NAN, OwnReading, Reading, widened
 from ...numerics.exact import to_float
 from ...numerics.settings import check_whole, is_partition, setting
 from ...statistics.groups.closed import GROUP_WEIGHTS, SealedGroups
@@ -17,7 +22,7 @@ from ...statistics.groups.sorted import SortedGroups
 
 __all__ = ["GroupAUC", "group_partition"]
 
-NAN = float("nan")
+Floats = NDArray[np.float64]
 State = GroupRows | SealedGroups | SortedGroups
 
 
@@ -134,27 +139,29 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
             lone = closed.total("lone", by)
         return to_float(closed.total("sums", by) + lone / 2, closed.total("weights", by) + lone)
 
-    def bounds_of(self, state: State) -> tuple[float, float]:
-        """Wider where weights were rounded: as if each were the smallest, since closed groups do not say who has which."""
-        low, high = super().bounds_of(state.close_groups())
-        return low, min(high, 1.0)  # NaN stays
-
-    def reason_of(self, state: State) -> str | None:
+    def reason(self, state: State) -> str | None:
         rows = state.facts()["rows"]
         return None if state.close_groups().groups[0] else "no group has both classes" if rows else "no rows"
 
-    def of_cells(self, state: State) -> list[float]:
-        return [self.of(cell) for cell in state.close_groups().each_cell()]
+    def read(self, state: State) -> Reading:
+        return OfClosed(self, state)
 
-    def estimate_of(self, state: State, method: str) -> Estimate:
-        value, error, groups = self._estimate(state)
+    def read_cells(self, state: State) -> Reading:
+        # The groups of all cells are closed together, which takes less time than those of one cell after the other.
+        each = [self.read(cell) for cell in state.close_groups().each_cell()]
+        values = np.array([one.value for one in each])
+        return Reading(state, values, bounds=lambda: _columns(one.bounds for one in each))
+
+    def estimate(self, found: Reading, method: str) -> Estimate:
+        error, groups = self._error(found)
         few = None if error == error else "fewer than two groups have both classes"
         return Estimate(
-            value, error, method=method, assumption=GROUPS, degrees=groups - 1, within=(0.0, 1.0), reason=few
+            found.value, error, method=method, assumption=GROUPS, degrees=groups - 1, within=(0.0, 1.0), reason=few
         )
 
-    def _estimate(self, state: State) -> tuple[float, float, int]:
-        """Value, standard error and groups: from sums of squares over groups, of which those of one class are 1/2."""
+    def _error(self, found: Reading) -> tuple[float, int]:
+        """Return standard error and groups: from sums of squares over groups, of which those of one class are 1/2."""
+        state: Any = found.state
         closed, by = state.close_groups(), self.group_weight
         n, total = int(closed.groups[0]), closed.total("weights", by)
         xx, wx, ww = (closed.moment(name, by) for name in ("squares", "products", "weights"))
@@ -163,23 +170,10 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
             n, total = n + int(closed.groups[1]), total + closed.total("lone", by)
             xx, wx, ww = xx + lone / 4, wx + lone / 2, ww + lone
         if n < 2 or not total:
-            return self.of(state), NAN, n
-        value = self.of(state)
-        v = Fraction(value)
+            return NAN, n
+        v = Fraction(found.value)
         spread = max(Fraction(0), xx - 2 * v * wx + v * v * ww) * n / (n - 1)
-        return value, math.sqrt(to_float(spread, total * total)), n
-
-    def details(self, state: State) -> dict[str, Any]:
-        closed = state.close_groups()
-        found: dict[str, Any] = {"groups": int(closed.groups[0]), "one_class": int(closed.groups[1])}
-        if isinstance(state, SealedGroups):
-            return found | {"partitions": f"{int(state.sealed.sum())} of {state.partitions}"}
-        found |= state.held()
-        if isinstance(state, GroupRows) and self.sample:
-            share = state.share
-            _, error, _ = self._estimate(state)
-            found |= {"sampled_share": share, "standard_error": error * math.sqrt(1 - share) if share < 1 else 0.0}
-        return found
+        return math.sqrt(to_float(spread, total * total)), n
 
     def closing(self, parts: int | None = None) -> GroupAUC:
         """Make one for closed groups, which has seen nothing."""
@@ -210,6 +204,33 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class OfClosed(OwnReading):
+    """What a mean over closed groups says."""
+
+    def _bounds(self) -> tuple[float, float]:
+        # Where weights were rounded, each may have been the smallest: closed groups do not say.
+        low, high = widened(self.value, self.state.close_groups())
+        return low, min(high, 1.0)  # NaN stays
+
+    def _details(self) -> dict[str, Any]:
+        state, closed = self.state, self.state.close_groups()
+        known: dict[str, Any] = {"groups": int(closed.groups[0]), "one_class": int(closed.groups[1])}
+        if isinstance(state, SealedGroups):
+            return known | {"partitions": f"{int(state.sealed.sum())} of {state.partitions}"}
+        known |= state.held()
+        if isinstance(state, GroupRows) and self.metric.sample:
+            share = state.share
+            error, _ = self.metric._error(self)
+            known |= {"sampled_share": share, "standard_error": error * math.sqrt(1 - share) if share < 1 else 0.0}
+        return known
+
+
+def _columns(pairs: Iterable[tuple[float, float]]) -> tuple[Floats, Floats]:
+    """Return the first and the second numbers of pairs."""
+    low, high = np.array(list(pairs)).reshape(-1, 2).T
+    return low, high
 
 
 def group_partition(ids: Any, parts: int) -> Any:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...collect.interval import GROUPS, Estimate
 from ...collect.metric import Metric
+from ...collect.reading import OwnReading, Reading
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...state.content import MOST_SLIP
@@ -20,7 +21,6 @@ from ...statistics.groups.sums import GroupSums
 __all__ = ["GroupCalibrationError", "GroupLogLoss"]
 
 Floats = NDArray[np.float64]
-NAN = float("nan")
 
 
 class GroupedMetric(Metric[GroupSums, float]):
@@ -44,59 +44,65 @@ class GroupedMetric(Metric[GroupSums, float]):
             memory_limit=self.memory_limit,
         )
 
-    def parts(self, state: GroupSums) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
+    def _parts(self, state: GroupSums) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
         """Return what each group counts, numerator and divisor of its value, and which groups have one: only these."""
         raise NotImplementedError
 
-    def values(self, state: GroupSums) -> tuple[Floats, Floats]:
+    def _values(self, state: GroupSums) -> tuple[Floats, Floats]:
         """Return what each group counts, and its value; groups without a value are left out."""
-        counts, tops, divisors, _ = self.parts(state)
+        counts, tops, divisors, _ = self._parts(state)
         with np.errstate(over="ignore"):
             return counts, np.minimum(tops / divisors, np.finfo(np.float64).max)
 
     def of(self, state: GroupSums) -> float:
-        return _mean(*self.values(state))
+        return _mean(*self._values(state))
 
-    def bounds_of(self, state: GroupSums) -> tuple[float, float]:
-        value, slip = self.of(state), 8 * float(MOST_SLIP) if state.rounded else 0.0
+    def reason(self, state: GroupSums) -> str | None:
+        if not state.facts()["rows"]:
+            return "no rows"
+        return None if exact_sum(self._values(state)[0]) else "no group has a value: no positives, or no weight"
+
+    def read(self, state: GroupSums) -> Reading:
+        return OfMean(self, state)
+
+    def estimate(self, found: Any, method: str) -> Estimate:
+        value, (counts, values) = found.value, self._values(found.state)  # a ratio of sums over groups
+        n, total = len(counts), float(exact_sum(counts))
+        if n < 2 or not total:
+            return Estimate(value, reason="fewer than two groups have a value")
+        far = scale_of(values)
+        apart = counts * (values / far - value / far)
+        error = math.sqrt(float(exact_sum(np.square(apart))) * n / (n - 1)) / total * far
+        return Estimate(value, error, method=method, assumption=GROUPS, degrees=n - 1, within=(0.0, math.inf))
+
+
+class OfMean(OwnReading):
+    """What a mean over groups says: weights, or terms, were rounded."""
+
+    def _bounds(self) -> tuple[float, float]:
+        value, state = self.value, self.state
         if value != value:
             return value, value
-        counts, _, divisors, there = self.parts(state)
+        counts, _, divisors, there = self.metric._parts(state)
+        slip = 8 * float(MOST_SLIP) if state.rounded else 0.0
         unit = 2.0**-58 if state.rounded else 2.0**-60  # each w and w x, or x alone, was rounded to 2**-60
         reach = _mean(counts, state.rows.sum(axis=1)[there] * unit / divisors) + 2 * slip * value
         if not state.rounded and reach <= 4 * math.ulp(value):  # the 2 ulp within which terms are
             return value, value
         return max(0.0, value - reach), value + reach
 
-    def reason_of(self, state: GroupSums) -> str | None:
-        if not state.facts()["rows"]:
-            return "no rows"
-        return None if exact_sum(self.values(state)[0]) else "no group has a value: no positives, or no weight"
-
-    def estimate_of(self, state: GroupSums, method: str) -> Estimate:
-        """A ratio of sums over groups."""
-        counts, values = self.values(state)
-        n, total = len(counts), float(exact_sum(counts))
-        if n < 2 or not total:
-            return Estimate(self.of(state), reason="fewer than two groups have a value")
-        value = self.of(state)
-        far = scale_of(values)
-        apart = counts * (values / far - value / far)
-        error = math.sqrt(float(exact_sum(np.square(apart))) * n / (n - 1)) / total * far
-        return Estimate(value, error, method=method, assumption=GROUPS, degrees=n - 1, within=(0.0, math.inf))
-
-    def details(self, state: GroupSums) -> dict[str, Any]:
-        return {"used": len(self.values(state)[0]), "memory": state.nbytes}
+    def _details(self) -> dict[str, Any]:
+        return {"used": len(self.metric._values(self.state)[0]), "memory": self.state.nbytes}
 
 
 def _mean(counts: Floats, values: Floats) -> float:
-    """The mean of values, each of which counts so much: exact sums, rounded once."""
+    """Return the mean of values, each of which counts so much: exact sums, rounded once."""
     far = scale_of(values)
     return to_float(exact_sum(counts * (values / far)) * Fraction(far), exact_sum(counts))
 
 
 def scale_of(values: Floats) -> float:
-    """A power of two beside which products of values are no problem: losses of logits may be as large as float64 goes."""
+    """Return a power of two that values are divided by: losses of logits may be so large that products overflow."""
     return 2.0 ** max(0, math.frexp(float(values.max(initial=0.0)))[1] - 400)
 
 
@@ -148,7 +154,7 @@ class GroupLogLoss(GroupedMetric, tag="group_log_loss"):
     def make_state(self) -> GroupSums:
         return self._sums("log_loss", eps=self.eps)
 
-    def parts(self, state: GroupSums) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
+    def _parts(self, state: GroupSums) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
         weights = state.weights()
         both = weights.sum(axis=1)
         held = both > 0
@@ -195,7 +201,7 @@ class GroupCalibrationError(GroupedMetric, tag="group_calibration_error"):
     def make_state(self) -> GroupSums:
         return self._sums("score")
 
-    def parts(self, state: GroupSums) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
+    def _parts(self, state: GroupSums) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
         weights = state.weights()
         both, observed = weights.sum(axis=1), weights[:, 1]
         held = observed > 0 if self.relative else both > 0

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...collect.interval import GROUPS, Estimate
 from ...collect.metric import Metric
-from ...numerics.exact import to_float
+from ...collect.reading import OwnReading, Quotient, Reading
 from ...numerics.settings import setting
 from ...state.content import MOST_SLIP
 from ...statistics.groups.blocks import Blocks, blocks_of
@@ -18,9 +18,6 @@ from ...statistics.groups.closed import exact_sum
 from ...statistics.groups.rows import GroupRows
 
 __all__ = ["GroupAveragePrecision", "SessionPrecisionAtK", "SessionRecallAtK"]
-
-
-Floats = NDArray[np.float64]
 
 
 class OpenGroups(Metric[GroupRows, float]):
@@ -35,50 +32,57 @@ class OpenGroups(Metric[GroupRows, float]):
     best: ClassVar[str | None] = "high"
     cost = "13 to 33 bytes a row; some 100 ns a row to compute"
     bound = "groups within a few ulp, summed exactly"
+    undefined: ClassVar[str] = "no group has positives"
 
     def make_state(self) -> GroupRows:
         return GroupRows(
             scale=self.scale, missing=self.missing, missing_values=self.missing_values, memory_limit=self.memory_limit
         )
 
-    def of_blocks(self, blocks: Blocks) -> tuple[Floats, Floats]:
-        """Return numerator and divisor of the share of each group."""
-        raise NotImplementedError
+    def of(self, blocks: Blocks) -> Quotient:
+        """Return numerator and divisor of the share of each group, from the scores of its rows."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it computes of a group")
 
-    def each(self, state: GroupRows) -> tuple[Floats, Floats]:
-        """Those of all groups that have a divisor."""
-        parts = [self.of_blocks(blocks_of(rows)) for rows in state.sorted_rows()]
-        tops, divisors = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-        held = divisors > 0
-        return tops[held], divisors[held]
+    def read(self, state: GroupRows) -> Reading:
+        return OverGroups(self, state)
 
-    def of(self, state: GroupRows) -> float:
-        tops, divisors = self.each(state)
-        return to_float(exact_sum(tops), exact_sum(divisors))
-
-    def bounds_of(self, state: GroupRows) -> tuple[float, float]:
-        value = self.of(state)
-        if not state.slip or math.isnan(value):
-            return value, value
-        slack = 8 * float(MOST_SLIP)
-        return max(0.0, value - slack), min(1.0, value + slack)
-
-    def reason_of(self, state: GroupRows) -> str | None:
-        if not state.facts()["rows"]:
-            return "no rows"
-        return None if len(self.each(state)[0]) else "no group has positives"
-
-    def estimate_of(self, state: GroupRows, method: str) -> Estimate:
-        """A ratio of sums over groups."""
-        tops, divisors = self.each(state)
-        n, total, value = len(tops), math.fsum(divisors), self.of(state)
+    def estimate(self, found: Any, method: str) -> Estimate:
+        tops, divisors = found.shares
+        n, total, value = len(tops), math.fsum(divisors), found.value
         if n < 2 or not total:
             return Estimate(value, reason="fewer than two groups have a value")
         error = math.sqrt(math.fsum(np.square(tops - value * divisors)) * n / (n - 1)) / total
         return Estimate(value, error, method=method, assumption=GROUPS, degrees=n - 1, within=(0.0, 1.0))
 
-    def details(self, state: GroupRows) -> dict[str, Any]:
-        return {"used": len(self.each(state)[0]), "memory": state.nbytes}
+
+class OverGroups(OwnReading):
+    """What a metric that reads the rows of every group says: the quotient of two sums over groups."""
+
+    @cached_property
+    def shares(self) -> Quotient:
+        """Numerators and divisors of all groups that have a divisor."""
+        each = [self.metric.of(blocks_of(rows)) for rows in self.state.sorted_rows()]
+        tops, divisors = (np.concatenate(columns) for columns in zip(*each, strict=True))
+        held = divisors > 0
+        return Quotient(tops[held], divisors[held])
+
+    def _found(self) -> Quotient:
+        return Quotient(*map(exact_sum, self.shares))
+
+    def _bounds(self) -> tuple[float, float]:
+        if not self.state.slip or math.isnan(self.value):
+            return self.value, self.value
+        slack = 8 * float(MOST_SLIP)
+        return max(0.0, self.value - slack), min(1.0, self.value + slack)
+
+    def _reason(self) -> str | None:
+        if not self.state.facts()["rows"]:
+            return "no rows"
+        undefined: str = self.metric.undefined
+        return None if len(self.shares.denominator) else undefined
+
+    def _details(self) -> dict[str, Any]:
+        return {"used": len(self.shares.denominator), "memory": self.state.nbytes}
 
 
 class GroupAveragePrecision(OpenGroups, tag="group_average_precision"):
@@ -121,7 +125,7 @@ class GroupAveragePrecision(OpenGroups, tag="group_average_precision"):
     def name(self) -> str:
         return "group_average_precision" + ("" if self.group_weight == "uniform" else f"_{self.group_weight}")
 
-    def of_blocks(self, blocks: Blocks) -> tuple[Floats, Floats]:
+    def of(self, blocks: Blocks) -> Quotient:
         some, above = blocks.positive > 0, np.where(blocks.through > 0, blocks.through, 1.0)
         terms = np.where(some, blocks.positive * (blocks.positive_through / above), 0.0)
         positives = np.where(blocks.positives > 0, blocks.positives, 1.0)
@@ -132,7 +136,7 @@ class GroupAveragePrecision(OpenGroups, tag="group_average_precision"):
             "positives": blocks.positives,
         }[self.group_weight]
         counts = np.where(blocks.positives > 0, counts, 0.0)
-        return counts * value, counts
+        return Quotient(counts * value, counts)
 
 
 class SessionPrecisionAtK(OpenGroups, tag="session_precision_at_k"):
@@ -165,19 +169,15 @@ class SessionPrecisionAtK(OpenGroups, tag="session_precision_at_k"):
     k: int = setting(default=10, low=1, high=1 << 40, kw_only=False)
 
     grows = True
+    undefined = "the weights are all zero"
     formula = "sum of positives among the first k / sum of rows among the first k"
 
     @property
     def name(self) -> str:
         return f"session_precision@{self.k}"
 
-    def of_blocks(self, blocks: Blocks) -> tuple[Floats, Floats]:
+    def of(self, blocks: Blocks) -> Quotient:
         return first_of(blocks, self.k)
-
-    def reason_of(self, state: GroupRows) -> str | None:
-        if not state.facts()["rows"]:
-            return "no rows"
-        return None if len(self.each(state)[0]) else "the weights are all zero"
 
 
 class SessionRecallAtK(SessionPrecisionAtK, tag="session_recall_at_k"):
@@ -203,21 +203,19 @@ class SessionRecallAtK(SessionPrecisionAtK, tag="session_recall_at_k"):
     0.5
     """
 
+    undefined = OpenGroups.undefined
     formula = "sum of positives among the first k / sum of positives"
 
     @property
     def name(self) -> str:
         return f"session_recall@{self.k}"
 
-    def of_blocks(self, blocks: Blocks) -> tuple[Floats, Floats]:
-        return first_of(blocks, self.k)[0], blocks.positives
-
-    def reason_of(self, state: GroupRows) -> str | None:
-        return OpenGroups.reason_of(self, state)
+    def of(self, blocks: Blocks) -> Quotient:
+        return Quotient(first_of(blocks, self.k).numerator, blocks.positives)
 
 
-def first_of(blocks: Blocks, k: int) -> tuple[Floats, Floats]:
-    """What positives, and all rows, of the first k of each group weigh."""
+def first_of(blocks: Blocks, k: int) -> Quotient:
+    """Return what positives, and all rows, of the first k of each group weigh."""
     taken = np.clip(k - (blocks.through - blocks.weight), 0.0, blocks.weight)
     share = blocks.positive / np.where(blocks.weight > 0, blocks.weight, 1.0)
-    return blocks.sums(taken * share), np.minimum(blocks.weights, float(k))
+    return Quotient(blocks.sums(taken * share), np.minimum(blocks.weights, float(k)))

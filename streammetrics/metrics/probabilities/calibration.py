@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...collect.metric import ScoredLabels, T, nothing_counted
+from ...collect.reading import Reading, bounds_of_some
 from ...numerics import elementary
 from ...numerics.exact import UNIT, Ints, Limits, Mass, enclose, to_float
 from ...numerics.settings import setting
@@ -149,7 +151,7 @@ class BinnedMetric(OfClasses[Binned, T]):
         binary = ScoreBins if self.strategy == "uniform" else ScoreHistogram
         return self.spread(binary(scale=scale, **shape))
 
-    def reason_of(self, state: Binned) -> str | None:
+    def reason(self, state: Binned) -> str | None:
         return nothing_counted(state)
 
     def bins(self, state: Binned) -> tuple[list[Bin], Floats]:
@@ -165,11 +167,11 @@ class BinnedMetric(OfClasses[Binned, T]):
             inner = np.r_[low, 1.0][cuts] if masses.total() else np.full(len(cuts), NAN)
         return _unions(state, masses, positives, [0, *cuts, len(low)], low, grid, high), np.r_[0.0, inner, 1.0]
 
-    def moves(self, state: Binned, slip: Fraction) -> bool:
-        """Whether weights that are off by a share could begin a bin with another bucket."""
+    def moves(self, state: Binned, rounding: Fraction) -> bool:
+        """Return whether weights that are off by a share could begin a bin with another bucket."""
         if isinstance(state, ScoreBins) or self.strategy != "quantile":
             return False
-        first, last = _about_equal(_buckets(state)[0], self.n_bins, 4 * float(slip))
+        first, last = _about_equal(_buckets(state)[0], self.n_bins, 4 * float(rounding))
         return bool((first < last).any())
 
 
@@ -313,35 +315,24 @@ class CalibrationError(Several[Binned], BinnedMetric[Any]):
     def name(self) -> str:
         return self.suffixed(super().name)
 
-    def reason_of_binary(self, state: Binned) -> str | None:
-        return BinnedMetric.reason_of(self, state)
-
-    def limits_binary(self, state: Binned) -> Limits | None:
-        bins = self._filled(state)
-        if not bins:
-            return None
-        found = self._value([b.gap() for b in bins], bins)
-        if all(b.known for b in bins):
-            return found
-        least, most = zip(*(b.gaps() for b in bins), strict=True)
-        return Limits(self._value(least, bins).low, found.value, self._value(most, bins).high)
-
-    def slack(self, state: Binned, found: Limits, slip: Fraction) -> Fraction:
+    def slack(self, state: Binned, found: Limits, rounding: Fraction) -> Fraction:
         # of a difference of sums, to which each row brings w p as a multiple of 2**-60
-        return Fraction(1) if self.moves(state, slip) else 8 * slip
+        return Fraction(1) if self.moves(state, rounding) else 8 * rounding
 
     def _filled(self, state: Binned) -> list[Bin]:
+        """Return the bins that have rows."""
         return [b for b in _grained(self.bins(state)[0], state) if b.weight]
 
-    def grainy(self, state: Any, found: Any) -> Any:
-        if not state.stacks:
-            return np.ones(len(state), bool)
-        means = [to_float(b.predicted, b.weight) for b in self.bins(state.stacked())[0]]
-        return np.logical_or.reduce([mean * SMALL < 1 for mean in means])
 
-    def _value(self, gaps: Sequence[Fraction], bins: Sequence[Bin]) -> Limits:
-        """Return the value for gaps."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it makes of gaps")
+def _of_gaps(bins: Sequence[Bin], made: Callable[[Sequence[Fraction], Sequence[Bin]], Limits]) -> Limits | None:
+    """Return what is made of the gaps of bins, and of the least and the largest that they can be; None without bins."""
+    if not bins:
+        return None
+    found = made([b.gap() for b in bins], bins)
+    if all(b.known for b in bins):
+        return found
+    least, most = zip(*(b.gaps() for b in bins), strict=True)
+    return Limits(made(least, bins).low, found.value, made(most, bins).high)
 
 
 class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error"):
@@ -392,24 +383,37 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
 
     formula = "sum over bins of W_b / W |mean p - share of positives|"
 
-    @property
-    def stacks(self) -> bool:  # type: ignore[override]
-        return self.strategy == "uniform" and self.norm == "l1"
+    def of(self, state: Binned) -> Limits | None:
+        return _of_gaps(self._filled(state), _mean_gap if self.norm == "l1" else _root_of_mean_square)
 
-    def of_stacked(self, state: Binned) -> Any:
-        bins: Any = self.bins(state)[0]
-        return to_float(sum(b.gap() for b in bins), sum(b.weight for b in bins))
+    def read_cells(self, state: Any) -> Reading | None:
+        if not (state.stacks and self.strategy == "uniform" and self.norm == "l1"):
+            return None
+        side = state.stacked()
+        bins: Any = self.bins(side)[0]
+        found = Reading(side, to_float(sum(b.gap() for b in bins), sum(b.weight for b in bins)))
+        return found.having(bounds=partial(self._bounds_of_cells, state, found, bins))
 
-    def _value(self, gaps: Sequence[Fraction], bins: Sequence[Bin]) -> Limits:
-        total = _total(b.weight for b in bins)
-        if self.norm == "l1":
-            value = _total(gaps) / total
-            return Limits(value, value, value)
-        # g**2 / w in whole numbers, not reduced: thousands of bins are fast
-        ratios = [(*g.as_integer_ratio(), *b.weight.as_integer_ratio()) for g, b in zip(gaps, bins, strict=True)]
-        mean = Limits.quotients([(top * top * unit, bottom * bottom * w) for top, bottom, w, unit in ratios], total)
-        least, most = Limits.root(mean.low), Limits.root(mean.high)
-        return Limits(least.low, (least.value + most.value) / 2, most.high)
+    def _bounds_of_cells(self, state: Any, found: Reading, bins: Sequence[Any]) -> tuple[Any, Any]:
+        """Return the bounds of all cells; those with a bin whose mean of p is small are read alone."""
+        means = [to_float(b.predicted, b.weight) for b in bins]
+        return bounds_of_some(self, state, found.value, np.logical_or.reduce([mean * SMALL < 1 for mean in means]))
+
+
+def _mean_gap(gaps: Sequence[Fraction], bins: Sequence[Bin]) -> Limits:
+    """Return the mean of the gaps of the means."""
+    value = _total(gaps) / _total(b.weight for b in bins)
+    return Limits(value, value, value)
+
+
+def _root_of_mean_square(gaps: Sequence[Fraction], bins: Sequence[Bin]) -> Limits:
+    """Return the root of the mean square of the gaps of the means."""
+    total = _total(b.weight for b in bins)
+    # g**2 / w in whole numbers, not reduced: thousands of bins are fast
+    ratios = [(*g.as_integer_ratio(), *b.weight.as_integer_ratio()) for g, b in zip(gaps, bins, strict=True)]
+    mean = Limits.quotients([(top * top * unit, bottom * bottom * w) for top, bottom, w, unit in ratios], total)
+    least, most = Limits.root(mean.low), Limits.root(mean.high)
+    return Limits(least.low, (least.value + most.value) / 2, most.high)
 
 
 class MaximumCalibrationError(CalibrationError, tag="maximum_calibration_error"):
@@ -437,9 +441,14 @@ class MaximumCalibrationError(CalibrationError, tag="maximum_calibration_error")
     value_range = (0.0, 1.0)
     formula = "max over bins of |mean p - share of positives|"
 
-    def _value(self, gaps: Sequence[Fraction], bins: Sequence[Bin]) -> Limits:
-        value = max(g / b.weight for g, b in zip(gaps, bins, strict=True))
-        return Limits(value, value, value)
+    def of(self, state: Binned) -> Limits | None:
+        return _of_gaps(self._filled(state), _largest_gap)
+
+
+def _largest_gap(gaps: Sequence[Fraction], bins: Sequence[Bin]) -> Limits:
+    """Return the largest of the gaps of the means."""
+    value = max(g / b.weight for g, b in zip(gaps, bins, strict=True))
+    return Limits(value, value, value)
 
 
 class CalibrationCurve(BinnedMetric[Reliability], tag="calibration_curve"):
@@ -479,7 +488,11 @@ class CalibrationCurve(BinnedMetric[Reliability], tag="calibration_curve"):
         bins, edges = self.bins(state)
         return _curve(bins, [to_float(b.predicted, b.weight) for b in bins], edges)
 
-    def bounds_of(self, state: Binned) -> tuple[Reliability, Reliability]:
+    def read(self, state: Binned) -> Reading:
+        return super().read(state).having(bounds=partial(self._bounds, state))
+
+    def _bounds(self, state: Binned) -> tuple[Reliability, Reliability]:
+        """Return the least and the largest curve that the state allows."""
         bins, edges = self.bins(state)
         bins = _grained(bins, state)
         if state.slip:
@@ -603,23 +616,28 @@ class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
         errors = [(weight * abs(positives * n - places), places) for weight, positives, places, _ in groups]
         return Limits.quotients(errors, Fraction(sum(weight for weight, *_ in groups))).rounded()
 
-    def bounds_of(self, state: ScoreBins) -> tuple[float, float]:
-        """Anything is possible where weights, as they were before they were rounded, may make other groups."""
-        value, slip = self.of(state), 8 * state.slip
-        if not slip or value != value:
-            return value, value
-        ends = ((end for *_, end in _groups(state, tilt)) for tilt in (-slip, Fraction(0), slip))
-        if any(len(set(some)) > 1 for some in itertools.zip_longest(*ends)):
-            return 0.0, math.inf
-        reach = float(slip) * (value + 1)
-        return max(0.0, value - reach), value + reach
+    def read(self, state: ScoreBins) -> Reading:
+        found = super().read(state)
+        return found.having(bounds=lambda: _bounds_of_groups(state, found.value))
 
-    def reason_of(self, state: ScoreBins) -> str | None:
+    def reason(self, state: ScoreBins) -> str | None:
         if not state.facts()["rows"]:
             return "no rows"
         return (
             None if any(_groups(state)) else "no group of buckets within 0.01 holds enough rows for an error below 5 %"
         )
+
+
+def _bounds_of_groups(state: ScoreBins, value: float) -> tuple[float, float]:
+    """Return the bounds of a value: anything is possible if weights, before they were rounded, may make other groups."""
+    slip = 8 * state.slip
+    if not slip or value != value:
+        return value, value
+    ends = ((end for *_, end in _groups(state, tilt)) for tilt in (-slip, Fraction(0), slip))
+    if any(len(set(some)) > 1 for some in itertools.zip_longest(*ends)):
+        return 0.0, math.inf
+    reach = float(slip) * (value + 1)
+    return max(0.0, value - reach), value + reach
 
 
 def _groups(state: ScoreBins, tilt: Fraction = Fraction(0)) -> Iterator[tuple[int, int, int, int]]:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...collect.interval import Estimate
 from ...collect.metric import ScoredLabels, nothing_counted
+from ...collect.reading import Quotient, Reading, bounds_of_some
 from ...numerics import elementary
 from ...numerics.exact import BEYOND, Limits, to_float
 from ...numerics.settings import setting
@@ -26,6 +28,7 @@ __all__ = ["CalibrationFreeNE", "NEPositive", "TjurDiscrimination"]
 
 ONE_CLASS = "one class: there is no difference between classes"
 RELATIVE = "of the ratio of both means there is none: relative=False has an interval"
+TOGETHER = "the state does not say how loss and prediction vary together: Sharded(..., unit=) does"
 
 
 class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
@@ -72,7 +75,7 @@ class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
         with np.errstate(over="ignore"):  # as for NormalizedEntropy
             return float(to_float(state.total("positive_log_loss"), total) / uncertainty)
 
-    def reason_of(self, state: RowTerms) -> str | None:
+    def reason(self, state: RowTerms) -> str | None:
         if (nothing := nothing_counted(state)) is not None:
             return nothing
         fixed = self.base_rate is not None or 0 < state.total("label") < state.weight()
@@ -108,38 +111,36 @@ class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
     best = "low"
     terms = ("log_loss", "score")
     formula = "log-loss / -(b log m + (1 - b) log(1 - m)), m the mean prediction"
-    stacks = False
-    unknown = "the state does not say how loss and prediction vary together: Sharded(..., unit=) does"
+    vectorized = False
 
     @property
     def _refused(self) -> str | None:
         return "it is of two classes, or of each label" if self._of_classes else super()._refused
 
-    def reference(self, state: ScoreSums) -> Fraction:
-        """What always predicting the mean prediction loses; 0 if that is 0 or 1."""
+    def of(self, state: ScoreSums) -> Quotient:
+        return Quotient(state.total("log_loss"), self._reference(state))
+
+    def estimate(self, found: Any, method: str) -> Estimate:
+        return Estimate(found.value, reason=TOGETHER)
+
+    def _reference(self, state: ScoreSums) -> Fraction:
+        """Return what always predicting the mean prediction loses; 0 if that is 0 or 1."""
         total, positive, predicted = state.weight(), state.weight(1), state.total("score")
         if not 0 < predicted < total:
             return Fraction(0)
         pairs = (positive, predicted), (total - positive, total - predicted)
         return sum((m * Fraction(-float(elementary.log(to_float(p, total)))) for m, p in pairs), Fraction(0))
 
-    def quotient_of(self, state: ScoreSums) -> tuple[Any, Any]:
-        return state.total("log_loss"), self.reference(state)
-
-    def divisor(self, state: ScoreSums) -> Fraction:
-        return self.reference(state)
-
-    def slack(self, state: ScoreSums, found: Limits, slip: Fraction) -> Fraction:
-        predicted, total = state.total("score"), state.weight()
+    def slack(self, state: ScoreSums, found: Limits, rounding: Fraction) -> Fraction:
+        predicted, total, lost = state.total("score"), state.weight(), self._lost(state)
         least = min(predicted, total - predicted)
-        off = slip + self.lost(state) / least  # relatively, of the mean prediction and of what it leaves
+        off = rounding + lost / least  # relatively, of the mean prediction and of what it leaves
         if 8 * off > 1:
             return BEYOND
-        return 16 * max(abs(found.high), Fraction(1)) * (off + (self.lost(state) + off * total) / self.divisor(state))
+        return 16 * max(abs(found.high), Fraction(1)) * (off + (lost + off * total) / self._reference(state))
 
-    def reason_of_binary(self, state: ScoreSums) -> str | None:
-        reason = super().reason_of_binary(state)
-        return reason or (None if self.reference(state) else "the mean prediction is 0 or 1")
+    def reason(self, state: ScoreSums) -> str | None:
+        return super().reason(state) or (None if self._reference(state) else "the mean prediction is 0 or 1")
 
 
 class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
@@ -170,7 +171,6 @@ class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
 
     best = "high"
     within = (None, None)
-    certain = False  # a difference of means may be far smaller than each, and `grain` is not
     terms = ("score", "brier")
     formula = "mean p of positives - mean p of negatives"
 
@@ -178,37 +178,49 @@ class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
     def _refused(self) -> str | None:
         return "a soft label has no class" if self.soft_labels else super()._refused
 
-    def quotient_of(self, state: ScoreSums) -> tuple[Any, Any]:
-        P, N = state.weight(1), state.weight(0)
-        yes, no = state.total("score", 1) * N, state.total("score", 0) * P
-        return (yes, no) if self.relative else (yes - no, P * N)
-
     @property
     def name(self) -> str:
         return self.suffixed(f"relative_{self.tag}" if self.relative else self.tag)
 
-    def slack(self, state: ScoreSums, found: Limits, slip: Fraction) -> Fraction:
-        off = 4 * (slip + self.lost(state) / min(state.weight(1), state.weight(0)))
+    def of(self, state: ScoreSums) -> Quotient:
+        P, N = state.weight(1), state.weight(0)
+        yes, no = state.total("score", 1) * N, state.total("score", 0) * P
+        return Quotient(yes, no) if self.relative else Quotient(yes - no, P * N)
+
+    def estimate(self, found: Any, method: str) -> Estimate:
+        if self.relative or found.state.excess is not None:
+            return Estimate(found.value, reason=RELATIVE if self.relative else WEIGHTED)
+        return Estimate(found.value, _error(found.state), within=(-1.0, 1.0))
+
+    def read_cells(self, state: Any) -> Reading | None:
+        found = super().read_cells(state)
+        if found is None:
+            return None
+        # A difference of means may be far smaller than each, and its grain is not.
+        return found.having(bounds=partial(bounds_of_some, self, state, found.value, np.ones(len(state), bool)))
+
+    def slack(self, state: ScoreSums, found: Limits, rounding: Fraction) -> Fraction:
+        off = 4 * (rounding + self._lost(state) / min(state.weight(1), state.weight(0)))
         if not self.relative:
             return 4 * off
         mean = state.total("score", 0) / state.weight(0)
         return BEYOND if mean < 2 * off else 4 * off * (1 + found.high) / (mean - off)
 
-    def reason_of_binary(self, state: ScoreSums) -> str | None:
-        reason = super().reason_of_binary(state)
+    def reason(self, state: ScoreSums) -> str | None:
+        reason = super().reason(state)
         if reason or not (state.weight(1) and state.weight(0)):
             return reason or ONE_CLASS
         return "negatives are all predicted 0" if self.relative and not state.total("score", 0) else None
 
-    def _estimated(self, state: ScoreSums, value: Any, method: str) -> Estimate:
-        if state.excess is not None or self.relative:
-            return Estimate(value, reason=RELATIVE if self.relative else WEIGHTED)
-        variance: Any = 0.0
-        for label in (0, 1):  # of p, or 1 - p, of which the squares are the Brier score
-            n = np.asarray(state.weight(label), np.float64)
-            own = np.asarray(state.total("score", label), np.float64)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                mean = (n - own if label else own) / n
-                square = np.asarray(state.total("brier", label), np.float64) / n
-                variance = variance + np.where(n > 1, np.maximum(square - mean * mean, 0.0) / (n - 1), np.nan)
-        return Estimate(value, np.sqrt(variance), within=(-1.0, 1.0))
+
+def _error(state: ScoreSums) -> Any:
+    """Return the standard error of the difference of both means; of cells side by side, an array."""
+    variance: Any = 0.0
+    for label in (0, 1):  # of p, or 1 - p, of which the squares are the Brier score
+        n = np.asarray(state.weight(label), np.float64)
+        own = np.asarray(state.total("score", label), np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = (n - own if label else own) / n
+            square = np.asarray(state.total("brier", label), np.float64) / n
+            variance = variance + np.where(n > 1, np.maximum(square - mean * mean, 0.0) / (n - 1), np.nan)
+    return np.sqrt(variance)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from ...collect.metric import ScoredLabels, nothing_counted
+from ...collect.reading import Reading
 from ...numerics.chi_square import chi2_tail
 from ...numerics.exact import BEYOND, Limits
 from ...numerics.settings import setting
@@ -61,14 +63,19 @@ class SpiegelhalterZ(ScoredLabels[RowTerms, float], tag="spiegelhalter_z"):
         size = Limits.root(total * total / variance)
         return (size if total >= 0 else -size).rounded()
 
-    def details(self, state: RowTerms) -> dict[str, Any]:
-        z = self.of(state)
-        return {"p_value": 2 * normal_tail(abs(z)) if math.isfinite(z) else z}
+    def read(self, state: RowTerms) -> Reading:
+        found = super().read(state)
+        return found.having(details=lambda: {"p_value": _two_sided(found.value)})
 
-    def reason_of(self, state: RowTerms) -> str | None:
+    def reason(self, state: RowTerms) -> str | None:
         if (nothing := nothing_counted(state)) is not None:
             return nothing
         return None if state.total("surprise_variance") else "all probabilities are 0, 1/2 or 1"
+
+
+def _two_sided(z: float) -> float:
+    """Return how likely a standard normal is as far from 0; NaN if nothing is known."""
+    return 2 * normal_tail(abs(z)) if math.isfinite(z) else z
 
 
 class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - an error of calibration, not an exception
@@ -106,29 +113,31 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
     strategy: str = setting(default="quantile", choices=("uniform", "quantile", "log"))
 
     grows = True
-    read_outs = ("limits_binary",)
     formula = "sum over bins of (O - E)^2 / (E (1 - E / W_b))"
     instead = "it is a test statistic: explain() has its p-value; Calibration, over all rows or slices, has an interval"
 
-    def limits_binary(self, state: Binned) -> Limits | None:
+    def of(self, state: Binned) -> Limits | None:
         bins = self._filled(state)
         return Limits.sum([_limits(b) for b in bins]) if bins else None
 
-    def slack(self, state: Binned, found: Limits, slip: Fraction) -> Fraction:
-        if self.moves(state, slip):
+    def read(self, state: Binned) -> Reading:
+        found = super().read(state)
+        return found if self.which else found.having(details=partial(self._test, state))
+
+    def slack(self, state: Binned, found: Limits, rounding: Fraction) -> Fraction:
+        if self.moves(state, rounding):
             return BEYOND
         total = 0.0
         for b in self._filled(state):
             least = min(b.low, b.weight - b.high)
-            if least < 16 * slip * b.weight:
+            if least < 16 * rounding * b.weight:
                 return BEYOND
-            w, e, gap, off = map(float, (b.weight, least, b.gaps()[1], 4 * slip * b.weight))
+            w, e, gap, off = map(float, (b.weight, least, b.gaps()[1], 4 * rounding * b.weight))
             total += 4 * (off * (2 * gap + off) + gap * gap * 8 * off / e) * w / (e * (w - e))
         return Fraction(total) * Fraction(1001, 1000)  # sums of what is not negative, in floats: that is more
 
-    def details(self, state: Any) -> dict[str, Any]:
-        if self.which:
-            return super().details(state)
+    def _test(self, state: Binned) -> dict[str, Any]:
+        """Return the p-value and the degrees of freedom."""
         bins = self._filled(state)
         value = Limits.sum([(_part(b, b.predicted),) * 3 for b in bins]).rounded() if bins else math.nan
         df = len(bins) - 2

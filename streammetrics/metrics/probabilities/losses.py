@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ...collect.interval import Estimate
 from ...collect.metric import nothing_counted
+from ...collect.reading import OwnNumber, Quotient, Reading, bounds_of_some
 from ...numerics import elementary
 from ...numerics.exact import BEYOND, UNIT, Limits, to_float
 from ...numerics.settings import setting
@@ -26,15 +28,17 @@ from ..chance import delta
 __all__ = ["CTR", "BrierScore", "Calibration", "LogLoss", "NormalizedEntropy", "PredictedCTR"]
 
 SMALL = 2.0**-8  # a term of which 2**-60 may be more than 2 ulp, and more
+LABEL = "label"
+"""Among the terms of a metric: the share of positives, which every state knows."""
 
 
 class SummedMetric(Several[ScoreSums]):
     """A metric that reads exact sums over scored rows; `soft_labels` are targets in [0, 1]."""
 
     terms: ClassVar[tuple[str, ...]] = ()
-    stacks = True
-    moments: ClassVar[tuple[str, ...]] = ()
-    """The means that the value is a function of: terms, and "label", the share of positives."""
+    """The terms whose means the value is a function of; `LABEL` may be one of them."""
+
+    vectorized = True
 
     scale: str = setting(default="probability", choices=("probability", "logit"))
     soft_labels: bool = setting(default=False)
@@ -66,66 +70,62 @@ class SummedMetric(Several[ScoreSums]):
     @property
     def _summed(self) -> tuple[str, ...]:
         """The terms of the state: soft labels are one, too."""
-        return (*self.terms, "target") if self.soft_labels else self.terms
+        summed = tuple(term for term in self.terms if term != LABEL)
+        return (*summed, "target") if self.soft_labels else summed
 
     @property
     def name(self) -> str:
         return self.suffixed(self.tag)
 
-    def slack(self, state: ScoreSums, found: Limits, slip: Fraction) -> Fraction:
-        most = max(abs(found.low), abs(found.high))
-        lost = self.lost(state) / self.divisor(state)
-        return 8 * (most * slip + (lost * (1 + most) if self.soft_labels else lost))  # targets are summed, too
+    interval_within: ClassVar[tuple[float, float]] = (0.0, math.inf)
 
-    def grain(self, state: ScoreSums, found: Limits) -> Fraction:
-        """Return half a unit of 2**-60 a row, twice, where that is more than the 2 ulp within which terms are."""
-        off, value = self.slack(state, found, Fraction(0)) / 8, found.rounded()
-        return off if off and math.isfinite(value) and off > 4 * Fraction(math.ulp(value)) else Fraction(0)
+    def read(self, state: Any) -> Reading:
+        return OfSums(self, state)
 
-    def grainy(self, state: ScoreSums, found: Any) -> Any:
-        if not (self._summed and state.stacks):
-            return np.full(len(state), bool(self._summed))
-        side = state.stacked()
-        sizes: list[Any] = [np.abs([value for value, _ in found])]
-        sizes += [to_float(side.total(term), side.weight()) for term in self._summed]
-        return np.logical_or.reduce([size < SMALL for size in sizes])
+    def read_cells(self, state: Any) -> Reading | None:
+        found = super().read_cells(state)
+        return None if found is None else found.having(bounds=partial(self._bounds_of_cells, state, found))
 
-    def lost(self, state: ScoreSums) -> Fraction:
+    def reason(self, state: ScoreSums) -> str | None:
+        return nothing_counted(state)
+
+    def slack(self, state: ScoreSums, found: Limits, rounding: Fraction) -> Fraction:
+        return self._slack_over(Fraction(self.of(state).denominator), state, found, rounding)
+
+    def gradient(self, *means: Any) -> tuple[Any, ...]:
+        """Return how the value changes with the mean of each of `terms`; of cells side by side, arrays."""
+        return (1.0,)
+
+    def _slack_over(self, divisor: Fraction, state: ScoreSums, found: Limits, rounding: Fraction) -> Fraction:
+        """Return the slack of a sum over a divisor."""
+        most, lost = max(abs(found.low), abs(found.high)), self._lost(state) / divisor
+        # Targets are summed, too.
+        return 8 * (most * rounding + (lost * (1 + most) if self.soft_labels else lost))
+
+    def _lost(self, state: ScoreSums) -> Fraction:
         """Return what sums of w x may be short of: each was rounded to 2**-60, too."""
         return Fraction(int(state.rows.sum()) if self._summed else 0, UNIT)
 
-    def divisor(self, state: ScoreSums) -> Fraction:
-        """Return what the sum of a term is divided by."""
-        quotient = self.quotient_of(state)
-        assert quotient is not None
-        return Fraction(quotient[1])
+    def _bounds_of_cells(self, state: ScoreSums, found: Reading) -> tuple[Any, Any]:
+        """Return the bounds of all cells; those whose grain may be more than nothing are read alone."""
+        side: Any = found.state
+        sizes = [to_float(side.total(term), side.weight()) for term in self._summed]
+        # Without terms there is no grain, however small the value is.
+        some = np.logical_or.reduce([size < SMALL for size in (np.abs(found.value), *sizes)]) & bool(sizes)
+        return bounds_of_some(self, state, found.value, some)
 
-    def reason_of_binary(self, state: ScoreSums) -> str | None:
-        return nothing_counted(state)
+    def estimate(self, found: Any, method: str) -> Estimate:
+        spread = found.state.spread_of(*self.terms)
+        return delta(found.value, spread, self.gradient, self.interval_scale, method, self.interval_within)
 
-    def slopes(self, *means: Any) -> tuple[Any, ...]:
-        """How the value changes with each of `moments`; numbers, or arrays of cells side by side."""
-        return (1.0,)
 
-    interval_within: ClassVar[tuple[float, float]] = (0.0, math.inf)
-    unknown: ClassVar[str] = ""
-    """Why sums of rows do not say how the value varies, where they do not."""
+class OfSums(OwnNumber):
+    """What a function of sums says: terms were rounded, weights or not."""
 
-    def estimate_of_binary(self, state: ScoreSums, method: str) -> Estimate:
-        return self._estimated(state, self.of_binary(state), method)
-
-    def estimate_of_stacked(self, state: ScoreSums) -> Estimate | None:
-        if not (self.stacks and state.stacks):
-            return None
-        side = state.stacked()
-        return self._estimated(side, np.asarray(self.of_stacked(side), np.float64), self.methods[0])
-
-    def _estimated(self, state: ScoreSums, value: Any, method: str) -> Estimate:
-        if self.unknown:
-            return Estimate(value, reason=self.unknown)
-        return delta(
-            value, state.spread_of(*self.moments), self.slopes, self.interval_scale, method, self.interval_within
-        )
+    def _grain(self, found: Limits) -> Fraction:
+        """Return half a unit of 2**-60 a row, twice, where that is more than the 2 ulp within which terms are."""
+        off, value = self._slack(found, Fraction(0)) / 8, found.rounded()
+        return off if off and math.isfinite(value) and off > 4 * Fraction(math.ulp(value)) else Fraction(0)
 
 
 class RowLoss(SummedMetric):
@@ -141,9 +141,8 @@ class RowLoss(SummedMetric):
             return super().make_state()
         return ClassRows(terms=self.terms, scale=self.scale, eps=getattr(self, "eps", None), **self.which)
 
-    @property
-    def moments(self) -> tuple[str, ...]:  # type: ignore[override]
-        return self.terms
+    def of(self, state: ScoreSums) -> Quotient:
+        return Quotient(state.total(self.terms[0]), state.weight())
 
 
 class LogLoss(RowLoss, tag="log_loss"):
@@ -211,9 +210,6 @@ class LogLoss(RowLoss, tag="log_loss"):
         how: dict[str, Any] = {"scale": self.scale, "eps": self.eps, "smoothing": self.label_smoothing}
         return self.spread(SoftSums(terms=self._summed, **how))
 
-    def quotient_of(self, state: ScoreSums) -> tuple[Any, Any]:
-        return state.total(self.terms[0]), state.weight()
-
 
 class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
     """Normalized entropy: log-loss over the entropy of the base rate; below 1 beats predicting the average.
@@ -243,7 +239,8 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
     base_rate: float | None = setting(default=None, low=LEAST, high=0.9999999999999999)
 
     best = "low"
-    terms = ("log_loss",)
+    terms = ("log_loss", LABEL)
+    interval_scale = "log"
     formula = "log-loss / entropy of the base rate"
 
     @property
@@ -252,10 +249,16 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
             "the entropy of a rate is of two classes, or of each label" if self.which and not self.num_labels else None
         )
 
-    interval_scale = "log"
-    moments = ("log_loss", "label")
+    def of(self, state: ScoreSums) -> Any:
+        with np.errstate(over="ignore"):  # a loss of logits may be many times what the rarest positives would say
+            value = to_float(state.total("log_loss"), state.weight()) / self._uncertainty(state)
+        return value if value.ndim else float(value)
 
-    def slopes(self, loss: Any, rate: Any) -> tuple[Any, Any]:
+    def slack(self, state: ScoreSums, found: Limits, rounding: Fraction) -> Fraction:
+        divisor = state.weight() * Fraction(float(self._uncertainty(state)))
+        return self._slack_over(divisor, state, found, rounding)
+
+    def gradient(self, loss: Any, rate: Any) -> tuple[Any, Any]:
         fixed = self.base_rate is not None
         b = np.full(np.shape(loss), self.base_rate) if fixed else rate
         inside = (b > 0) & (b < 1)
@@ -265,7 +268,7 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
         return 1 / most, -loss * steep / (most * most)
 
     def _uncertainty(self, state: ScoreSums) -> Any:
-        """The entropy of the base rate."""
+        """Return the entropy of the base rate."""
         total, positive = state.weight(), state.weight(1)
         if self.base_rate is not None:
             b, rest = self.base_rate, float(1 - Fraction(self.base_rate))
@@ -273,22 +276,12 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
             b, rest = to_float(positive, total), to_float(total - positive, total)
         return entropy(np.asarray(b), np.asarray(rest))
 
-    def of_binary(self, state: ScoreSums) -> float:
-        with np.errstate(over="ignore"):  # a loss of logits may be many times what the rarest positives would say
-            value = to_float(state.total("log_loss"), state.weight()) / self._uncertainty(state)
-        return value if value.ndim else float(value)
-
-    def divisor(self, state: ScoreSums) -> Fraction:
-        return state.weight() * Fraction(float(self._uncertainty(state)))
-
-    def reason_of_binary(self, state: ScoreSums) -> str | None:
-        if (
-            super().reason_of_binary(state) is None
-            and self.base_rate is None
-            and state.weight(1) in (0, state.weight())
-        ):
+    def reason(self, state: ScoreSums) -> str | None:
+        if (nothing := super().reason(state)) is not None:
+            return nothing
+        if self.base_rate is None and state.weight(1) in (0, state.weight()):
             return "one class: the base rate has no entropy; give base_rate="
-        return super().reason_of_binary(state)
+        return None
 
 
 def entropy(b: Any, rest: Any) -> Any:
@@ -324,9 +317,6 @@ class BrierScore(RowLoss, tag="brier_score"):
     terms = ("brier",)
     formula = "(1/W) sum w (p - y)^2"
 
-    def quotient_of(self, state: ScoreSums) -> tuple[Any, Any]:
-        return state.total("brier"), state.weight()
-
 
 class Calibration(SummedMetric, tag="calibration"):
     """Calibration ratio: predicted positives over observed ones; above 1 over-predicts.
@@ -354,37 +344,35 @@ class Calibration(SummedMetric, tag="calibration"):
     inverse: bool = setting(default=False)
 
     best = 1.0
-    terms = ("score",)
-    formula = "sum w p / sum w y"
-
+    terms = ("score", LABEL)
     interval_scale = "log"
-    moments = ("score", "label")
-
-    def slopes(self, predicted: Any, observed: Any) -> tuple[Any, Any]:
-        if self.inverse:
-            return -observed / predicted / predicted, 1 / predicted
-        return 1 / observed, -predicted / observed / observed
+    formula = "sum w p / sum w y"
 
     @property
     def name(self) -> str:
         return self.suffixed("copc" if self.inverse else "calibration")
 
-    def quotient_of(self, state: ScoreSums) -> tuple[Any, Any]:
+    def of(self, state: ScoreSums) -> Quotient:
         predicted, observed = state.total("score"), state.weight(1)
-        return (observed, predicted) if self.inverse else (predicted, observed)
+        return Quotient(observed, predicted) if self.inverse else Quotient(predicted, observed)
 
-    def slack(self, state: ScoreSums, found: Limits, slip: Fraction) -> Fraction:
+    def gradient(self, predicted: Any, observed: Any) -> tuple[Any, Any]:
+        if self.inverse:
+            return -observed / predicted / predicted, 1 / predicted
+        return 1 / observed, -predicted / observed / observed
+
+    def slack(self, state: ScoreSums, found: Limits, rounding: Fraction) -> Fraction:
         if not self.inverse:
-            return super().slack(state, found, slip)
-        predicted, lost = state.total("score"), self.lost(state)
+            return super().slack(state, found, rounding)
+        predicted, lost = state.total("score"), self._lost(state)
         if predicted < 8 * lost:
             return BEYOND if found.high or self.soft_labels else Fraction(0)
         off = lost / predicted  # relatively, of the divisor; soft labels are summed, too
-        return 8 * (found.high * (slip + off) + (off if self.soft_labels else 0))
+        return 8 * (found.high * (rounding + off) + (off if self.soft_labels else 0))
 
-    def reason_of_binary(self, state: ScoreSums) -> str | None:
+    def reason(self, state: ScoreSums) -> str | None:
         missing = "the predictions are all zero" if self.inverse else "no positives"
-        return super().reason_of_binary(state) or (missing if self.of_binary(state) != self.of_binary(state) else None)
+        return super().reason(state) or (None if self.of(state).denominator else missing)
 
 
 class CTR(SummedMetric, tag="ctr"):
@@ -411,13 +399,13 @@ class CTR(SummedMetric, tag="ctr"):
     formula = "sum w y / sum w"
     bound = "exact: counts, rounded once"
 
+    terms = (LABEL,)
     within = (0, 1)
     interval_scale = "logit"
     methods = ("wilson", "delta")
-    moments = ("label",)
 
-    def quotient_of(self, state: ScoreSums) -> tuple[Any, Any]:
-        return state.weight(1), state.weight()
+    def of(self, state: ScoreSums) -> Quotient:
+        return Quotient(state.weight(1), state.weight())
 
 
 class PredictedCTR(SummedMetric, tag="predicted_ctr"):
@@ -442,7 +430,7 @@ class PredictedCTR(SummedMetric, tag="predicted_ctr"):
     0.4
     """
 
-    terms = moments = ("score",)
+    terms = ("score",)
     interval_scale = "logit"
     formula = "sum w p / sum w"
 
@@ -451,5 +439,5 @@ class PredictedCTR(SummedMetric, tag="predicted_ctr"):
             return super().make_state()
         return ScoreSums(terms=self.terms, scale=self.scale, unlabelled=True)
 
-    def quotient_of(self, state: ScoreSums) -> tuple[Any, Any]:
-        return state.total("score"), state.weight()
+    def of(self, state: ScoreSums) -> Quotient:
+        return Quotient(state.total("score"), state.weight())

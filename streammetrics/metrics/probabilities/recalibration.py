@@ -7,13 +7,14 @@ the gradient is at most some size, and the curvature about the fit at least some
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...collect.interval import Estimate
 from ...collect.metric import ScoredLabels, nothing_counted
+from ...collect.reading import OwnReading, Reading
 from ...numerics.elementary import exp, log, sigmoid, softplus
 from ...numerics.settings import setting
 from ...statistics.scores import BITS, ScoreHistogram
@@ -45,13 +46,22 @@ class Scored(NamedTuple):
         return self.positives + self.negatives
 
 
-class Fit(NamedTuple):
-    """The maximum of the likelihood, a + b x; the covariance of a and b; how far each may be from it."""
+class Coefficient(NamedTuple):
+    """A coefficient of the fit, its standard error, and how far it may be from the maximum of the likelihood."""
 
-    a: float
-    b: float
-    errors: tuple[float, float]
-    radius: tuple[float, float]
+    value: float
+    error: float
+    radius: float
+
+
+class Fit(NamedTuple):
+    """The maximum of the likelihood, a + b x."""
+
+    a: Coefficient
+    b: Coefficient
+
+
+UNKNOWN = Coefficient(NAN, NAN, NAN)
 
 
 def total(values: Floats) -> float:
@@ -126,7 +136,8 @@ def fitted(rows: Scored, free: bool, slip: float) -> Fit:
         a, b, best = a + share * da, b + share * db, found
         if abs(da) + abs(db) <= 1e-9 * (1 + abs(a) + abs(b)):
             break  # the next step would be its square
-    return Fit(a, b, errors(rows, a, b, free), radius(rows, a, b, free, slip))
+    each = zip((a, b), errors(rows, a, b, free), radius(rows, a, b, free, slip), strict=True)
+    return Fit(*(Coefficient(*one) for one in each))
 
 
 def errors(rows: Scored, a: float, b: float, free: bool) -> tuple[float, float]:
@@ -203,39 +214,43 @@ class Recalibrated(ScoredLabels[ScoreHistogram, float]):
         """Whether the slope is fitted, too."""
         return True
 
-    def read(self, fit: Fit) -> tuple[float, float, float]:
-        """Return of a fit the number, its standard error and how far it may be off."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it reads of the fit")
-
     def make_state(self) -> ScoreHistogram:
         return ScoreHistogram(scale=self.scale, bits=BITS[self.scale] if self.bits is None else self.bits)
 
-    def found(self, state: ScoreHistogram) -> tuple[float, float, float]:
-        """Return the number, its standard error and how far it may be off; NaN where there is none."""
-        held = state.__dict__.setdefault("_recalibrated", {})
-        if self.free not in held:  # value, bounds and interval are asked for one after the other
-            rows = scored(state)
-            held[self.free] = None if undefined(rows, self.free) else fitted(rows, self.free, 8 * float(state.slip))
-        fit = held[self.free]
-        return (NAN, NAN, NAN) if fit is None else self.read(fit)
+    def read(self, state: ScoreHistogram) -> Reading:
+        return OfFit(self, state)
 
-    def of(self, state: ScoreHistogram) -> float:
-        return self.found(state)[0]
+    def estimate(self, found: Any, method: str) -> Estimate:
+        weighted, error = found.state.weighted, found.coefficient.error
+        return Estimate(found.value, reason=WEIGHTED) if weighted else Estimate(found.value, error)
 
-    def bounds_of(self, state: ScoreHistogram) -> tuple[float, float]:
-        value, _, off = self.found(state)
-        return math.nextafter(value - off, -math.inf), math.nextafter(value + off, math.inf)
-
-    def estimate_of(self, state: ScoreHistogram, method: str) -> Estimate:
-        value, error, _ = self.found(state)
-        if state.weighted:
-            return Estimate(value, reason=WEIGHTED)
-        return Estimate(value, error)
-
-    def reason_of(self, state: ScoreHistogram) -> str | None:
+    def reason(self, state: ScoreHistogram) -> str | None:
         if (nothing := nothing_counted(state)) is not None:
             return nothing
         return undefined(scored(state), self.free)
+
+
+class OfFit(OwnReading):
+    """What a metric says by the coefficient that its `of` takes from the fit."""
+
+    @property
+    def coefficient(self) -> Coefficient:
+        """The coefficient; the fit is kept with the state, of which several ask for it."""
+        state, free = self.state, self.metric.free
+        held = state.__dict__.setdefault("_recalibrated", {})
+        if free not in held:
+            rows = scored(state)
+            held[free] = None if undefined(rows, free) else fitted(rows, free, 8 * float(state.slip))
+        found: Coefficient = UNKNOWN if held[free] is None else self.metric.of(held[free])
+        return found
+
+    def _found(self) -> float:
+        return self.coefficient.value
+
+    def _bounds(self) -> tuple[float, float]:
+        """Return how far the value may be from the maximum, rounded outward."""
+        value, _, off = self.coefficient
+        return math.nextafter(value - off, -math.inf), math.nextafter(value + off, math.inf)
 
 
 class CalibrationSlope(Recalibrated, tag="calibration_slope"):
@@ -270,8 +285,8 @@ class CalibrationSlope(Recalibrated, tag="calibration_slope"):
     best = 1.0
     formula = "b of P(y = 1) = sigmoid(a + b logit(p)), by maximum likelihood"
 
-    def read(self, fit: Fit) -> tuple[float, float, float]:
-        return fit.b, fit.errors[1], fit.radius[1]
+    def of(self, fit: Fit) -> Coefficient:
+        return fit.b
 
 
 class CalibrationIntercept(Recalibrated, tag="calibration_intercept"):
@@ -311,5 +326,5 @@ class CalibrationIntercept(Recalibrated, tag="calibration_intercept"):
     def free(self) -> bool:
         return self.slope == "fitted"
 
-    def read(self, fit: Fit) -> tuple[float, float, float]:
-        return fit.a, fit.errors[0], fit.radius[0]
+    def of(self, fit: Fit) -> Coefficient:
+        return fit.a

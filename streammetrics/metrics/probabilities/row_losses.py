@@ -13,6 +13,7 @@ import numpy as np
 
 from ...collect.interval import Estimate, side_by_side
 from ...collect.metric import Metric, T, nothing_counted
+from ...collect.reading import Quotient
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...statistics.row_means import ClassRows, RowMeans
@@ -26,6 +27,8 @@ DEPENDENT = (
     "losses of the same rows are not independent: average=None has an interval for each, Sharded(..., unit=) one"
 )
 
+TWO_TERMS = "two terms of a row vary together: full=False has an interval"
+
 
 class RowMean(Metric[Any, T]):
     """The mean over rows of a term, or a sum of terms."""
@@ -38,15 +41,16 @@ class RowMean(Metric[Any, T]):
         """What is averaged."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it averages")
 
-    def of(self, state: RowMeans) -> Any:
-        return to_float(state.total(self.term), state.weight())
-
     interval_within: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
 
-    def estimate_of(self, state: RowMeans, method: str) -> Estimate:
-        return mean(self.of(state), state.spread_of(self.term), self.interval_scale, method, self.interval_within)
+    def of(self, state: RowMeans) -> Any:
+        return Quotient(state.total(self.term), state.weight())
 
-    def reason_of(self, state: RowMeans) -> str | None:
+    def estimate(self, found: Any, method: str) -> Estimate:
+        spread = found.state.spread_of(self.term)
+        return mean(found.value, spread, self.interval_scale, method, self.interval_within)
+
+    def reason(self, state: RowMeans) -> str | None:
         return nothing_counted(state)
 
 
@@ -102,12 +106,12 @@ class FocalLoss(RowMean[float], OfClasses[Any, float], tag="focal_loss"):
     def _times(self) -> float:
         return self.alpha if self.alpha is not None and self.which else 1.0
 
-    def of(self, state: RowMeans) -> float:
-        return to_float(Fraction(self._times) * state.total(self.term), state.weight())
+    def of(self, state: RowMeans) -> Quotient:
+        return Quotient(Fraction(self._times) * state.total(self.term), state.weight())
 
-    def estimate_of(self, state: RowMeans, method: str) -> Estimate:
-        found = super().estimate_of(state, method)
-        return found._replace(error=found.error * self._times if self._times else 0.0)  # 0 times infinity is no number
+    def estimate(self, found: Any, method: str) -> Estimate:
+        made, times = super().estimate(found, method), self._times
+        return made._replace(error=made.error * times if times else 0.0)  # 0 times infinity is no number
 
 
 class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):
@@ -188,17 +192,13 @@ class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):
         totals, weight = [state.total(term) for term in self.terms], state.weight()
         if self.average is None:
             return np.array([to_float(total, weight) for total in totals])
-        return to_float(sum(totals, Fraction(0)), weight * len(totals))
+        return Quotient(sum(totals, Fraction(0)), weight * len(totals))
 
-    def estimate_of(self, state: RowMeans, method: str) -> Estimate:
+    def estimate(self, found: Any, method: str) -> Estimate:
         if self.average is None:
-            each = [state.spread_of(term) for term in self.terms]
-            values = self.of(state).tolist()
-            found = [mean(v, e, self.interval_scale, method) for v, e in zip(values, each, strict=True)]
-            return side_by_side(found)
-        if len(self.terms) > 1:
-            return Estimate(self.of(state), reason=DEPENDENT)
-        return super().estimate_of(state, method)
+            each = zip(found.value.tolist(), map(found.state.spread_of, self.terms), strict=True)
+            return side_by_side([mean(value, spread, self.interval_scale, method) for value, spread in each])
+        return Estimate(found.value, reason=DEPENDENT) if len(self.terms) > 1 else super().estimate(found, method)
 
 
 class SquaredHingeLoss(HingeLoss, tag="squared_hinge_loss"):
@@ -275,11 +275,9 @@ class PoissonLogLoss(RowMean[float], tag="poisson_log_loss"):
         terms = (self.term, "stirling") if self.full else (self.term,)
         return RowTerms(terms=terms, over="logs" if self.log_input else "rates")
 
-    def of(self, state: RowMeans) -> float:
+    def of(self, state: RowMeans) -> Quotient:
         constant = state.total("stirling") if self.full else 0
-        return to_float(state.total(self.term) + constant, state.weight())
+        return Quotient(state.total(self.term) + constant, state.weight())
 
-    def estimate_of(self, state: RowMeans, method: str) -> Estimate:
-        if self.full:
-            return Estimate(self.of(state), reason="two terms of a row vary together: full=False has an interval")
-        return super().estimate_of(state, method)
+    def estimate(self, found: Any, method: str) -> Estimate:
+        return Estimate(found.value, reason=TWO_TERMS) if self.full else super().estimate(found, method)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from ...collect.interval import Estimate
+from ...collect.reading import Quotient
 from ...numerics import elementary
 from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
 from ...statistics.labels import LEAST
 from ...statistics.row_means import ClassRows
 from ...statistics.row_terms import RowTerms
-from .losses import SummedMetric
+from .losses import LABEL, SummedMetric
 
 __all__ = ["BrierSkillScore", "D2Brier", "D2LogLoss", "LogLossSkillScore"]
 
@@ -29,17 +30,12 @@ class ShareSaved(SummedMetric):
     best = "high"
     within = (None, 1)
     interval_within = (-math.inf, 1.0)
-    stacks = False
-
-    loss: ClassVar[str] = ""
+    vectorized = False
 
     @property
-    def terms(self) -> tuple[str, ...]:  # type: ignore[override]
-        return (self.loss,)
-
-    @property
-    def moments(self) -> tuple[str, ...]:  # type: ignore[override]
-        return self.loss, "label"
+    def _loss(self) -> str:
+        """The term that is the loss of a row."""
+        return self.terms[0]
 
     @property
     def _rate(self) -> float | None:
@@ -55,57 +51,50 @@ class ShareSaved(SummedMetric):
         if not self._of_classes:
             return super().make_state()
         classes = self.num_classes or len(self.labels or ())
-        terms = (self.loss, *(f"class@{c}" for c in range(classes)))
+        terms = (self._loss, *(f"class@{c}" for c in range(classes)))
         return ClassRows(terms=terms, eps=getattr(self, "eps", None), **self.which)
 
-    def lost_by(self, weight: Fraction, rate: Fraction) -> Fraction:
-        """What rows of a class lose together, if it is predicted with that rate."""
+    def _lost_by(self, weight: Fraction, rate: Fraction) -> Fraction:
+        """Return what rows of a class lose together, if it is predicted with that rate."""
         raise NotImplementedError(f"{type(self).__name__} does not say what a constant loses")
 
-    def reference(self, state: Any) -> Fraction:
-        """The total loss of the reference; 0 if there is none."""
+    def _reference(self, state: Any) -> Fraction:
+        """Return the total loss of the reference; 0 if there is none."""
         total = state.weight()
         if self._baseline:
-            return Fraction(state.total(f"baseline_{self.loss}"))
+            return Fraction(state.total(f"baseline_{self._loss}"))
         if isinstance(state, ClassRows):
             masses = [state.total(t) for t in state.terms if t.startswith("class@")]
         else:
             masses = [state.weight(1), total - state.weight(1)]
         rate = self._rate
         rates = [m / total for m in masses] if rate is None else [Fraction(rate), 1 - Fraction(rate)]
-        return sum((self.lost_by(m, b) for m, b in zip(masses, rates, strict=True) if m), Fraction(0))
+        return sum((self._lost_by(m, b) for m, b in zip(masses, rates, strict=True) if m), Fraction(0))
 
-    def quotient_of(self, state: Any) -> tuple[Any, Any]:
+    def of(self, state: Any) -> Quotient:
         if not state.weight():
-            return 0, 0
-        reference = self.reference(state)
-        return reference - state.total(self.loss), reference
+            return Quotient(0, 0)
+        reference = self._reference(state)
+        return Quotient(reference - state.total(self._loss), reference)
 
-    def divisor(self, state: Any) -> Fraction:
-        return self.reference(state)
+    def estimate(self, found: Any, method: str) -> Estimate:
+        together = self._baseline or isinstance(found.state, ClassRows)
+        return Estimate(found.value, reason=TOGETHER) if together else super().estimate(found, method)
 
-    def slack(self, state: Any, found: Limits, slip: Fraction) -> Fraction:
+    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
         most = 1 + max(abs(found.low), abs(found.high))
-        return 8 * most * (slip + self.lost(state) / self.divisor(state))
+        return 8 * most * (rounding + self._lost(state) / self._reference(state))
 
-    def slopes(self, loss: Any, rate: Any) -> tuple[Any, Any]:
-        reference, steep = self.steep(rate)
-        return -1 / reference, loss * steep / (reference * reference)
-
-    def steep(self, rate: Any) -> tuple[Any, Any]:
-        """The mean loss of the reference at a share of positives, and how it changes with that."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how its reference changes")
-
-    def reason_of_binary(self, state: Any) -> str | None:
-        reason = super().reason_of_binary(state)
-        if reason or self.reference(state):
+    def reason(self, state: Any) -> str | None:
+        reason = super().reason(state)
+        if reason or self._reference(state):
             return reason
         return "the reference loses nothing" if self._baseline or self._rate is not None else ONE_CLASS
 
-    def estimate_of_binary(self, state: Any, method: str) -> Estimate:
-        if self._baseline or isinstance(state, ClassRows):
-            return Estimate(self.of_binary(state), reason=TOGETHER)
-        return super().estimate_of_binary(state, method)
+
+def gradient_of_share(loss: Any, reference: Any, slope: Any) -> tuple[Any, Any]:
+    """Return how 1 - loss / reference changes with the loss, and with the rate that the reference has that slope in."""
+    return -1 / reference, loss * slope / (reference * reference)
 
 
 class Referred(ShareSaved):
@@ -128,7 +117,7 @@ class Referred(ShareSaved):
         if not self.baseline:
             return super().make_state()
         eps: Any = getattr(self, "eps", None)
-        terms = (self.loss, f"baseline_{self.loss}")
+        terms = (self._loss, f"baseline_{self._loss}")
         return RowTerms(terms=terms, over="baselines", scale=self.scale, eps=eps or None)
 
 
@@ -157,17 +146,17 @@ class D2LogLoss(ShareSaved, tag="d2_log_loss"):
 
     eps: float | None = setting(default=None, low=0.0, high=0.25)
 
-    loss = "log_loss"
+    terms = ("log_loss", LABEL)
     formula = "1 - log-loss / entropy of the shares of classes"
 
-    def lost_by(self, weight: Fraction, rate: Fraction) -> Fraction:
+    def _lost_by(self, weight: Fraction, rate: Fraction) -> Fraction:
         return weight * Fraction(-float(elementary.log(to_float(rate))))
 
-    def steep(self, rate: Any) -> tuple[Any, Any]:
+    def gradient(self, loss: Any, rate: Any) -> tuple[Any, Any]:
         b = np.where((rate > 0) & (rate < 1), rate, 0.5)
         fixed = b if self._rate is None else np.float64(self._rate)
         yes, no = -elementary.log(fixed), -elementary.log(1 - fixed)
-        return b * yes + (1 - b) * no, yes - no
+        return gradient_of_share(loss, b * yes + (1 - b) * no, yes - no)
 
 
 class LogLossSkillScore(Referred, D2LogLoss, tag="log_loss_skill_score"):
@@ -224,7 +213,7 @@ class D2Brier(ShareSaved, tag="d2_brier"):
     0.3675
     """
 
-    loss = "brier"
+    terms = ("brier", LABEL)
     formula = "1 - Brier score / (b (1 - b))"
 
     @property
@@ -232,13 +221,13 @@ class D2Brier(ShareSaved, tag="d2_brier"):
         soft = "of soft labels it is R2 of numbers, sm.R2" if self.soft_labels else None
         return soft or super()._refused
 
-    def lost_by(self, weight: Fraction, rate: Fraction) -> Fraction:
+    def _lost_by(self, weight: Fraction, rate: Fraction) -> Fraction:
         rest = 1 - rate
         return weight * (rest if self._of_classes else rest * rest)  # of classes the squares of all others, too
 
-    def steep(self, rate: Any) -> tuple[Any, Any]:
+    def gradient(self, loss: Any, rate: Any) -> tuple[Any, Any]:
         r = rate if self._rate is None else np.float64(self._rate)
-        return rate * (1 - r) * (1 - r) + (1 - rate) * r * r, 1 - 2 * r
+        return gradient_of_share(loss, rate * (1 - r) * (1 - r) + (1 - rate) * r * r, 1 - 2 * r)
 
 
 class BrierSkillScore(Referred, D2Brier, tag="brier_skill_score"):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
-from ...collect.interval import QUERIES, Estimate
-from ...numerics.exact import to_float
+from ...collect.interval import Estimate
+from ...collect.reading import Quotient, Reading
 from ...numerics.settings import setting
 from ...statistics.ranking import RankingSums
-from ..chance import mean
 from .gains import RankingMetric
-from .mean import Empty
+from .mean import Empty, mean_estimate
 from .relevance import RelevanceMetric
 
 __all__ = ["FBetaAtK", "FallOutAtK", "HitsAtK", "RelativePrecision", "SetAveragePrecision"]
@@ -103,7 +102,8 @@ class FBetaAtK(RelevanceMetric, tag="fbeta_at_k"):
     measure = "fbeta"
     formula = "mean over queries of (1 + b^2) hits@k / (b^2 R + k)"
 
-    def _terms(self) -> tuple[tuple[Any, ...], ...]:
+    @property
+    def terms(self) -> tuple[tuple[Any, ...], ...]:
         return ((self.measure, self.k, self.beta * self.beta),)
 
 
@@ -136,37 +136,38 @@ class SetAveragePrecision(RelevanceMetric, tag="set_average_precision"):
 
 
 class MeanWithin(RankingMetric):
-    """A mean over the queries in which a measure says something: those in which another one, `within`, is 1."""
+    """A mean over the queries in which a measure says something: those in which another one, `condition`, is 1."""
 
-    within = "hit"
+    condition: ClassVar[str] = "hit"
     undefined = "no query has a relevant document that was returned"
-    stacks = False
+    vectorized = False
 
-    def _terms(self) -> tuple[tuple[Any, ...], ...]:
-        return *super()._terms(), (self.within,)
+    @property
+    def terms(self) -> tuple[tuple[Any, ...], ...]:
+        return *super().terms, (self.condition,)
 
     @property
     def _others(self) -> float | None:
-        """What the other queries count; None if they are left out."""
+        """What the other queries count; None if they are left out, the default here."""
         what = getattr(self, "empty", "skip")
         return None if what == "skip" else float(what)
 
-    def of(self, state: RankingSums) -> float:
-        of, which = self._terms()
+    def of(self, state: RankingSums) -> Quotient:
+        of, which = self.terms
         total, inside, others = state.total(*of), state.total(*which), self._others
         if others is None:
-            return to_float(total, inside)
+            return Quotient(total, inside)
         queries = state.weight() + state.weight(empty=True)
-        return to_float(total + int(others) * (queries - inside), queries)
+        return Quotient(total + int(others) * (queries - inside), queries)
 
-    def _estimated(self, state: RankingSums, value: Any, method: str) -> Estimate:
-        of, which = self._terms()
-        spread = state.spread_within(self._others, which, of)
-        return mean(value, spread, self.interval_scale, method, self.interval_within, QUERIES)
+    def reason(self, state: RankingSums) -> str | None:
+        nothing = self._others is None and not state.total(*self.terms[1])
+        return super().reason(state) or (self.undefined if nothing else None)
 
-    def reason_of(self, state: RankingSums) -> str | None:
-        nothing = self._others is None and not state.total(*self._terms()[1])
-        return super().reason_of(state) or (self.undefined if nothing else None)
+    def estimate(self, found: Reading, method: str) -> Estimate:
+        state: Any = found.state
+        of, which = self.terms
+        return mean_estimate(self, found, state.spread_within(self._others, which, of), method)
 
 
 class FallOutAtK(MeanWithin, tag="fall_out_at_k"):
@@ -198,6 +199,6 @@ class FallOutAtK(MeanWithin, tag="fall_out_at_k"):
     empty: Empty = setting(default="skip", choices=("skip", 0.0, 1.0))
 
     best = "low"
-    measure, within = "fall_out", "irrelevant"
+    measure, condition = "fall_out", "irrelevant"
     undefined = "no query has an irrelevant document"
     formula = "mean over queries of irrelevant@k / irrelevant"

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from ...collect.metric import Metric
+from ...collect.reading import OwnReading, Reading
 from ...numerics.elementary import log
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
@@ -34,18 +35,22 @@ class ExposureMetric(Metric[ListedKeys, float]):
     def name(self) -> str:
         return f"{self.tag}@{self.k}"
 
-    def of(self, state: ListedKeys) -> float:
-        return math.nan if self.reason_of(state) else self.of_lists(state)
-
-    def of_lists(self, state: ListedKeys) -> float:
-        """Compute the value of lists that show something."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it computes of lists")
-
-    def reason_of(self, state: ListedKeys) -> str | None:
+    def reason(self, state: ListedKeys) -> str | None:
         shown, known = len(state.masses), getattr(self, "n_items", None)
         if not shown:
             return "no list has an item of any weight" if int(state.rows_seen.sum()) else "no lists"
         return f"lists show {shown:,} items, n_items is {known:,}" if known and shown > known else None
+
+    def read(self, state: ListedKeys) -> Reading:
+        return OfLists(self, state)
+
+
+class OfLists(OwnReading):
+    """What a metric says of lists: its formula is of those that show something."""
+
+    def _found(self) -> float | None:
+        value: float | None = None if self._reason() else self.metric.of(self.state)
+        return value
 
 
 class CatalogueCoverage(ExposureMetric, tag="catalogue_coverage"):
@@ -83,7 +88,7 @@ class CatalogueCoverage(ExposureMetric, tag="catalogue_coverage"):
     formula = "different items among the first k / items"
     instead = "another sample of lists shows other items, which these do not tell; report it beside its number of lists"
 
-    def of_lists(self, state: ListedKeys) -> float:
+    def of(self, state: ListedKeys) -> float:
         return to_float(len(state.masses), self.n_items)
 
 
@@ -117,11 +122,18 @@ class ExposureGini(ExposureMetric, tag="exposure_gini"):
     best = "low"
     formula = "sum (2 i - n - 1) x_i / (n sum x), x_1 <= ... <= x_n"
 
-    def of_lists(self, state: ListedKeys) -> float:
+    def of(self, state: ListedKeys) -> float:
         return state.gini(self.n_items)
 
-    def bounds_of(self, state: ListedKeys) -> tuple[float, float]:
-        value, off = self.of(state), float(4 * state.slip)  # differences of weights, over their sum
+    def read(self, state: ListedKeys) -> Reading:
+        return OfDifferences(self, state)
+
+
+class OfDifferences(OfLists):
+    """The same of a sum of differences of weights, each of which was rounded, over their sum."""
+
+    def _bounds(self) -> tuple[float, float]:
+        value, off = self.value, float(4 * self.state.slip)
         return (max(value - off, 0.0), min(value + off, 1.0)) if off else (value, value)
 
 
@@ -155,7 +167,7 @@ class ExposureEntropy(ExposureMetric, tag="exposure_entropy"):
     bound = "rounded a few times: within 8 ulp"
     formula = "- sum p log p"
 
-    def of_lists(self, state: ListedKeys) -> float:
+    def of(self, state: ListedKeys) -> float:
         return state.entropy() / (1.0 if self.base is None else float(log(float(self.base))))
 
 
@@ -192,7 +204,7 @@ class TailShare(ExposureMetric, tag="tail_share"):
 
     formula = "exposure of all but the ceil(head n) items shown most / exposure"
 
-    def of_lists(self, state: ListedKeys) -> float:
+    def of(self, state: ListedKeys) -> float:
         n = self.n_items or len(state.masses)
         return state.tail_share(math.ceil(Fraction(str(self.head)) * n))
 
@@ -224,10 +236,10 @@ class Personalisation(ExposureMetric, tag="personalisation"):
     grows = True
     formula = "1 - sum x_i (x_i - 1) / (k L (L - 1))"
 
-    def of_lists(self, state: ListedKeys) -> float:
+    def of(self, state: ListedKeys) -> float:
         lists, unit = state.lists, state.unit
         shared = sum(max(mass * (mass - unit), 0) for mass in state.masses)
         return to_float(1 - Fraction(shared, unit * unit) / (self.k * lists * (lists - 1)))
 
-    def reason_of(self, state: ListedKeys) -> str | None:
-        return super().reason_of(state) or ("fewer than two lists" if state.lists <= 1 else None)
+    def reason(self, state: ListedKeys) -> str | None:
+        return super().reason(state) or ("fewer than two lists" if state.lists <= 1 else None)

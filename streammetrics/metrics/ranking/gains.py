@@ -75,15 +75,12 @@ class RankingMetric(QueryMean[RankingSums]):
 
     def make_state(self) -> RankingSums:
         level = getattr(self, "relevance_level", None)
-        terms = tuple(dict.fromkeys(term(*t) for t in self._terms()))
+        terms = tuple(dict.fromkeys(term(*t) for t in self.terms))
         return RankingSums(terms=terms, ties=self.ties, relevance_level=level, missing=self.missing, grades=self.grades)
 
-    def _terms(self) -> tuple[tuple[Any, ...], ...]:
-        """The sums this metric reads: each a measure, its cut-off, its parameter."""
-        return ((self._measure(), self.k),)
-
-    def _measure(self) -> str:
-        return self.measure
+    @property
+    def terms(self) -> tuple[tuple[Any, ...], ...]:
+        return ((self.measure, self.k),)
 
 
 class GainMetric(RankingMetric):
@@ -91,8 +88,9 @@ class GainMetric(RankingMetric):
 
     gain: str = setting(default="linear", choices=("linear", "exponential"))
 
-    def _measure(self) -> str:
-        return self.measure + ("_exp" if self.gain == "exponential" else "")
+    @property
+    def terms(self) -> tuple[tuple[Any, ...], ...]:
+        return ((self.measure + ("_exp" if self.gain == "exponential" else ""), self.k),)
 
 
 class CumulativeGain(GainMetric, tag="cumulative_gain"):
@@ -223,5 +221,6 @@ class ExpectedReciprocalRank(RankingMetric, tag="err"):
     measure = "err"
     formula = "mean over queries of sum of (1/i) s_i prod of (1 - s_j), j < i <= k"
 
-    def _terms(self) -> tuple[tuple[Any, ...], ...]:
+    @property
+    def terms(self) -> tuple[tuple[Any, ...], ...]:
         return ((self.measure, self.k, float(self.max_grade)),)

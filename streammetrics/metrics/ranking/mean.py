@@ -6,11 +6,12 @@ from typing import Any, ClassVar, TypeVar
 
 from ...collect.interval import QUERIES, Estimate
 from ...collect.metric import Metric
-from ...numerics.exact import to_float
+from ...collect.reading import OwnReading, Quotient, Reading, widened
 from ...statistics.query_sums import QuerySums
+from ...statistics.spread import Spread
 from ..chance import mean
 
-__all__ = ["Empty", "QueryMean"]
+__all__ = ["Empty", "QueryMean", "mean_estimate", "without_products"]
 
 S = TypeVar("S", bound=QuerySums)
 Empty = float | str
@@ -19,56 +20,70 @@ Empty = float | str
 class QueryMean(Metric[S, float]):
     """A mean over queries of a measure of each."""
 
-    stacks = True
+    vectorized = True
     undefined: ClassVar[str] = "no query has a relevant document"
 
     best: ClassVar[str | None] = "high"
     bound = "exact: the value of each query in float64, summed exactly, rounded once"
+    interval_within: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
-    def _terms(self) -> tuple[tuple[Any, ...], ...]:
-        """The sums this metric reads: each a measure, its cut-off, its parameter."""
-        raise NotImplementedError
+    @property
+    def terms(self) -> tuple[tuple[Any, ...], ...]:
+        """The sums that this metric reads: each a measure, its cut-off, its parameter."""
+        raise NotImplementedError(f"{type(self).__name__} does not say which sums it reads")
 
     @property
     def name(self) -> str:
         k = getattr(self, "k", None)
         return self.tag if k is None else f"{self.tag}@{k}"
 
-    def of(self, state: S) -> float:
-        empty = state.weight(empty=True)
-        total, queries = state.total(*self._terms()[0]), state.weight() + empty
-        what = getattr(self, "empty", 0.0)
-        if what == "skip":
-            return to_float(total, queries - empty)
-        return to_float(total + (empty if what == 1.0 else 0), queries)
-
-    interval_within: ClassVar[tuple[float, float]] = (0.0, 1.0)
-
-    def estimate_of(self, state: S, method: str) -> Estimate:
-        return self._estimated(state, self.of(state), method)
-
-    def estimate_of_stacked(self, state: S) -> Estimate | None:
-        if not (self.stacks and state.stacks):
-            return None
-        side = state.stacked()
-        return self._estimated(side, self.of_stacked(side), self.methods[0])
-
-    def _estimated(self, state: S, value: Any, method: str) -> Estimate:
-        what = getattr(self, "empty", 0.0)
-        spread = state.spread_of(None if what == "skip" else float(what), *self._terms()[0])
-        return mean(value, spread, self.interval_scale, method, self.interval_within, QUERIES)
-
-    def bounds_of(self, state: S) -> tuple[float, float]:
-        low, high = super().bounds_of(state)
-        return max(low, min(self.interval_within[0], 0.0)), high
-
     @property
-    def certain(self) -> bool:
-        return True
+    def _others(self) -> float | None:
+        """What a query without a relevant document counts; None if it is left out."""
+        what = getattr(self, "empty", 0.0)
+        return None if what == "skip" else float(what)
 
-    def reason_of(self, state: S) -> str | None:
+    def of(self, state: S) -> Quotient:
+        total, queries, others = state.total(*self.terms[0]), state.weight(), state.weight(empty=True)
+        each = self._others
+        if each is None:
+            return Quotient(total, queries)
+        return Quotient(total + others if each else total, queries + others)
+
+    def reason(self, state: S) -> str | None:
         if not state.queries.any():
             return "no queries"
         if not state.weight() and getattr(self, "empty", 0.0) == "skip":
             return self.undefined
         return None if state.weight() + state.weight(empty=True) else "the weights are all zero"
+
+    def read(self, state: S) -> Reading:
+        return OfQueries(self, state)
+
+    def estimate(self, found: Reading, method: str) -> Estimate:
+        state: Any = found.state
+        return mean_estimate(self, found, state.spread_of(self._others, *self.terms[0]), method)
+
+    def read_cells(self, state: S) -> Reading | None:
+        found = super().read_cells(state)
+        # Without bounds of its own the values stand, and a cell whose weights were rounded is read alone.
+        return None if found is None else found.having(bounds=None)
+
+
+class OfQueries(OwnReading):
+    """What a mean over queries says: only weights that were rounded make its bounds wider."""
+
+    def _bounds(self) -> tuple[float, float]:
+        low, high = widened(self.value, self.state)
+        return max(low, min(self.metric.interval_within[0], 0.0)), high  # 0 ends what is never negative
+
+
+def mean_estimate(metric: QueryMean[Any], found: Reading, spread: Spread, method: str) -> Estimate:
+    """Return the value with its standard error, that of a mean over independent queries."""
+    return mean(found.value, spread, metric.interval_scale, method, metric.interval_within, QUERIES)
+
+
+def without_products(found: Reading, parts: str, average: str) -> Estimate:
+    """Return the value of a quotient of sums over all queries, whose parts no state has products of."""
+    why = f'the state has no products of {parts}: average="{average}" has an interval, Sharded(..., unit=) one of this'
+    return Estimate(found.value, reason=why)

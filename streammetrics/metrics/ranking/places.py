@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, ClassVar
 
 from ...collect.interval import Estimate
+from ...collect.reading import Quotient, Reading
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...statistics.ranking import RankingSums
 from .at_k import MeanWithin
 from .gains import GainMetric
+from .mean import without_products
 
 __all__ = ["IDCG", "AverageRelevancePosition", "MeanRank", "OrderedPairAccuracy"]
 
@@ -83,24 +86,24 @@ class PooledOrWithin(MeanWithin):
     parts_of: ClassVar[tuple[str, str]] = ("", "")
     average: str = setting(default="pooled", choices=("pooled", "queries"))
 
-    def _terms(self) -> tuple[tuple[Any, ...], ...]:
-        return tuple((part,) for part in ((self.measure, self.within) if self.average == "queries" else self.parts_of))
+    @property
+    def terms(self) -> tuple[tuple[Any, ...], ...]:
+        by_query = self.measure, self.condition
+        return tuple((part,) for part in (by_query if self.average == "queries" else self.parts_of))
 
     @property
     def name(self) -> str:
         return self.tag if self.average == "pooled" else f"{self.tag}_by_query"
 
-    def of(self, state: RankingSums) -> float:
+    def of(self, state: RankingSums) -> Quotient:
         if self.average == "queries":
             return super().of(state)
-        top, bottom = (state.total(*t) for t in self._terms())
-        return to_float(top, bottom)
+        return Quotient(*(state.total(*t) for t in self.terms))
 
-    def _estimated(self, state: RankingSums, value: Any, method: str) -> Estimate:
+    def estimate(self, found: Reading, method: str) -> Estimate:
         if self.average == "queries":
-            return super()._estimated(state, value, method)
-        why = 'the state has no products of numerator and denominator: average="queries" has an interval'
-        return Estimate(value, reason=f"{why}, Sharded(..., unit=) one of this")
+            return super().estimate(found, method)
+        return without_products(found, "numerator and denominator", "queries")
 
 
 class AverageRelevancePosition(PooledOrWithin, tag="average_relevance_position"):
@@ -132,7 +135,7 @@ class AverageRelevancePosition(PooledOrWithin, tag="average_relevance_position")
     k: int | None = setting(default=None, choices=(None,))
 
     best = "low"
-    measure, within, parts_of = "mean_place", "any_gain", ("places", "cg")
+    measure, condition, parts_of = "mean_place", "any_gain", ("places", "cg")
     undefined = "no returned document has a grade above 0"
     interval_within = (1.0, math.inf)
     formula = "sum of g_i i / sum of g_i"
@@ -169,16 +172,19 @@ class OrderedPairAccuracy(PooledOrWithin, tag="ordered_pair_accuracy"):
 
     unreturned: str = setting(default="ignored", choices=("ignored", "below", "wrong"))
 
-    measure, within, parts_of = "opa", "any_pair", ("right_pairs", "pairs")
+    measure, condition, parts_of = "opa", "any_pair", ("right_pairs", "pairs")
     undefined = "no query has two documents of different grade"
     formula = "pairs in the right order / pairs of different grade"
 
-    def _terms(self) -> tuple[tuple[Any, ...], ...]:
+    @property
+    def terms(self) -> tuple[tuple[Any, ...], ...]:
         which = ("ignored", "below", "wrong").index(self.unreturned)
-        return tuple((*t, None, float(which)) for t in super()._terms()) if which else super()._terms()
+        return tuple((*t, None, float(which)) for t in super().terms) if which else super().terms
 
-    def details(self, state: RankingSums) -> dict[str, Any]:
-        if self.average == "queries":
-            return {}
-        right, pairs = (to_float(state.total(*t)) for t in self._terms())
+    def read(self, state: RankingSums) -> Reading:
+        found = super().read(state)
+        return found if self.average == "queries" else found.having(details=partial(self._details, state))
+
+    def _details(self, state: RankingSums) -> dict[str, Any]:
+        right, pairs = (to_float(state.total(*t)) for t in self.terms)
         return {"pairs": pairs, "right_pairs": right}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...collect.interval import QUERIES, Estimate
+from ...collect.reading import OwnReading, Reading
 from ...numerics import elementary
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
@@ -62,7 +64,8 @@ class InterpolatedPrecision(OneOrder, tag="interpolated_precision"):
     measure = "iprec"
     formula = "mean over queries of max of hits@i / i where recall is reached"
 
-    def _terms(self) -> tuple[tuple[Any, ...], ...]:
+    @property
+    def terms(self) -> tuple[tuple[Any, ...], ...]:
         return ((self.measure, None, self.recall),)
 
     @property
@@ -127,7 +130,8 @@ class QMeasure(RankingMetric, tag="q_measure"):
     measure = "q"
     formula = "mean over queries of (1/min(R, k)) sum of (hits@i + b cg@i) / (i + b icg@i)"
 
-    def _terms(self) -> tuple[tuple[Any, ...], ...]:
+    @property
+    def terms(self) -> tuple[tuple[Any, ...], ...]:
         return ((self.measure, self.k, self.beta),)
 
 
@@ -138,31 +142,40 @@ class GeometricMean(RelevanceMetric):
 
     bound = "exact sums of logs; then an exponential, 2 ulp"
     interval_scale = "log"
-    stacks = False
+    vectorized = False
 
-    def _terms(self) -> tuple[tuple[Any, ...], ...]:
+    @property
+    def terms(self) -> tuple[tuple[Any, ...], ...]:
         return ((self.measure, self.k, self.floor),)
 
     @property
-    def _empty(self) -> float | None:
+    def _others(self) -> float | None:
         """What a query without a relevant document adds to the sum of logs over log(floor)."""
         return {"skip": None, 0.0: 1.0, 1.0: 0.0}[self.empty]
 
-    def of(self, state: RankingSums) -> float:
-        none, other = self._empty, state.weight(empty=True)
-        weight = state.weight() + (0 if none is None else other)
-        share = to_float(state.total(*self._terms()[0]) + int(none or 0) * other, weight)
-        return float(elementary.exp(elementary.log(self.floor) * share)) if weight else math.nan
+    def of(self, state: RankingSums) -> Any:
+        mean = super().of(state)  # of logs over log(floor)
+        if not mean.denominator:
+            return math.nan
+        return float(elementary.exp(elementary.log(self.floor) * to_float(*mean)))
 
-    def bounds_of(self, state: RankingSums) -> tuple[float, float]:
-        value = self.of(state)
-        off = float(8 * state.slip) * -math.log(self.floor) * 1.01 + (2.0**-50 if state.slip else 0.0)
+    def read(self, state: RankingSums) -> Reading:
+        return OfLogs(self, state)
+
+    def estimate(self, found: Reading, method: str) -> Estimate:
+        state: Any = found.state
+        spread = state.spread_of(self._others, *self.terms[0])
+        slope = float(elementary.log(self.floor)) * found.value
+        return delta(found.value, spread, lambda _: (slope,), self.interval_scale, method, (0.0, 1.0), QUERIES)
+
+
+class OfLogs(OwnReading):
+    """What a geometric mean says: weights that were rounded move its logarithm."""
+
+    def _bounds(self) -> tuple[float, float]:
+        value, slip = self.value, self.state.slip
+        off = float(8 * slip) * -math.log(self.metric.floor) * 1.01 + (2.0**-50 if slip else 0.0)
         return value * (1 - off), value * (1 + off)
-
-    def _estimated(self, state: RankingSums, value: Any, method: str) -> Estimate:
-        spread = state.spread_of(self._empty, *self._terms()[0])
-        slope = float(elementary.log(self.floor)) * value
-        return delta(value, spread, lambda _: (slope,), self.interval_scale, method, (0.0, 1.0), QUERIES)
 
 
 class GeometricMAP(GeometricMean, tag="geometric_map"):
@@ -266,31 +279,33 @@ class PrecisionRecallAtK(RelevanceMetric, tag="precision_recall_at_k"):
 
     k: int = setting(default=10, low=1, high=1000, kw_only=False)
 
-    stacks = False
+    vectorized = False
     formula = "precision@i, recall@i, i <= k"
     instead = "a curve has no interval of its own: PrecisionAtK(k) and RecallAtK(k) have"
 
-    def _terms(self) -> tuple[tuple[Any, ...], ...]:
+    @property
+    def terms(self) -> tuple[tuple[Any, ...], ...]:
         return tuple((what, i) for what in ("precision", "recall") for i in range(1, self.k + 1))
 
     def _both(self, state: RankingSums) -> Floats:
         empty = state.weight(empty=True)
         weight, more = state.weight() + (0 if self.empty == "skip" else empty), empty if self.empty == 1.0 else 0
-        return np.array([to_float(state.total(*t) + more, weight) for t in self._terms()]).reshape(2, self.k)
+        return np.array([to_float(state.total(*t) + more, weight) for t in self.terms]).reshape(2, self.k)
 
     def of(self, state: RankingSums) -> Any:
         return PrecisionsAndRecalls(np.arange(1, self.k + 1), *self._both(state))
 
-    def bounds_of(self, state: RankingSums) -> Any:
-        return tuple(PrecisionsAndRecalls(np.arange(1, self.k + 1), *side) for side in self._sides(state))
+    def read(self, state: RankingSums) -> Reading:
+        return super().read(state).having(bounds=partial(self._bounds, state))
+
+    def _bounds(self, state: RankingSums) -> tuple[PrecisionsAndRecalls, PrecisionsAndRecalls]:
+        low, high = (PrecisionsAndRecalls(np.arange(1, self.k + 1), *side) for side in self._sides(state))
+        return low, high
 
     def _sides(self, state: RankingSums) -> tuple[Floats, Floats]:
         """The least and the most of both: a share is as far off as weights are, however small it is."""
         both, off = self._both(state), float(16 * state.slip)
         return (np.maximum(both - off, 0.0), both + off) if off else (both, both)
-
-    def _estimated(self, state: RankingSums, value: Any, method: str) -> Estimate:
-        return Estimate(value, reason=self.instead)
 
 
 class RecallAtFixedPrecision(PrecisionRecallAtK, tag="recall_at_fixed_precision"):
@@ -325,19 +340,22 @@ class RecallAtFixedPrecision(PrecisionRecallAtK, tag="recall_at_fixed_precision"
     formula = "max of recall@i, i <= k, with precision@i >= precision"
     instead = "a maximum over k has no standard error: fix k, and take RecallAtK(k)"
 
-    def of(self, state: RankingSums) -> float:
+    def of(self, state: RankingSums) -> Any:
         return self._greatest(*self._both(state))
 
     def _greatest(self, precision: Any, recall: Any) -> float:
         """The greatest recall of those that are precise enough; NaN if nothing is known."""
         return math.nan if np.isnan(precision[0]) else float(np.where(precision >= self.precision, recall, 0.0).max())
 
-    def bounds_of(self, state: RankingSums) -> tuple[float, float]:
-        """Weights that were rounded decide which precisions are large enough, too."""
+    def read(self, state: RankingSums) -> Reading:
+        return super().read(state).having(bounds=partial(self._limits, state), details=partial(self._details, state))
+
+    def _limits(self, state: RankingSums) -> tuple[float, float]:
+        """Return the bounds: weights that were rounded decide which precisions are large enough, too."""
         low, high = (self._greatest(*side) for side in self._sides(state))
         return low, high
 
-    def details(self, state: RankingSums) -> dict[str, Any]:
+    def _details(self, state: RankingSums) -> dict[str, Any]:
         precision, recall = self._both(state)
         good = np.where(precision >= self.precision, recall, -1.0)
         return {"k": int(good.argmax()) + 1 if good.max() >= 0 else None}

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from ...collect.interval import Estimate
-from ...numerics.exact import to_float
+from ...collect.reading import Quotient, Reading
 from ...numerics.settings import setting
 from ...statistics.ranking import RankingSums
 from .gains import RankingMetric
-from .mean import Empty
+from .mean import Empty, without_products
 
 __all__ = [
     "HitRate",
@@ -120,8 +120,9 @@ class RPrecision(RelevanceMetric, tag="r_precision"):
     def name(self) -> str:
         return self.tag if self.multiple == 1 else f"{self.tag}@{self.multiple:g}r"
 
-    def _terms(self) -> tuple[tuple[Any, ...], ...]:
-        return super()._terms() if self.multiple == 1 else (("r_precision_at", None, self.multiple),)
+    @property
+    def terms(self) -> tuple[tuple[Any, ...], ...]:
+        return super().terms if self.multiple == 1 else (("r_precision_at", None, self.multiple),)
 
 
 class HitRate(RelevanceMetric, tag="hit_rate"):
@@ -157,24 +158,24 @@ class HitRate(RelevanceMetric, tag="hit_rate"):
     measure = "hit"
     formula = "mean over queries of 1[hits@k > 0]"
 
-    def _estimated(self, state: RankingSums, value: Any, method: str) -> Estimate:
-        if self.average == "users":
-            return super()._estimated(state, value, method)
-        why = 'the state has no products of hits and relevant documents: average="users" has an interval'
-        return Estimate(value, reason=f"{why}, Sharded(..., unit=) one of this")
+    @property
+    def terms(self) -> tuple[tuple[Any, ...], ...]:
+        return super().terms if self.average == "users" else (("hits", self.k), ("relevant",))
 
-    def _terms(self) -> tuple[tuple[Any, ...], ...]:
-        return super()._terms() if self.average == "users" else (("hits", self.k), ("relevant",))
-
-    def of(self, state: RankingSums) -> float:
+    def of(self, state: RankingSums) -> Quotient:
         if self.average == "users":
             return super().of(state)
-        hits, relevant = self._terms()
-        return to_float(state.total(*hits), state.total(*relevant))
+        hits, relevant = self.terms
+        return Quotient(state.total(*hits), state.total(*relevant))
 
-    def reason_of(self, state: RankingSums) -> str | None:
-        pooled = self.average == "pooled" and not state.total("relevant")
-        return super().reason_of(state) or ("no relevant documents" if pooled else None)
+    def reason(self, state: RankingSums) -> str | None:
+        none = self.average == "pooled" and not state.total("relevant")
+        return super().reason(state) or ("no relevant documents" if none else None)
+
+    def estimate(self, found: Reading, method: str) -> Estimate:
+        if self.average == "users":
+            return super().estimate(found, method)
+        return without_products(found, "hits and relevant documents", "users")
 
 
 class MeanReciprocalRank(RelevanceMetric, tag="mrr"):
@@ -231,8 +232,9 @@ class MeanAveragePrecision(RelevanceMetric, tag="map"):
 
     formula = "mean over queries of (1/min(R, k)) sum of hits@i / i at relevant i <= k"
 
-    def _measure(self) -> str:
-        return f"ap_{self.denominator}"
+    @property
+    def terms(self) -> tuple[tuple[Any, ...], ...]:
+        return ((f"ap_{self.denominator}", self.k),)
 
 
 class RankBiasedPrecision(RelevanceMetric, tag="rbp"):
@@ -265,5 +267,6 @@ class RankBiasedPrecision(RelevanceMetric, tag="rbp"):
     measure = "rbp"
     formula = "mean over queries of (1 - p) sum of rel_i p^(i - 1), i <= k"
 
-    def _terms(self) -> tuple[tuple[Any, ...], ...]:
+    @property
+    def terms(self) -> tuple[tuple[Any, ...], ...]:
         return ((self.measure, self.k, self.p),)

@@ -24,7 +24,7 @@ class SubtopicMetric(QueryMean[SubtopicSums]):
     cost = "about 100 bytes, 16 a read-out; 0.3 us a row, of an ideal k times as much"
 
     def make_state(self) -> SubtopicSums:
-        return SubtopicSums(terms=tuple(term(*t) for t in self._terms()), relevance_level=self.relevance_level)
+        return SubtopicSums(terms=tuple(term(*t) for t in self.terms), relevance_level=self.relevance_level)
 
 
 class AlphaNDCG(SubtopicMetric, tag="alpha_ndcg"):
@@ -64,7 +64,8 @@ class AlphaNDCG(SubtopicMetric, tag="alpha_ndcg"):
 
     formula = "mean over queries of sum of G_i / log2(1 + i) over that of the ideal, i <= k"
 
-    def _terms(self) -> tuple[tuple[Any, ...], ...]:
+    @property
+    def terms(self) -> tuple[tuple[Any, ...], ...]:
         return (("alpha_ndcg" if self.ideal == "greedy" else "alpha_dcg", self.k, self.alpha),)
 
 
@@ -101,7 +102,8 @@ class IntentAwareERR(SubtopicMetric, tag="err_ia"):
 
     formula = "mean over queries of sum of G_i / i over a norm, i <= k"
 
-    def _terms(self) -> tuple[tuple[Any, ...], ...]:
+    @property
+    def terms(self) -> tuple[tuple[Any, ...], ...]:
         return (({"bound": "err_ia", "ideal": "err_ia_ideal", "none": "err_ia_plain"}[self.norm], self.k, self.alpha),)
 
 
@@ -130,7 +132,8 @@ class SubtopicRecall(SubtopicMetric, tag="subtopic_recall"):
 
     formula = "mean over queries of subtopics@k / subtopics"
 
-    def _terms(self) -> tuple[tuple[Any, ...], ...]:
+    @property
+    def terms(self) -> tuple[tuple[Any, ...], ...]:
         return (("subtopic_recall", self.k),)
 
 
@@ -172,5 +175,6 @@ class IntraListDiversity(QueryMean[SubtopicSums], tag="intra_list_diversity"):
     def make_state(self) -> SubtopicSums:
         return SubtopicSums(terms=(term("diversity", self.k),), column="category")
 
-    def _terms(self) -> tuple[tuple[Any, ...], ...]:
+    @property
+    def terms(self) -> tuple[tuple[Any, ...], ...]:
         return (("diversity", self.k),)

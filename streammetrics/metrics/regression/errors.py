@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...collect.interval import Estimate
+from ...collect.reading import Quotient
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
 from ...statistics.regression import RegressionSums, square_of
@@ -39,16 +40,17 @@ class SummedLoss(OutputMetric[RegressionSums]):
         terms = (*self.terms, square_of(self.terms[0])) if self.squares else self.terms
         return RegressionSums(terms=terms, domain=self.domain, num_outputs=self.num_outputs)
 
-    def slopes(self, *means: Any) -> tuple[Any, ...]:
-        """How the value changes with the mean of the first term (and that of what it is divided by)."""
+    def of(self, state: RegressionSums, output: int = 0) -> Limits | Quotient | float | None:
+        return Quotient(state.total(self.terms[0], output), state.weight())
+
+    def gradient(self, *means: Any) -> tuple[Any, ...]:
+        """Return how the value changes with the mean of the first term, and that of the second, which it is divided by."""
         return (1.0,)
 
-    def estimate_of_output(self, state: RegressionSums, output: int, value: float, method: str) -> Estimate:
-        spread = state.spread_of(self.terms[0], output)
-        return of_moments(self, state, value, spread, self.slopes, self.interval_within)
-
-    def of_output(self, state: RegressionSums, output: int) -> Limits | None:
-        return Limits.exactly(state.total(self.terms[0], output), state.weight())
+    def estimate(self, found: Any, method: str) -> Estimate:
+        state, terms = found.state, self.terms
+        spread = state.spread_of(terms[0], found.output, per=terms[1] if len(terms) > 1 else None)
+        return of_moments(self, state, found.value, spread, self.gradient, self.interval_within)
 
 
 class MAE(SummedLoss, tag="mae"):
@@ -138,10 +140,10 @@ class RMSE(MSE, tag="rmse"):
 
     formula = "sqrt(sum w (p - y)^2 / sum w)"
 
-    def of_output(self, state: RegressionSums, output: int) -> Limits | None:
+    def of(self, state: RegressionSums, output: int = 0) -> Limits | None:
         return root(state.total(self.terms[0], output), state.weight())
 
-    def slopes(self, *means: Any) -> tuple[Any, ...]:
+    def gradient(self, *means: Any) -> tuple[Any, ...]:
         return (0.5 / np.sqrt(means[0]),)
 
 
@@ -179,12 +181,12 @@ class WMAE(SummedLoss, tag="wmae"):
         """A row of weight k is one row, if rows are what is divided by."""
         return self.divisor == "weights"
 
-    def of_output(self, state: RegressionSums, output: int) -> Limits | None:
+    def of(self, state: RegressionSums, output: int = 0) -> Quotient:
         divisor = state.weight() if self.divisor == "weights" else int(state.rows)
-        return Limits.exactly(state.total("absolute", output), divisor)
+        return Quotient(state.total("absolute", output), divisor)
 
-    def reason_of(self, state: RegressionSums) -> str | None:
-        return None if self.divisor == "rows" and int(state.rows) else super().reason_of(state)
+    def reason(self, state: RegressionSums) -> str | None:
+        return None if self.divisor == "rows" and int(state.rows) else super().reason(state)
 
 
 class PinballLoss(SummedLoss, tag="pinball_loss"):

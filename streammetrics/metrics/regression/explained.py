@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...collect.metric import Metric, nothing_counted
+from ...collect.reading import NAN, OwnReading, Reading, widened
 from ...numerics.elementary import log
 from ...numerics.elementary import power as raised
 from ...numerics.exact import BEYOND, Limits, to_float
 from ...numerics.settings import setting
 from ...statistics.row_terms import RowTerms
 from ...statistics.values import ValueHistogram
-from .outputs import OutputMetric
+from .outputs import BoundedOutputMetric, is_undefined
 
 __all__ = ["D2AbsoluteError", "D2Pinball", "D2Tweedie"]
 
-NAN = float("nan")
 LARGEST_LOG = 35.0
 """Of numbers from 2**-50 to 2**50."""
 NEGLIGIBLE = 1e-6  # of a deviance
 
 
-class D2Pinball(OutputMetric[ValueHistogram], tag="d2_pinball"):
+class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
     """D2 of the pinball loss: how much less it is than that of the best constant, a quantile of the targets.
 
     Formula: 1 - sum w pinball(y, p) / min over q of sum w pinball(y, q).
@@ -80,16 +81,16 @@ class D2Pinball(OutputMetric[ValueHistogram], tag="d2_pinball"):
     def make_state(self) -> ValueHistogram:
         return ValueHistogram(columns=("y_true",), bits=self.bits, num_outputs=self.num_outputs, losses=(self.term,))
 
-    def of_output(self, state: ValueHistogram, output: int) -> Limits | None:
-        least = self.least(state, output)
+    def of(self, state: ValueHistogram, output: int = 0) -> Limits | None:
+        least = self._least(state, output)
         if least is None or not least.value:
             return None
         loss = state.loss(self.term, output)
         low, high = (1 - loss / v if v > 0 else -BEYOND for v in (least.low, least.high))
         return Limits(low, 1 - loss / least.value, high)
 
-    def least(self, state: ValueHistogram, output: int) -> Limits | None:
-        """The loss of the best constant: of the quantile of each end of the buckets, and of their middles."""
+    def _least(self, state: ValueHistogram, output: int) -> Limits | None:
+        """Return the loss of the best constant: of the quantile of each end of the buckets, and of their middles."""
         mass, alpha = state.mass(output), Fraction(repr(self.alpha))
         if not mass.total():
             return None
@@ -102,19 +103,10 @@ class D2Pinball(OutputMetric[ValueHistogram], tag="d2_pinball"):
         found = Limits(middle, middle, middle).widened(slack, least=0)
         return found.widened(state.slip * 4 * found.high, least=0)
 
-    def bounds_of(self, state: ValueHistogram) -> tuple[Any, Any]:
-        found = [self.of_output(state, i) for i in range(state.outputs)]
-        if self.multioutput == "raw_values":
-            low, high = zip(*((NAN, NAN) if f is None else f.outward() for f in found), strict=True)
-            return np.array(low), np.array(high)
-        mean = Limits.mean(found)
-        return (NAN, NAN) if mean is None else mean.outward()
-
-    def reason_of(self, state: ValueHistogram) -> str | None:
+    def reason(self, state: ValueHistogram) -> str | None:
         if (nothing := nothing_counted(state)) is not None:
             return nothing
-        missing = all(self.of_output(state, i) is None for i in range(state.outputs))
-        return "the best constant is without error" if missing else None
+        return "the best constant is without error" if is_undefined(self, state) else None
 
 
 class D2AbsoluteError(D2Pinball, tag="d2_absolute_error"):
@@ -182,7 +174,6 @@ class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
     best = "high"
     positional = ("y_true", "y_pred")
     value_range = (0.0, 1.0)
-    read_outs = ("null_deviance",)
     formula = "1 - deviance / deviance of the mean"
     cost = "3.3 kB; some 100 ns a row"
     bound = "certified for the rounding of the null deviance; that of each row, some 2**-45 of it, is not included"
@@ -196,46 +187,60 @@ class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
         over = "positive" if k >= 2 else "amounts"
         return RowTerms(terms=("target", f"unit@{k!r}", f"deviance@{k!r}"), over=over)
 
-    def null_deviance(self, state: RowTerms) -> tuple[float, float]:
-        """Return the mean deviance of always predicting the mean, and by how much rounding can move it.
+    def read(self, state: RowTerms) -> Reading:
+        return SavedDeviance(self, state)
 
-        It is 0 if all targets are the same. A logarithm or power of each target, and of the mean, is rounded.
-        """
-        k, weight = self.power, state.weight()
-        mean, unit = np.float64(to_float(state.total("target"), weight)), to_float(state.total(f"unit@{k!r}"), weight)
-        if not mean > 0:
-            return 0.0, 0.0
-        if k == 2.0:
-            return 2.0 * (float(log(mean)) - unit), 2.0**-50 * LARGEST_LOG
-        if k == 1.0:
-            return 2.0 * (unit - float(mean * log(mean))), 2.0**-50 * LARGEST_LOG * float(mean)
-        scale = (1.0 - k) * (2.0 - k)
-        return 2.0 * (unit - float(raised(mean, np.float64(2.0 - k)))) / scale, 2.0**-45 * unit / abs(scale)
 
-    def of(self, state: RowTerms) -> float:
-        return self._d2(state, self.null_deviance(state)[0])
+def null_deviance(state: RowTerms, power: float) -> tuple[float, float]:
+    """Return the mean deviance of always predicting the mean, and by how much rounding can move it.
 
-    def bounds_of(self, state: RowTerms) -> tuple[float, float]:
-        value, (low, high) = self.of(state), super().bounds_of(state)
+    It is 0 if all targets are the same. A logarithm or power of each target, and of the mean, is rounded.
+    """
+    weight = state.weight()
+    mean, unit = np.float64(to_float(state.total("target"), weight)), to_float(state.total(f"unit@{power!r}"), weight)
+    if not mean > 0:
+        return 0.0, 0.0
+    if power == 2.0:
+        return 2.0 * (float(log(mean)) - unit), 2.0**-50 * LARGEST_LOG
+    if power == 1.0:
+        return 2.0 * (unit - float(mean * log(mean))), 2.0**-50 * LARGEST_LOG * float(mean)
+    scale = (1.0 - power) * (2.0 - power)
+    return 2.0 * (unit - float(raised(mean, np.float64(2.0 - power)))) / scale, 2.0**-45 * unit / abs(scale)
+
+
+class SavedDeviance(OwnReading):
+    """What D2 says about a state: the null deviance is found once, and all the rest follows from it."""
+
+    @cached_property
+    def null(self) -> tuple[float, float]:
+        """The null deviance, and by how much rounding can move it."""
+        return null_deviance(self.state, self.metric.power)
+
+    def _found(self) -> float:
+        return self._saved(self.null[0])
+
+    def _bounds(self) -> tuple[float, float]:
+        value, (low, high) = self.value, widened(self.value, self.state)
         if math.isnan(value):
             return low, high
-        null, off = self.null_deviance(state)
-        least = self._d2(state, null - off) if null > off else -math.inf
-        return low - (value - least), high + (self._d2(state, null + off) - value)
+        null, off = self.null
+        least = self._saved(null - off) if null > off else -math.inf
+        return low - (value - least), high + (self._saved(null + off) - value)
 
-    def may_be_wide(self, state: Any) -> bool:
-        null, off = self.null_deviance(state)
-        return off > NEGLIGIBLE * null
+    @property
+    def is_certain(self) -> bool:
+        null, off = self.null
+        return not off > NEGLIGIBLE * null
 
-    def _d2(self, state: RowTerms, null: float) -> float:
-        """The share of a null deviance that the predictions save."""
-        total = Fraction(state.total(f"deviance@{self.power!r}"))
-        return 1.0 - to_float(total, state.weight()) / null if null > 0 else NAN
-
-    def reason_of(self, state: RowTerms) -> str | None:
-        if (nothing := nothing_counted(state)) is not None:
+    def _reason(self) -> str | None:
+        if (nothing := nothing_counted(self.state)) is not None:
             return nothing
-        return None if self.null_deviance(state)[0] > 0 else "all targets are the same, as far as float64 tells"
+        return None if self.null[0] > 0 else "all targets are the same, as far as float64 tells"
+
+    def _saved(self, null: float) -> float:
+        """Return the share of a null deviance that the predictions save."""
+        total = Fraction(self.state.total(f"deviance@{self.metric.power!r}"))
+        return 1.0 - to_float(total, self.state.weight()) / null if null > 0 else NAN
 
 
 def whole(*numbers: NDArray[np.float64]) -> tuple[list[NDArray[Any]], int]:

@@ -7,21 +7,19 @@ last bits at any mean, however small the spread beside it.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import ClassVar
-
-import numpy as np
-from numpy.typing import NDArray
+from functools import cached_property
+from typing import Any, ClassVar
 
 from ...collect.interval import Estimate
-from ...numerics.exact import Limits, to_float
+from ...collect.reading import Quotient, Reading
+from ...numerics.exact import Limits
 from ...numerics.settings import setting
 from ...statistics.moments import Moments
 from ..chance import of_moments
-from .outputs import OutputMetric, root
+from .outputs import OutputMetric, Outputs, is_undefined, root
 
 __all__ = ["R2", "ConcordanceCorrelation", "ExplainedVariance", "MeanError", "PearsonCorrelation"]
 
-NAN = float("nan")
 PAIR = ("x", "y", "xx", "xy", "yy")
 
 
@@ -70,11 +68,16 @@ class MeanError(MomentMetric, tag="mean_error"):
     def terms(self) -> tuple[str, ...]:  # type: ignore[override]
         return PAIR if self.squares else ("x", "y")
 
-    def estimate_of_output(self, state: Moments, output: int, value: float, method: str) -> Estimate:
-        return of_moments(self, state, value, state.spread_of("x", "y", output=output), lambda x, y: (-1.0, 1.0))
+    def of(self, state: Moments, output: int = 0) -> Quotient:
+        return Quotient(state.total("y", output) - state.total("x", output), state.weight())
 
-    def of_output(self, state: Moments, output: int) -> Limits | None:
-        return Limits.exactly(state.total("y", output) - state.total("x", output), state.weight())
+    def gradient(self, *means: Any) -> tuple[Any, ...]:
+        """Return how the value changes with the means of targets and predictions."""
+        return -1.0, 1.0
+
+    def estimate(self, found: Any, method: str) -> Estimate:
+        spread = found.state.spread_of("x", "y", output=found.output)
+        return of_moments(self, found.state, found.value, spread, self.gradient)
 
 
 class R2(MomentMetric, tag="r2"):
@@ -111,30 +114,40 @@ class R2(MomentMetric, tag="r2"):
 
     formula = "1 - sum w (y - p)^2 / sum w (y - mean y)^2"
 
-    def unexplained(self, state: Moments, output: int) -> Fraction:
-        """Return the sum of squares that is left."""
-        xx, xy, yy = (state.total(term, output) for term in ("xx", "xy", "yy"))
-        return xx - 2 * xy + yy
+    def of(self, state: Moments, output: int = 0) -> Quotient:
+        return _explained(self, state, squared_error(state, output), output)
 
-    def of_output(self, state: Moments, output: int) -> Limits | None:
-        spread, left = state.covariance("x", "x", output), self.unexplained(state, output)
-        if self.force_finite and not spread and state.weight():
-            return Limits.exactly(0 if left else 1)
-        return Limits.exactly(spread - left, spread)
+    def reading(self, state: Moments) -> Reading:
+        by_variance = self.multioutput == "variance_weighted" and self._has_several
+        return WeightedByVariance(self, state) if by_variance else super().reading(state)
 
-    def of(self, state: Moments) -> float | NDArray[np.float64]:
-        if self.multioutput != "variance_weighted":
-            return super().of(state)
-        spreads = [state.covariance("x", "x", i) for i in range(state.outputs)]
-        if self.force_finite and not any(spreads):
-            found = Limits.mean([self.of_output(state, i) for i in range(state.outputs)])
-            return NAN if found is None else found.rounded()
-        left = sum((self.unexplained(state, i) for i, s in enumerate(spreads) if s), Fraction(0))
-        return to_float(sum(spreads, Fraction(0)) - left, sum(spreads, Fraction(0)))
-
-    def reason_of(self, state: Moments) -> str | None:
+    def reason(self, state: Moments) -> str | None:
         alike = None if self.force_finite else _no_spread(state, "x", "the targets are all alike")
-        return super().reason_of(state) or alike
+        return super().reason(state) or alike
+
+
+class WeightedByVariance(Outputs):
+    """What a metric says about several outputs: the mean of their values, weighted by the variance of the targets."""
+
+    @cached_property
+    def limits(self) -> Limits | None:
+        state: Any = self.state
+        spreads = [state.covariance("x", "x", i) for i in range(state.outputs)]
+        return Limits.mean(self.parts, spreads if any(spreads) else None)
+
+
+def squared_error(state: Moments, output: int) -> Fraction:
+    """Return the sum of w (p - y)**2."""
+    xx, xy, yy = (state.total(term, output) for term in ("xx", "xy", "yy"))
+    return xx - 2 * xy + yy
+
+
+def _explained(metric: R2, state: Moments, left: Fraction, output: int) -> Quotient:
+    """Return the share of the spread of the targets that is explained if this sum of squares is left."""
+    spread = state.covariance("x", "x", output)
+    if metric.force_finite and not spread and state.weight():
+        return Quotient(0 if left else 1, 1)
+    return Quotient(spread - left, spread)
 
 
 class ExplainedVariance(R2, tag="explained_variance"):
@@ -165,9 +178,9 @@ class ExplainedVariance(R2, tag="explained_variance"):
 
     formula = "1 - Var(y - p) / Var(y)"
 
-    def unexplained(self, state: Moments, output: int) -> Fraction:
+    def of(self, state: Moments, output: int = 0) -> Quotient:
         xx, xy, yy = (state.covariance(a, b, output) for a, b in ("xx", "xy", "yy"))
-        return xx - 2 * xy + yy
+        return _explained(self, state, xx - 2 * xy + yy, output)
 
 
 class PearsonCorrelation(MomentMetric, tag="pearson_correlation"):
@@ -194,16 +207,16 @@ class PearsonCorrelation(MomentMetric, tag="pearson_correlation"):
 
     formula = "Cov(y, p) / sqrt(Var(y) Var(p))"
 
-    def of_output(self, state: Moments, output: int) -> Limits | None:
+    def of(self, state: Moments, output: int = 0) -> Limits | None:
         xx, xy, yy = (state.covariance(a, b, output) for a, b in ("xx", "xy", "yy"))
         found = root(xy * xy, xx * yy)
         return -found if found is not None and xy < 0 else found
 
-    def reason_of(self, state: Moments) -> str | None:
+    def reason(self, state: Moments) -> str | None:
         alike = _no_spread(state, "x", "the targets are all alike") or _no_spread(
             state, "y", "the predictions are all alike"
         )
-        return super().reason_of(state) or alike
+        return super().reason(state) or alike
 
 
 class ConcordanceCorrelation(MomentMetric, tag="concordance_correlation"):
@@ -243,19 +256,20 @@ class ConcordanceCorrelation(MomentMetric, tag="concordance_correlation"):
     def name(self) -> str:
         return "concordance_correlation" + (f"@{self.ddof:g}" if self.ddof else "")
 
-    def of_output(self, state: Moments, output: int) -> Limits | None:
+    def of(self, state: Moments, output: int = 0) -> Quotient | None:
         weight = state.weight()
         if weight <= Fraction(self.ddof):
             return None
         xx, xy, yy = (state.covariance(a, b, output) for a, b in ("xx", "xy", "yy"))
         shift = (state.total("x", output) - state.total("y", output)) / weight
-        return Limits.exactly(2 * xy, xx + yy + shift * shift * (weight - Fraction(self.ddof)))
+        return Quotient(2 * xy, xx + yy + shift * shift * (weight - Fraction(self.ddof)))
 
-    def reason_of(self, state: Moments) -> str | None:
-        missing = all(self.of_output(state, i) is None for i in range(state.outputs))
+    def reason(self, state: Moments) -> str | None:
+        nothing = super().reason(state)
+        if nothing is not None or not is_undefined(self, state):
+            return nothing
         few = state.weight() <= Fraction(self.ddof)
-        why = f"the rows weigh no more than ddof={self.ddof:g}" if few else "all numbers are one"
-        return super().reason_of(state) or (why if missing else None)
+        return f"the rows weigh no more than ddof={self.ddof:g}" if few else "all numbers are one"
 
 
 def _no_spread(state: Moments, column: str, reason: str) -> str | None:

@@ -7,9 +7,8 @@ from typing import Any, ClassVar, Self
 
 from ...collect.interval import Estimate
 from ...collect.metric import Metric, nothing_counted
-from ...numerics.exact import Limits, to_float
+from ...numerics.exact import to_float
 from ...numerics.settings import setting
-from ...statistics.regression import RegressionSums
 from ...statistics.row_terms import RowTerms
 from ..chance import share
 from ..probabilities.row_losses import RowMean
@@ -57,13 +56,11 @@ class QuantileCoverage(SummedLoss, tag="quantile_coverage"):
     def terms(self) -> tuple[str, ...]:
         return ("below",)
 
-    def of_output(self, state: RegressionSums, output: int) -> Limits | None:
-        return Limits.exactly(state.total("below", output), state.weight())
-
-    def estimate_of_output(self, state: RegressionSums, output: int, value: float, method: str) -> Estimate:
-        if state.excess is not None:
-            return Estimate(value, reason="rows are weighted, and their squares not kept: Sharded(..., unit=) has them")
-        return share(int(state.rows), value, method)
+    def estimate(self, found: Any, method: str) -> Estimate:
+        if found.state.excess is not None:
+            why = "rows are weighted, and their squares not kept: Sharded(..., unit=) has them"
+            return Estimate(found.value, reason=why)
+        return share(int(found.state.rows), found.value, method)
 
 
 class IntervalMetric(RowMean[float]):
@@ -336,7 +333,7 @@ class MASE(Metric[RowTerms, float], tag="mase"):
     def of(self, state: RowTerms) -> float:
         return to_float(state.total("prediction"), state.total("naive"))
 
-    def reason_of(self, state: RowTerms) -> str | None:
+    def reason(self, state: RowTerms) -> str | None:
         if (nothing := nothing_counted(state)) is not None:
             return nothing
         return None if state.total("naive") else "the naive forecast is without error"

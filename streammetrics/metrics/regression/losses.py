@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from ...collect.interval import Estimate
+from ...collect.reading import Quotient
 from ...numerics import elementary
 from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
@@ -89,13 +91,13 @@ class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
     def terms(self) -> tuple[str, ...]:
         return (f"minkowski@{self.p!r}",)
 
-    def of_output(self, state: RegressionSums, output: int) -> Limits | None:
+    def of(self, state: RegressionSums, output: int = 0) -> Limits | Quotient | float | None:
         total = state.total(self.terms[0], output)
         if not state.weight():
             return None
         if not total or self.p in (1.0, 2.0):  # 0 has no logarithm, of which other powers are made
-            return root(total, Fraction(1)) if self.p == 2.0 else Limits.exactly(total)
-        return Limits.exactly(Fraction(float(elementary.power(np.float64(to_float(total)), np.float64(1.0 / self.p)))))
+            return root(total, Fraction(1)) if self.p == 2.0 else Quotient(total, 1)
+        return float(elementary.power(np.float64(to_float(total)), np.float64(1.0 / self.p)))
 
 
 class CriticalSuccessIndex(SummedLoss, tag="critical_success_index"):
@@ -137,16 +139,17 @@ class CriticalSuccessIndex(SummedLoss, tag="critical_success_index"):
     def terms(self) -> tuple[str, ...]:
         return f"hit@{self.threshold!r}", f"either@{self.threshold!r}"
 
-    def of_output(self, state: RegressionSums, output: int) -> Limits | None:
-        return Limits.exactly(*(state.total(term, output) for term in self.terms))
+    def of(self, state: RegressionSums, output: int = 0) -> Quotient:
+        return Quotient(*(state.total(term, output) for term in self.terms))
 
-    def estimate_of_output(self, state: RegressionSums, output: int, value: float, method: str) -> Estimate:
-        """A share of the rows in which something reaches the threshold."""
-        some = state.total(self.terms[1], output)
-        if state.excess is not None or not some:
-            return Estimate(value, reason="rows are weighted: Sharded(..., unit=) has an interval" if some else None)
-        return share(int(some), value, method)
+    def estimate(self, found: Any, method: str) -> Estimate:
+        some = found.state.total(self.terms[1], found.output)
+        if not some:
+            return Estimate(found.value)
+        if found.state.excess is not None:
+            return Estimate(found.value, reason="rows are weighted: Sharded(..., unit=) has an interval")
+        return share(int(some), found.value, method)
 
-    def reason_of(self, state: RegressionSums) -> str | None:
+    def reason(self, state: RegressionSums) -> str | None:
         seen = any(state.total(self.terms[1], i) for i in range(state.outputs))
-        return super().reason_of(state) or (None if seen else "nothing reaches the threshold")
+        return super().reason(state) or (None if seen else "nothing reaches the threshold")

@@ -8,10 +8,12 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import ClassVar
 
+from ...collect.reading import Quotient
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
 from ...statistics.moments import Moments
-from .fit import MomentMetric
+from .fit import MomentMetric, squared_error
+from .outputs import is_undefined, root
 
 __all__ = ["NMSE", "NRMSE", "RelativeSquaredError"]
 
@@ -21,27 +23,10 @@ class NormedSquares(MomentMetric):
 
     best: ClassVar[str | None] = "low"
     instead = "what the error is divided by is an estimate, too: Sharded(..., unit=) has the error of both together"
-    rooted: ClassVar[bool] = False
 
-    def quotient(self, state: Moments, output: int) -> tuple[Fraction, Fraction] | None:
-        """Return what is divided by what, or None."""
-        raise NotImplementedError
-
-    def of_output(self, state: Moments, output: int) -> Limits | None:
-        found = self.quotient(state, output) if state.weight() else None
-        if found is None or not found[1]:
-            return None
-        return Limits.root(found[0] / found[1]) if self.rooted else Limits.exactly(*found)
-
-    def reason_of(self, state: Moments) -> str | None:
-        missing = all(self.of_output(state, i) is None for i in range(state.outputs))
-        return super().reason_of(state) or ("what the error is divided by is 0" if missing else None)
-
-
-def squared_error(state: Moments, output: int) -> Fraction:
-    """The sum of w (p - y)**2."""
-    xx, xy, yy = (state.total(term, output) for term in ("xx", "xy", "yy"))
-    return xx - 2 * xy + yy
+    def reason(self, state: Moments) -> str | None:
+        nothing = super().reason(state)
+        return nothing or ("what the error is divided by is 0" if is_undefined(self, state) else None)
 
 
 class RelativeSquaredError(NormedSquares, tag="relative_squared_error"):
@@ -76,13 +61,9 @@ class RelativeSquaredError(NormedSquares, tag="relative_squared_error"):
     def name(self) -> str:
         return "relative_squared_error" if self.squared else "root_relative_squared_error"
 
-    @property
-    def rooted(self) -> bool:  # type: ignore[override]
-        """Whether the root is taken."""
-        return not self.squared
-
-    def quotient(self, state: Moments, output: int) -> tuple[Fraction, Fraction] | None:
-        return squared_error(state, output), state.covariance("x", "x", output)
+    def of(self, state: Moments, output: int = 0) -> Limits | Quotient | None:
+        left, spread = squared_error(state, output), state.covariance("x", "x", output)
+        return Quotient(left, spread) if self.squared else root(left, spread)
 
 
 class NMSE(NormedSquares, tag="nmse"):
@@ -122,14 +103,14 @@ class NMSE(NormedSquares, tag="nmse"):
     def name(self) -> str:
         return "nmse" if self.normalization == "power" else f"nmse_{self.normalization}"
 
-    def quotient(self, state: Moments, output: int) -> tuple[Fraction, Fraction] | None:
+    def of(self, state: Moments, output: int = 0) -> Quotient:
         left = squared_error(state, output)
         if self.normalization == "power":
-            return left, state.total("xx", output)
+            return Quotient(left, state.total("xx", output))
         if self.normalization == "constant":
             c = Fraction(self.constant)
-            return left, state.total("xx", output) - 2 * c * state.total("x", output) + c * c * state.weight()
-        return left * state.weight(), state.total("x", output) * state.total("y", output)
+            return Quotient(left, state.total("xx", output) - 2 * c * state.total("x", output) + c * c * state.weight())
+        return Quotient(left * state.weight(), state.total("x", output) * state.total("y", output))
 
 
 class NRMSE(NormedSquares, tag="nrmse"):
@@ -174,8 +155,8 @@ class NRMSE(NormedSquares, tag="nrmse"):
         more = {"ranged": True} if self.normalization == "range" else {}
         return Moments(columns=("y_true", "y_pred"), terms=self.terms, num_outputs=self.num_outputs, **more)
 
-    def divisor(self, state: Moments, output: int) -> Fraction:
-        """The square of d."""
+    def _divisor(self, state: Moments, output: int) -> Fraction:
+        """Return the square of d."""
         if self.normalization == "range":
             return (state.range(output) or Fraction(0)) ** 2
         if self.normalization == "l2":
@@ -183,8 +164,8 @@ class NRMSE(NormedSquares, tag="nrmse"):
         total = state.covariance("x", "x", output) if self.normalization == "std" else state.total("x", output)
         return total / state.weight() if self.normalization == "std" else (total / state.weight()) ** 2
 
-    def of_output(self, state: Moments, output: int) -> Limits | None:
-        divisor = self.divisor(state, output) if state.weight() else 0
+    def of(self, state: Moments, output: int = 0) -> Limits | None:
+        divisor = self._divisor(state, output) if state.weight() else 0
         if not divisor:
             return None
         found = Limits.root(squared_error(state, output) / state.weight() / divisor)

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import Any, ClassVar
-
-import numpy as np
 
 from ...collect.interval import Estimate
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
 from ...statistics.extremes import Extremes
+from ...statistics.value_order import quantile_of
 from ...statistics.values import ValueHistogram
-from ..order import BOUND, below, quantile, value_below, woodruff
-from .outputs import OutputMetric
+from ..order import BOUND, woodruff
+from .outputs import BoundedOutputMetric, OutputMetric
 
 __all__ = ["ErrorQuantile", "MaxError", "MedianAbsoluteError", "ResidualQuantile"]
 
-NAN = float("nan")
 PAIR = ("y_true", "y_pred")
 
 
-class ErrorQuantile(OutputMetric[ValueHistogram], tag="error_quantile"):
+class ErrorQuantile(BoundedOutputMetric[ValueHistogram], tag="error_quantile"):
     """Quantile of the absolute errors, with certified bounds.
 
     Formula: the q-quantile of |p - y|, as for Quantile.
@@ -52,6 +49,7 @@ class ErrorQuantile(OutputMetric[ValueHistogram], tag="error_quantile"):
 
     signed: ClassVar[bool] = False
 
+    methods = ("woodruff",)
     formula = "q-quantile of |p - y|"
     cost = "16 bytes a bucket, of which an output has up to 8,192 at 7 bits; about 2 ns a row; 1 ms to compute"
     bound = BOUND
@@ -63,27 +61,15 @@ class ErrorQuantile(OutputMetric[ValueHistogram], tag="error_quantile"):
     def make_state(self) -> ValueHistogram:
         return ValueHistogram(columns=PAIR, signed=self.signed, bits=self.bits, num_outputs=self.num_outputs)
 
-    methods = ("woodruff",)
+    @property
+    def quantile(self) -> float:  # type: ignore[override]
+        return self.q
 
-    def of_output(self, state: ValueHistogram, output: int) -> Limits | None:
-        return quantile(state, self.q, output)
+    def of(self, state: ValueHistogram, output: int = 0) -> Limits | None:
+        return quantile_of(state, self.q, output)
 
-    def below_of(self, whole: ValueHistogram, shards: Any, at: Any) -> Any:
-        return below(whole, shards, at, self.q)
-
-    def value_below(self, state: ValueHistogram, share: float) -> float:
-        return value_below(state, share)
-
-    def estimate_of_output(self, state: ValueHistogram, output: int, value: float, method: str) -> Estimate:
-        return woodruff(state, self.q, output, value, method)
-
-    def bounds_of(self, state: ValueHistogram) -> tuple[Any, Any]:
-        found = [quantile(state, self.q, i) for i in range(state.outputs)]
-        if self.multioutput == "raw_values":
-            low, high = zip(*((NAN, NAN) if f is None else f.outward() for f in found), strict=True)
-            return np.array(low), np.array(high)
-        mean = Limits.mean(found)
-        return (NAN, NAN) if mean is None else mean.outward()
+    def estimate(self, found: Any, method: str) -> Estimate:
+        return woodruff(found.state, self.q, found.output, found.value, method)
 
 
 class ResidualQuantile(ErrorQuantile, tag="residual_quantile"):
@@ -181,10 +167,9 @@ class MaxError(OutputMetric[Extremes], tag="max_error"):
     def make_state(self) -> Extremes:
         return Extremes(columns=PAIR, num_outputs=self.num_outputs)
 
-    def of_output(self, state: Extremes, output: int) -> Limits | None:
-        found = state.largest(output)
-        return None if math.isnan(found) else Limits.exactly(Fraction(found))
+    def of(self, state: Extremes, output: int = 0) -> float:
+        return state.largest(output)
 
-    def reason_of(self, state: Extremes) -> str | None:
+    def reason(self, state: Extremes) -> str | None:
         unseen = math.isnan(state.largest())
         return ("the weights are all zero" if int(state.rows) else "no rows") if unseen else None

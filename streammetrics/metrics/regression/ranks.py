@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple, Self
 
 from ...collect.metric import Metric, nothing_counted
+from ...collect.reading import OwnReading, Reading
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
 from ...statistics.joint import JointHistogram
@@ -17,13 +18,12 @@ from .ranks_within import covariance, variance
 
 __all__ = ["XAUC", "KendallCorrelation", "RegressionAUC", "SpearmanCorrelation"]
 
-NAN = float("nan")
 SLIPS = 8  # what rounded weights can move at most: two in each of a numerator and two divisors, and some room
 NO_PAIRS = "weights count rows, of which there are no two"
 
 
 class RankMetric(Metric[JointHistogram, float]):
-    """A metric of the order of targets (x) and predictions (y)."""
+    """A metric of the order of targets (x) and predictions (y): `of` is of the pairs of rows."""
 
     bits: int = setting(default=7, low=1, high=11)
     limit: int = setting(default=1 << 14, low=0, high=1 << 24)
@@ -60,38 +60,41 @@ class RankMetric(Metric[JointHistogram, float]):
     def make_state(self) -> JointHistogram:
         return JointHistogram(bits=self.bits, limit=self.limit, memory_limit=self.memory_limit)
 
-    def of_pairs(self, pairs: Pairs) -> Limits | None:
+    def of(self, pairs: Pairs) -> Limits | None:
         """Return the value with its limits; None where it is undefined."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not say what it computes")
 
-    def within(self, state: JointHistogram) -> Limits | None:
-        """The value, within what it can be, and its limits."""
-        found = self.of_pairs(state.pairs) if state.pairs.total else None
+    @property
+    def within(self) -> tuple[float, float]:  # type: ignore[override]
+        return self.value_range
+
+    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+        return SLIPS * rounding
+
+    def read(self, state: JointHistogram) -> Reading:
+        return OfPairs(self, state)
+
+    def reason(self, state: JointHistogram) -> str | None:
+        alike = "predictions" if state.pairs.apart(0)[2] else "targets"
+        return nothing_counted(state) or f"the {alike} are all alike"
+
+
+class OfPairs(OwnReading):
+    """What a metric says by the pairs of rows: its value and the limits of it are within what it can be."""
+
+    def _found(self) -> Limits | None:
+        pairs: Pairs = self.state.pairs
+        found = self.metric.of(pairs) if pairs.total else None
         if found is None:
             return None
-        least = Fraction(self.value_range[0])
-        low, high = max(found.low, least), min(found.high, Fraction(1))
+        least, most = map(Fraction, self.within)
+        low, high = max(found.low, least), min(found.high, most)
         if low > high:  # of weights below 1, which are no rows; or of bytes that no rows made
-            low, high = least, Fraction(1)
-        kept = Limits(low, min(max(found.value, low), high), high)
-        return kept.widened(SLIPS * state.slip, least, 1)
+            low, high = least, most
+        return Limits(low, min(max(found.value, low), high), high)
 
-    def of(self, state: JointHistogram) -> float:
-        found = self.within(state)
-        return NAN if found is None else found.rounded()
-
-    def bounds_of(self, state: JointHistogram) -> tuple[float, float]:
-        found = self.within(state)
-        return (NAN, NAN) if found is None else found.outward()
-
-    def reason_of(self, state: JointHistogram) -> str | None:
-        if (nothing := nothing_counted(state)) is not None:
-            return nothing
-        return self.undefined(state.pairs) if self.within(state) is None else None
-
-    def undefined(self, pairs: Pairs) -> str:
-        """Say why there is no value."""
-        return f"the {'predictions' if pairs.apart(0)[2] else 'targets'} are all alike"
+    def _reason(self) -> str | None:
+        return super()._reason() if self.limits is None else None
 
 
 def quotient(top: int, low: int, here: int, high: int, unknown: int = 0, estimate: Fraction | None = None) -> Limits:
@@ -142,7 +145,7 @@ class SpearmanCorrelation(RankMetric, tag="spearman_correlation"):
 
     formula = "Pearson's correlation of ranks"
 
-    def of_pairs(self, pairs: Pairs) -> Limits | None:
+    def of(self, pairs: Pairs) -> Limits | None:
         x, y = variance(pairs, 0), variance(pairs, 1)
         if not x[2] or not y[2]:
             return None
@@ -185,7 +188,7 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
     def name(self) -> str:
         return "kendall_correlation" + ("" if self.variant == "b" else f"_{self.variant}")
 
-    def of_pairs(self, pairs: Pairs) -> Limits | None:
+    def of(self, pairs: Pairs) -> Limits | None:
         top, x, y = pairs.concordant - pairs.discordant, pairs.apart(0), pairs.apart(1)
         whole = pairs.total * pairs.total
         rest = estimate_unresolved(pairs)
@@ -202,8 +205,8 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
         slack = 0 if pairs.sharp.all() else far
         return _share(m * (top - pairs.unknown) - slack, m * likely, m * (top + pairs.unknown) + slack, whole * (m - 1))
 
-    def undefined(self, pairs: Pairs) -> str:
-        return NO_PAIRS if self.variant == "a" else super().undefined(pairs)
+    def reason(self, state: JointHistogram) -> str | None:
+        return nothing_counted(state) or NO_PAIRS if self.variant == "a" else super().reason(state)
 
 
 class UnresolvedPairs(NamedTuple):
@@ -265,7 +268,7 @@ class XAUC(RankMetric, tag="xauc"):
     grows = True
     formula = "(C + B) / P"
 
-    def of_pairs(self, pairs: Pairs) -> Limits | None:
+    def of(self, pairs: Pairs) -> Limits | None:
         both, certain, sure = pairs.same[2], pairs.concordant, bool(pairs.sure.all())
         equal = max(both - pairs.twins, 0)
         low = certain + (equal if sure else 0)
@@ -274,8 +277,8 @@ class XAUC(RankMetric, tag="xauc"):
         value = certain + rest.alike + rest.equal
         return _share(low, value, high, pairs.total * pairs.total - pairs.twins)
 
-    def undefined(self, pairs: Pairs) -> str:
-        return NO_PAIRS
+    def reason(self, state: JointHistogram) -> str | None:
+        return nothing_counted(state) or NO_PAIRS
 
 
 class RegressionAUC(RankMetric, tag="regression_auc"):
@@ -302,7 +305,7 @@ class RegressionAUC(RankMetric, tag="regression_auc"):
     --------
     >>> import streammetrics as sm
     >>> auc = sm.RegressionAUC().update([1, 2, 3, 3], [10, 30, 20, 20])
-    >>> auc.compute(), round(sm.RegressionAUC(pairs="all").of(auc.state), 6)
+    >>> auc.compute(), round(sm.RegressionAUC(pairs="all").reading(auc.state).value, 6)
     (0.6, 0.666667)
     """
 
@@ -315,7 +318,7 @@ class RegressionAUC(RankMetric, tag="regression_auc"):
     def name(self) -> str:
         return "regression_auc" + ("" if self.pairs == "different" else "_all")
 
-    def of_pairs(self, pairs: Pairs) -> Limits | None:
+    def of(self, pairs: Pairs) -> Limits | None:
         whole, unknown = pairs.total * pairs.total, pairs.unknown
         if self.pairs == "all":
             right = whole - pairs.twins - pairs.discordant
@@ -334,5 +337,5 @@ class RegressionAUC(RankMetric, tag="regression_auc"):
         value = (pairs.concordant + half + Fraction(known - here, 2) + lean) / known if known else Fraction(1, 2)
         return Limits(Fraction(low) / most, value, Fraction(high) / most)
 
-    def undefined(self, pairs: Pairs) -> str:
-        return NO_PAIRS if self.pairs == "all" else "the targets are all alike"
+    def reason(self, state: JointHistogram) -> str | None:
+        return nothing_counted(state) or (NO_PAIRS if self.pairs == "all" else "the targets are all alike")

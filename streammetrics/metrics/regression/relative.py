@@ -9,15 +9,19 @@ import numpy as np
 
 from ...collect.interval import Estimate
 from ...collect.metric import Metric
+from ...collect.reading import Quotient
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
 from ...statistics.extremes import Extremes
 from ...statistics.regression import RegressionSums
-from ..chance import of_moments
 from .errors import SummedLoss
 from .outputs import root
 
 __all__ = ["MAPE", "MSLE", "RMSLE", "SMAPE", "WMAPE", "MaxRelativeError", "MeanRelativeError"]
+
+NO_PRODUCTS = (
+    "no products of errors and targets are kept: MAE and MAPE have an interval, Sharded(..., unit=) one of this"
+)
 
 
 class MAPE(SummedLoss, tag="mape"):
@@ -59,23 +63,19 @@ class MAPE(SummedLoss, tag="mape"):
     def terms(self) -> tuple[str, ...]:
         return ("relative", "nonzero") if self.zero == "skip" else ("guarded",)
 
-    def of_output(self, state: RegressionSums, output: int) -> Limits | None:
+    def of(self, state: RegressionSums, output: int = 0) -> Quotient:
         weight = state.total("nonzero", output) if self.zero == "skip" else state.weight()
-        return Limits.exactly(_percent(self.percent) * state.total(self.terms[0], output), weight)
+        return Quotient(_percent(self.percent) * state.total(self.terms[0], output), weight)
 
-    def slopes(self, *means: Any) -> tuple[Any, ...]:
+    def gradient(self, *means: Any) -> tuple[Any, ...]:
         percent = _percent(self.percent)
         if self.zero == "epsilon":
             return (percent,)
         return percent / means[1], -percent * means[0] / means[1] / means[1]
 
-    def estimate_of_output(self, state: RegressionSums, output: int, value: float, method: str) -> Estimate:
-        spread = state.spread_of(self.terms[0], output, per="nonzero" if self.zero == "skip" else None)
-        return of_moments(self, state, value, spread, self.slopes, self.interval_within)
-
-    def reason_of(self, state: RegressionSums) -> str | None:
+    def reason(self, state: RegressionSums) -> str | None:
         seen = self.zero == "epsilon" or any(state.total("nonzero", i) for i in range(state.outputs))
-        return super().reason_of(state) or (None if seen else "all targets are 0")
+        return super().reason(state) or (None if seen else "all targets are 0")
 
 
 class MeanRelativeError(SummedLoss, tag="mean_relative_error"):
@@ -112,21 +112,17 @@ class MeanRelativeError(SummedLoss, tag="mean_relative_error"):
     def terms(self) -> tuple[str, ...]:
         return "signed_relative", "nonzero"
 
-    def of_output(self, state: RegressionSums, output: int) -> Limits | None:
+    def of(self, state: RegressionSums, output: int = 0) -> Quotient:
         total, weight = (state.total(term, output) for term in self.terms)
-        return Limits.exactly(_percent(self.percent) * total, weight)
+        return Quotient(_percent(self.percent) * total, weight)
 
-    def slopes(self, *means: Any) -> tuple[Any, ...]:
+    def gradient(self, *means: Any) -> tuple[Any, ...]:
         percent = _percent(self.percent)
         return percent / means[1], -percent * means[0] / means[1] / means[1]
 
-    def estimate_of_output(self, state: RegressionSums, output: int, value: float, method: str) -> Estimate:
-        spread = state.spread_of(self.terms[0], output, per="nonzero")
-        return of_moments(self, state, value, spread, self.slopes, self.interval_within)
-
-    def reason_of(self, state: RegressionSums) -> str | None:
+    def reason(self, state: RegressionSums) -> str | None:
         seen = any(state.total("nonzero", i) for i in range(state.outputs))
-        return super().reason_of(state) or (None if seen else "all targets are 0")
+        return super().reason(state) or (None if seen else "all targets are 0")
 
 
 class MaxRelativeError(Metric[Extremes, float], tag="max_relative_error"):
@@ -162,7 +158,7 @@ class MaxRelativeError(Metric[Extremes, float], tag="max_relative_error"):
     def of(self, state: Extremes) -> float:
         return state.largest()
 
-    def reason_of(self, state: Extremes) -> str | None:
+    def reason(self, state: Extremes) -> str | None:
         unseen = math.isnan(state.largest())
         return ("all targets, or all weights, are 0" if int(state.rows) else "no rows") if unseen else None
 
@@ -199,10 +195,10 @@ class SMAPE(SummedLoss, tag="smape"):
     def terms(self) -> tuple[str, ...]:
         return ("symmetric",)
 
-    def of_output(self, state: RegressionSums, output: int) -> Limits | None:
-        return Limits.exactly(_percent(self.percent) * state.total("symmetric", output), state.weight())
+    def of(self, state: RegressionSums, output: int = 0) -> Quotient:
+        return Quotient(_percent(self.percent) * state.total("symmetric", output), state.weight())
 
-    def slopes(self, *means: Any) -> tuple[Any, ...]:
+    def gradient(self, *means: Any) -> tuple[Any, ...]:
         return (_percent(self.percent),)
 
 
@@ -239,18 +235,15 @@ class WMAPE(SummedLoss, tag="wmape"):
     def terms(self) -> tuple[str, ...]:
         return "absolute", "target"
 
-    def of_output(self, state: RegressionSums, output: int) -> Limits | None:
-        return Limits.exactly(_percent(self.percent) * state.total("absolute", output), state.total("target", output))
+    def of(self, state: RegressionSums, output: int = 0) -> Quotient:
+        return Quotient(_percent(self.percent) * state.total("absolute", output), state.total("target", output))
 
-    def estimate_of_output(self, state: RegressionSums, output: int, value: float, method: str) -> Estimate:
-        why = (
-            "no products of errors and targets are kept: MAE and MAPE have an interval, Sharded(..., unit=) one of this"
-        )
-        return Estimate(value, reason=why)
+    def estimate(self, found: Any, method: str) -> Estimate:
+        return Estimate(found.value, reason=NO_PRODUCTS)
 
-    def reason_of(self, state: RegressionSums) -> str | None:
+    def reason(self, state: RegressionSums) -> str | None:
         seen = any(state.total("target", i) for i in range(state.outputs))
-        return super().reason_of(state) or (None if seen else "all targets are 0")
+        return super().reason(state) or (None if seen else "all targets are 0")
 
 
 class MSLE(SummedLoss, tag="msle"):
@@ -306,10 +299,10 @@ class RMSLE(MSLE, tag="rmsle"):
 
     formula = "sqrt(sum w (log(1 + p) - log(1 + y))^2 / sum w)"
 
-    def of_output(self, state: RegressionSums, output: int) -> Limits | None:
+    def of(self, state: RegressionSums, output: int = 0) -> Limits | None:
         return root(state.total(self.terms[0], output), state.weight())
 
-    def slopes(self, *means: Any) -> tuple[Any, ...]:
+    def gradient(self, *means: Any) -> tuple[Any, ...]:
         return (0.5 / np.sqrt(means[0]),)
 
 

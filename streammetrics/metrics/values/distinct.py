@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from ...collect.interval import KEYS, Estimate, Interval, check_confidence
 from ...collect.metric import Metric
+from ...collect.reading import OwnReading, Reading
 from ...numerics.settings import setting
 from ...numerics.student import normal_quantile
 from ...statistics.key_sample import KeySample, at_one_level
@@ -56,7 +58,7 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
     missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
 
     methods = ("sample",)
-    instead = (
+    no_shards = (
         "a number of different keys is about the rows that were seen: without shards it has the error of its sample"
     )
     formula = "keys kept / share of hashes kept (Flajolet 1990)"
@@ -67,21 +69,18 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
         return KeySample(limit=self.limit, missing=self.missing, missing_values=self.missing_values)
 
     def of(self, state: KeySample) -> float:
-        return _within(state.kept / state.share, self.bounds_of(state))
+        return _within(state.kept / state.share, _certain(state))
 
-    def bounds_of(self, state: KeySample) -> tuple[float, float]:
-        kept = float(state.kept)
-        return kept, kept if state.share == 1 else float(int(state.rows))
-
-    def estimate_of(self, state: KeySample, method: str) -> Estimate:
-        """The error is that of the sample: how many keys were seen, not how many others would be."""
-        return _estimate(state.kept, state.share, self.bounds_of(state))
-
-    def reason_of(self, state: KeySample) -> str | None:
+    def reason(self, state: KeySample) -> str | None:
         return None
 
-    def details(self, state: KeySample) -> dict[str, float]:
-        return {"kept": state.kept, "share": state.share}
+    def read(self, state: KeySample) -> Reading:
+        return OfSample(self, state)
+
+    def estimate(self, found: Reading, method: str) -> Estimate:
+        # The error is that of the sample: how many keys were seen, not how many others would be.
+        state: Any = found.state
+        return _estimate(state.kept, state.share, _certain(state))
 
     def intersection(self, other: DistinctSample, confidence: float = 0.95) -> Interval:
         """Return how many keys were seen on both sides; their union is that of `merge`.
@@ -110,6 +109,23 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
         both = len(np.intersect1d(mine, theirs, assume_unique=True))
         fewest = min(self.bounds()[1], other.bounds()[1])
         return _estimate(both, share, (float(both), fewest)).interval(confidence)
+
+
+class OfSample(OwnReading):
+    """What a sample of keys says, whose bounds are certain."""
+
+    def _bounds(self) -> tuple[float, float]:
+        return _certain(self.state)
+
+    def _details(self) -> dict[str, Any]:
+        state: Any = self.state
+        return {"kept": state.kept, "share": state.share}
+
+
+def _certain(state: KeySample) -> tuple[float, float]:
+    """Return between which numbers that of the keys certainly is."""
+    kept = float(state.kept)
+    return kept, kept if state.share == 1 else float(int(state.rows))
 
 
 def _estimate(kept: int, share: float, within: tuple[float, float]) -> Estimate:

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ...collect.metric import Metric
+from ...collect.reading import OwnReading, Reading, widened
 from ...numerics.exact import to_float
 from ...numerics.keys import shown
 from ...numerics.settings import setting
@@ -71,11 +72,19 @@ class KeyFrequency(Metric[KeySketch, float], tag="key_frequency"):
     def of(self, state: KeySketch) -> float:
         return to_float(state.most_of(self.key), state.unit)
 
-    def bounds_of(self, state: KeySketch) -> tuple[float, float]:
-        return 0.0, super().bounds_of(state)[1]
-
-    def details(self, state: KeySketch) -> dict[str, Any]:
-        return {"expected_excess": math.e * to_float(state.weight()) / (1 << self.bits)}
-
-    def reason_of(self, state: KeySketch) -> str | None:
+    def reason(self, state: KeySketch) -> str | None:
         return None
+
+    def read(self, state: KeySketch) -> Reading:
+        return OfCounters(self, state)
+
+
+class OfCounters(OwnReading):
+    """What a sketch of counters says, which are never too low."""
+
+    def _bounds(self) -> tuple[float, float]:
+        return 0.0, widened(self.value, self.state)[1]
+
+    def _details(self) -> dict[str, float]:
+        state: Any = self.state
+        return {"expected_excess": math.e * to_float(state.weight()) / (1 << self.metric.bits)}

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...collect.metric import Metric
+from ...collect.reading import OwnReading, Reading
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...statistics.key_counts import KeyCounts, check_edges
@@ -70,10 +71,18 @@ class Histogram(Metric[KeyCounts, NDArray[Any]], tag="histogram"):
         with np.errstate(over="ignore"):  # of a bin so narrow, or so wide, that its density or width is no float
             return np.array([to_float(mass, sum(bins)) for mass in bins]) / np.diff(self.edges)
 
-    def details(self, state: KeyCounts) -> dict[str, Any]:
-        ends = {"below": state.mass_of(0), "above": state.mass_of(len(self.edges))}
-        return {name: to_float(mass, state.unit) for name, mass in ends.items()}
+    def read(self, state: KeyCounts) -> Reading:
+        return OfBins(self, state)
 
-    def reason_of(self, state: KeyCounts) -> str | None:
+    def reason(self, state: KeyCounts) -> str | None:
         held = state.total - state.mass_of(0) - state.mass_of(len(self.edges))
         return None if held else "no rows between the edges"
+
+
+class OfBins(OwnReading):
+    """What a histogram says: also what lies outside its bins."""
+
+    def _details(self) -> dict[str, float]:
+        state: Any = self.state
+        ends = {"below": state.mass_of(0), "above": state.mass_of(len(self.metric.edges))}
+        return {name: to_float(mass, state.unit) for name, mass in ends.items()}

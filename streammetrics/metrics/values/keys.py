@@ -8,6 +8,7 @@ import numpy as np
 
 from ...collect.interval import Estimate
 from ...collect.metric import Metric, nothing_counted
+from ...collect.reading import OwnReading, Reading, widened
 from ...numerics.elementary import log
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
@@ -31,7 +32,7 @@ class CountedKeys(Metric[KeyCounts, Any]):
     def make_state(self) -> KeyCounts:
         return KeyCounts(limit=self.limit, missing=self.missing, missing_values=self.missing_values)
 
-    def reason_of(self, state: KeyCounts) -> str | None:
+    def reason(self, state: KeyCounts) -> str | None:
         return nothing_counted(state)
 
 
@@ -77,13 +78,21 @@ class HeavyHitters(CountedKeys, tag="heavy_hitters"):
     def of(self, state: KeyCounts) -> Hitters:
         return {key: to_float(mass, state.unit) for key, mass in state.heaviest(self.k)}
 
-    def bounds_of(self, state: KeyCounts) -> tuple[Hitters, Hitters]:
-        value, slip = self.of(state), float(8 * state.slip)
-        low, high = ({key: mass * (1 + side * slip) for key, mass in value.items()} for side in (-1, 1))
+    def read(self, state: KeyCounts) -> Reading:
+        return OfHeaviest(self, state)
+
+
+class OfHeaviest(OwnReading):
+    """What the rows of the most frequent keys weigh: also their share of all rows."""
+
+    def _bounds(self) -> tuple[Hitters, Hitters]:
+        slip = float(8 * self.state.slip)
+        low, high = ({key: mass * (1 + side * slip) for key, mass in self.value.items()} for side in (-1, 1))
         return low, high
 
-    def details(self, state: KeyCounts) -> dict[str, Any]:
-        return {"share": to_float(sum(mass for _, mass in state.heaviest(self.k)), state.total)}
+    def _details(self) -> dict[str, float]:
+        state: Any = self.state
+        return {"share": to_float(sum(mass for _, mass in state.heaviest(self.metric.k)), state.total)}
 
 
 class Entropy(CountedKeys, tag="entropy"):
@@ -123,8 +132,9 @@ class Entropy(CountedKeys, tag="entropy"):
     def _unit(self) -> float:
         return 1.0 if self.base is None else float(log(float(self.base)))
 
-    def estimate_of(self, state: KeyCounts, method: str) -> Estimate:
-        value = self.of(state)
+    def estimate(self, found: Reading, method: str) -> Estimate:
+        state: Any = found.state
+        value = found.value
         if state.excess is not None:
             return Estimate(value, reason=WEIGHTED)
         counts, each = np.unique(np.array(state.masses, np.int64), return_counts=True)
@@ -162,10 +172,19 @@ class UniqueShare(CountedKeys, tag="unique_share"):
     def of(self, state: KeyCounts) -> float:
         return to_float(state.masses.count(state.unit) * state.unit, state.total)
 
-    def bounds_of(self, state: KeyCounts) -> tuple[float, float]:
-        """Keys whose weight was rounded to about 1 may have weighed 1, or not."""
+    def read(self, state: KeyCounts) -> Reading:
+        return OfUnique(self, state)
+
+
+class OfUnique(OwnReading):
+    """What the share of unique keys says."""
+
+    def _bounds(self) -> tuple[float, float]:
+        state: Any = self.state
         off = 4 * state.slip
         if not off or not state.total:
-            return super().bounds_of(state)
+            low, high = widened(self.value, state)
+            return low, high
+        # Keys whose weight was rounded to about 1 may have weighed 1, or not.
         near = sum(abs(mass - state.unit) <= off * state.unit for mass in state.masses)
         return 0.0, min(to_float(near * state.unit, state.total) * (1 + 4 * float(off)), 1.0)

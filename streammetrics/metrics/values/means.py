@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from ...collect.interval import Estimate
 from ...collect.metric import Metric, nothing_counted
+from ...collect.reading import Reading
 from ...numerics.elementary import exp
 from ...numerics.exact import to_float
 from ...statistics.row_terms import RowTerms
@@ -25,14 +26,15 @@ class MeanOfTerms(Metric[RowTerms, float]):
     def make_state(self) -> RowTerms:
         return RowTerms(terms=(self.term,), over="values")
 
-    def slope(self, mean: Any) -> Any:
-        """How the value changes with the mean of the term."""
+    def gradient(self, mean: Any) -> tuple[Any, ...]:
+        """Return how the value changes with the mean of the term."""
         raise NotImplementedError
 
-    def estimate_of(self, state: RowTerms, method: str) -> Estimate:
-        return delta(self.of(state), state.spread_of(self.term), lambda m: (self.slope(m),), "log", method)
+    def estimate(self, found: Reading, method: str) -> Estimate:
+        state: Any = found.state
+        return delta(found.value, state.spread_of(self.term), self.gradient, self.interval_scale, method)
 
-    def reason_of(self, state: RowTerms) -> str | None:
+    def reason(self, state: RowTerms) -> str | None:
         return nothing_counted(state)
 
 
@@ -65,8 +67,8 @@ class GeometricMean(MeanOfTerms, tag="geometric_mean"):
     def of(self, state: RowTerms) -> float:
         return float(exp(to_float(state.total("log"), state.weight())))
 
-    def slope(self, mean: Any) -> Any:
-        return exp(mean)
+    def gradient(self, mean: Any) -> tuple[Any, ...]:
+        return (exp(mean),)
 
 
 class HarmonicMean(MeanOfTerms, tag="harmonic_mean"):
@@ -98,5 +100,5 @@ class HarmonicMean(MeanOfTerms, tag="harmonic_mean"):
     def of(self, state: RowTerms) -> float:
         return to_float(state.weight(), state.total("inverse"))
 
-    def slope(self, mean: Any) -> Any:
-        return -1 / mean**2
+    def gradient(self, mean: Any) -> tuple[Any, ...]:
+        return (-1 / mean**2,)

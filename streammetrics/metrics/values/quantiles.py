@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 from ...collect.interval import Estimate
 from ...collect.metric import Metric, nothing_counted
+from ...collect.reading import Reading
+from ...numerics.exact import Limits
 from ...numerics.settings import setting
+from ...statistics.value_order import quantile_of
 from ...statistics.values import ValueHistogram
-from ..order import BOUND, below, quantile, value_below, woodruff
+from ..order import BOUND, woodruff
 
 __all__ = ["Quantile"]
-
-NAN = float("nan")
 
 
 class Quantile(Metric[ValueHistogram, float], tag="quantile"):
@@ -61,24 +63,22 @@ class Quantile(Metric[ValueHistogram, float], tag="quantile"):
     def make_state(self) -> ValueHistogram:
         return ValueHistogram(columns=("value",), bits=self.bits)
 
-    def of(self, state: ValueHistogram) -> float:
-        found = quantile(state, self.q, 0)
-        return NAN if found is None else found.rounded()
-
-    def bounds_of(self, state: ValueHistogram) -> tuple[float, float]:
-        found = quantile(state, self.q, 0)
-        return (NAN, NAN) if found is None else found.outward()
-
     methods = ("woodruff",)
 
-    def estimate_of(self, state: ValueHistogram, method: str) -> Estimate:
-        return woodruff(state, self.q, 0, self.of(state), method)
+    @property
+    def quantile(self) -> float:  # type: ignore[override]
+        return self.q
 
-    def below_of(self, whole: ValueHistogram, shards: Any, at: Any) -> Any:
-        return below(whole, shards, at, self.q)
+    def of(self, state: ValueHistogram) -> Limits | None:
+        return quantile_of(state, self.q, 0)
 
-    def value_below(self, state: ValueHistogram, share: float) -> float:
-        return value_below(state, share)
-
-    def reason_of(self, state: ValueHistogram) -> str | None:
+    def reason(self, state: ValueHistogram) -> str | None:
         return nothing_counted(state)
+
+    def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
+        # The limits hold by the weights as they were given already.
+        return Fraction(0)
+
+    def estimate(self, found: Reading, method: str) -> Estimate:
+        state: Any = found.state
+        return woodruff(state, self.q, 0, found.value, method)

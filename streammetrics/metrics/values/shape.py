@@ -92,9 +92,9 @@ class Skewness(MomentOfValues, tag="skewness"):
         found = Limits.root(square).rounded()
         return -found if third < 0 else found
 
-    def reason_of(self, state: Moments) -> str | None:
+    def reason(self, state: Moments) -> str | None:
         few = not self.bias and state.weight() <= 2
-        return super().reason_of(state) or ("the weight is not above 2" if few else _alike(state))
+        return super().reason(state) or ("the weight is not above 2" if few else _alike(state))
 
 
 class Kurtosis(MomentOfValues, tag="kurtosis"):
@@ -146,9 +146,9 @@ class Kurtosis(MomentOfValues, tag="kurtosis"):
             beyond = (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * beyond + 6)
         return to_float(beyond if self.fisher else beyond + 3)
 
-    def reason_of(self, state: Moments) -> str | None:
+    def reason(self, state: Moments) -> str | None:
         few = not self.bias and state.weight() <= 3
-        return super().reason_of(state) or ("the weight is not above 3" if few else _alike(state))
+        return super().reason(state) or ("the weight is not above 3" if few else _alike(state))
 
 
 def _alike(state: Moments) -> str | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ...collect.interval import KEYS, Estimate
 from ...collect.metric import Metric, nothing_counted
+from ...collect.reading import OwnReading, Reading
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...statistics.distinct import DistinctKeys
@@ -30,7 +31,7 @@ class MomentOfValues(Metric[Moments, float]):
     def make_state(self) -> Moments:
         return Moments(columns=("value",), terms=self.terms)
 
-    def reason_of(self, state: Moments) -> str | None:
+    def reason(self, state: Moments) -> str | None:
         return nothing_counted(state)
 
 
@@ -67,11 +68,15 @@ class Mean(MomentOfValues, tag="mean"):
     def make_state(self) -> Moments:
         return Moments(columns=("value",), terms=("x", "xx") if self.squares else ("x",))
 
-    def estimate_of(self, state: Moments, method: str) -> Estimate:
-        return of_moments(self, state, self.of(state), state.spread_of("x"), lambda _: (1.0,))
-
     def of(self, state: Moments) -> float:
         return to_float(state.total("x"), state.weight())
+
+    def gradient(self, mean: Any) -> tuple[Any, ...]:
+        return (1.0,)
+
+    def estimate(self, found: Reading, method: str) -> Estimate:
+        state: Any = found.state
+        return of_moments(self, state, found.value, state.spread_of("x"), self.gradient)
 
 
 class Sum(MomentOfValues, tag="sum"):
@@ -103,7 +108,7 @@ class Sum(MomentOfValues, tag="sum"):
     def of(self, state: Moments) -> float:
         return to_float(state.total("x"))
 
-    def reason_of(self, state: Moments) -> str | None:
+    def reason(self, state: Moments) -> str | None:
         return None
 
 
@@ -137,7 +142,7 @@ class Count(MomentOfValues, tag="count"):
     def of(self, state: Moments) -> float:
         return to_float(state.weight())
 
-    def reason_of(self, state: Moments) -> str | None:
+    def reason(self, state: Moments) -> str | None:
         return None
 
 
@@ -180,9 +185,9 @@ class Variance(MomentOfValues, tag="variance"):
         left = state.weight() - Fraction(self.ddof)
         return to_float(state.covariance("x", "x"), left) if left > 0 else float("nan")
 
-    def reason_of(self, state: Moments) -> str | None:
+    def reason(self, state: Moments) -> str | None:
         few = state.weight() <= Fraction(self.ddof)
-        return super().reason_of(state) or (f"the weight is not above ddof, {self.ddof:g}" if few else None)
+        return super().reason(state) or (f"the weight is not above ddof, {self.ddof:g}" if few else None)
 
 
 class Ratio(Metric[Moments, float], tag="ratio"):
@@ -233,19 +238,17 @@ class Ratio(Metric[Moments, float], tag="ratio"):
         terms = ("x", "y", "xx", "xy", "yy") if self.squares else ("x", "y")
         return Moments(columns=(self.numerator, self.denominator), terms=terms)
 
-    def estimate_of(self, state: Moments, method: str) -> Estimate:
-        return of_moments(
-            self,
-            state,
-            self.of(state),
-            state.spread_of("x", "y"),
-            lambda top, bottom: (1 / bottom, -top / bottom / bottom),
-        )
-
     def of(self, state: Moments) -> float:
         return to_float(state.total("x"), state.total("y"))
 
-    def reason_of(self, state: Moments) -> str | None:
+    def gradient(self, top: Any, bottom: Any) -> tuple[Any, ...]:
+        return 1 / bottom, -top / bottom / bottom
+
+    def estimate(self, found: Reading, method: str) -> Estimate:
+        state: Any = found.state
+        return of_moments(self, state, found.value, state.spread_of("x", "y"), self.gradient)
+
+    def reason(self, state: Moments) -> str | None:
         if not int(state.rows):
             return "no rows"
         return None if state.total("y") else f"{self.denominator} adds up to 0"
@@ -333,11 +336,11 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
     def of(self, state: UnitSums) -> float:
         return to_float(state.total, state.exposures)
 
-    def estimate_of(self, state: UnitSums, method: str) -> Estimate:
+    def estimate(self, found: Reading, method: str) -> Estimate:
         why = f"rows of one {self.unit} are not independent, and this state does not tell them apart: "
-        return Estimate(self.of(state), reason=f'{why}Sharded(..., unit="{self.unit}") does')
+        return Estimate(found.value, reason=f'{why}Sharded(..., unit="{self.unit}") does')
 
-    def reason_of(self, state: UnitSums) -> str | None:
+    def reason(self, state: UnitSums) -> str | None:
         if not int(state.rows):
             return "no rows"
         return None if state.exposures else f"no exposures: give the rows in which {self.exposed} is 1, too"
@@ -375,7 +378,7 @@ class Min(Metric[Extremes, float], tag="min"):
     def of(self, state: Extremes) -> float:
         return state.least()
 
-    def reason_of(self, state: Extremes) -> str | None:
+    def reason(self, state: Extremes) -> str | None:
         unseen = math.isnan(state.least())
         return ("the weights are all zero" if int(state.rows) else "no rows") if unseen else None
 
@@ -446,19 +449,32 @@ class DistinctCount(Metric[DistinctKeys, float], tag="distinct_count"):
         return DistinctKeys(precision=self.precision)
 
     def of(self, state: DistinctKeys) -> float:
-        low, high = self.bounds_of(state)
+        low, high = _certain(state)
         return min(max(state.estimate(), low), high)
-
-    def bounds_of(self, state: DistinctKeys) -> tuple[float, float]:
-        return float(state.used), float(int(state.rows))
 
     methods = ("hyperloglog",)
     no_shards = "how many keys other users would bring nothing tells; of counts of users PerUnit and CTR have intervals"
 
-    def estimate_of(self, state: DistinctKeys, method: str) -> Estimate:
-        """The error is that of the sketch: how many keys were seen, not how many others would be."""
-        value, relative = self.of(state), 1.04 / math.sqrt(state.size)
-        return Estimate(value, relative * value, "natural", method, KEYS, within=self.bounds_of(state))
+    def read(self, state: DistinctKeys) -> Reading:
+        return OfSketch(self, state)
 
-    def reason_of(self, state: DistinctKeys) -> str | None:
+    def estimate(self, found: Reading, method: str) -> Estimate:
+        # The error is that of the sketch: how many keys were seen, not how many others would be.
+        state: Any = found.state
+        relative = 1.04 / math.sqrt(state.size)
+        return Estimate(found.value, relative * found.value, "natural", method, KEYS, within=_certain(state))
+
+    def reason(self, state: DistinctKeys) -> str | None:
         return None
+
+
+class OfSketch(OwnReading):
+    """What a sketch of keys says, whose bounds are certain."""
+
+    def _bounds(self) -> tuple[float, float]:
+        return _certain(self.state)
+
+
+def _certain(state: DistinctKeys) -> tuple[float, float]:
+    """Return between which numbers that of the keys certainly is."""
+    return float(state.used), float(int(state.rows))
