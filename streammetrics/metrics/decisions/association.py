@@ -18,7 +18,7 @@ EXTRA = 256  # bits behind the point, where there are more
 
 
 class Dependence(NamedTuple):
-    """How far two columns of classes go together: phi^2 of so many true and predicted classes, and of so many rows."""
+    """The dependence of two columns of classes: phi^2, how many true and predicted classes there are, and the rows."""
 
     phi: Fraction
     rows: int
