@@ -253,8 +253,8 @@ class Metric(Settings, Holder, Generic[S, T]):
             reason = found.reason or "0/0"
             warnings.warn(f"{self.name} is undefined: {reason}", UndefinedMetricWarning, stacklevel=2)
         elif may_be_wide(self, found.state):
-            # The value is kept with the state, which never changes: the bounds, which may be asked next, need it, too.
-            # The reading itself is not kept: it holds the state, and neither would be freed at once.
+            # `bounds()` often follows and needs the value, too, so the state keeps it. The state does not keep the
+            # reading: the two would refer to each other, and only the garbage collector would free them.
             found.state.__dict__.setdefault("_found", {})[self.identity] = found.found
             warn(wide_of(self, self.name, found), self.warned_wide, stacklevel=2)
         return value

@@ -1,4 +1,4 @@
-"""Reading: what a metric says about a state. The value is ready; bounds, standard error and the rest follow on request."""
+"""Reading: what a metric says about a state. Value, bounds, standard error and the rest are computed on request."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 
 NAN = float("nan")
 UNKNOWN: Any = object()
-"""Stands for what was not asked yet."""
+"""Marks a value that was not computed yet."""
 Slack = Callable[[Limits, Fraction], Fraction]
 
 
@@ -61,14 +61,14 @@ class Reading:
     Parameters
     ----------
     state : State
-        The state, which never changes: what is asked of a reading later is of the moment at which it was made.
+        The state. It never changes, so a reading keeps describing the moment at which it was made.
     found : float, Quotient, Limits, array, NamedTuple, None, or a callable that returns one
         The value. `Limits` also say between which numbers the value certainly is, before anything is rounded. None stands
         for an undefined number.
     reason : callable, optional
         Returns why the value is undefined, or None if it is defined.
     bounds : callable, optional
-        Returns the certified bounds. By default those of `Limits`; of other values, the value itself.
+        Returns the certified bounds. By default `Limits` have their own, and other values are exact.
     slack : callable, optional
         Takes the limits and how much each weight was rounded, relatively; returns how much wider the bounds are for that.
     grain : callable, optional
@@ -80,7 +80,7 @@ class Reading:
     details : callable, optional
         Returns what `explain` says besides.
     is_number : bool
-        Whether a float, too, has the bounds of `Limits`: those of a quotient.
+        Whether a float is treated as exact `Limits`, which rounded weights widen as they widen a quotient.
     """
 
     def __init__(
@@ -105,13 +105,13 @@ class Reading:
         """Return the same reading with another `found`, `bounds`, `estimate`, `details`, `reason` or `grain`."""
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
-        # A part that was made from this reading asks it for its value, as the new one does: it is found once.
+        # Both readings may be asked for the value: they compute it once, together.
         made._found = partial(getattr, self, "found")
         for name, part in parts.items():
             made.__dict__[f"_{name}"] = part
         return made
 
-    # `cached_property` takes a lock in Python 3.11, which costs more than many a value.
+    # `cached_property` takes a lock in Python 3.11, which costs more than computing many of the values.
     _kept_found: Any = UNKNOWN
     _kept_value: Any = UNKNOWN
 
@@ -123,7 +123,7 @@ class Reading:
         return self._kept_found
 
     def preset(self, found: Any) -> None:
-        """Take a value that is known: it is not read once more."""
+        """Set the value, so that it is not computed again."""
         self._kept_found = found
 
     @property
@@ -197,7 +197,7 @@ class Reading:
 
 
 class OwnReading(Reading):
-    """What a metric says by its own `of`, `reason` and `slack`: none is asked before it is needed.
+    """The reading that calls the methods `of`, `reason`, `slack` and `estimate` of a metric when it needs them.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ class OwnReading(Reading):
 
 
 class OwnNumber(OwnReading):
-    """The same of a metric whose floats, too, have the bounds of a quotient."""
+    """The reading of a metric whose floats are treated as exact `Limits`."""
 
     _is_number = True
 
@@ -294,9 +294,10 @@ def interval_of(metric: Any, found: Reading, confidence: float = 0.95, method: s
 
 
 class CellReadings:
-    """What a metric says about all front cells of a state: of all at once as arrays where it can, else of each.
+    """The readings of all front cells of a state: as arrays where the metric can, otherwise one after the other.
 
-    It is made for one question and not kept with the state, which it holds: then neither would be freed at once.
+    Make one for each request. If the state kept it, the two would refer to each other, and only the garbage collector
+    would free them.
 
     Parameters
     ----------
@@ -363,7 +364,7 @@ def bounds_of_some(metric: Any, state: State, values: Any, some: Any) -> tuple[A
 
 
 def known_reading(metric: Any, state: State, value: Any, bounds: tuple[Any, Any]) -> Reading:
-    """Return the reading of a cell whose value and bounds are known: they are not read once more."""
+    """Return the reading of a cell whose value and bounds are known, so that they are not computed again."""
     found: Reading = metric.reading(state).having(bounds=lambda: bounds)
     found._kept_value = value
     found.__dict__["bounds"] = bounds

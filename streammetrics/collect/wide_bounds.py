@@ -213,7 +213,7 @@ def warn_of_table(records: Sequence[Mapping[str, Any]], by: Sequence[str], stack
 def wide_of(metric: Any, name: str, found: Reading) -> list[WideValue]:
     """Return what is wide of the value of one cell, under a name.
 
-    Bounds are asked for only where they may be wide: most values are exact, or their limits before rounding say enough.
+    Bounds are computed only where they may be wide: most values are exact, or the limits before rounding are narrow.
     """
     if not may_be_wide(metric, found.state) or found.is_certain or not _is_roughly_wide(metric, found):
         return []

@@ -270,7 +270,7 @@ class Counter:
             if self.folds_with(rows) and self._outgrown(rows, columns):
                 self._fold(np.ones(1, bool))
         elif not self.statistic.folds_by_rows:
-            return  # their scores are looked at when they are sorted
+            return  # `_settle_folding` decides when the rows that wait are sorted
         elif max(rows, len(at)) * self._places > most:
             cells = at if spread == 1 else at // spread
             many = np.bincount(cells, minlength=len(self.folded)) * self._places > most
@@ -278,7 +278,7 @@ class Counter:
                 self._fold(many)
 
     def _outgrown(self, rows: int = 0, columns: Mapping[str, Any] | None = None) -> bool:
-        """Whether a lone cell that so many more rows make too large goes to buckets; if not, as many again may wait."""
+        """Return whether a lone cell with so many more rows goes to buckets; if not, let twice as many rows wait."""
         statistic, hot = self.statistic, self.hot[self.statistic.folds[0]]  # type: ignore[index]
         if statistic.folds_by_rows:
             return True

@@ -399,7 +399,7 @@ class HotExact:
         return Entries(self.shift, cut(out[0], m), cut(out[1], m), None, np.zeros(m, U4))
 
     def _few_different(self, n: int) -> Entries | None:
-        """Those that wait, if few of them are different: counted before they are sorted, in a third of the time."""
+        """Return the rows that wait, counted in a hash table; None if there are many different ones."""
         high, low, counts = np.empty(FEW_CODES, U4), np.empty(FEW_CODES, U8), np.empty(FEW_CODES, U4)
         m = exact_rows.unite_few(self.high[:n], self.low[:n], high, low, counts)
         if m < 0:

@@ -96,7 +96,7 @@ def average_of(metric: Any, state: Any) -> Reading:
 
 
 class OfLabels(OwnNumber):
-    """What a metric of two classes says about several classes or labels, by what it says of each of them."""
+    """The reading of several classes or labels, made from the reading of each."""
 
     @cached_property
     def parts(self) -> Sequence[Any]:

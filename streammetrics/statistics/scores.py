@@ -41,9 +41,9 @@ BITS = {"probability": 16, "real": 19, "logit": 19}
 
 FEW = 1 << 31  # rows, of which the pairs fit an int64
 ENOUGH_LESS = 8
-"""Real scores that lie in 2**(bits - 8) buckets, two octaves of them at 19 bits, are told apart well enough there."""
+"""Real scores that occupy at least 2**(bits - 8) buckets, two octaves at 19 bits, are resolved well enough."""
 MOST_SCORES = 1 << 20
-"""So many different scores of a cell go to buckets, however few these are."""
+"""A cell with more different scores than this goes to buckets, even if there are few."""
 
 
 class ScoresByLabel(State):
@@ -222,9 +222,9 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         return not (self.real and self.most)
 
     def outgrown(self, exact: Entries, many: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Cells of real scores that lie in few buckets, as those far from 0 do, stay exact up to 2**20 different scores.
+        """Return which cells go to buckets: scores that share few buckets stay exact, up to 2**20 different ones.
 
-        A cell that has outgrown this has done so with any more rows, too: splits and merges change nothing.
+        More rows never bring a cell back, so that the result does not depend on splits and merges.
         """
         if self.folds_by_rows or not many.any():
             return many

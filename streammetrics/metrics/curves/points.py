@@ -165,7 +165,7 @@ class Curve(OfClasses[Any, Any], ScoredMetric[Any]):
 
 
 class OfCurve(OwnReading):
-    """What a curve of two classes says: also how far it can be from the line between two points."""
+    """The reading of a curve of two classes; the details have its largest distance from a line between points."""
 
     def _details(self) -> dict[str, Any]:
         return {"gap": gap_of(self.state)}

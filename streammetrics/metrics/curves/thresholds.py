@@ -78,7 +78,7 @@ class AtThreshold(ScoredValue):
 
 
 class OfThreshold(OwnNumber):
-    """What a metric says of a threshold of two classes: also which one that is."""
+    """The reading of two classes at a threshold, which is in the details."""
 
     def _details(self) -> dict[str, Any]:
         return {"threshold": self.metric.threshold_of(self.state)}
@@ -158,7 +158,7 @@ class BestThreshold(AtThreshold):
 
 
 class OfBest(OfThreshold):
-    """What a metric says of the best threshold, whose value is not `of` of the state, but of the cut there."""
+    """The reading of the best threshold: the metric's `of` takes a cut, not a state."""
 
     def _found(self) -> Limits | None:
         found: Limits | None = self.metric._limits(self.state)

@@ -107,7 +107,7 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
 
 
 class OfMatrix(OwnReading):
-    """What a confusion matrix says: of several classes also which these are."""
+    """The reading of a confusion matrix; the details of several classes have their names."""
 
     def _details(self) -> dict[str, Any]:
         return {"names": self.metric.names_of(self.state)} if isinstance(self.state, PairCounts) else {}

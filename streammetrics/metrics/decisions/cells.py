@@ -35,7 +35,7 @@ class CellCount(AveragedDecision):
 
 
 class OfCell(OfDecisions):
-    """What a count says of two classes, which is 0 of no rows."""
+    """The reading of a count of two classes, which is 0 without rows."""
 
     def _reason(self) -> None:
         return None

@@ -179,7 +179,7 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
 
 
 class OfDecisions(OwnReading):
-    """What a metric says by the view of a state of two classes that its `of` reads (`_view`)."""
+    """The reading of a state of two classes through the view (`_view`) that the metric's `of` takes."""
 
     _kept_view: Any = UNKNOWN
 
@@ -227,7 +227,7 @@ def _instead(value: float) -> Limits | None:
 
 
 class AtEachThreshold(OwnReading):
-    """What a metric says at each of its thresholds: arrays, of a number or a row of labels for each."""
+    """The reading at several thresholds: arrays with a number, or a row of labels, for each threshold."""
 
     def __init__(self, metric: AveragedDecision, state: Any) -> None:
         super().__init__(metric, state)

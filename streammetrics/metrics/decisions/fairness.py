@@ -109,7 +109,7 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
 
 
 class OfGroups(OwnReading):
-    """What a ratio says: also each rate of every group, and how many are undefined."""
+    """The reading of a ratio, whose details have the rates of every group and how many are undefined."""
 
     def _details(self) -> dict[str, Any]:
         found = {rate: self.metric._rates(self.state, rate) for rate in self.metric.rates}

@@ -44,7 +44,7 @@ class SharedInformation(InformationMetric):
 
 
 def _is_one(found: Contingency) -> bool:
-    """Return whether two labelings are one but for names."""
+    """Return whether two labelings differ only in the names of their classes."""
     return len(found.both) == len(found.true) == len(found.predicted)
 
 

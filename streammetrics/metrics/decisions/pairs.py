@@ -65,7 +65,7 @@ class Labeling(ScoredLabels[FoundPairs, Any]):
 
 
 class OfLabelings(OwnReading):
-    """What a metric says about two labelings, by a function of their pairs of classes; it is undefined without rows."""
+    """The reading of two labelings: a function of their pairs of classes, undefined without rows."""
 
     def __init__(self, metric: Labeling, state: FoundPairs, value: Callable[[Contingency], Limits | None]) -> None:
         super().__init__(metric, state)
@@ -123,7 +123,7 @@ class PairMetric(Labeling):
         return OfLabelings(self, state, self._of_pairs)
 
     def _of_pairs(self, found: Contingency) -> Limits | None:
-        """Return the value of the pairs of rows; 1 for labelings that are one but for names."""
+        """Return the value of the pairs of rows; 1 for labelings that differ only in names."""
         pairs = RowPairs.of(found)
         if pairs is None:
             return None

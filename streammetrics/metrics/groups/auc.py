@@ -207,7 +207,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
 
 
 class OfClosed(OwnReading):
-    """What a mean over closed groups says."""
+    """The reading of a mean over closed groups."""
 
     def _bounds(self) -> tuple[float, float]:
         # Where weights were rounded, each may have been the smallest: closed groups do not say.

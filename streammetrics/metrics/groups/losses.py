@@ -77,7 +77,7 @@ class GroupedMetric(Metric[GroupSums, float]):
 
 
 class OfMean(OwnReading):
-    """What a mean over groups says: weights, or terms, were rounded."""
+    """The reading of a mean over groups, whose bounds hold rounded weights and terms."""
 
     def _bounds(self) -> tuple[float, float]:
         value, state = self.value, self.state

@@ -56,7 +56,7 @@ class OpenGroups(Metric[GroupRows, float]):
 
 
 class OverGroups(OwnReading):
-    """What a metric that reads the rows of every group says: the quotient of two sums over groups."""
+    """The reading of the rows of every group: the quotient of two sums over groups."""
 
     @cached_property
     def shares(self) -> Quotient:
@@ -215,7 +215,7 @@ class SessionRecallAtK(SessionPrecisionAtK, tag="session_recall_at_k"):
 
 
 def first_of(blocks: Blocks, k: int) -> Quotient:
-    """Return what positives, and all rows, of the first k of each group weigh."""
+    """Return the weight of the positives, and of all rows, among the first k of each group."""
     taken = np.clip(k - (blocks.through - blocks.weight), 0.0, blocks.weight)
     share = blocks.positive / np.where(blocks.weight > 0, blocks.weight, 1.0)
     return Quotient(blocks.sums(taken * share), np.minimum(blocks.weights, float(k)))

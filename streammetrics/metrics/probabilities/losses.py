@@ -29,7 +29,7 @@ __all__ = ["CTR", "BrierScore", "Calibration", "LogLoss", "NormalizedEntropy", "
 
 SMALL = 2.0**-8  # a term of which 2**-60 may be more than 2 ulp, and more
 LABEL = "label"
-"""Among the terms of a metric: the share of positives, which every state knows."""
+"""The term for the share of positives, which every state knows without summing it."""
 
 
 class SummedMetric(Several[ScoreSums]):
@@ -120,7 +120,7 @@ class SummedMetric(Several[ScoreSums]):
 
 
 class OfSums(OwnNumber):
-    """What a function of sums says: terms were rounded, weights or not."""
+    """The reading of a function of sums, whose bounds hold rounded terms even without weights."""
 
     def _grain(self, found: Limits) -> Fraction:
         """Return half a unit of 2**-60 a row, twice, where that is more than the 2 ulp within which terms are."""

@@ -231,7 +231,7 @@ class Recalibrated(ScoredLabels[ScoreHistogram, float]):
 
 
 class OfFit(OwnReading):
-    """What a metric says by the coefficient that its `of` takes from the fit."""
+    """The reading of one coefficient of a fit."""
 
     @property
     def coefficient(self) -> Coefficient:

@@ -46,7 +46,7 @@ class ExposureMetric(Metric[ListedKeys, float]):
 
 
 class OfLists(OwnReading):
-    """What a metric says of lists: its formula is of those that show something."""
+    """The reading of recommended lists; lists that show nothing have no value."""
 
     def _found(self) -> float | None:
         value: float | None = None if self._reason() else self.metric.of(self.state)

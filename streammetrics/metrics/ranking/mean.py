@@ -71,7 +71,7 @@ class QueryMean(Metric[S, float]):
 
 
 class OfQueries(OwnReading):
-    """What a mean over queries says: only weights that were rounded make its bounds wider."""
+    """The reading of a mean over queries: only rounded weights widen the bounds."""
 
     def _bounds(self) -> tuple[float, float]:
         low, high = widened(self.value, self.state)

@@ -170,7 +170,7 @@ class GeometricMean(RelevanceMetric):
 
 
 class OfLogs(OwnReading):
-    """What a geometric mean says: weights that were rounded move its logarithm."""
+    """The reading of a geometric mean: rounded weights change its logarithm."""
 
     def _bounds(self) -> tuple[float, float]:
         value, slip = self.value, self.state.slip

@@ -209,7 +209,7 @@ def null_deviance(state: RowTerms, power: float) -> tuple[float, float]:
 
 
 class SavedDeviance(OwnReading):
-    """What D2 says about a state: the null deviance is found once, and all the rest follows from it."""
+    """The reading of D2, which computes the null deviance once for value, bounds and reason."""
 
     @cached_property
     def null(self) -> tuple[float, float]:

@@ -127,7 +127,7 @@ class R2(MomentMetric, tag="r2"):
 
 
 class WeightedByVariance(Outputs):
-    """What a metric says about several outputs: the mean of their values, weighted by the variance of the targets."""
+    """The reading of several outputs: the mean of their values, weighted by the variance of the targets."""
 
     @cached_property
     def limits(self) -> Limits | None:

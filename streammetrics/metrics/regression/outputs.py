@@ -76,7 +76,7 @@ class OutputMetric(Metric[S, Any]):
 
 
 class OfOutput(OwnReading):
-    """What a metric says about one output."""
+    """The reading of one output."""
 
     def __init__(self, metric: OutputMetric[Any], state: State, output: int) -> None:
         self.metric, self.state, self.output = metric, state, output
@@ -86,16 +86,16 @@ class OfOutput(OwnReading):
 
 
 class ExactOutput(OfOutput):
-    """The same of a value that is exact: only weights that were rounded make its bounds wider."""
+    """The reading of one output whose value is exact: only rounded weights widen the bounds."""
 
     def _bounds(self) -> tuple[Any, Any]:
         return widened(self.value, self.state)
 
 
 class Outputs(Reading):
-    """What a metric says about several outputs: the mean of the values before they are rounded, or each.
+    """The reading of several outputs: the mean of their values before rounding, or an array of the values.
 
-    Values are exact, so that only weights that were rounded make bounds wider.
+    The values are exact; only rounded weights widen the bounds.
     """
 
     def __init__(self, metric: OutputMetric[Any], state: State) -> None:
@@ -155,7 +155,7 @@ class BoundedOutputMetric(OutputMetric[S]):
 
 
 class BoundedOutputs(Outputs):
-    """What a metric says about several outputs, each with certified bounds."""
+    """The reading of several outputs, each with certified bounds."""
 
     @cached_property
     def bounds(self) -> tuple[Any, Any]:

@@ -80,7 +80,7 @@ class RankMetric(Metric[JointHistogram, float]):
 
 
 class OfPairs(OwnReading):
-    """What a metric says by the pairs of rows: its value and the limits of it are within what it can be."""
+    """The reading of pairs of rows; value and bounds stay within the range of the metric."""
 
     def _found(self) -> Limits | None:
         pairs: Pairs = self.state.pairs

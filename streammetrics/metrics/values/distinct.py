@@ -112,7 +112,7 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
 
 
 class OfSample(OwnReading):
-    """What a sample of keys says, whose bounds are certain."""
+    """The reading of a sample of keys, with its certified bounds."""
 
     def _bounds(self) -> tuple[float, float]:
         return _certain(self.state)
@@ -123,7 +123,7 @@ class OfSample(OwnReading):
 
 
 def _certain(state: KeySample) -> tuple[float, float]:
-    """Return between which numbers that of the keys certainly is."""
+    """Return certified bounds of the number of keys."""
     kept = float(state.kept)
     return kept, kept if state.share == 1 else float(int(state.rows))
 

@@ -80,7 +80,7 @@ class KeyFrequency(Metric[KeySketch, float], tag="key_frequency"):
 
 
 class OfCounters(OwnReading):
-    """What a sketch of counters says, which are never too low."""
+    """The reading of a sketch of counters, which are never too low."""
 
     def _bounds(self) -> tuple[float, float]:
         return 0.0, widened(self.value, self.state)[1]

@@ -80,7 +80,7 @@ class Histogram(Metric[KeyCounts, NDArray[Any]], tag="histogram"):
 
 
 class OfBins(OwnReading):
-    """What a histogram says: also what lies outside its bins."""
+    """The reading of a histogram, whose details have the weight outside its bins."""
 
     def _details(self) -> dict[str, float]:
         state: Any = self.state

@@ -83,7 +83,7 @@ class HeavyHitters(CountedKeys, tag="heavy_hitters"):
 
 
 class OfHeaviest(OwnReading):
-    """What the rows of the most frequent keys weigh: also their share of all rows."""
+    """The reading of the most frequent keys, whose details have their share of all rows."""
 
     def _bounds(self) -> tuple[Hitters, Hitters]:
         slip = float(8 * self.state.slip)
@@ -177,7 +177,7 @@ class UniqueShare(CountedKeys, tag="unique_share"):
 
 
 class OfUnique(OwnReading):
-    """What the share of unique keys says."""
+    """The reading of a share of unique keys."""
 
     def _bounds(self) -> tuple[float, float]:
         state: Any = self.state

@@ -469,12 +469,12 @@ class DistinctCount(Metric[DistinctKeys, float], tag="distinct_count"):
 
 
 class OfSketch(OwnReading):
-    """What a sketch of keys says, whose bounds are certain."""
+    """The reading of a sketch of keys, with its certified bounds."""
 
     def _bounds(self) -> tuple[float, float]:
         return _certain(self.state)
 
 
 def _certain(state: DistinctKeys) -> tuple[float, float]:
-    """Return between which numbers that of the keys certainly is."""
+    """Return certified bounds of the number of keys."""
     return float(state.used), float(int(state.rows))
