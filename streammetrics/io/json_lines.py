@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as json
 
+from streammetrics.io.pipes import opened
 from streammetrics.io.readers import Facts, Span, broken, reading
 from streammetrics.io.sources import LogError, Source
 from streammetrics.io.text_stream import TextStream
@@ -54,15 +55,13 @@ class JsonReader:
 
     def read(self, span: Span, columns: Sequence[str], keys: Collection[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield the file block by block."""
-        if self.source.pipe is not None:
-            self.source.pipe.forget()
         types = {name: self.types[name] for name in columns if name in self.types}
         plain = {n: t.value_type if pa.types.is_dictionary(t) else t for n, t in types.items()}
         bare = [name for name in columns if name not in types]  # read for its length, whatever it holds
         paths = [self._path(name) for name in plain]
         schema, row, seen = _schema_of(dict(zip(paths, plain.values(), strict=True))), 0, 0
         with reading(self.file):
-            for block in self._blocks():
+            for block in self._blocks(last=True):
                 with self._located(row):
                     table = self._table(block, schema)
                 row, seen = row + table.num_rows, seen + len(block)
@@ -77,9 +76,9 @@ class JsonReader:
         """The fields on the way to a value: one, unless it lies within objects."""
         return (name,) if name in self.header else tuple(name.split("."))
 
-    def _blocks(self) -> Iterator[bytes]:
-        """Yield whole lines, a block at a time."""
-        with TextStream(self.source) as stream:
+    def _blocks(self, *, last: bool = False) -> Iterator[bytes]:
+        """Yield whole lines, a block at a time; `last` if nobody reads the file again."""
+        with TextStream(self.source, opened(self.source, last=last)) as stream:
             rest = b""
             while more := stream.read(_BLOCK_BYTES):
                 whole, newline, rest = (rest + more).rpartition(b"\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
 from typing import Any
 
 import pyarrow as pa
@@ -19,58 +20,79 @@ _PEEK = 1 << 12
 _MARK = b"\xef\xbb\xbf"  # with which some programs begin text
 
 
-class Pipe(io.RawIOBase):
-    """A stream that can go back to its beginning, until `forget`.
+class Pipe:
+    """A stream of which readers begin at its beginning, until the last reader is made.
+
+    Each reader has its own place: Arrow reads ahead in threads of its own, also for a reader that is closed.
 
     Parameters
     ----------
     raw : binary stream
-        What is read, once.
+        The stream, which is read once.
     """
 
     def __init__(self, raw: Any) -> None:
-        self._raw, self._head, self._at, self._keeps = raw, bytearray(), 0, True
+        self._raw, self._head = raw, bytearray()
+        self._last: PipeReader | None = None
+        self._lock = threading.Lock()
+
+    def reader(self) -> PipeReader:
+        """Return a reader at the beginning."""
+        return PipeReader(self)
+
+    def last_reader(self) -> PipeReader:
+        """Return the last reader at the beginning: nothing is kept for others, and earlier ones find no more bytes."""
+        with self._lock:
+            self._last = made = PipeReader(self)
+        return made
+
+    def read_some(self, reader: PipeReader, at: int, size: int) -> bytes:
+        """Return some of the bytes from a place on, none at the end."""
+        with self._lock:
+            if self._last not in (None, reader):
+                return b""
+            if at < len(self._head):
+                return bytes(self._head[at:] if size < 0 else self._head[at : at + size])
+            found: bytes = self._raw.read(size)
+            if self._last is None:
+                self._head += found
+            elif self._head:
+                self._head = bytearray()
+            return found
+
+
+class PipeReader(io.RawIOBase):
+    """A reader of a pipe.
+
+    Parameters
+    ----------
+    pipe : Pipe
+        The pipe.
+    """
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe, self._at = pipe, 0
 
     def readable(self) -> bool:
         return True
 
-    def close(self) -> None:
-        """Stay open: who reads types closes, and rows are read after that."""
-
-    def rewind(self) -> Pipe:
-        """Go back to the beginning."""
-        self._at = 0
-        return self
-
-    def forget(self) -> Pipe:
-        """Go back for the last time: what is read from now on is not kept."""
-        self._keeps = False
-        return self.rewind()
-
     def read(self, size: int = -1) -> bytes:
-        """Read so many bytes, fewer only at the end: Arrow asks once."""
+        """Read so many bytes, fewer only at the end, because Arrow asks once."""
         found = b""
-        while (size < 0 or len(found) < size) and (more := self._some(size - len(found) if size >= 0 else -1)):
+        while size < 0 or len(found) < size:
+            more = self._pipe.read_some(self, self._at, size - len(found) if size >= 0 else -1)
+            if not more:
+                break
+            self._at += len(more)
             found += more
         return found
 
-    def _some(self, size: int) -> bytes:
-        if self._at < len(self._head):
-            again = bytes(self._head[self._at :] if size < 0 else self._head[self._at : self._at + size])
-            self._at += len(again)
-            if not self._keeps and self._at == len(self._head):
-                self._head, self._at = bytearray(), 0
-            return again
-        found: bytes = self._raw.read(size)
-        if self._keeps:
-            self._head += found
-            self._at += len(found)
-        return found
 
-
-def opened(source: Source) -> pa.NativeFile:
-    """Open a file, wherever it is, or standard input at its beginning."""
-    return open_file(source.file) if source.pipe is None else pa.PythonFile(source.pipe.rewind(), "r")
+def opened(source: Source, *, last: bool = False) -> pa.NativeFile:
+    """Open a file, wherever it is, or standard input at its beginning; `last` if nobody opens that again."""
+    if source.pipe is None:
+        return open_file(source.file)
+    return pa.PythonFile(source.pipe.last_reader() if last else source.pipe.reader(), "r")
 
 
 def standard_input() -> Source:
@@ -84,10 +106,10 @@ def standard_input() -> Source:
     if sys.stdin is None:
         raise LogError(f"{STDIN}: standard input is closed")
     pipe = Pipe(sys.stdin.buffer)
-    head = pipe.read(_PEEK)
+    head = pipe.reader().read(_PEEK)
     compression = next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
     if compression is not None:
-        with pa.CompressedInputStream(pa.PythonFile(pipe.rewind(), "r"), compression) as plain:
+        with pa.CompressedInputStream(pa.PythonFile(pipe.reader(), "r"), compression) as plain:
             head = plain.read(_PEEK)
     if head.startswith((b"PAR1", b"ARROW1")):
         raise LogError(

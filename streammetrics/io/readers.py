@@ -274,7 +274,7 @@ class IpcReader:
         """Read schema and, of a file, the rows of every record batch; a stream tells neither before its end."""
         if self.pipe is not None:
             with reading(self.file):
-                schema = ipc.open_stream(pa.PythonFile(self.pipe.rewind(), "r")).schema
+                schema = ipc.open_stream(pa.PythonFile(self.pipe.reader(), "r")).schema
                 return Facts.of(schema, None, (Span(0, None, (0, 1), 0),))
         with reading(self.file), open_file(self.file) as raw:
             size = raw.size()
@@ -303,9 +303,9 @@ class IpcReader:
 
     def _piped(self, columns: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
         with reading(self.file):
-            schema = ipc.open_stream(pa.PythonFile(self.pipe.rewind(), "r")).schema
+            schema = ipc.open_stream(pa.PythonFile(self.pipe.reader(), "r")).schema
             chosen = _fields([schema.get_field_index(name) for name in columns])
-            for batch in ipc.open_stream(pa.PythonFile(self.pipe.forget(), "r"), options=chosen):
+            for batch in ipc.open_stream(pa.PythonFile(self.pipe.last_reader(), "r"), options=chosen):
                 yield batch, 0
 
     def _is_random_access(self) -> bool:

@@ -104,9 +104,7 @@ class TextReader:
                 yield batch, min(plain.tell(), span.bytes) if self.source.pipe is None else 0
 
     def _plain(self) -> pa.NativeFile:
-        if self.source.pipe is not None:
-            self.source.pipe.forget()
-        return opened(self.source)
+        return opened(self.source, last=True)
 
     def _raw(self, plain: pa.NativeFile | None = None) -> pa.NativeFile:
         delimiter = self.delimiter if len(self.delimiter.encode()) == 1 else SEPARATOR

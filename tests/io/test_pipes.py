@@ -19,6 +19,7 @@ import pytest
 import streammetrics as sm
 from streammetrics.io.evaluate import evaluate
 from streammetrics.io.logs import Log, LogError
+from streammetrics.io.pipes import Pipe
 
 N = 60_000
 RNG = np.random.default_rng(4)
@@ -81,6 +82,19 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Any:
     path = tmp_path_factory.mktemp("log") / "log.parquet"
     pq.write_table(TABLE, path)
     return evaluate(Log(path), METRICS, ["country"])
+
+
+def test_a_reader_that_reads_ahead_does_not_move_others() -> None:
+    """Arrow reads ahead in its own threads for a reader that guessed types and is closed."""
+    pipe = Pipe(io.BytesIO(b"0123456789"))
+    guesses, rows = pipe.reader(), pipe.reader()
+    assert guesses.read(3) == b"012"
+    assert rows.read(2) == b"01"
+    assert (guesses.read(3), rows.read(2)) == (b"345", b"23")
+    last = pipe.last_reader()
+    assert last.read(4) == b"0123"
+    assert (guesses.read(3), rows.read()) == (b"", b"")
+    assert last.read() == b"456789"
 
 
 @pytest.mark.slow
