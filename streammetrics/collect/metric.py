@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import StateFormatError, StreamMetricsError, UndefinedMetricWarning
 from ..numerics.exact import Limits, to_float
-from ..numerics.settings import Settings, decode_setting, encode_setting, setting, union, unlike
+from ..numerics.settings import Settings, decode_setting, encode_setting, setting, union, unlike, written_settings
 from ..state.state import State
 from .binding import PLAIN
 from .feed import Read
@@ -368,7 +368,7 @@ class Metric(Settings, Holder, Generic[S, T]):
         return samples_of(self.name, self, states[0])
 
     def header(self) -> dict[str, Any]:
-        return {"kind": "metric", "tag": self.tag, "settings": self.written}
+        return {"kind": "metric", "tag": self.tag, "settings": written_settings(self)}
 
     @classmethod
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
@@ -500,10 +500,6 @@ class OpaqueMetric(Metric[Any, Any]):
 
     tag = property(lambda self: self.__dict__["_tag"])
     settings = property(lambda self: self.__dict__["_settings"])
-
-    @property
-    def written(self) -> dict[str, Any]:
-        return {name: encode_setting(value) for name, value in self.settings.items()}
 
     def make_state(self) -> State:
         state: State = self.__dict__["_state"]

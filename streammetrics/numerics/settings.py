@@ -8,9 +8,9 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ __all__ = [
     "union",
     "unions",
     "unlike",
+    "written_settings",
 ]
 
 
@@ -40,6 +41,7 @@ def setting(
     unordered: bool = False,
     operational: bool = False,
     kw_only: bool = True,
+    default_from: Callable[[Any, Any], Any] | None = None,
 ) -> Any:
     """Declare a setting and what it may be.
 
@@ -60,9 +62,13 @@ def setting(
         limits): not saved, not compared.
     kw_only : bool
         Settings are given by keyword.
+    default_from : callable, optional
+        Returns the default if it depends on the other settings. It takes the instance, whose other settings are there
+        already, and `default`.
     """
     rules = {"low": low, "high": high, "above": above, "choices": choices, "unordered": unordered}
-    return field(default=default, kw_only=kw_only, metadata={"operational": operational, "rules": rules})
+    metadata = {"operational": operational, "rules": rules, "default_from": default_from}
+    return field(default=default, kw_only=kw_only, metadata=metadata)
 
 
 def union(default: tuple[Any, ...], *, kw_only: bool = True) -> Any:
@@ -99,25 +105,22 @@ class Settings:
 
     __signature__ = _Signature()
 
-    dependent: ClassVar[tuple[str, ...]] = ()
-    """Settings whose default depends on other settings: see `default_of`."""
-
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         dataclass(init=False, repr=False, eq=False)(cls)
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         cls: Any = type(self)
-        first, defaults, needed = _constructor(cls)
+        first, defaults, needed, dependent = _constructor(cls)
         if arguments:
             settings = _by_name(cls, first, arguments, settings)
         whole = defaults | settings
         if len(whole) != len(defaults) or not needed <= settings.keys():
             _reject(cls, settings)
         self.__dict__.update(whole)
-        for name in cls.dependent:
+        for name, default_from in dependent:
             if name not in settings:
-                self.__dict__[name] = self.default_of(name, defaults[name])
+                self.__dict__[name] = default_from(self, defaults[name])
         self.__post_init__()
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -135,31 +138,32 @@ class Settings:
                 checked = _once(cls, name, value) if once else _check(cls.__name__, name, value, hint, rules)
                 object.__setattr__(self, name, checked)
 
-    def default_of(self, name: str, declared: Any) -> Any:
-        """Return the default of a setting, given the other settings; by default the one that is declared."""
-        return declared
-
     @property
     def settings(self) -> dict[str, Any]:
         """The settings by name, without the operational ones."""
-        return {f.name: getattr(self, f.name) for f in self._identity()}
-
-    @property
-    def written(self) -> dict[str, Any]:
-        """The settings that are not at their default, as JSON holds them: what headers and digests say.
-
-        So a later release can add a setting, and what was written before has the same digest; a default is for ever.
-        """
-        return {f.name: encode_setting(getattr(self, f.name)) for f in self._identity() if not _same(self, f)}
-
-    @classmethod
-    @functools.cache
-    def _identity(cls) -> list[Any]:
-        return [f for f in _given(cls) if not f.metadata.get("operational")]  # type: ignore[arg-type]
+        cls: Any = type(self)
+        return {f.name: getattr(self, f.name) for f in _compared(cls)}
 
     def __repr__(self) -> str:
-        given = [f"{f.name}={getattr(self, f.name)!r}" for f in self._identity() if not _same(self, f)]
-        return f"{type(self).__name__}({', '.join(given)})"
+        cls: Any = type(self)
+        given = [f"{f.name}={getattr(self, f.name)!r}" for f in _compared(cls) if not _is_default(self, f)]
+        return f"{cls.__name__}({', '.join(given)})"
+
+
+def written_settings(thing: Settings) -> dict[str, Any]:
+    """Return the settings that are not at their default, encoded for JSON: headers and digests hold these.
+
+    A later release can then add a setting without changing the digest of existing states. A default never changes.
+    """
+    cls: Any = type(thing)
+    unchanged = {f.name for f in _compared(cls) if _is_default(thing, f)}
+    return {name: encode_setting(value) for name, value in thing.settings.items() if name not in unchanged}
+
+
+@functools.cache
+def _compared(cls: Any) -> tuple[Any, ...]:
+    """The settings of a class, without the operational ones, as dataclasses declare them."""
+    return tuple(f for f in _given(cls) if not f.metadata.get("operational"))
 
 
 @functools.cache
@@ -182,9 +186,12 @@ def _once(cls: type, name: str, value: Any) -> Any:
     return _check(cls.__name__, name, value, hint, rules)
 
 
-def _same(instance: Any, declared: Any) -> bool:
-    """Whether a setting is at its default; NaN is itself."""
-    value, default = getattr(instance, declared.name), instance.default_of(declared.name, declared.default)
+def _is_default(instance: Any, declared: Any) -> bool:
+    """Whether a setting is at its default; NaN equals NaN."""
+    value, default = getattr(instance, declared.name), declared.default
+    default_from = declared.metadata.get("default_from")
+    if default_from is not None:
+        default = default_from(instance, default)
     return bool(default is value or default == value or (default != default and value != value))
 
 
@@ -195,11 +202,13 @@ def _given(cls: Any) -> tuple[Any, ...]:
 
 
 @functools.cache
-def _constructor(cls: Any) -> tuple[tuple[str, ...], dict[str, Any], frozenset[str]]:
-    """The settings that may be given by position; all of them, with their defaults; those that must be given."""
+def _constructor(cls: Any) -> tuple[tuple[str, ...], dict[str, Any], frozenset[str], tuple[tuple[str, Any], ...]]:
+    """The settings that may be given by position; all defaults; the required ones; and those with a computed default."""
     declared = _given(cls)
     first = tuple(f.name for f in declared if not f.kw_only)
-    return first, {f.name: f.default for f in declared}, frozenset(f.name for f in declared if f.default is MISSING)
+    required = frozenset(f.name for f in declared if f.default is MISSING)
+    computed = tuple((f.name, f.metadata["default_from"]) for f in declared if f.metadata.get("default_from"))
+    return first, {f.name: f.default for f in declared}, required, computed
 
 
 def _by_name(cls: type, first: tuple[str, ...], given: tuple[Any, ...], settings: dict[str, Any]) -> dict[str, Any]:
@@ -214,7 +223,7 @@ def _by_name(cls: type, first: tuple[str, ...], given: tuple[Any, ...], settings
 
 
 def _reject(cls: type, given: dict[str, Any]) -> None:
-    _, defaults, needed = _constructor(cls)
+    _, defaults, needed, _ = _constructor(cls)
     for name in given:
         if name not in defaults:
             close = difflib.get_close_matches(name, defaults, 1)

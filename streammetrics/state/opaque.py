@@ -190,10 +190,6 @@ class OpaqueState(State):
         return {k: decode_setting(v) for k, v in self.declared_here.settings.items()}
 
     @property
-    def written(self) -> dict[str, Any]:
-        return dict(self.declared_here.settings)
-
-    @property
     def reasons(self) -> tuple[str, ...]:
         return self.declared_here.reasons
 

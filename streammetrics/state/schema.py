@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import StateFormatError
 from ..numerics.canonical import canonical_json
 from ..numerics.keys import decode_key, encode_key
-from ..numerics.settings import decode_setting
+from ..numerics.settings import decode_setting, written_settings
 from .axes import EPOCHS, Axis
 from .declare import Flat, Tally
 from .opaque import Declared, OpaqueState
@@ -91,7 +91,7 @@ def describe(state: State, parts: Mapping[str, Flat | Tally], reasons: tuple[str
         "folds": list(state.folds or ()),
         "folds_by_rows": None if state.folds is None or state.folds_by_rows else False,
         "most": state.most if state.folds is not None else None,
-        "settings": state.written,
+        "settings": dict(state.declared_here.settings) if isinstance(state, OpaqueState) else written_settings(state),
         "times": state.times if state.times != 1 else None,
     }
     return head | {k: v for k, v in optional.items() if v is not None and v not in ([], {})}

@@ -14,7 +14,7 @@ READ_OUTS = {"of", "reason", "slack", "estimate", "gradient", "read", "read_cell
 
 DECLARATIONS = {
     # what the metric is
-    "name", "make_state", "terms", "term", "width", "domain", "update", "grows", "repeats", "default_of",
+    "name", "make_state", "terms", "term", "width", "domain", "update", "grows", "repeats",
     # the range of the value, and how its interval is made
     "within", "undefined", "interval_scale", "quantile",
     # what tables and shards of metrics of pairs need

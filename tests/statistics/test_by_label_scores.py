@@ -16,6 +16,7 @@ from streammetrics.collect.feed import Feed, Read
 from streammetrics.count import tallies
 from streammetrics.errors import StateFormatError
 from streammetrics.laws import LAWS, run
+from streammetrics.numerics.settings import written_settings
 from streammetrics.state import frame
 from streammetrics.state.axes import Axis
 from streammetrics.statistics import by_label_scores
@@ -111,10 +112,11 @@ def test_the_top_class_as_frozen():
 
 
 def test_what_is_always_said():
-    assert LabelScores(num_labels=2).written == LabelScores(num_labels=2, limit=1 << 16).written == {"num_labels": 2}
-    assert LabelScores(num_labels=2, bits=8, limit=0).written == {"bits": 8, "num_labels": 2}
+    for state in (LabelScores(num_labels=2), LabelScores(num_labels=2, limit=1 << 16)):
+        assert written_settings(state) == {"num_labels": 2}
+    assert written_settings(LabelScores(num_labels=2, bits=8, limit=0)) == {"bits": 8, "num_labels": 2}
     assert by_label_scores.LONE == tallies.LONE
-    assert LabelScores(num_labels=2, bits=None).written == {"bits": None, "num_labels": 2}
+    assert written_settings(LabelScores(num_labels=2, bits=None)) == {"bits": None, "num_labels": 2}
     with pytest.raises(ValueError, match="bits=None keeps every row exactly"):
         LabelScores(num_labels=2, bits=None, limit=7)
 

@@ -14,6 +14,7 @@ from streammetrics.collect.feed import Feed, Read
 from streammetrics.errors import InvalidInputError, MemoryLimitError
 from streammetrics.kernels import histogram
 from streammetrics.numerics import buckets, compiled
+from streammetrics.numerics.settings import written_settings
 from streammetrics.state.axes import Axis
 from streammetrics.statistics.scores import ScoreHistogram
 from tests.statistics import frozen
@@ -321,7 +322,7 @@ def test_limits_and_memory():
     assert ScoreHistogram(bits=15).most == 0
     assert ScoreHistogram(bits=None).most is None
     assert ScoreHistogram(bits=16, limit=1 << 16) == ScoreHistogram()
-    assert ScoreHistogram(limit=1 << 16).written == {}
+    assert written_settings(ScoreHistogram(limit=1 << 16)) == {}
     with pytest.raises(ValueError, match="limit="):
         ScoreHistogram(bits=None, limit=5)
     with pytest.raises(InvalidInputError, match="goes down"):

@@ -24,15 +24,20 @@ from ...statistics.labels import DecisionCounts
 from ..averages import OfClasses, Several, T
 from ..chance import WEIGHTED, from_shares, share
 
-__all__ = ["HARD", "AveragedDecision", "DecisionMetric", "DecisionRatio", "OfDecisions"]
+__all__ = ["HARD", "AveragedDecision", "DecisionMetric", "DecisionRatio", "OfDecisions", "default_threshold"]
 
 HARD = 0.5  # hard predictions, 0 or 1, are read as scores at this threshold
+
+
+def default_threshold(metric: Any, declared: float) -> float | None:
+    """Return the default of the setting `threshold`: with `top_k` the k highest scores decide without a threshold."""
+    return declared if metric.top_k is None else None
 
 
 class DecisionMetric(OfClasses[State, T]):
     """A metric that reads rows by true label and decision."""
 
-    threshold: float | tuple[float, ...] | None = setting(default=0.5)
+    threshold: float | tuple[float, ...] | None = setting(default=HARD, default_from=default_threshold)
     num_labels: int | None = setting(default=None, low=1, high=1 << 16)
     top_k: int | None = setting(default=None, low=1)
     ignore_class: int | str | bytes | None = setting(default=None)
@@ -42,14 +47,9 @@ class DecisionMetric(OfClasses[State, T]):
     cost = "64 bytes a threshold, 32 a label, 8 a pair of classes; under 1 ns a row"
     bound = "exact: counts, rounded once"
 
-    dependent = ("threshold",)
     _discovers = True
     _by_class: ClassVar[bool] = False
     """Whether each of several classes is set against the rest, so that a row may be decided to be of several."""
-
-    def default_of(self, name: str, declared: Any) -> Any:
-        """The k highest scores decide without a threshold, unless one is given."""
-        return None if name == "threshold" and self.top_k is not None else declared
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -13,7 +13,7 @@ from ...numerics.settings import setting
 from ...statistics.classes import Margins
 from ...statistics.row_means import ClassRows, LabelRows, cut_term
 from ..chance import mean
-from .counted import HARD
+from .counted import HARD, default_threshold
 from .whole import WholeMatrix
 
 __all__ = ["HammingLoss", "SubsetAccuracy"]
@@ -53,7 +53,7 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
     """
 
     num_labels: int | None = setting(default=None, low=1, high=1 << 16)
-    threshold: float | None = setting(default=0.5)
+    threshold: float | None = setting(default=HARD, default_from=default_threshold)
     top_k: int | None = setting(default=None, low=1)
     criteria: str = setting(default="exact_match", choices=("exact_match", "overlap", "contain", "belong"))
     num_classes: int | None = setting(default=None, low=2, high=1 << 15)
@@ -66,12 +66,6 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
     cost = "552 bytes; about 1 ns a label"
     bound = "exact: counts, rounded once"
     example: ClassVar[dict[str, Any]] = {"num_labels": 3}
-
-    dependent = ("threshold",)
-
-    def default_of(self, name: str, declared: Any) -> Any:
-        """The k highest scores decide without a threshold, unless one is given."""
-        return None if name == "threshold" and self.top_k is not None else declared
 
     def __post_init__(self) -> None:
         super().__post_init__()
