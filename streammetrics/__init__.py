@@ -4,6 +4,7 @@ __version__ = "0.1.0.dev0"
 
 import typing as _typing
 
+from .collect.about import About as About
 from .collect.collection import MetricCollection as MetricCollection
 from .collect.interval import Interval as Interval
 from .collect.metric import METRICS as METRICS

@@ -342,12 +342,12 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
 }
 """Settings to try, by tag; a metric that is missing here is tried at its defaults."""
 
-VARIANTS = [cls(**{**cls.example, **s}) for tag, cls in OWN.items() for s in SETTINGS.get(tag, [{}])]
+VARIANTS = [cls(**{**cls.about.example, **s}) for tag, cls in OWN.items() for s in SETTINGS.get(tag, [{}])]
 
 
 def usual(tag: str):
     """A metric at its defaults; those without a default as in its `example`."""
-    return OWN[tag](**OWN[tag].example)
+    return OWN[tag](**OWN[tag].about.example)
 
 
 def _is_binary(tag: str) -> bool:
@@ -374,14 +374,14 @@ def first_of_each_statistic(metrics):
     """Return the first of some metrics that reads each statistic."""
     found = {}
     for metric in metrics:
-        found.setdefault((*kind_of(metric.make_state()), metric.positional), metric)
+        found.setdefault((*kind_of(metric.make_state()), metric.about.positional_columns), metric)
     return list(found.values())
 
 
 FIRST = first_of_each_statistic(VARIANTS)
 """A metric for each statistic: enough for what depends on how rows are counted, and on no formula."""
 
-FIRST_BINARY = [metric.tag for metric in first_of_each_statistic(map(usual, BINARY))]
+FIRST_BINARY = [metric.about.tag for metric in first_of_each_statistic(map(usual, BINARY))]
 """The same of metrics that read nothing but a 0/1 label, a score of the row, and a weight, at their defaults."""
 
 

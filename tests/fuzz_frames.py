@@ -501,6 +501,11 @@ class SlowError(SurpriseError):
     """It takes too long."""
 
 
+def tag_of(thing: Any) -> str:
+    """Return the tag of a metric or a state; of anything else the name of its class."""
+    return str(getattr(getattr(thing, "about", thing), "tag", type(thing).__name__))
+
+
 @contextlib.contextmanager
 def soon(what: str) -> Iterator[None]:
     begin = time.process_time()
@@ -517,8 +522,8 @@ def judge(thing: Any, honest: Any) -> None:
     if again != thing or written(again) != data:
         raise SurpriseError("what was read is not what is written")
     if isinstance(thing, OpaqueMetric):
-        if thing.tag in sm.METRICS or not isinstance(thing.tag, str):
-            raise SurpriseError(f"the tag {thing.tag!r} is taken for one of an absent package")
+        if tag_of(thing) in sm.METRICS or not isinstance(thing.about.tag, str):
+            raise SurpriseError(f"the tag {thing.about.tag!r} is taken for one of an absent package")
         return
     if isinstance(thing, sm.Metric):
         answers(thing)
@@ -552,7 +557,8 @@ def answers(metric: Any) -> None:
         raise SurpriseError("an interval ends before it begins")
     in_order(low, value, high)
     found = numbers(value)
-    base = "informedness" if getattr(metric, "adjusted", False) else metric.tag  # which adjusted balanced accuracy is
+    # Adjusted balanced accuracy is informedness.
+    base = "informedness" if getattr(metric, "adjusted", False) else metric.about.tag
     for tags, least, most in ((SHARE, 0, 1), ({"brier_score"}, 0, BRIER), (SIGNED, -1, 1), (NOT_NEGATIVE, 0, np.inf)):
         if (
             base in tags
@@ -683,11 +689,11 @@ def one(data: bytes, thing: Any, kind: str, report: Report) -> None:
         judge(made, thing)
     except sm.StateFormatError as error:
         if made_it := [s for s in traceback.extract_tb(error.__traceback__) if s.name == "judge"]:
-            report.note(error, data, f"{getattr(thing, 'tag', type(thing).__name__)} {made_it[0].lineno}")
+            report.note(error, data, f"{tag_of(thing)} {made_it[0].lineno}")
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
-        report.note(error, data, getattr(thing, "tag", type(thing).__name__))
+        report.note(error, data, tag_of(thing))
     report.slowest = max(report.slowest, time.process_time() - begin)
 
 

@@ -95,7 +95,7 @@ def metric_of(params: dict[str, Any]) -> str | None:
 
     for value in params.values():
         if isinstance(value, Metric) or (isinstance(value, type) and issubclass(value, Metric)):
-            return value.tag
+            return value.about.tag
         if isinstance(value, str) and value in METRICS:
             return value
     return None

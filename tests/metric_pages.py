@@ -73,18 +73,23 @@ def page(family: ModuleType) -> str:
 
 def table(metrics: list[Any]) -> str:
     """What metrics of one state are; how far off they can be is said once where it is the same for all."""
-    heads, bounds = ["metric", "what it is", "formula"], {metric.bound for metric in metrics}
+    heads, bounds = ["metric", "what it is", "formula"], {metric.about.bound for metric in metrics}
     made = f"How far off: {bounds.pop()}.\n\n" if len(bounds) == 1 else ""
     rows = [heads + ["how far off"] * bool(bounds)]
     rows.append(["---"] * len(rows[0]))
     for metric in metrics:
-        row = [f"`{metric.__name__}`", (metric.__doc__ or "").partition("\n")[0], metric.formula, metric.bound]
+        row = [
+            f"`{metric.__name__}`",
+            (metric.__doc__ or "").partition("\n")[0],
+            metric.about.formula,
+            metric.about.bound,
+        ]
         rows.append([cell.replace("|", "\\|") for cell in row[: len(rows[0])]])
     return made + "".join(f"| {' | '.join(row)} |\n" for row in rows).replace("| --- ", "|---").replace("--- |", "---|")
 
 
 def state_of(metric: Any) -> str:
-    tag: str = metric(**metric.example).make_state().tag
+    tag: str = metric(**metric.about.example).make_state().tag
     return tag
 
 

@@ -242,7 +242,7 @@ class Median(sm.Metric[Values, float], tag="plugin.median"):
 class ShareAbove(sm.Metric[Cells, float], tag="plugin.share_above"):
     """Weighted share of scores of at least `cut`, from cells that collections widen."""
 
-    positional = ("y_true", "y_score")
+    about = sm.About(positional_columns=("y_true", "y_score"))
 
     cut: float = sm.setting(0.0)
     step: float = sm.setting(1.0, above=0.0)
@@ -250,7 +250,7 @@ class ShareAbove(sm.Metric[Cells, float], tag="plugin.share_above"):
 
     @property
     def name(self):
-        return f"{self.tag}@{self.cut:g}"
+        return f"{self.about.tag}@{self.cut:g}"
 
     def make_state(self):
         return Cells(cuts=(self.cut,), step=self.step, memory_limit=self.memory_limit)
@@ -472,12 +472,18 @@ for _registry in (sm.METRICS, sm.State.by_tag):
         _TAGS[_tag] = (_registry, _registry.pop(_tag))
 
 
+def _tag_of(cls: Any) -> str:
+    """Return the tag of a metric or a state."""
+    tag: str = cls.about.tag if issubclass(cls, sm.Metric) else cls.tag
+    return tag
+
+
 @contextmanager
 def imported(*classes: type) -> Iterator[None]:
     """As if the package that defines these classes were imported just now; all good ones by default."""
-    chosen = {c.tag for c in classes}
+    chosen = set(map(_tag_of, classes))
     if not classes:
-        broken = {c.tag for m in BROKEN for c in (m, getattr(m, "state_class", m))}
+        broken = {_tag_of(c) for m in BROKEN for c in (m, getattr(m, "state_class", m))}
         chosen = _TAGS.keys() - broken
     for tag in chosen & _TAGS.keys():
         registry, cls = _TAGS[tag]

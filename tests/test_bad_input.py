@@ -44,7 +44,7 @@ def targets(tag: str) -> dict[str, Any]:
     """A metric alone, in a collection with others, and sliced; each has seen some rows."""
     metric = sm.METRICS[tag]
     keys = {"k": np.array(["a", "b", "a", "b"])}
-    others = [m for m in (sm.AUC(), sm.LogLoss(), sm.Accuracy()) if m.tag != tag]
+    others = [m for m in (sm.AUC(), sm.LogLoss(), sm.Accuracy()) if m.about.tag != tag]
     return {
         "alone": metric().update(GOOD),
         "collection": sm.MetricCollection(metric(), *others).update(GOOD),

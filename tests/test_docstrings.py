@@ -43,9 +43,9 @@ def test_metrics_say_everything(tag: str) -> None:
     assert text.splitlines()[0].endswith(".")
     for section in ("Parameters\n---", "Notes\n---", "Examples\n---"):
         assert section in text
-    assert metric.formula
-    assert metric.cost
-    assert metric.bound
+    assert metric.about.formula
+    assert metric.about.cost
+    assert metric.about.bound
 
 
 def test_public_names_have_docstrings() -> None:

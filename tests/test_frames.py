@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from draws import OWN, TIMES, usual
-from fuzz_frames import HOLDERS, PREFIX, attack, judge, originals, written
+from fuzz_frames import HOLDERS, PREFIX, attack, judge, originals, tag_of, written
 
 import streammetrics as sm
 from streammetrics.laws.specimens import fitting, sample
@@ -60,7 +60,7 @@ def test_mutants_that_were_found(tag: str, text: str, things: list[Any]) -> None
     with warnings.catch_warnings(action="ignore", category=sm.UndefinedMetricWarning):
         # The bounds of what no rows made may be anything.
         warnings.simplefilter("ignore", sm.WideBoundsWarning)
-        for honest in (thing for thing in things if getattr(thing, "tag", None) == tag):
+        for honest in (thing for thing in things if tag_of(thing) == tag):
             judge(mutant, honest)
 
 

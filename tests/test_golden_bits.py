@@ -77,7 +77,7 @@ def column(need: Any, table: dict[str, np.ndarray]) -> np.ndarray:
 
 def one_of_each_statistic() -> list[Any]:
     """Of the metrics of a label and a score, one for each kernel: what takes the time is to compile these."""
-    scaled = (m for m in map(draws.usual, draws.BINARY) if m.tag != "thresholded_auc")  # which knows one scale
+    scaled = (m for m in map(draws.usual, draws.BINARY) if m.about.tag != "thresholded_auc")  # which knows one scale
     return list({m.make_state().tag: m for m in scaled}.values())
 
 

@@ -33,7 +33,7 @@ import plugin
 import streammetrics as sm
 
 plugin.Weightless.__module__ = "streammetrics.metrics.new"
-sm.METRICS[plugin.Weightless.tag] = plugin.Weightless
+sm.METRICS[plugin.Weightless.about.tag] = plugin.Weightless
 """
 """A pytest plugin that adds a metric to the package: it has no oracle, and ignores weights where it should not."""
 

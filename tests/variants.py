@@ -96,16 +96,16 @@ def variants(cls: Any, pairs: int = 4) -> list[Variant]:
     """A class at every value of each setting, in every task that it has, and at random pairs of settings."""
     each = {name: values(cls, name) for name in _declared(cls)}
     tasks = [task for task in CONTEXTS if task.keys() <= each.keys()]
-    found = [cls.example | task | {name: v} for task in tasks for name in each for v in each[name]]
+    found = [cls.about.example | task | {name: v} for task in tasks for name in each for v in each[name]]
     found += [
-        cls.example | tasks[i % len(tasks)] | pair for i, pair in enumerate(_pairs(cls, each, pairs * len(tasks)))
+        cls.about.example | tasks[i % len(tasks)] | pair for i, pair in enumerate(_pairs(cls, each, pairs * len(tasks)))
     ]
     found = [s for s in found if not (s.get("labels") == "discover" and isinstance(s.get("ignore_class"), int))]
     return [Variant(cls, s) for s in {repr(sorted(s.items())): s for s in found}.values()]  # rows of laws have texts
 
 
 def _pairs(cls: Any, each: dict[str, list[Any]], several: int) -> Iterator[dict[str, Any]]:
-    rng = np.random.default_rng(list(cls.tag.encode()))
+    rng = np.random.default_rng(list(cls.about.tag.encode()))
     for _ in range(several):
         names = rng.choice(list(each), min(2, len(each)), replace=False).tolist()
         yield {name: each[name][rng.integers(len(each[name]))] for name in names}

@@ -16,12 +16,13 @@ def list_all() -> None:
     named = {f"{tag}[@{at}]" if (at := at_setting(METRICS[tag])) else tag: METRICS[tag] for tag in metric_names()}
     if is_terminal():
         for name, metric in named.items():
-            say(f"{name}{f', {better}' if (better := _better(metric.best)) else ''}", "bold")
-            say(f"  {metric.formula}")
-            say(f"  {metric.bound}; {metric.cost}", "dim")
+            say(f"{name}{f', {better}' if (better := _better(metric.about.best)) else ''}", "bold")
+            say(f"  {metric.about.formula}")
+            say(f"  {metric.about.bound}; {metric.about.cost}", "dim")
         say()
     else:
-        cells = [[name, str(m.best or ""), m.formula, m.bound, m.cost] for name, m in named.items()]
+        abouts = {name: metric.about for name, metric in named.items()}
+        cells = [[name, str(a.best or ""), a.formula, a.bound, a.cost] for name, a in abouts.items()]
         rows: list[list[Cell] | None] = [[Cell(text) for text in line] for line in cells]
         show(Grid("", ["metric", "best", "formula", "bound", "cost"], rows, left=5, whole=True))
     say("Also f2 or f0.5 for fbeta, copc for calibration:inverse=true; any setting as name:setting=value.", "dim")

@@ -150,7 +150,7 @@ class Versus:
         if self.whole is not None and self.whole.card is not None:
             return replace(self.whole.card, arms=self.sides)
         metrics = self.metrics
-        told = [n for n, m in metrics.items() if m.best is not None or n in asked.better]
+        told = [n for n, m in metrics.items() if m.about.best is not None or n in asked.better]
         primary = asked.primary or next((name for name in told if name not in asked.guardrails), None)
         if primary is None and told:
             raise UsageError(
@@ -191,7 +191,7 @@ class Versus:
         return text.replace("the first side", treatment).replace("the second side", self.control)
 
     def _sentence(self, name: str, found: Comparisons) -> str:
-        told = [n for n, m in self.metrics.items() if m.best is not None and n in found]
+        told = [n for n, m in self.metrics.items() if m.about.best is not None and n in found]
         primary = self.asked.primary or next(iter([*told, *found]))
         if primary not in found:
             raise nearest("metric to compare", primary, list(found))
@@ -400,7 +400,7 @@ def check_names(asked: Asked, known: Mapping[str, Any], where: str = "") -> None
         if name not in known:
             raise nearest(f"metric in {where}:" if where else "metric", name, list(known))
     for name in asked.better:
-        if (best := known[name].best) is not None:
+        if (best := known[name].about.best) is not None:
             raise UsageError(
                 f"--better {name}: its best value is known, {best}; this is for metrics that do not say it"
             )
@@ -409,7 +409,11 @@ def check_names(asked: Asked, known: Mapping[str, Any], where: str = "") -> None
         ("--guardrail", list(asked.guardrails)),
     ):
         for name in names:
-            if known[name].best is None and name not in asked.better and (asked.judged or option == "--guardrail"):
+            if (
+                known[name].about.best is None
+                and name not in asked.better
+                and (asked.judged or option == "--guardrail")
+            ):
                 raise UsageError(
                     f"{option} {name}: nothing says which of its values are better: add --better {name}=high, or low"
                 )

@@ -211,4 +211,4 @@ def _variants(metric: Any) -> Iterator[Metric[Any, Any]]:
     given += [{"soft_labels": True} | more for more in ({}, {"num_labels": 2})] if "soft_labels" in declared else []
     for settings in given:
         with suppress(ValueError):  # some are of probabilities, of labels, of two classes alone
-            yield metric(**(metric.example | settings))
+            yield metric(**{**metric.about.example, **settings})

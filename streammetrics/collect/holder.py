@@ -195,7 +195,7 @@ class Holder(Drawn):
         confidence : float
             The nominal coverage, between 0 and 1.
         method : str, optional
-            One of the metric's `methods`, by default the first; ValueError, naming them, for another.
+            One of the metric's `about.interval_methods`, by default the first; ValueError, naming them, for another.
 
         Returns
         -------

@@ -18,6 +18,7 @@ from ..errors import StateFormatError, StreamMetricsError, UndefinedMetricWarnin
 from ..numerics.exact import Limits, to_float
 from ..numerics.settings import Settings, decode_setting, encode_setting, setting, union, unlike, written_settings
 from ..state.state import State
+from .about import About, about_of, inherit
 from .binding import PLAIN
 from .feed import Read
 from .holder import Holder, Reader
@@ -25,7 +26,7 @@ from .interval import Estimate, Interval, check_confidence
 from .reading import OwnReading, Reading, interval_of, relative_slack
 from .sample import Sample, samples_of
 from .scalars import Named, named_numbers
-from .wide_bounds import WideValue, may_be_wide, range_length_of, sentence_of, warn, wide_of
+from .wide_bounds import WideValue, may_be_wide, sentence_of, warn, wide_of
 
 __all__ = ["METRICS", "Metric", "ScoredLabels", "nothing_counted"]
 
@@ -46,8 +47,9 @@ METRICS: dict[str, type[Metric[Any, Any]]] = {}
 class Metric(Settings, Holder, Generic[S, T]):
     """A metric: fed by `update`, united by `merge`, read by `compute`.
 
-    A subclass declares settings, makes an empty state (`make_state`), and computes `of(state)`; see `check_metric` for
-    the laws that every metric keeps.
+    A subclass declares settings, makes an empty state (`make_state`), and computes `of(state)`. Its record `about`
+    declares the formula, which values are better, the range of the value and how intervals are made (see `About`). See
+    `check_metric` for the laws that every metric keeps.
 
     Notes
     -----
@@ -55,6 +57,8 @@ class Metric(Settings, Holder, Generic[S, T]):
 
         class Odds(sm.Metric[sm.ScoreSums, float], tag="acme.odds"):
             '''Predicted odds of a click.'''
+
+            about = sm.About(formula="p / (1 - p)")
 
             def make_state(self):
                 return sm.ScoreSums(terms=("score",))
@@ -67,67 +71,21 @@ class Metric(Settings, Holder, Generic[S, T]):
 
     sort = "metric"
     single = True
-    tag: ClassVar[str] = ""
-    best: ClassVar[str | float | None] = None
-    """Whether "high" or "low" is better; the value that is best, on a scale of ratios; or None."""
-    formula: ClassVar[str] = ""
-    cost: ClassVar[str] = ""
-    bound: ClassVar[str] = "exact: rounded once"
-    example: ClassVar[dict[str, Any]] = {}
-    """Values for settings that have no default: what catalogue, warm-up and laws try the metric with."""
-
-    grows: ClassVar[bool] = False
-    """Whether the value is another one if all rows come twice, as of counts, sums and unbiased estimates."""
-
-    repeats: ClassVar[bool] = True
-    """Whether a row of weight k is worth k rows, and one of weight 0 none; a mean over rows as they come says no."""
-
-    value_range: ClassVar[tuple[float, float] | None] = None
-    """The smallest and the largest value, where `within` and the scale of intervals do not say them."""
-
-    ranks: ClassVar[bool | None] = False
-    """Whether only the order of the scores matters: then it reads them as they were given, whatever a task corrects."""
+    about: ClassVar[About] = About()
+    """What the metric declares about itself, its value and its intervals (see `About`)."""
 
     on_invalid: str = setting(default="raise", choices=("raise", "drop"), operational=True)
 
     def __init_subclass__(cls, tag: str = "", **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
+        cls.about = inherit(cls, tag)
         if tag:
             taken = METRICS.get(tag)
             if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
                 raise TypeError(f"the metric tag {tag!r} is already taken by {taken.__qualname__}")
-            cls.tag = tag
             METRICS[tag] = cls
 
     # -- what a metric declares ---------------------------------------------------------------------------------------
-
-    interval_scale: ClassVar[str] = "natural"
-    """On which scale chance moves the value symmetrically (`SCALES`): what intervals of any kind are made on."""
-
-    methods: ClassVar[tuple[str, ...]] = ("delta",)
-    """How `interval` can be made from this state; the first if it is not asked otherwise."""
-
-    instead: ClassVar[str] = ""
-    """What to use for an interval where this metric has none of any kind, and why: extremes, and what is never negative
-    where the truth is 0."""
-
-    no_shards: ClassVar[str] = ""
-    """Why there is no interval by shards of units, and what to use, where rows as units have one."""
-
-    quantile: ClassVar[float | None] = None
-    """Of a quantile of values, the share of the weight that lies below it."""
-
-    vectorized: ClassVar[bool] = False
-    """Whether `read` also takes a state of cells side by side (`State.stacked`), and then returns arrays: for tables."""
-
-    @property
-    def of_pairs(self) -> Callable[[Any, Any, Any], tuple[Any, Any]] | None:
-        """Of a function of pairs of a positive and a negative row, its numerator and denominator.
-
-        They are made from the negatives, the positives, and twice the pairs in which the positive has the higher score
-        (ties count half).
-        """
-        return None
 
     def make_state(self) -> S:
         """Make the empty state this metric reads."""
@@ -148,9 +106,6 @@ class Metric(Settings, Holder, Generic[S, T]):
         """Return why the value is undefined; None if it is defined."""
         return "no rows" if not state.facts().get("rows", 1) else None
 
-    within: ClassVar[tuple[Any, Any]] = (None, None)
-    """How far bounds that rounded weights make wider can go."""
-
     def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
         """Return how much wider the limits are if each weight was rounded by a share: as a quotient is."""
         return relative_slack(found, rounding)
@@ -163,36 +118,26 @@ class Metric(Settings, Holder, Generic[S, T]):
         found : Reading
             The reading, with the value and the state.
         method : str
-            One of `methods`.
+            One of `about.interval_methods`.
         """
         return None
 
     def read(self, state: S) -> Reading:
-        """Return what this metric says about a state of one cell: of two classes, of one label, of one output."""
-        return OwnReading(self, state)
+        """Return what this metric says about a state of one cell: of two classes, of one label, of one output.
 
-    def read_cells(self, state: S) -> Reading | None:
-        """Return what this metric says about all front cells at once, as arrays; None if each is read alone."""
-        return self.read(state.stacked()) if self.vectorized and state.stacks else None
+        With `about.read_cells=read_side_by_side` it also takes a state of cells side by side (`State.stacked`), whose
+        counts are arrays.
+        """
+        return OwnReading(self, state)
 
     def reading(self, state: S) -> Reading:
         """Return what this metric says about a state of one cell, whatever its classes, labels and outputs."""
         return self.read(state)
 
-    @cached_property
-    def range_length(self) -> float | None:
-        """The length of the range of the values; None if a limit is not known."""
-        return range_length_of(self)
-
-    @cached_property
-    def identity(self) -> tuple[Any, ...]:
-        """The class and the settings: equal metrics have the same."""
-        return type(self), *self.settings.values()
-
     @property
     def name(self) -> str:
         """The name in collections and tables, such as "auc" or "precision@0.9"."""
-        return self.tag
+        return self.about.tag
 
     # -- what every metric does ---------------------------------------------------------------------------------------
 
@@ -202,13 +147,10 @@ class Metric(Settings, Holder, Generic[S, T]):
     @cached_property
     def _reads(self) -> tuple[Read, ...]:
         """What is read depends on settings alone, and is asked for at every door."""
-        return (Read(self.make_state(), PLAIN, self.ranks),)
-
-    positional: ClassVar[tuple[str, ...] | None] = None
-    """The roles of the first two columns of `update`, if not the first two that must be there."""
+        return (Read(self.make_state(), PLAIN, self.about.rank_based),)
 
     def by_position(self) -> tuple[str, ...]:
-        columns, roles = self.columns, self.positional
+        columns, roles = self.columns, self.about.positional_columns
         must = [name for name, needed in columns.items() if needed]
         if roles is None or (set(roles) - set(columns) and set(must) - set(roles)):  # predictions in place of scores
             roles = tuple(must[:2])
@@ -235,7 +177,7 @@ class Metric(Settings, Holder, Generic[S, T]):
         return partial(metric_of_class, cls, self._given()) if found is cls else None  # pickle finds classes by name
 
     def differences(self, other: Any) -> list[str]:
-        if type(other) is not type(self) or other.tag != self.tag:
+        if type(other) is not type(self) or other.about.tag != self.about.tag:
             return [f"it is a {type(other).__name__}"]
         mine, theirs = encode_settings(self), encode_settings(other)
         return [f"{k} is {a} here and {b} there" for k, (a, b) in unlike(mine, theirs).items()]
@@ -255,7 +197,7 @@ class Metric(Settings, Holder, Generic[S, T]):
         elif may_be_wide(self, found.state):
             # `bounds()` often follows and needs the value, too, so the state keeps it. The state does not keep the
             # reading: the two would refer to each other, and only the garbage collector would free them.
-            found.state.__dict__.setdefault("_found", {})[self.identity] = found.found
+            found.state.__dict__.setdefault("_found", {})[identity_of(self)] = found.found
             warn(wide_of(self, self.name, found), self.warned_wide, stacklevel=2)
         return value
 
@@ -269,14 +211,15 @@ class Metric(Settings, Holder, Generic[S, T]):
         state = self.state
         made = self.reading(state)
         known = state.__dict__.get("_found")
-        if known is not None and self.identity in known:
-            made.preset(known[self.identity])
+        if known is not None and (identity := identity_of(self)) in known:
+            made.preset(known[identity])
         return made
 
     def chances(self, states: Sequence[State], confidence: float, method: str | None) -> Any:
         check_confidence(confidence)
-        if method is not None and method not in self.methods:
-            known = " or ".join(map(repr, self.methods))
+        methods = about_of(self).interval_methods
+        if method is not None and method not in methods:
+            known = " or ".join(map(repr, methods))
             raise ValueError(f"{self.name} has an interval by {known}, not by {method!r}")
         state: Any = states[0]
         return interval_of(self, self.reading(state), confidence, method)
@@ -368,7 +311,7 @@ class Metric(Settings, Holder, Generic[S, T]):
         return samples_of(self.name, self, states[0])
 
     def header(self) -> dict[str, Any]:
-        return {"kind": "metric", "tag": self.tag, "settings": written_settings(self)}
+        return {"kind": "metric", "tag": self.about.tag, "settings": written_settings(self)}
 
     @classmethod
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
@@ -382,7 +325,7 @@ class Metric(Settings, Holder, Generic[S, T]):
 class ScoredLabels(Metric[S, T]):
     """A metric of a 0/1 label and a score."""
 
-    positional = ("y_true", "y_score")
+    about = About(positional_columns=("y_true", "y_score"))
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Self:
         """Count a batch.
@@ -406,6 +349,14 @@ class ScoredLabels(Metric[S, T]):
         return self.take(y_true, y_score, columns)
 
 
+def identity_of(metric: Metric[Any, Any]) -> tuple[Any, ...]:
+    """Return the class and the settings: equal metrics have the same."""
+    known: tuple[Any, ...] | None = metric.__dict__.get("_identity")
+    if known is None:
+        known = metric.__dict__["_identity"] = type(metric), *metric.settings.values()
+    return known
+
+
 def encode_settings(metric: Metric[Any, Any]) -> dict[str, Any]:
     """Settings as plain data, comparable and ready for JSON."""
     return {k: encode_setting(v) for k, v in metric.settings.items()}
@@ -427,11 +378,11 @@ def explain(metric: Metric[Any, Any], found: Reading) -> dict[str, Any]:
         "bounds": (low, high),
         "exact": _equal(low, high),
         "reason": found.reason,
-        "formula": metric.formula,
+        "formula": metric.about.formula,
         "settings": metric.settings,
         **{k: to_float(v) if isinstance(v, Fraction) else v for k, v in found.state.facts().items()},
         # Of metrics that read probabilities as they are, logits would be other numbers.
-        **({"hint": SATURATED} if metric.ranks and getattr(found.state, "saturated", False) else {}),
+        **({"hint": SATURATED} if metric.about.rank_based and getattr(found.state, "saturated", False) else {}),
         **found.details,
         "dropped": dropped_of(found.state),
     }
@@ -476,11 +427,12 @@ def _equal(low: Any, high: Any) -> bool:
 
 def badness(metric: Metric[Any, Any], value: Any) -> float:
     """Return how bad a value is, to sort by; NaN if it is undefined, or nothing says which values are better."""
-    if metric.best is None or not isinstance(value, float):
+    best = about_of(metric).best
+    if best is None or not isinstance(value, float):
         return math.nan
-    if isinstance(metric.best, str):
-        return value if metric.best == "low" else -value
-    ratio = value / metric.best
+    if isinstance(best, str):
+        return value if best == "low" else -value
+    ratio = value / best
     return max(ratio, 1 / ratio) if ratio > 0 else math.nan if ratio != ratio else math.inf
 
 
@@ -493,12 +445,12 @@ def nothing_counted(state: State) -> str | None:
 class OpaqueMetric(Metric[Any, Any]):
     """A metric whose class is not imported: it loads, merges and is written again, but cannot compute."""
 
-    ranks = None
+    about = About(rank_based=None)
 
     def __init__(self, tag: str, settings: dict[str, Any], state: State) -> None:
-        self.__dict__.update(on_invalid="raise", _tag=tag, _settings=settings, _state=state.empty())
+        self.__dict__.update(on_invalid="raise", about=About(tag=tag, rank_based=None))
+        self.__dict__.update(_settings=settings, _state=state.empty())
 
-    tag = property(lambda self: self.__dict__["_tag"])
     settings = property(lambda self: self.__dict__["_settings"])
 
     def make_state(self) -> State:
@@ -506,19 +458,19 @@ class OpaqueMetric(Metric[Any, Any]):
         return state
 
     def blank(self) -> Self:
-        return type(self)(self.tag, self.settings, self.make_state())
+        return type(self)(self.about.tag, self.settings, self.make_state())
 
     def recipe(self) -> None:
         return None
 
     def update(self, *given: Any, **columns: Any) -> NoReturn:
-        raise _unknown(self.tag)
+        raise _unknown(self.about.tag)
 
     def of(self, state: State) -> NoReturn:
-        raise _unknown(self.tag)
+        raise _unknown(self.about.tag)
 
     def __repr__(self) -> str:
-        return f"OpaqueMetric({self.tag!r})"
+        return f"OpaqueMetric({self.about.tag!r})"
 
 
 def _unknown(tag: str) -> StreamMetricsError:
@@ -527,7 +479,7 @@ def _unknown(tag: str) -> StreamMetricsError:
 
 def metric_of_class(cls: type[Metric[Any, Any]], settings: dict[str, Any]) -> Metric[Any, Any]:
     """Make a metric of a class that came along, which may be unknown here: of a script, say, that cannot be imported."""
-    METRICS.setdefault(cls.tag, cls)
+    METRICS.setdefault(cls.about.tag, cls)
     return cls(**settings)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..numerics.exact import BEYOND, Limits, to_float
 from ..state.state import State
+from .about import about_of
 from .interval import Estimate, Interval
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "estimate_of",
     "interval_of",
     "known_reading",
+    "read_side_by_side",
     "relative_slack",
     "widened",
 ]
@@ -73,7 +75,7 @@ class Reading:
         Takes the limits and how much each weight was rounded, relatively; returns how much wider the bounds are for that.
     grain : callable, optional
         Takes the limits; returns how much wider the bounds are where no weight was rounded, but terms were.
-    within : pair, optional
+    value_range : pair, optional
         The smallest and the largest value there can be; None for no limit.
     estimate : callable, optional
         Takes the name of a method; returns the value with its standard error.
@@ -92,12 +94,12 @@ class Reading:
         bounds: Callable[[], tuple[Any, Any]] | None = None,
         slack: Slack = relative_slack,
         grain: Callable[[Limits], Fraction] | None = None,
-        within: tuple[Any, Any] = (None, None),
+        value_range: tuple[Any, Any] = (None, None),
         estimate: Callable[[str], Estimate | None] | None = None,
         details: Callable[[], Mapping[str, Any]] | None = None,
         is_number: bool = False,
     ) -> None:
-        self.state, self.within, self._found = state, within, found
+        self.state, self.value_range, self._found = state, value_range, found
         self._reason, self._bounds, self._slack, self._grain = reason, bounds, slack, grain
         self._estimate, self._details, self._is_number = estimate, details, is_number
 
@@ -151,8 +153,8 @@ class Reading:
         if found is None:
             return None
         if rounding:
-            return found.widened(self._slack(found, rounding), *self.within)
-        return found if self._grain is None else found.widened(self._grain(found), *self.within)
+            return found.widened(self._slack(found, rounding), *self.value_range)
+        return found if self._grain is None else found.widened(self._grain(found), *self.value_range)
 
     @cached_property
     def bounds(self) -> tuple[Any, Any]:
@@ -232,9 +234,8 @@ class OwnReading(Reading):
         return found
 
     @property
-    def within(self) -> tuple[Any, Any]:  # type: ignore[override]
-        ends: tuple[Any, Any] = self.metric.within
-        return ends
+    def value_range(self) -> tuple[Any, Any]:  # type: ignore[override]
+        return about_of(self.metric).value_range
 
 
 class OwnNumber(OwnReading):
@@ -278,10 +279,12 @@ def _spread(value: Any, slip: Fraction, least: Fraction) -> Any:
 
 def estimate_of(metric: Any, found: Reading, method: str | None = None) -> Estimate:
     """Return the value with its standard error, or the reason why there is none."""
-    made = None if metric.instead else found.estimate(metric.methods[0] if method is None else method)
+    about = about_of(metric)
+    why = about.no_interval_reason
+    made = None if why else found.estimate(about.interval_methods[0] if method is None else method)
     if made is not None:
         return made
-    why = metric.instead or f"this state does not say how {metric.name} varies; Sharded(..., unit=) does"
+    why = why or f"this state does not say how {metric.name} varies; Sharded(..., unit=) does"
     return Estimate(found.value, reason=why)
 
 
@@ -313,7 +316,8 @@ class CellReadings:
     @cached_property
     def at_once(self) -> Reading | None:
         """The reading of all cells as arrays; None if each is read alone."""
-        found: Reading | None = self.metric.read_cells(self.state)
+        read = about_of(self.metric).read_cells
+        found: Reading | None = None if read is None else read(self.metric, self.state)
         return found
 
     def __iter__(self) -> Iterator[Reading]:
@@ -341,8 +345,9 @@ class CellReadings:
 
     def intervals(self, confidence: float) -> list[Interval]:
         """Return the statistical interval of every cell."""
-        whole = self.at_once if len(self.state) > 1 and not self.metric.instead else None
-        found = None if whole is None else whole.estimate(self.metric.methods[0])
+        about = about_of(self.metric)
+        whole = self.at_once if len(self.state) > 1 and not about.no_interval_reason else None
+        found = None if whole is None else whole.estimate(about.interval_methods[0])
         if found is None:
             return [interval_of(self.metric, one, confidence) for one in self]
         low, high = found.limits(confidence)
@@ -350,6 +355,12 @@ class CellReadings:
         how = found.method, found.assumption, confidence
         each = zip(*columns, strict=True)
         return [Interval(low, high, value, error, *how) for low, high, value, error in each]
+
+
+def read_side_by_side(metric: Any, state: State) -> Reading | None:
+    """Return the reading of all front cells as arrays, if `metric.read` works with arrays; None if cells do not stack."""
+    found: Reading | None = metric.read(state.stacked()) if state.stacks else None
+    return found
 
 
 def bounds_of_some(metric: Any, state: State, values: Any, some: Any) -> tuple[Any, Any]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..state.state import State
 from ..statistics.value_order import value_below
+from .about import about_of
 from .interval import Estimate
 from .reading import CellReadings, estimate_of
 from .scalars import named_numbers
@@ -130,7 +131,7 @@ def samples_of(name: str, metric: Any, state: State) -> list[Sample]:
         one: Any = state if lone else state.cell(cell)
         return value_below(one, share)
 
-    below = None if metric.quantile is None else quantile
+    below = None if about_of(metric).quantile is None else quantile
     return [
         Sample(n, metric, keys, v, low.get(n, v), high.get(n, v), rows, partial(estimates, at), None, below)
         for at, (n, v) in enumerate(found.items())

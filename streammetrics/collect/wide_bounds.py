@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..errors import WideBoundsWarning
 from ..state.state import State
+from .about import About, about_of
 from .reading import CellReadings, Reading
 
 __all__ = [
@@ -82,9 +83,17 @@ class WideValue(NamedTuple):
 
 def range_length_of(metric: Any) -> float | None:
     """Return the length of the range of a metric; None if a limit of its values is not known."""
-    ends = metric.value_range or metric.within
+    known = metric.__dict__
+    if "_range_length" not in known:
+        known["_range_length"] = _range_length(about_of(metric))
+    length: float | None = known["_range_length"]
+    return length
+
+
+def _range_length(about: About) -> float | None:
+    ends = about.nominal_range or about.value_range
     if ends == (None, None):
-        return RANGES.get(metric.interval_scale)
+        return RANGES.get(about.interval_scale)
     low, high = ends
     return None if low is None or high is None else float(high - low)
 
@@ -103,17 +112,18 @@ def are_wide(metric: Any, values: Any, lows: Any, highs: Any) -> NDArray[np.bool
 
 def most_of(metric: Any, size: Any) -> Any:
     """Return how wide the bounds of a value of some size may be."""
-    length = metric.range_length
+    length = range_length_of(metric)
     if length is not None:
         return MOST * length
     # A calibration slope of 0.01 that is known to 0.001 says as much as one of 1.
-    best = abs(metric.best) if isinstance(metric.best, float) else 0.0
-    return np.maximum(MOST * np.maximum(size, best), NEGLIGIBLE)
+    best = about_of(metric).best
+    least = abs(best) if isinstance(best, float) else 0.0
+    return np.maximum(MOST * np.maximum(size, least), NEGLIGIBLE)
 
 
 def sentence_of(metric: Any) -> str:
     """Return the sentence that repr, tables, terminal, page and warnings have for a value with wide bounds."""
-    what = "value" if metric.range_length is None else "metric's range"
+    what = "value" if range_length_of(metric) is None else "metric's range"
     return f"the certified bounds are wider than 5 % of the {what}"
 
 
@@ -248,7 +258,7 @@ def may_be_wide(metric: Any, state: State) -> bool:
         return bool(getattr(state, "when_wide", ""))
     if not is_off_grid(state):
         return False
-    return not (metric.quantile is not None and getattr(state, "bits", 0) >= NARROW_BITS)
+    return not (about_of(metric).quantile is not None and getattr(state, "bits", 0) >= NARROW_BITS)
 
 
 def _is_roughly_wide(metric: Any, found: Reading) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..collect.about import sharded_refusal_of
 from ..collect.feed import MEMORY_LIMIT, Feed, Read
 from ..collect.interval import check_confidence
 from ..collect.reading import CellReadings
@@ -162,8 +163,8 @@ def aa(
             raise ValueError(f"{name} must be a whole number, {least} or more, not {value!r}")
     sharded = Sharded(metrics, unit=unit, shards=shards, shard_bits=shard_bits)
     readers = (sharded.readers() or {}).values()
-    if none := [r.metric for r in readers if r.metric.instead or r.metric.no_shards]:
-        raise ValueError(f"{none[0].name} has no interval that could be tried: {none[0].instead or none[0].no_shards}")
+    if none := [r.metric for r in readers if sharded_refusal_of(r.metric)]:
+        raise ValueError(f"{none[0].name} has no interval that could be tried: {sharded_refusal_of(none[0])}")
     units = [unit, ROW] if rows else [unit]
     blocks = {
         r.binding.column(n.role): n.kind for r in sharded.reads() for n in r.state.needs() if n.role == r.state.together

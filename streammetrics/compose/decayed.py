@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ..collect.about import about_of
 from ..collect.collection import MetricCollection
 from ..collect.feed import MEMORY_LIMIT
 from ..collect.holder import Holder
@@ -199,7 +200,7 @@ def check_epochs(keep: Any) -> None:
 def check_fades(inner: Any) -> None:
     """Raise TypeError unless the weight of rows is all that their age can change."""
     for metric in metrics_of(inner):
-        if metric.grows:
+        if about_of(metric).extensive:
             raise TypeError(
                 f"{metric.name} grows with the rows, and so has no value where these fade; Mean and shares have, and "
                 f"Recent holds any metric"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..collect.about import about_of
 from ..collect.reading import CellReadings
 from ..collect.sample import numbers_of
 from ..errors import StateFormatError
@@ -83,10 +84,11 @@ def deleted(name: str, metric: Any, binding: Any, shards: State, count: int) -> 
     """
     of, at = shard_of(shards), places(shards)
     cells = int(at.max(initial=-1)) + 1 if len(shards.axes) > 1 else 1
-    if metric.of_pairs is not None and type(shards) is ScoreHistogram:
+    statistic = about_of(metric).pair_statistic
+    if statistic is not None and type(shards) is ScoreHistogram:
         pairs = pairs_without(shards, at, cells)
         if pairs is not None:
-            all_shards, less_one = (quotients(*metric.of_pairs(*each.T)) for each in pairs)
+            all_shards, less_one = (quotients(*statistic(*each.T)) for each in pairs)
             table = np.repeat(all_shards[None], count, axis=0)
             table[of, at] = less_one
             return {name: table}

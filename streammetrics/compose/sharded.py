@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..collect.about import about_of, sharded_refusal_of
 from ..collect.binding import Unit
 from ..collect.collection import MetricCollection
 from ..collect.feed import MEMORY_LIMIT, Read
@@ -319,8 +320,9 @@ class Sharded(Parted):
             apart: Any = parts[unit].apart() if grouped else parts[unit]
             cells = len(whole[unit]) if whole[unit].axes else 1  # one, whether or not it has rows
             total: Any = whole[unit]
-            below = None if metric.quantile is None else weight_below(total, apart, places(apart), metric.quantile)
-            known = not (metric.instead or metric.no_shards) and below is None
+            share = about_of(metric).quantile
+            below = None if share is None else weight_below(total, apart, places(apart), share)
+            known = not sharded_refusal_of(metric) and below is None
             numbers = deleted(name, metric, binding, apart, self.shards) if known else {}
             below = None if below is None else by_shard(apart, below, self.shards, cells)
             if unit not in seen:  # of all metrics of a state alike
@@ -413,9 +415,8 @@ def _of_several(
     """The interval of an array: of each class, label or output its own; of a curve there is none."""
     each = [found[n][cell] for n, _ in named_numbers(name, value)]
     if not each:
-        return refused(
-            value, confidence, metric.instead or "a curve has no one standard error; its area has an interval"
-        )
+        why = about_of(metric).no_interval_reason or "a curve has no one standard error; its area has an interval"
+        return refused(value, confidence, why)
     low, high, error = (np.array([getattr(e, f) for e in each]) for f in ("low", "high", "standard_error"))
     some = next((e for e in each if e.reason is None), each[0])
     return some._replace(low=low, high=high, estimate=value, standard_error=error)

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..collect.about import best_of
 from ..collect.collection import MetricCollection
 from ..collect.feed import MEMORY_LIMIT
 from ..collect.interval import DEFAULT_CONFIDENCE, check_confidence
@@ -236,7 +237,7 @@ class Sliced(Front):
         )
         if sort is not None and not asked and sort not in COUNTS:
             raise ValueError(f"sort= takes rows, weight, positives or one of {', '.join(known)}, not {sort!r}")
-        if any(getattr(known[n], "best", None) is None for n in asked):
+        if any(best_of(known[n]) is None for n in asked):
             raise ValueError(f"sort={sort!r}: nothing says which values of {sort} are better")
         if sort is None and not min_rows:
             return dict(places)

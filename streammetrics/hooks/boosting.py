@@ -22,7 +22,7 @@ class Rounds:
     link : {"probability", "logit", "log", "identity"}
         What predictions are.
     maximize : bool, optional
-        Whether higher is better where a metric does not say (`Metric.best`).
+        Whether higher is better where a metric does not say (`About.best`).
     queries : bool
         Whether the booster knows which rows are of one query.
     """

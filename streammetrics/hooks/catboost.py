@@ -25,7 +25,7 @@ def eval_metric(metrics: Holder, *, link: str, maximize: bool | None = None) -> 
         What CatBoost hands over: always raw scores, whatever the loss. That is "logit" of `Logloss`, `CrossEntropy` and
         `MultiClass`, "log" of `Poisson` and `Tweedie`, "identity" of other regression and ranking.
     maximize : bool, optional
-        Whether higher is better, where the metric does not say (`Metric.best`).
+        Whether higher is better, where the metric does not say (`About.best`).
 
     Raises
     ------

@@ -43,7 +43,7 @@ class feval(Evaluation):  # noqa: N801 - named as the argument that it is given 
         `multiclass` and `multiclassova`, "identity" of regression and ranking. With an objective of yours it is the raw
         score: "logit" for a logistic loss.
     maximize : bool, optional
-        Whether higher is better, where a metric does not say (`Metric.best`); LightGBM stops early by any of them.
+        Whether higher is better, where a metric does not say (`About.best`); LightGBM stops early by any of them.
 
     Raises
     ------

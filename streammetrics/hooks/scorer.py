@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..collect.about import best_of
 from ..collect.collection import MetricCollection
 from ..collect.holder import Holder
 from ..columns.classes import Classes, FoundClasses
@@ -162,7 +163,7 @@ def directions(metrics: Holder, maximize: bool | None = None) -> dict[str, bool 
     """Whether higher values are better, by name; `maximize` where a metric does not say, None where nobody does."""
     several = isinstance(metrics, MetricCollection)
     things: dict[str, Any] = {n: metrics[n] for n in metrics} if several else {metrics.name: metrics}  # type: ignore
-    best = {name: getattr(thing, "best", None) for name, thing in things.items()}
+    best = {name: best_of(thing) for name, thing in things.items()}
     return {name: which == "high" if which in ("high", "low") else maximize for name, which in best.items()}
 
 

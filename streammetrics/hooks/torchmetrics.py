@@ -10,6 +10,7 @@ import torchmetrics
 from torchmetrics.utilities.distributed import gather_all_tensors
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
+from ..collect.about import best_of
 from ..collect.holder import Holder
 from ..collect.saved import from_bytes, merge
 from ..compose.bundle import Bundle
@@ -86,7 +87,7 @@ class TorchMetric(torchmetrics.Metric):
     @property
     def higher_is_better(self) -> bool | None:
         """Whether higher values are better, for their MetricTracker; None if that depends."""
-        return {"high": True, "low": False}.get(str(getattr(self._inner, "best", None)))
+        return {"high": True, "low": False}.get(str(best_of(self._inner)))
 
     def update(self, preds: Any, target: Any = None, **columns: Any) -> None:
         """Count a batch.

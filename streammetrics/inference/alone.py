@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..collect.about import about_of
 from ..collect.interval import Interval
 from ..collect.sample import Sample
 from .changes import at_shares, replicates, why_none
@@ -38,7 +39,8 @@ def intervals_of(sample: Sample, confidence: float) -> Interval:
         return _around(
             sample.values, quantile_interval(metric.q, shards.below, shards.weights, at_shares(sample), confidence)
         )
-    return _around(sample.values, interval(jackknife(replicates(sample), scale=metric.interval_scale), confidence))
+    scale = about_of(metric).interval_scale
+    return _around(sample.values, interval(jackknife(replicates(sample), scale=scale), confidence))
 
 
 def _around(values: NDArray[np.float64], found: Interval) -> Interval:

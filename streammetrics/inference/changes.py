@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..collect.about import sharded_refusal_of
 from ..collect.interval import Estimate
 from ..collect.sample import Sample, Shards
 from ..errors import InvalidInputError
@@ -71,7 +72,7 @@ def at_shares(sample: Sample) -> Callable[[Any], Floats]:
 
 def why_none(metric: Any) -> str | None:
     """Return why a metric has no error by shards, and what to use in its place."""
-    return metric.instead or metric.no_shards or None
+    return sharded_refusal_of(metric) or None
 
 
 def side(sample: Sample, scale: str) -> Measured:
@@ -129,7 +130,7 @@ def _by_shard(pair: Pair, covariates: Sequence[Pair]) -> Changes:
         )
     one, two = replicates(pair.a), replicates(pair.b)
     difference, relative = (jackknife(subtracted(one, two, relative=r), before) for r in (False, True))
-    ratio = pair.metric.best == RATIO
+    ratio = pair.metric.about.best == RATIO
     contrasts = calibrations(one, two) if ratio else None
     return Changes(pair, difference, relative, contrasts, _reasons(pair, a, b))
 
@@ -154,7 +155,7 @@ def _covariate(pair: Pair, before: Pair) -> Contrast:
 def _apart(pair: Pair) -> Changes:
     difference, relative = (welch(*(side(s, on) for s in (pair.a, pair.b))) for on in ("natural", "log"))
     contrasts = None
-    if pair.metric.best == RATIO:
+    if pair.metric.about.best == RATIO:
         inverse = _inverse(side(pair.b, "log"))
         contrasts = Calibrations(relative, welch(side(pair.a, "log"), inverse))
     return Changes(pair, difference, relative, contrasts, _reasons(pair, pair.a.shards, pair.b.shards))

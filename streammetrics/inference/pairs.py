@@ -117,8 +117,8 @@ def paired(a: Sequence[Sample], b: Sequence[Sample]) -> tuple[list[Pair], list[L
                 for key in there.keys
             ]
             continue
-        if one.metric.tag != two.metric.tag:
-            why = f"the first side's is {one.metric.tag}, the second's {two.metric.tag}"
+        if one.metric.about.tag != two.metric.about.tag:
+            why = f"the first side's is {one.metric.about.tag}, the second's {two.metric.about.tag}"
             left += [Left(name, key, why) for key in one.keys]
             continue
         second, at = joined(two, one.keys)

@@ -134,7 +134,7 @@ def compared_of(changes: Changes, relative: bool, better: str | None = None, mar
     a, b = changes.pair.a, changes.pair.b
     of_both = changes.contrasts is not None and better in (None, "one")
     change: Any = changes.contrasts if of_both else changes.relative if relative else changes.difference
-    side = "one" if of_both else better or ("low" if changes.pair.metric.best == "low" else "high")
+    side = "one" if of_both else better or ("low" if changes.pair.metric.about.best == "low" else "high")
     slack: tuple[Any, ...]
     with np.errstate(all="ignore"):  # of NaN, of a control of 0, and of what has no logarithm
         if of_both:
@@ -163,7 +163,7 @@ def _withheld(found: Measured, reasons: Reasons) -> Measured:
 
 def better_side(reading: Reading, p: Floats, settings: Settings) -> NDArray[Any]:
     """Return which side is better in each cell, beyond both kinds of error; None where neither is shown to be."""
-    changes, best = reading.changes, reading.changes.pair.metric.best
+    changes, best = reading.changes, reading.changes.pair.metric.about.best
     out = np.full(p.shape, None, object)
     alpha = alpha_of(settings.confidence)
     if best is None or (best == RATIO and changes.contrasts is None):

@@ -444,7 +444,7 @@ def question_of(
     """What is asked of a metric; raise where it is not there, or has no direction."""
     if name not in metrics:
         raise InvalidInputError(f"there is no metric {name!r}; there are {', '.join(metrics)}")
-    best = better.get(name, metrics[name].best)
+    best = better.get(name, metrics[name].about.best)
     if best == RATIO:
         best = "one"
     if best not in ("high", "low", "one"):

@@ -71,7 +71,7 @@ def check_metric(
     >>> import streammetrics as sm
     >>> sm.check_metric(sm.BrierScore)
     """
-    prototype = metric(**metric.example) if isinstance(metric, type) else metric.blank()
+    prototype = metric(**metric.about.example) if isinstance(metric, type) else metric.blank()
     for example in range(examples):
         for law in LAWS:
             run(law, example_case(prototype, data, seed, example))
@@ -110,7 +110,7 @@ def reader_of(state: State) -> Iterator[Metric[Any, Any]]:
     try:
         yield Reader()
     finally:
-        del METRICS[Reader.tag]
+        del METRICS[Reader.about.tag]
 
 
 def example_case(metric: Metric[Any, Any], data: Data, seed: int, example: int) -> Case:

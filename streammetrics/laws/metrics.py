@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..collect.about import about_of
 from ..collect.collection import MetricCollection
 from ..collect.interval import QUERIES, ROWS
 from ..collect.metric import METRICS, Metric, dropped_of
@@ -29,7 +30,7 @@ CLOSE = 2.0**-44  # and relatively, where these are divided by what is small
 def registered(case: Case) -> None:
     """The class has a tag of its own, under which its bytes find it."""
     metric = case.make()
-    expect(METRICS.get(metric.tag) is type(metric), "a class declared with tag=", f"tag {metric.tag!r}")
+    expect(METRICS.get(metric.about.tag) is type(metric), "a class declared with tag=", f"tag {metric.about.tag!r}")
     state = metric.state
     expect(State.by_tag.get(state.tag) is type(state), "a state declared with tag=", f"tag {state.tag!r}")
     expect(isinstance(metric.name, str) and metric.name, "a name", repr(metric.name))
@@ -120,7 +121,7 @@ def integer_weights(case: Case) -> None:
 
 def _repeating(case: Case) -> str | None:
     """The role of the weights, if they stand for so many rows."""
-    return case.weight() if case.metric is None or case.metric.repeats else None
+    return case.weight() if case.metric is None or about_of(case.metric).weights_are_counts else None
 
 
 def _without_next_to_nothing(case: Case) -> Columns:
@@ -331,7 +332,7 @@ def company(metric: Metric[Any, Any], columns: Columns) -> dict[str, Metric[Any,
     for tag, cls in list(METRICS.items()):
         alike = {n: getattr(metric, n) for n in ("scale", "soft_labels") if hasattr(cls, n) and _has(metric, n)}
         try:
-            other = cls(**(cls.example | alike))
+            other = cls(**{**cls.about.example, **alike})
             theirs = other.make_state()
             if theirs.tag == mine.tag and theirs.needs() == mine.needs():
                 other.update(columns)

@@ -220,7 +220,7 @@ def failed_merge_changes_nothing(case: Case) -> None:
 def _another(thing: Any) -> Any:
     for cls in METRICS.values():
         if not isinstance(thing, cls):
-            return cls(**cls.example)
+            return cls(**cls.about.example)
     return object()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..collect.about import sharded_refusal_of
 from ..collect.collection import MetricCollection
 from ..collect.feed import shard_codes
 from ..collect.holder import coarsened
@@ -51,7 +52,7 @@ def shards_are_alone(case: Case) -> None:
 def without_each_shard(case: Case) -> None:
     """What a metric says without a shard is what the other rows make, at the resolution of the shards."""
     metric = case.metric
-    if metric is None or metric.instead or metric.no_shards:
+    if metric is None or sharded_refusal_of(metric):
         return
     if metric.settings.get("q") in (0.0, 1.0):  # extremes are not known once the row that has one may be gone
         return

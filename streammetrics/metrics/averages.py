@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
+from ..collect.about import About, about_of
 from ..collect.interval import Estimate, side_by_side
 from ..collect.metric import ScoredLabels
 from ..collect.reading import NAN, OwnNumber, Reading, estimate_of
@@ -67,11 +68,10 @@ class OfClasses(ScoredLabels[S, T]):
 class Several(OfClasses[S, Any]):
     """A metric of two classes, several classes, or several labels: `read` is of two classes."""
 
+    about = About(value_range=(0, None))
+
     num_labels: int | None = setting(default=None, low=1, high=1 << 16)
     average: str | None = setting(default="macro", choices=AVERAGES)
-
-    within: ClassVar[tuple[Any, Any]] = (0, None)
-    """How far the value can go."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -191,7 +191,9 @@ class Mean(OfLabels):
         made = Limits.mean(values, [w * times for w, (_, times) in zip(supports, each, strict=True)])
         if made is None or not rounding or not weighted:
             return made
-        return made.widened(4 * rounding * max(abs(x) for v in values if v is not None for x in v), *self.metric.within)
+        return made.widened(
+            4 * rounding * max(abs(x) for v in values if v is not None for x in v), *about_of(self.metric).value_range
+        )
 
 
 class Pooled(OfLabels):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..collect.about import about_of
 from ..collect.interval import ROWS, Estimate
 from ..collect.metric import Metric
 from ..statistics.spread import Spread
@@ -135,7 +136,7 @@ def of_moments(
     if spread is None or not metric.settings["squares"]:
         why = f"{metric.name} keeps no squares: give squares=True, or Sharded(..., unit=)"
         return Estimate(value, reason=why if state.excess is None else WEIGHTED)
-    scale = metric.interval_scale
+    scale = about_of(metric).interval_scale
     if scale == "log" and not value > 0:  # a ratio of a total of either sign
         scale = "natural"
-    return delta(value, spread, gradient, scale, metric.methods[0], within)
+    return delta(value, spread, gradient, scale, about_of(metric).interval_methods[0], within)

@@ -21,7 +21,7 @@ def _metrics_of(family: ModuleType) -> list[str]:
 
 
 def _is_metric(thing: type) -> bool:
-    return issubclass(thing, Metric) and METRICS.get(getattr(thing, "tag", "")) is thing
+    return issubclass(thing, Metric) and METRICS.get(thing.about.tag) is thing
 
 
 def shown(names: Mapping[str, Any]) -> list[str]:

@@ -25,6 +25,7 @@ from .figures import (
     key_text,
     plenty,
     shorter,
+    tag_of,
 )
 from .numbers import count, share
 from .records import is_sliced
@@ -94,7 +95,7 @@ def _card_row(
         reason=by_name(str(record["reason"] or ""), _sides(card, record["treatment"])),
         rows=int(record["rows"]),
         relative=bool(record["relative"]),
-        rate=in_percent(getattr(metric, "tag", "")),
+        rate=in_percent(tag_of(metric)),
         note=averaged(metric),
     )
     return row_of(one, decimals, turn=turn, withheld=card.verdicts[record["treatment"]].decision == "withheld")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..collect.about import best_of
 from ..inference.comparison import Comparison, Comparisons
 from ..inference.jackknife import FEWEST_EVENTS
 from .blocks import Figure, Figures, Forest, Group, Page, Part, Side
@@ -22,6 +23,7 @@ from .figures import (
     reasons_of,
     shorter,
     spans,
+    tag_of,
 )
 from .ranked import by_cutoff
 from .told import interval_name, of_comparisons
@@ -50,7 +52,7 @@ def add_comparisons(
             row.reason = by_name(row.reason, sides)
         spans(rows, shared=None)
         if first and not math.isnan(rows[0].ends[1]):
-            page.hero = hero_of(rows[0], in_percent(getattr(shown[0].metric, "tag", "")))
+            page.hero = hero_of(rows[0], in_percent(tag_of(shown[0].metric)))
         card = Figures("Every measure of both sides, with the difference", sides, [Group("", "", rows)], None,
                        badge_of(whole), False, [OWN_SCALE, *reasons_of(rows), *left])  # fmt: skip
         page.parts.append(Part("scorecard", "Scorecard", "score", card))
@@ -112,14 +114,14 @@ def _forests(
     for i, metric in enumerate(metrics):
         chosen = [c for _, some in groups for c in some if c.name == metric]
         one = chosen[0]
-        percent = in_percent(getattr(one.metric, "tag", ""))
+        percent = in_percent(tag_of(one.metric))
         between = [c.relative if percent else c.difference for c in chosen]
         decimals = common_decimals([(i.high - i.low) / 2 for i in between], percent)
         mine = [(name, [_slice(c, decimals, sides) for c in some if c.name == metric]) for name, some in groups]
         rows = [(n, r) for n, r in mine if r]
         made.append(
             forest(metric, sides, rows, percent=percent, whole=of_all.get(metric), interval=badge_of([one]),
-                   best=getattr(one.metric, "best", None), first=i == 0, plenty=plenty(i, len(rows)))
+                   best=best_of(one.metric), first=i == 0, plenty=plenty(i, len(rows)))
         )  # fmt: skip
     return made
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..collect.about import best_of
 from ..inference.comparison import Comparison
 from ..numerics.keys import shown
 from .blocks import Axis, Figure, Forest, Group, Side, Span
@@ -43,7 +44,12 @@ def averaged(metric: Any) -> str:
 
 def under(metric: Any, best: Any = None) -> str:
     """What stands below the name of a measure."""
-    return "; ".join(t for t in (arrow(best or getattr(metric, "best", None)), averaged(metric)) if t)
+    return "; ".join(t for t in (arrow(best or best_of(metric)), averaged(metric)) if t)
+
+
+def tag_of(metric: Any) -> str:
+    """Return the tag of a metric; empty if a comparison does not know its metric."""
+    return "" if metric is None else str(metric.about.tag)
 
 
 def in_percent(tag: str) -> bool:
@@ -53,14 +59,14 @@ def in_percent(tag: str) -> bool:
 
 def figure_of(one: Comparison, name: str = "", *, decimals: int | None = None, slices: bool = False) -> Figure:
     """Return the row of a comparison, a against b; of slices, whose axis they share, with the decimals of all."""
-    tag = getattr(one.metric, "tag", "")
+    tag = tag_of(one.metric)
     percent = in_percent(tag)
     found = one.relative if percent else one.difference
     half = (found.high - found.low) / 2
     if decimals is None:
         own = decimals_of(half * (100 if percent else 1))
         decimals = (1 if percent else 4) if own is None else own
-    best = getattr(one.metric, "best", None)
+    best = best_of(one.metric)
     turned = -1.0 if best == "low" or (best == 1.0 and one.b > 1.0 and not slices) else 1.0
     ends = tuple(v * turned for v in (found.low, found.estimate, found.high))
     ends = (ends[2], ends[1], ends[0]) if turned < 0 else ends
@@ -112,7 +118,7 @@ def word_of(one: Comparison) -> str:
     """What a comparison says of a: "better", "worse", "unclear", "too few"; of what has no better side nothing."""
     if one.reason is not None or math.isnan(one.difference.low):
         return "too few"
-    if getattr(one.metric, "best", None) is None:
+    if best_of(one.metric) is None:
         return ""
     return {"a": "better", "b": "worse"}.get(str(one.better), "unclear")
 

@@ -53,7 +53,7 @@ def plot(thing: Any, ax: Any = None, *, label: str | None = None) -> Any:
     TypeError
         It is something that has no picture.
     """
-    if isinstance(thing, Metric) and thing.tag in CURVES:
+    if isinstance(thing, Metric) and thing.about.tag in CURVES:
         return plot(thing.compute(), ax, label=label or _area(thing))
     for kind, draw in DRAWN.items():
         if isinstance(thing, kind):

@@ -139,7 +139,7 @@ def _asked(task: str, state: Any, names: list[str]) -> Iterator[Values]:
     elif isinstance(state, LabelScores):
         metrics = [AUC(**which, scale=state.scale), AveragePrecision(**which, scale=state.scale)]
     for metric in metrics if names else []:
-        yield Values(task, metric.tag, names, metric.reading(state).value)
+        yield Values(task, metric.about.tag, names, metric.reading(state).value)
 
 
 def _unit(state: Any) -> int:

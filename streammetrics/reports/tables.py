@@ -168,8 +168,8 @@ class _Rivals:
         self._of: dict[str, tuple[Metric[Any, Any], Any]] = {}
         for name, (_, metric, _, binding) in contents(thing).items():
             rows = binding.column("y_true"), binding.where, binding.column("sample_weight"), binding.corrects
-            if metric.best is not None:
-                self._of[name] = metric, (metric.best, rows)
+            if metric.about.best is not None:
+                self._of[name] = metric, (metric.about.best, rows)
 
     def winners(self, found: Sequence[Record | None]) -> set[str]:
         """Return the full names of the metrics that beat the others."""

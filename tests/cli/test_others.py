@@ -14,9 +14,9 @@ class TestCatalog:
         lines = run("catalog").out.splitlines()
         for tag, metric in sm.METRICS.items():
             line = next(line for line in lines if line.split()[:1] and line.split()[0].partition("[")[0] == tag)
-            assert metric.formula in line
-            assert metric.cost in line
-            assert metric.bound in line
+            assert metric.about.formula in line
+            assert metric.about.cost in line
+            assert metric.about.bound in line
 
     @pytest.mark.parametrize("tag", sm.METRICS)
     def test_tells_about_one(self, run, tag):

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.about import about_of
 from streammetrics.laws.case import numbers, value_of
 from streammetrics.laws.specimens import fitting, sample
 
@@ -63,8 +64,8 @@ def test_rows_that_come_twice_change_the_value_of_what_grows_alone(metric) -> No
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         a, b = numbers(value_of(once)), numbers(value_of(twice))
-    if not metric.grows:
-        np.testing.assert_allclose(b, a, rtol=1e-12, err_msg=f"{metric!r}: say `grows = True` of counts and sums")
+    if not about_of(metric).extensive:
+        np.testing.assert_allclose(b, a, rtol=1e-12, err_msg=f"{metric!r}: declare `extensive=True` of counts and sums")
 
 
 def test_what_cannot_fade_is_refused() -> None:

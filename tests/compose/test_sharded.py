@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import streammetrics as sm
+from streammetrics.collect.about import about_of
 from streammetrics.state import frame
 
 USERS, SHARDS = 300, 16
@@ -40,8 +41,9 @@ def test_the_interval_is_the_jackknife_of_naive_code(metric):
     made = sm.Sharded(metric, unit="user", shards=SHARDS)
     made.update({n: c for n, c in rows.items() if n in made.columns})
     of = shards_of(rows["user"])
-    forth = {"logit": lambda v: np.log(v / (1 - v)), "log": np.log, "natural": lambda v: v}[metric.interval_scale]
-    back = {"logit": lambda x: 1 / (1 + np.exp(-x)), "log": np.exp, "natural": lambda x: x}[metric.interval_scale]
+    scale = about_of(metric).interval_scale
+    forth = {"logit": lambda v: np.log(v / (1 - v)), "log": np.log, "natural": lambda v: v}[scale]
+    back = {"logit": lambda x: 1 / (1 + np.exp(-x)), "log": np.exp, "natural": lambda x: x}[scale]
 
     def value(keep):
         names = {n for n in ("y_true", "y_score") if n in metric.columns}

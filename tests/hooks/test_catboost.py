@@ -81,7 +81,7 @@ def test_early_stopping_goes_by_what_is_best() -> None:
         model = cb.CatBoost(QUIET | {"loss_function": "Logloss", "eval_metric": ours, "iterations": 300})
         model.fit(train, eval_set=valid, early_stopping_rounds=5)
         values = model.get_evals_result()["validation"][metric.name]
-        best = np.argmax(values) if metric.best == "high" else np.argmin(values)
+        best = np.argmax(values) if metric.about.best == "high" else np.argmin(values)
         assert len(values) < 300
         assert model.get_best_iteration() == best == len(values) - 6
 

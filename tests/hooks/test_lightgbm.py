@@ -115,7 +115,7 @@ def test_early_stopping_goes_by_what_is_best() -> None:
             callbacks=[lgb.early_stopping(5, verbose=False), lgb.record_evaluation(log)],
         )
         values = log["valid_0"][metric.name]
-        best = np.argmax(values) if metric.best == "high" else np.argmin(values)
+        best = np.argmax(values) if metric.about.best == "high" else np.argmin(values)
         assert len(values) < 200
         assert booster.best_iteration - 1 == best == len(values) - 6
 

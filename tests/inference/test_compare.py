@@ -354,7 +354,7 @@ def test_metrics_without_an_error_say_what_to_use():
         sm.Sharded(sm.ExpectedCalibrationError(), unit="user").update(**log, y_score=rng.random(20_000)) for _ in "ab"
     ]
     found = sm.compare(*sides)
-    assert found.reason == sm.ExpectedCalibrationError.instead
+    assert found.reason == sm.ExpectedCalibrationError.about.no_interval_reason
     assert math.isnan(found.p_value)
 
 

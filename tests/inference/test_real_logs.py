@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import rankdata
 
 import streammetrics as sm
+from streammetrics.collect.about import about_of
 from streammetrics.inference.changes import side
 
 DATA = Path(os.environ.get("STREAMMETRICS_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -94,7 +95,7 @@ def drawn_anew(user: Any, label: Any, score: Any) -> dict[str, float]:
         area = (up * (np.cumsum(down) - 0.5 * down)).sum() / (up.sum() * down.sum())
         values.append((clicks / rows, area, total / rows, chance / clicks))
     each = zip(METRICS.items(), np.array(values).T, strict=True)
-    return {name: float(points(v, m.interval_scale).std(ddof=1)) for (name, m), v in each}
+    return {name: float(points(v, about_of(m).interval_scale).std(ddof=1)) for (name, m), v in each}
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -106,7 +107,7 @@ def test_errors_of_shards_are_those_of_users_drawn_anew(table: str) -> None:
         sharded = sm.Sharded(METRICS, unit="user")
         sharded.update(log["label"], log["score_a"], user=salted(log["user_id"], salt))
         for sample in sharded.samples(sharded.states):
-            error = side(sample, sample.metric.interval_scale).standard_error[0]
+            error = side(sample, about_of(sample.metric).interval_scale).standard_error[0]
             ratios[sample.name].append(float(error) / expected[sample.name])
     for each in ratios.values():
         assert len(each) == SALTS

@@ -81,7 +81,7 @@ def test_words_of_cells_are_those_of_the_verdict(sequential):
         changes = changes_of(pair)
         many = changes.contrasts or [changes.relative]
         for key, one in zip(keys, zip(*(m.cells() for m in many), strict=True), strict=True):
-            change, better = (Calibrations(*one), "one") if changes.contrasts else (one[0], pair.metric.best)
+            change, better = (Calibrations(*one), "one") if changes.contrasts else (one[0], pair.metric.about.best)
             margin = asked["guardrails"].get(pair.name)
             compared = Compared(pair.name, change, better, margin)
             progress = Progress(users, 8_000, None, sequential)

@@ -46,12 +46,12 @@ class MeanSize(sm.Metric[Queries, float], tag="tests.mean_size"):
 
 @pytest.fixture(autouse=True)
 def _registered() -> Any:
-    sm.METRICS[MeanSize.tag], sm.State.by_tag[Queries.tag] = MeanSize, Queries
+    sm.METRICS[MeanSize.about.tag], sm.State.by_tag[Queries.tag] = MeanSize, Queries
     yield
-    del sm.METRICS[MeanSize.tag], sm.State.by_tag[Queries.tag]
+    del sm.METRICS[MeanSize.about.tag], sm.State.by_tag[Queries.tag]
 
 
-del sm.METRICS[MeanSize.tag], sm.State.by_tag[Queries.tag]  # the tests of all metrics are not about these
+del sm.METRICS[MeanSize.about.tag], sm.State.by_tag[Queries.tag]  # the tests of all metrics are not about these
 
 
 def write(folder: Path, queries: Any, files: int, group: int, rng: Any) -> None:

@@ -29,7 +29,7 @@ def _is_logged(metric):
 
 
 PROBABILITY = [
-    m for m in draws.VARIANTS if m.tag in draws.BINARY and getattr(m, "scale", "probability") == "probability"
+    m for m in draws.VARIANTS if m.about.tag in draws.BINARY and getattr(m, "scale", "probability") == "probability"
 ]
 PROBABILITY = [m for m in PROBABILITY if getattr(m, "threshold", 0.5) is not None and not getattr(m, "which", None)]
 PROBABILITY = [m for m in PROBABILITY if _is_logged(m)]

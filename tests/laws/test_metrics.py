@@ -125,7 +125,7 @@ def test_every_statistic_keeps_every_law():
 @pytest.mark.parametrize("cls", draws.OWN.values(), ids=lambda cls: cls.__name__)
 def test_settings_with_defaults_are_tried(cls):
     assert any(type(metric) is cls for metric in draws.VARIANTS)
-    assert isinstance(draws.usual(cls.tag).name, str)
+    assert isinstance(draws.usual(cls.about.tag).name, str)
 
 
 def test_soft_labels_are_tried():

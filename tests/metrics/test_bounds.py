@@ -143,7 +143,7 @@ def every_half(kind: str, scale: str) -> Any:
 @pytest.mark.parametrize(
     "metric",
     [m for t, m in sm.METRICS.items() if issubclass(m, ScoredMetric) and t in draws.BINARY],
-    ids=lambda m: m.tag,
+    ids=lambda m: m.about.tag,
 )
 @pytest.mark.parametrize("scale", ["probability", "real", "logit"])
 def test_every_half_precision_score_has_a_bucket_of_its_own(scale: str, metric: Any, kind: str) -> None:

@@ -18,6 +18,7 @@ from scipy.special import logsumexp
 from weighed_rows import WEIGHTS, Rows, cuts, totals, weights_of
 
 import streammetrics as sm
+from streammetrics.collect.about import about_of
 from streammetrics.laws.case import quiet
 
 F = Fraction
@@ -76,7 +77,7 @@ def ks(m: Any, rows: Rows) -> Fraction | None:
 def best(rate: Callable[..., Any], kept: Callable[..., bool]) -> Callable[[Any, Rows], Fraction | None]:
     def of(m: Any, rows: Rows) -> Fraction | None:
         P, N = totals(rows)
-        if not P or (m.tag in ("sensitivity_at_specificity", "specificity_at_sensitivity") and not N):
+        if not P or (m.about.tag in ("sensitivity_at_specificity", "specificity_at_sensitivity") and not N):
             return None
         found = [rate(m, tp, fp, P, N) for tp, fp in [(F(0), F(0)), *((a, b) for _, a, b in cuts(rows))]
                  if kept(m, tp, fp, P, N)]  # fmt: skip
@@ -212,7 +213,7 @@ def binned(m: Any, rows: Rows) -> Fraction | None:
     filled = [(w, abs(g)) for w, g in bins.values() if w]
     if not filled:
         return None
-    if m.tag.startswith("maximum"):
+    if m.about.tag.startswith("maximum"):
         return max(g / w for w, g in filled)
     total = sum(w for w, _ in filled)
     if m.norm == "l1":
@@ -374,7 +375,7 @@ def check(metric: Any, value: Any, limits: Any, truth: Fraction | None, *, exact
         small = value < 2**-10 and high - low < 2**-58  # the state does not say that it had no bits below 2**-60
         assert small or not exact, (metric, value, limits, float(truth))
         assert F(low) <= truth <= F(high), (metric, value, limits, float(truth))
-    if not math.isinf(high) and getattr(metric, "within", None) == (0, 1):
+    if not math.isinf(high) and about_of(metric).value_range == (0, 1):
         assert 0 <= min(low, high) <= max(low, high) <= 1
 
 
@@ -395,12 +396,12 @@ def averaged(metric: Any, truths: list[Fraction | None], each: list[Rows]) -> Fr
 
 CERTIFIED = [
     m for m in draws.VARIANTS
-    if (m.tag in ORACLES or (m.tag in TERMS and getattr(m, "scale", "probability") == "probability"
+    if (m.about.tag in ORACLES or (m.about.tag in TERMS and getattr(m, "scale", "probability") == "probability"
                              and getattr(m, "strategy", "uniform") == "uniform"))
     and isinstance(getattr(m, "threshold", 0.5), float) and getattr(m, "multi_class", "ovr") == "ovr"
     and m.settings.get("labels") is None and getattr(m, "average", None) != "samples"
     and not any(m.settings.get(n) for n in ("top_k", "num_outputs", "baseline"))
-    and not (m.settings.get("num_classes") and (m.tag in {*TERMS, "accuracy", "balanced_accuracy", "cohen_kappa",
+    and not (m.settings.get("num_classes") and (m.about.tag in {*TERMS, "accuracy", "balanced_accuracy", "cohen_kappa",
                                                           "matthews_corrcoef", "hamming_loss", "error_rate",
                                                           "geometric_mean_score"}))
 ] + [
@@ -415,7 +416,7 @@ def drawn(metric: Any, seed: int, style: str, kind: str) -> tuple[dict[str, Any]
     rng = np.random.default_rng(seed)
     n = {"one a class": 2, "few": int(rng.integers(1, 5))}.get(style, int(rng.integers(5, 25)))
     width = metric.settings.get("num_classes") or metric.settings.get("num_labels")
-    of_classes, terms = bool(metric.settings.get("num_classes")), metric.tag in TERMS
+    of_classes, terms = bool(metric.settings.get("num_classes")), metric.about.tag in TERMS
     y = rng.integers(0, width if of_classes else 2, n if of_classes or not width else (n, width))
     if style == "one a class" and not width:
         y = np.array([0, 1])
@@ -437,12 +438,13 @@ def drawn(metric: Any, seed: int, style: str, kind: str) -> tuple[dict[str, Any]
     if of_classes and getattr(metric, "scale", "") == "logit":  # the log-odds of the softmax of the row
         others = [np.delete(s, i, axis=1) for i in range(width)]
         given = s - np.stack([logsumexp(o, axis=1) for o in others], axis=1)
-    if of_classes and metric.tag in ORACLES and metric.tag not in RANKED:  # the first of the highest is predicted
+    # The first of the classes with the highest score is predicted.
+    if of_classes and metric.about.tag in ORACLES and metric.about.tag not in RANKED:
         given = (np.arange(width) == s.argmax(axis=1)[:, None]).astype(float)
     if terms:
         s = given = np.round(s * 256) / 256
-    columns = {"y_true": y} if metric.tag == "ctr" and not of_classes else {"y_true": y, "y_score": s}
-    if metric.tag == "ctr" and of_classes:
+    columns = {"y_true": y} if metric.about.tag == "ctr" and not of_classes else {"y_true": y, "y_score": s}
+    if metric.about.tag == "ctr" and of_classes:
         columns = {"y_true": y}
     w = None if kind == "none" else weights_of(rng, n, kind)
     if w is not None:
@@ -453,18 +455,18 @@ def drawn(metric: Any, seed: int, style: str, kind: str) -> tuple[dict[str, Any]
 
 @pytest.mark.parametrize("metric", CERTIFIED, ids=repr)
 def test_the_truth_is_within_and_is_the_value_where_it_is_certain(metric: Any) -> None:
-    kinds = ("none", "dyadic") if metric.tag in TERMS else WEIGHTS
+    kinds = ("none", "dyadic") if metric.about.tag in TERMS else WEIGHTS
     small = getattr(metric, "bits", 16) in (None, 16) and not metric.settings.get(
         "num_labels", metric.settings.get("num_classes")
     )
-    oracle = {**ORACLES, **TERMS}[metric.tag]
+    oracle = {**ORACLES, **TERMS}[metric.about.tag]
     for k in range(max(1, int(draws.TIMES))):
         for i, style in enumerate(STYLES):
             for j, kind in enumerate(kinds):
                 columns, each = drawn(metric, 1000 * k + 10 * i + j, style, kind)
                 fed = metric.blank().update(**columns)
                 value, limits = quiet(fed.compute), quiet(fed.bounds)
-                sure = kind in ("none", "dyadic", "ordinary") and (small or metric.tag not in RANKED)
+                sure = kind in ("none", "dyadic", "ordinary") and (small or metric.about.tag not in RANKED)
                 if len(each) == 1:
                     check(metric, value, limits, oracle(metric, each[0]), exact=sure)
                     continue

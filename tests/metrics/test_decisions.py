@@ -23,7 +23,9 @@ CUTS = (0.7, 0.2, 0.5)
 
 @pytest.mark.parametrize("which", [{}, {"num_labels": 3}, {"num_labels": 3, "average": None}], ids=str)
 @pytest.mark.parametrize(
-    "cls", [sm.Precision, sm.Accuracy, sm.MatthewsCorrcoef, sm.TruePositives, sm.FowlkesMallows], ids=lambda c: c.tag
+    "cls",
+    [sm.Precision, sm.Accuracy, sm.MatthewsCorrcoef, sm.TruePositives, sm.FowlkesMallows],
+    ids=lambda c: c.about.tag,
 )
 def test_thresholds_in_one_pass_are_each_alone(cls: Any, which: dict[str, Any]) -> None:
     y, s = RNG.integers(0, 2, (90, 3)), RNG.random((90, 3))
@@ -119,7 +121,9 @@ def test_settings_that_contradict_each_other() -> None:
 
 @pytest.mark.parametrize("zero", [0.0, 1.0])
 @pytest.mark.parametrize(
-    "cls", [c for c in sm.METRICS.values() if c.tag in of.RATIOS and hasattr(c, "zero_division")], ids=lambda c: c.tag
+    "cls",
+    [c for c in sm.METRICS.values() if c.about.tag in of.RATIOS and hasattr(c, "zero_division")],
+    ids=lambda c: c.about.tag,
 )
 def test_zero_division(cls: Any, zero: float) -> None:
     metric = cls(zero_division=zero)

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator
+from typing import Generic
 
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.about import about_of
 
-READ_OUTS = {"of", "reason", "slack", "estimate", "gradient", "read", "read_cells", "reading"}
+READ_OUTS = {"of", "reason", "slack", "estimate", "gradient", "read", "reading"}
 """The methods that metrics override to say what they read from a state."""
 
 DECLARATIONS = {
     # what the metric is
-    "name", "make_state", "terms", "term", "width", "domain", "update", "grows", "repeats",
-    # the range of the value, and how its interval is made
-    "within", "undefined", "interval_scale", "quantile",
-    # what tables and shards of metrics of pairs need
-    "of_pairs", "of_all_cells", "error_of", "errors_of",
+    "name", "make_state", "terms", "term", "width", "domain", "update",
+    # the reason for an undefined value
+    "undefined",
+    # tables of metrics of scores
+    "of_all_cells", "error_of", "errors_of",
     # rows by group
     "closing", "seal", "free",
 }  # fmt: skip
-"""What else they override: settings that depend on settings, and names."""
+"""The other methods that metrics override. Constants, and values that depend on settings, are fields of `about`."""
+
+MOST_MEMBERS = 83
+"""The number of members of `Metric` and its bases. It only ever shrinks."""
 
 METHODS = (types.FunctionType, property, staticmethod, classmethod)
 
@@ -49,7 +54,66 @@ def test_metrics_override_few_methods(cls):
     assert set(overrides(cls)) <= READ_OUTS | DECLARATIONS
 
 
-def test_read_outs_are_at_most_eight_and_all_are_used():
+def test_read_outs_are_at_most_seven_and_all_are_used():
     used = {name for cls in own_classes() for name in overrides(cls)}
-    assert len(READ_OUTS) <= 8
+    assert len(READ_OUTS) <= 7
     assert used >= READ_OUTS
+
+
+def test_a_metric_has_few_members():
+    bases = [base for base in sm.Metric.__mro__ if base not in (Generic, object)]
+    members = {name for base in bases for name in vars(base) if not (name.startswith("__") and name.endswith("__"))}
+    assert len(members) <= MOST_MEMBERS
+
+
+class TestAbout:
+    """The record of a class has the fields of its bases, as attribute lookup would find them."""
+
+    def test_fields_are_inherited(self):
+        about = sm.AveragePrecision.about
+        assert (about.tag, about.best, about.rank_based) == ("average_precision", "high", True)
+        assert about.formula.startswith("sum over distinct scores")
+        assert sm.Metric.about.bound == "exact: rounded once"
+
+    def test_a_class_keeps_the_fields_that_it_declares(self):
+        assert sm.ErrorRate.about.given.keys() == {"tag", "best", "formula"}
+        assert sm.Metric.about.given == {}
+
+    def test_the_first_base_wins(self):
+        class Low(sm.Metric):
+            about = sm.About(best="low", cost="low cost")
+
+        class High(sm.Metric):
+            about = sm.About(best="high", formula="high formula")
+
+        class Both(Low, High):
+            pass
+
+        assert (Both.about.best, Both.about.cost, Both.about.formula) == ("low", "low cost", "high formula")
+
+    def test_a_base_of_both_does_not_hide_a_sibling(self):
+        class Base(sm.Metric):
+            about = sm.About(best="low")
+
+        class Left(Base):
+            pass
+
+        class Right(Base):
+            about = sm.About(best="high")
+
+        class Both(Left, Right):
+            pass
+
+        assert Both.about.best == "high"
+
+    def test_a_field_can_depend_on_settings(self):
+        assert about_of(sm.Variance(ddof=1)).extensive
+        assert not about_of(sm.Variance(ddof=0)).extensive
+        assert about_of(metric := sm.Variance()) is about_of(metric)
+
+    def test_a_metric_without_such_fields_shares_the_record_of_its_class(self):
+        assert about_of(sm.KS()) is sm.KS.about
+
+    def test_a_field_of_the_class_cannot_depend_on_settings(self):
+        with pytest.raises(TypeError, match="best is equal for all metrics of a class"):
+            sm.About(best=sm.About.per_instance(lambda metric: "high"))

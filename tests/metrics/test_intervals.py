@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.about import about_of
 from streammetrics.collect.interval import Estimate
 from streammetrics.collect.reading import estimate_of
 from streammetrics.collect.scales import SCALES
@@ -506,8 +507,8 @@ def test_scales_hold_the_value_and_turn_over(scale: str) -> None:
 
 def test_every_metric_says_how() -> None:
     for metric in draws.VARIANTS:
-        assert metric.interval_scale in SCALES, metric
-        assert metric.methods, metric
+        assert about_of(metric).interval_scale in SCALES, metric
+        assert about_of(metric).interval_methods, metric
 
 
 def test_an_area_below_zero_has_an_interval() -> None:

@@ -25,12 +25,14 @@ P = special.softmax(Z, axis=1)
 def on_classes() -> list[Any]:
     """Every metric that ranks rows of classes by their scores, but the one that reads probabilities alone."""
     ranking = [c for c in sm.METRICS.values() if issubclass(c, ScoredMetric) and c is not sm.ThresholdedAUC]
-    return [c for c in ranking if {"num_classes", "scale"} <= c(**c.example).settings.keys()]
+    return [c for c in ranking if {"num_classes", "scale"} <= c(**c.about.example).settings.keys()]
 
 
-@pytest.mark.parametrize("cls", on_classes(), ids=lambda cls: cls.tag)
+@pytest.mark.parametrize("cls", on_classes(), ids=lambda cls: cls.about.tag)
 def test_every_metric_ranks_by_the_softmax(cls: Any) -> None:
-    kinds = {"num_classes": 3, "average": None} if "average" in cls(**cls.example).settings else {"num_classes": 3}
+    kinds = (
+        {"num_classes": 3, "average": None} if "average" in cls(**cls.about.example).settings else {"num_classes": 3}
+    )
     wanted = cls(**kinds).update(Y, P)
     for logits in (Z, MOVED):
         found = cls(scale="logit", **kinds).update(Y, logits)

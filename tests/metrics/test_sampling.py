@@ -17,7 +17,7 @@ RATE = 0.1
 RANKS = [
     m
     for m in draws.VARIANTS
-    if m.ranks
+    if m.about.rank_based
     and getattr(m, "scale", "real") != "real"
     and not (getattr(m, "which", None) or getattr(m, "sealed", None) or isinstance(m, sm.ThresholdedAUC))
 ]
@@ -57,7 +57,7 @@ def _flat(found):
 
 
 def test_there_are_such_metrics() -> None:
-    assert len({m.tag for m in RANKS}) >= 13
+    assert len({m.about.tag for m in RANKS}) >= 13
 
 
 def test_auc_of_neighbours() -> None:
@@ -111,7 +111,7 @@ def test_metrics_that_are_not_known_read_what_they_read(monkeypatch: pytest.Monk
     data = fed.to_bytes()
     with monkeypatch.context() as without:
         for metric in (sm.CalibrationTable, sm.Gini):
-            without.delitem(sm.METRICS, metric.tag)
+            without.delitem(sm.METRICS, metric.about.tag)
         assert sm.from_bytes(data).to_bytes() == data
     assert sm.from_bytes(data) == fed
 

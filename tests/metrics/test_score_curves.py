@@ -43,7 +43,7 @@ CASES = [(tag, i) for tag in ORACLES for i in range(len(ORACLES[tag]))]
 
 
 def fed(metric: Any, y: Any, s: Any, w: Any, t: Any) -> Any:
-    columns = {"y_true": y, "y_score": s} | ({"treatment": t} if metric.tag in UPLIFT else {})
+    columns = {"y_true": y, "y_score": s} | ({"treatment": t} if metric.about.tag in UPLIFT else {})
     return metric.update(columns | ({} if (w == 1).all() else {"sample_weight": w}))
 
 

@@ -71,7 +71,7 @@ def test_small_probabilities(name: str, size: float) -> None:
 def test_small_losses(metric: Any, logit: float) -> None:
     columns: dict[str, Any] = {"y_true": [0, 0], "y_score": [logit, logit], "group": [1, 1]}
     made = metric.blank().update(**{n: c for n, c in columns.items() if n in metric.columns})
-    truth = math.log1p(math.exp(logit)) / (math.log(2.0) if metric.tag == "normalized_entropy" else 1.0)
+    truth = math.log1p(math.exp(logit)) / (math.log(2.0) if metric.about.tag == "normalized_entropy" else 1.0)
     held(made.bounds()[0], quiet(made.compute), made.bounds()[1], F(truth))
 
 

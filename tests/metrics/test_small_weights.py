@@ -20,6 +20,7 @@ import oracles_values
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.about import about_of
 from streammetrics.laws.case import numbers, quiet
 from streammetrics.laws.specimens import fitting, sample
 from streammetrics.statistics.groups.closed import GROUP_WEIGHTS
@@ -65,7 +66,7 @@ def as_small(metric: Any, value: Any) -> Any:
     """What a value for large weights says of small ones: all its numbers."""
     if isinstance(value, tuple) and "weight" in getattr(value, "_fields", ()):
         value = value._replace(weight=value.weight / TIMES)
-    power = GROWS.get(metric.tag, 0.0) if metric.grows else 0.0
+    power = GROWS.get(metric.about.tag, 0.0) if about_of(metric).extensive else 0.0
     return numbers(value) / TIMES**power
 
 
@@ -90,7 +91,10 @@ WEIGHTED = [m for m in draws.VARIANTS if "sample_weight" in {n.role for n in m.m
 
 
 def test_only_distinct_keys_take_no_weights() -> None:
-    assert {m.tag for m in draws.VARIANTS} - {m.tag for m in WEIGHTED} == {"distinct_count", "distinct_sample"}
+    assert {m.about.tag for m in draws.VARIANTS} - {m.about.tag for m in WEIGHTED} == {
+        "distinct_count",
+        "distinct_sample",
+    }
 
 
 LOGS = [(kind, style) for kind in KINDS for style in ("plain", "ties", "saturated", "against")]
@@ -109,6 +113,7 @@ def test_bounds_hold_the_truth_at_any_weight(metric: Any) -> None:
 
 def check_bounds(metric: Any, logs: Iterable[int]) -> None:
     """Compare the bounds of a metric with its value at larger weights, which lose no bits, on some of the logs."""
+    tag = metric.about.tag
     for i in logs:
         kind, style = LOGS[i]
         columns = columns_of(metric, np.random.default_rng(i), "plain" if style == "against" else style, kind)
@@ -122,10 +127,11 @@ def check_bounds(metric: Any, logs: Iterable[int]) -> None:
         )
         assert (np.isnan(low) == np.isnan(value)).all()
         assert (np.isnan(high) == np.isnan(value)).all()
-        if metric.tag in IN_FRACTIONS or (metric.grows and metric.tag not in GROWS):  # not as a power of the weights
+        # Such a value does not grow as a power of the weights.
+        if tag in IN_FRACTIONS or (about_of(metric).extensive and tag not in GROWS):
             continue
         true = larger(metric).update(columns | {"sample_weight": columns["sample_weight"] * TIMES})
-        sides = (quiet(true.compute),) * 2 if metric.tag in IN_FLOATS else quiet(true.bounds)
+        sides = (quiet(true.compute),) * 2 if tag in IN_FLOATS else quiet(true.bounds)
         least, most = (as_small(metric, side) for side in sides)
         none = np.isnan(least) & (np.isnan(value) | (low == -np.inf) & (high == np.inf))
         assert ((low <= least) & (most <= high) | none).all(), (kind, style, low, least)

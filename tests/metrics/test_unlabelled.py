@@ -65,7 +65,7 @@ def test_beside_metrics_that_need_labels(other: Any, first: bool) -> None:
     made.update(Y, S)
     assert made["predicted_ctr"].to_bytes() == sm.PredictedCTR().update(Y, S).to_bytes()
     assert made["predicted_ctr"].copy().update(y_score=S).compute() == made.compute()["predicted_ctr"]
-    assert len(made.plan()) == (1 if other.tag == "calibration" else 2)
+    assert len(made.plan()) == (1 if other.about.tag == "calibration" else 2)
 
 
 @pytest.mark.parametrize(

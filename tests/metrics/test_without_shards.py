@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.about import about_of
 from streammetrics.compose.deleted import deleted
 from streammetrics.numerics import compiled
 from streammetrics.statistics import score_readouts
@@ -41,7 +43,7 @@ def test_as_taking_each_shard_away(kind, rows, monkeypatch):
     np.testing.assert_array_equal(table(metric, state), quick)
     monkeypatch.setattr(compiled, "_FIND", [])  # a merge server has no kernels
     np.testing.assert_array_equal(table(metric, state), quick)
-    monkeypatch.setattr(type(metric), "of_pairs", None)
+    monkeypatch.setitem(metric.__dict__, "_about", replace(about_of(metric), pair_statistic=None))
     np.testing.assert_array_equal(table(metric, state), quick)
 
 
@@ -52,7 +54,7 @@ def test_one_cell(kind, monkeypatch):
     made = sm.Sharded(metric, unit="u")
     made.update(y_true=rng.random(3000) < 0.3, y_score=rng.random(3000), u=rng.integers(0, 40, 3000))
     quick = table(metric, coarse(made))
-    monkeypatch.setattr(type(metric), "of_pairs", None)
+    monkeypatch.setitem(metric.__dict__, "_about", replace(about_of(metric), pair_statistic=None))
     np.testing.assert_array_equal(table(metric, coarse(made)), quick)
 
 

@@ -72,7 +72,7 @@ def naive(metric, t, p, w):
         "calibration": (w * p).sum() / (w * t).sum(),
         "ctr": base,
         "predicted_ctr": (w * p).sum() / w.sum(),
-    }[metric.tag]
+    }[metric.about.tag]
 
 
 def made(cls, t, p, w=None, **settings):

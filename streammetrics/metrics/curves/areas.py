@@ -10,6 +10,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+from ...collect.about import About
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
 from ...statistics.pair_scores import PAIR_BITS, PairScores, pair_limit
@@ -33,6 +34,14 @@ __all__ = ["AUC", "KS", "AveragePrecision", "Gini"]
 
 NAN = float("nan")
 ZERO = Fraction(0)
+
+
+def _area_of_pairs(negatives: Any, positives: Any, twice: Any) -> tuple[Any, Any]:
+    return twice, 2 * negatives * positives
+
+
+def _gini_of_pairs(negatives: Any, positives: Any, twice: Any) -> tuple[Any, Any]:
+    return twice - negatives * positives, negatives * positives
 
 
 class AUC(ByRows, tag="auc"):
@@ -101,15 +110,21 @@ class AUC(ByRows, tag="auc"):
     0.8888888888888888
     """
 
+    about = About(
+        interval_methods=("delong",),
+        formula="(sum over pairs of [p > n] + [p = n]/2) / (P N)",
+        bound="± sum a c / (2 P N) over buckets; 0 for half-precision scores",
+        interval_scale=About.per_instance(lambda metric: "natural" if metric.min_fpr else "logit"),
+        value_range=About.per_instance(lambda metric: (metric._least, 1)),
+        pair_statistic=About.per_instance(lambda metric: _area_of_pairs if metric._full else None),
+    )
+
     max_fpr: float | None = setting(default=None, above=0.0, high=1.0)
     min_fpr: float = setting(default=0.0, low=0.0, high=1.0)
     multi_class: str = setting(default="ovr", choices=("ovr", "ovo"))
     average: str | None = setting(default="macro", choices=(*AVERAGES, BY_ROWS))
 
-    methods = ("delong",)
     row_terms = ("auc", "both")
-    formula = "(sum over pairs of [p > n] + [p = n]/2) / (P N)"
-    bound = "± sum a c / (2 P N) over buckets; 0 for half-precision scores"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -147,26 +162,19 @@ class AUC(ByRows, tag="auc"):
         return area_errors if self._full else None
 
     @property
-    def of_pairs(self) -> Callable[[Any, Any, Any], tuple[Any, Any]] | None:
-        return _area_of_pairs if self._full else None
-
-    @property
     def name(self) -> str:
         low, high = (f"{x:g}" for x in (self.min_fpr, self.max_fpr or 1.0))
         part = "" if self._full else f"@{high}" if not self.min_fpr else f"@{low}-{high}"
         return self.suffixed(("auc" if self.multi_class == "ovr" else "auc_ovo") + part)
 
     @property
-    def within(self) -> tuple[Fraction, int]:  # type: ignore[override]
-        return ZERO if self._full else standardised(ZERO, Fraction(self.min_fpr), self._rate), 1
-
-    @property
-    def interval_scale(self) -> str:  # type: ignore[override]
-        return "natural" if self.min_fpr else "logit"
-
-    @property
     def _full(self) -> bool:
         return not self.min_fpr and self.max_fpr in (None, 1.0)
+
+    @property
+    def _least(self) -> Fraction:
+        """The smallest value: standardised, a part of the area can be negative."""
+        return ZERO if self._full else standardised(ZERO, Fraction(self.min_fpr), self._rate)
 
     def of(self, state: ScoresByLabel) -> Limits | None:
         return area(state) if self._full else area_between(state, Fraction(self.min_fpr), self._rate)
@@ -178,10 +186,6 @@ class AUC(ByRows, tag="auc"):
     @property
     def _rate(self) -> Fraction:
         return Fraction(self.max_fpr or 1.0)
-
-
-def _area_of_pairs(negatives: Any, positives: Any, twice: Any) -> tuple[Any, Any]:
-    return twice, 2 * negatives * positives
 
 
 class Gini(ScoredValue, tag="gini"):
@@ -203,15 +207,14 @@ class Gini(ScoredValue, tag="gini"):
     0.5
     """
 
-    methods, interval_scale = ("delong",), "fisher"
-    formula = "2 AUC - 1"
-    bound = "twice that of AUC"
-
-    within = (-1, 1)
-
-    @staticmethod
-    def of_pairs(negatives: Any, positives: Any, twice: Any) -> tuple[Any, Any]:
-        return twice - negatives * positives, negatives * positives
+    about = About(
+        interval_methods=("delong",),
+        interval_scale="fisher",
+        formula="2 AUC - 1",
+        bound="twice that of AUC",
+        value_range=(-1, 1),
+        pair_statistic=_gini_of_pairs,
+    )
 
     @staticmethod
     def error_of(state: Any) -> Any:
@@ -257,12 +260,15 @@ class AveragePrecision(ByRows, tag="average_precision"):
     0.8333
     """
 
+    about = About(
+        formula="sum over distinct scores, descending, of (R_i - R_(i-1)) P_i",
+        bound="positives first, and below the worst order, inside each bucket",
+    )
+
     zero_division: float = setting(default=NAN, choices=(NAN, 0.0, 1.0))
     average: str | None = setting(default="macro", choices=(*AVERAGES, BY_ROWS))
 
     row_terms = ("average_precision", "relevant")
-    formula = "sum over distinct scores, descending, of (R_i - R_(i-1)) P_i"
-    bound = "positives first, and below the worst order, inside each bucket"
     error_of = staticmethod(average_precision_error)
     errors_of = staticmethod(average_precision_errors)
 
@@ -308,11 +314,15 @@ class KS(ScoredValue, tag="ks"):
     0.5
     """
 
-    instead = (
-        "the largest of many gaps is drawn upward; AUC, or Recall and FalsePositiveRate at a threshold, have intervals"
+    about = About(
+        no_interval_reason=(
+            "the largest of many gaps is drawn upward; "
+            "AUC, or Recall and FalsePositiveRate at a threshold, have intervals"
+        ),
+        formula="max over thresholds of |TPR - FPR|",
+        bound="from the edges of a bucket to its corners",
     )
-    formula = "max over thresholds of |TPR - FPR|"
-    bound = "from the edges of a bucket to its corners"
+
     of_all_cells = staticmethod(gaps)
 
     def of(self, state: ScoresByLabel) -> Limits | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
+from ...collect.about import About
 from ...numerics.exact import Limits, Mass
 from ...statistics.scores import ScoresByLabel
 from .thresholds import AtThreshold, occupied
@@ -35,9 +36,11 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
     (0.5, 0.5)
     """
 
-    best = "low"
-    formula = "(FPR + FNR) / 2 where |FPR - FNR| is smallest"
-    bound = "the corners of the bucket where the rates cross"
+    about = About(
+        best="low",
+        formula="(FPR + FNR) / 2 where |FPR - FNR| is smallest",
+        bound="the corners of the bucket where the rates cross",
+    )
 
     def of(self, state: ScoresByLabel) -> Limits | None:
         if self.reason(state) is not None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...collect.about import About, about_of
 from ...numerics.elementary import power
 from ...numerics.exact import Limits, Mass
 from ...numerics.settings import setting
@@ -49,16 +50,18 @@ class HMeasure(ScoredValue, tag="h_measure"):
     0.5
     """
 
-    prior: str = setting(default="beta22", choices=("beta22", "hand2014"))
+    about = About(
+        formula="1 - loss of the best thresholds / loss without scores, over costs that have a distribution",
+        bound="from the edges of buckets to positives first inside each",
+        cost="that of AUC; about 1 us a bucket to compute",
+        value_range=(0, 1),
+    )
 
-    formula = "1 - loss of the best thresholds / loss without scores, over costs that have a distribution"
-    bound = "from the edges of buckets to positives first inside each"
-    cost = "that of AUC; about 1 us a bucket to compute"
-    within = (0, 1)
+    prior: str = setting(default="beta22", choices=("beta22", "hand2014"))
 
     @property
     def name(self) -> str:
-        return self.suffixed(self.tag if self.prior == "beta22" else f"{self.tag}_{self.prior}")
+        return self.suffixed(self.about.tag if self.prior == "beta22" else f"{self.about.tag}_{self.prior}")
 
     def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
         return 16 * rounding
@@ -76,7 +79,7 @@ class HMeasure(ScoredValue, tag="h_measure"):
             none = np.zeros(len(a))
             high = self._gain(np.column_stack([a, none]).ravel(), np.column_stack([none, c]).ravel(), *shares)
         found = Limits(Fraction(low), Fraction(low), Fraction(max(low, high)))
-        return found.widened(ROUNDING, *self.within)
+        return found.widened(ROUNDING, *about_of(self).value_range)
 
     def _gain(self, a: Floats, c: Floats, share: float, rest: float) -> float:
         """The value of segments in the order of scores, from the highest down; `rest` is 1 - share, not rounded to 0."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...collect.about import About, about_of
 from ...numerics.elementary import log
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
@@ -48,13 +49,15 @@ class LogAUC(ScoredValue, tag="log_auc"):
     0.75
     """
 
+    about = About(
+        formula="mean TPR over log(FPR) between two rates",
+        bound="the corners of the buckets",
+        cost="that of AUC",
+        value_range=(0, 1),
+    )
+
     min_fpr: float = setting(default=0.001, low=1e-300, high=1.0)
     max_fpr: float = setting(default=0.1, above=0.0, high=1.0)
-
-    formula = "mean TPR over log(FPR) between two rates"
-    bound = "the corners of the buckets"
-    cost = "that of AUC"
-    within = (0, 1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,7 +87,9 @@ class LogAUC(ScoredValue, tag="log_auc"):
             left, right = np.r_[tpr[at[0]], tpr[inside]], np.r_[tpr[inside], tpr[at[1] + (rates[1] > fpr[at[1]])]]
             low, high = (Fraction(math.fsum((widths * t).tolist())) for t in (left, right))
             found = Limits(min(low, value), value, max(high, value))
-        return found.widened(Fraction(ROUNDING * (1 + abs(logs[0]) / (logs[-1] - logs[0]))), *self.within)
+        return found.widened(
+            Fraction(ROUNDING * (1 + abs(logs[0]) / (logs[-1] - logs[0]))), *about_of(self).value_range
+        )
 
     def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
         return 8 * rounding * (1 + Fraction(2 / math.log(self.max_fpr / self.min_fpr)))

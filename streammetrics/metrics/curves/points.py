@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...collect.about import About
 from ...collect.reading import NAN, OwnReading, Reading
 from ...numerics.exact import Mass, ratios
 from ...numerics.settings import setting
@@ -145,13 +146,15 @@ def from_none(shares: Floats) -> Floats:
 class Curve(OfClasses[Any, Any], ScoredMetric[Any]):
     """A curve over all thresholds; of classes or labels, one for each."""
 
+    about = About(
+        best=None,
+        no_interval_reason="a curve has no one standard error; AUC, and Recall at a threshold, have intervals",
+        cost="that of AUC; some ms to compute",
+        bound="points exact; between them inside the rectangle that two span",
+    )
+
     num_labels: int | None = setting(default=None, low=1, high=1 << 16)
     tolerance: float = setting(default=2.0**-12, low=0.0, high=0.1)
-
-    best = None
-    instead = "a curve has no one standard error; AUC, and Recall at a threshold, have intervals"
-    cost = "that of AUC; some ms to compute"
-    bound = "points exact; between them inside the rectangle that two span"
 
     def make_state(self) -> Any:
         one = super().make_state()
@@ -223,7 +226,7 @@ class ROCCurve(Curve, tag="roc_curve"):
     [inf, 0.75, 0.5, 0.25, 0.125]
     """
 
-    formula = "(FP / N, TP / P) over all thresholds"
+    about = About(formula="(FP / N, TP / P) over all thresholds")
 
     def of(self, state: ScoresByLabel) -> ROCPoints:
         steps = Steps.of(state)
@@ -258,7 +261,7 @@ class PRCurve(Curve, tag="pr_curve"):
     [0.5, 0.667, 0.5, 1.0, 1.0]
     """
 
-    formula = "(TP / P, TP / (TP + FP)) over all thresholds"
+    about = About(formula="(TP / P, TP / (TP + FP)) over all thresholds")
 
     def of(self, state: ScoresByLabel) -> PRPoints:
         steps = Steps.of(state)
@@ -297,7 +300,7 @@ class DETCurve(Curve, tag="det_curve"):
     ([0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.25, 0.5, 0.75])
     """
 
-    formula = "(FP / N, FN / P) over all thresholds"
+    about = About(formula="(FP / N, FN / P) over all thresholds")
 
     def of(self, state: ScoresByLabel) -> DETPoints:
         steps = Steps.of(state)
@@ -335,7 +338,7 @@ class GainCurve(Curve, tag="gain_curve"):
     ([0.0, 0.25, 0.5, 0.75, 1.0], [0.0, 0.5, 0.5, 1.0, 1.0])
     """
 
-    formula = "((TP + FP) / (P + N), TP / P) over all thresholds"
+    about = About(formula="((TP + FP) / (P + N), TP / P) over all thresholds")
 
     def of(self, state: ScoresByLabel) -> GainPoints:
         steps = Steps.of(state)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
+from ...collect.about import About, about_of
 from ...collect.interval import Estimate
 from ...collect.metric import ScoredLabels, nothing_counted
 from ...collect.reading import CellReadings, Reading
@@ -40,16 +41,18 @@ def one_class(state: ScoresByLabel) -> str | None:
 class ScoredMetric(ScoredLabels[ScoresByLabel, T]):
     """A metric that reads the rows of each label by score: of a histogram, or exact."""
 
+    about = About(
+        rank_based=True,
+        best="high",
+        cost="1 MiB a label at 16 bits; about 1 ns a row, 4 of each of several labels; 1 ms to compute",
+        value_range=(0, 1),
+    )
+
     scale: str = setting(default="probability", choices=("probability", "real", "logit"))
     bits: int | None = setting(default=None, low=8, high=24)
     limit: int | None = setting(default=None, low=0, high=1 << 31)
     exact: bool = setting(default=False)
     memory_limit: int = setting(default=1 << 32, low=0, operational=True)
-
-    ranks = True
-    best: ClassVar[str | None] = "high"
-    cost = "1 MiB a label at 16 bits; about 1 ns a row, 4 of each of several labels; 1 ms to compute"
-    within: ClassVar[tuple[Any, Any]] = (0, 1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,11 +69,27 @@ class ScoredMetric(ScoredLabels[ScoresByLabel, T]):
         return one_class(state)
 
 
+def _read_histograms(metric: ScoredValue, state: Any) -> Reading | None:
+    """Return the reading of all cells of a histogram as arrays."""
+    if type(state) is not ScoreHistogram:
+        return None
+    # The products of weights of pairs do not fit into int64.
+    weighted = any(e.excess is not None for e in state.cells.tallies.values())
+    if metric.of_all_cells is not None and not weighted:
+        value, low, high = metric.of_all_cells(state)
+        found = Reading(state, value, bounds=lambda: (low, high))
+    elif metric.errors_of is not None:
+        values = np.array([one.value for one in CellReadings(metric, state)])
+        found = Reading(state, values, bounds=partial(_bounds_of_each, metric, state))
+    else:
+        return None
+    return found if metric.errors_of is None else found.having(estimate=partial(metric._estimates, found))
+
+
 class ScoredValue(Several[ScoresByLabel], ScoredMetric[Any]):
     """A number that is read from the rows of each label by score, of two classes or of several."""
 
-    within: ClassVar[tuple[Any, Any]] = (0, 1)
-    interval_scale = "logit"
+    about = About(value_range=(0, 1), interval_scale="logit", read_cells=_read_histograms)
 
     @property
     def of_all_cells(self) -> Callable[[ScoreHistogram], Bounded] | None:
@@ -93,33 +112,19 @@ class ScoredValue(Several[ScoresByLabel], ScoredMetric[Any]):
 
     @property
     def name(self) -> str:
-        return self.suffixed(self.tag)
+        return self.suffixed(self.about.tag)
 
     def estimate(self, found: Reading, method: str) -> Estimate | None:
         state: Any = found.state
         if self.error_of is None:
             return None
         reason = WEIGHTED if state.weighted else self.reason(state)
-        return Estimate(found.value, self.error_of(state), self.interval_scale, method, reason=reason)
-
-    def read_cells(self, state: Any) -> Reading | None:
-        if type(state) is not ScoreHistogram:
-            return None
-        weighted = any(e.excess is not None for e in state.cells.tallies.values())  # whose pairs fit no int64
-        if self.of_all_cells is not None and not weighted:
-            value, low, high = self.of_all_cells(state)
-            found = Reading(state, value, bounds=lambda: (low, high))
-        elif self.errors_of is not None:
-            values = np.array([one.value for one in CellReadings(self, state)])
-            found = Reading(state, values, bounds=partial(_bounds_of_each, self, state))
-        else:
-            return None
-        return found if self.errors_of is None else found.having(estimate=partial(self._estimates, found))
+        return Estimate(found.value, self.error_of(state), about_of(self).interval_scale, method, reason=reason)
 
     def _estimates(self, found: Reading, method: str) -> Estimate:
         assert self.errors_of is not None
         state: Any = found.state
-        return Estimate(found.value, self.errors_of(state), self.interval_scale, method)
+        return Estimate(found.value, self.errors_of(state), about_of(self).interval_scale, method)
 
 
 def _bounds_of_each(metric: ScoredValue, state: State) -> tuple[Any, Any]:

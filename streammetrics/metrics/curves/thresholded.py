@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...collect.about import About
 from ...numerics.elementary import log1p
 from ...numerics.exact import Limits, Mass
 from ...numerics.settings import setting
@@ -62,15 +63,17 @@ class ThresholdedAUC(ScoredValue, tag="thresholded_auc"):
     0.75
     """
 
+    about = About(
+        formula="sum over thresholds of (x_i - x_(i+1)) h_i",
+        bound="rows of buckets that a threshold cuts above it, or not",
+        cost="that of AUC; some us a threshold to compute",
+        value_range=(0, 1),
+    )
+
     scale: str = setting(default="probability", choices=("probability",))
     num_thresholds: int = setting(default=200, low=2, high=1 << 16)
     curve: str = setting(default="ROC", choices=("ROC", "PR"))
     summation_method: str = setting(default="interpolation", choices=("interpolation", "minoring", "majoring"))
-
-    formula = "sum over thresholds of (x_i - x_(i+1)) h_i"
-    bound = "rows of buckets that a threshold cuts above it, or not"
-    cost = "that of AUC; some us a threshold to compute"
-    within = (0, 1)
 
     @property
     def name(self) -> str:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...collect.about import About
 from ...collect.reading import NAN, OwnNumber, Quotient, Reading
 from ...numerics.exact import Limits, Mass, to_float
 from ...numerics.settings import setting
@@ -45,7 +46,7 @@ class Cut(NamedTuple):
 class AtThreshold(ScoredValue):
     """A value that some threshold has, of two classes or of each of several."""
 
-    cost = "that of AUC"
+    about = About(cost="that of AUC")
 
     def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
         return 8 * rounding
@@ -90,10 +91,13 @@ class BestThreshold(AtThreshold):
     Floats tell which thresholds may be the best; what these reach is compared as fractions.
     """
 
-    instead = (
-        "the best of many thresholds is drawn upward; Recall, Precision or FBeta at one chosen elsewhere have intervals"
+    about = About(
+        no_interval_reason=(
+            "the best of many thresholds is drawn upward; "
+            "Recall, Precision or FBeta at one chosen elsewhere have intervals"
+        ),
+        bound="at least at the edges of buckets; at most with positives first inside each",
     )
-    bound = "at least at the edges of buckets; at most with positives first inside each"
 
     def _kept(self, cut: Cut) -> tuple[Any, Any, float]:
         """Return a quotient that has to reach a limit, or to be 0/0, for a cut to qualify; and the limit."""
@@ -195,9 +199,9 @@ class MaxFBeta(BestThreshold, tag="max_fbeta"):
     (0.8, 0.25)
     """
 
-    beta: float = setting(default=1.0, above=0.0, high=1e100)
+    about = About(formula="max over thresholds of (1 + beta^2) TP / (beta^2 P + TP + FP)")
 
-    formula = "max over thresholds of (1 + beta^2) TP / (beta^2 P + TP + FP)"
+    beta: float = setting(default=1.0, above=0.0, high=1e100)
 
     @property
     def name(self) -> str:
@@ -236,9 +240,9 @@ class RecallAtPrecision(BestThreshold, tag="recall_at_precision"):
     (1.0, 0.25)
     """
 
-    precision: float = setting(default=0.9, low=0.0, high=1.0)
+    about = About(formula="max of TP / P where TP / (TP + FP) >= precision")
 
-    formula = "max of TP / P where TP / (TP + FP) >= precision"
+    precision: float = setting(default=0.9, low=0.0, high=1.0)
 
     @property
     def name(self) -> str:
@@ -279,9 +283,9 @@ class PrecisionAtRecall(BestThreshold, tag="precision_at_recall"):
     (1.0, 0.75)
     """
 
-    recall: float = setting(default=0.9, low=0.0, high=1.0)
+    about = About(formula="max of TP / (TP + FP) where TP / P >= recall")
 
-    formula = "max of TP / (TP + FP) where TP / P >= recall"
+    recall: float = setting(default=0.9, low=0.0, high=1.0)
 
     @property
     def name(self) -> str:
@@ -322,9 +326,9 @@ class SensitivityAtSpecificity(BestThreshold, tag="sensitivity_at_specificity"):
     (1.0, 0.25)
     """
 
-    specificity: float = setting(default=0.9, low=0.0, high=1.0)
+    about = About(formula="max of TP / P where TN / N >= specificity")
 
-    formula = "max of TP / P where TN / N >= specificity"
+    specificity: float = setting(default=0.9, low=0.0, high=1.0)
 
     @property
     def name(self) -> str:
@@ -362,9 +366,9 @@ class SpecificityAtSensitivity(BestThreshold, tag="specificity_at_sensitivity"):
     (1.0, 0.75)
     """
 
-    sensitivity: float = setting(default=0.9, low=0.0, high=1.0)
+    about = About(formula="max of TN / N where TP / P >= sensitivity")
 
-    formula = "max of TN / N where TP / P >= sensitivity"
+    sensitivity: float = setting(default=0.9, low=0.0, high=1.0)
 
     @property
     def name(self) -> str:

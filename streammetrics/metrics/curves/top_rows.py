@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...collect.about import About, about_of
 from ...collect.metric import nothing_counted
 from ...numerics.elementary import exp
 from ...numerics.exact import UNIT, Limits, Mass
@@ -30,8 +31,7 @@ ROUNDING = Fraction(1, 1 << 47)  # more than the float64 steps of a mean of expo
 class TopRows(ScoredValue):
     """Positives among the rows (or weight) with the highest scores, by a number of them."""
 
-    cost = "that of AUC"
-    bound = "negatives first, positives first, in the bucket of the cut"
+    about = About(cost="that of AUC", bound="negatives first, positives first, in the bucket of the cut")
 
     def _sizes(self, P: int, N: int, one: int) -> tuple[Fraction, Fraction]:
         """Return how much is looked at, and what the positives in it are divided by; a row weighs `one`."""
@@ -102,18 +102,17 @@ class Lift(TopRows, tag="lift"):
     4.0
     """
 
+    about = About(
+        formula="TP / P of the highest-scored fraction of rows, over the fraction",
+        value_range=About.per_instance(lambda metric: (0, None if metric.kind == "lift" else 1)),
+    )
+
     fraction: float = setting(default=0.1, above=0.0, high=1.0)
     kind: str = setting(default="lift", choices=("lift", "gain"))
-
-    formula = "TP / P of the highest-scored fraction of rows, over the fraction"
 
     @property
     def name(self) -> str:
         return self.suffixed(f"{self.kind}@{self.fraction:g}")
-
-    @property
-    def within(self) -> tuple[int | None, int | None]:  # type: ignore[override]
-        return 0, None if self.kind == "lift" else 1
 
     def _sizes(self, P: int, N: int, one: int) -> tuple[Fraction, Fraction]:
         share = Fraction(self.fraction)
@@ -144,11 +143,9 @@ class PrecisionAtKRows(TopRows, tag="precision_at_k_rows"):
     0.5
     """
 
-    k: int = setting(default=100, low=1, high=1 << 60, kw_only=False)
+    about = About(extensive=True, formula="TP / k of the k rows with the highest scores", value_range=(0, 1))
 
-    grows = True
-    formula = "TP / k of the k rows with the highest scores"
-    within = (0, 1)
+    k: int = setting(default=100, low=1, high=1 << 60, kw_only=False)
 
     @property
     def name(self) -> str:
@@ -187,10 +184,11 @@ class EnrichmentFactor(TopRows, tag="enrichment_factor"):
     1.5
     """
 
-    fraction: float = setting(default=0.01, above=0.0, high=1.0)
+    about = About(
+        formula="(TP / n) / (P / (P + N)) of the ceil(fraction (P + N)) highest-scored rows", value_range=(0, None)
+    )
 
-    formula = "(TP / n) / (P / (P + N)) of the ceil(fraction (P + N)) highest-scored rows"
-    within: ClassVar[tuple[int | None, int | None]] = (0, None)
+    fraction: float = setting(default=0.01, above=0.0, high=1.0)
 
     @property
     def name(self) -> str:
@@ -232,12 +230,14 @@ class BEDROC(ScoredValue, tag="bedroc"):
     0.993352
     """
 
-    alpha: float = setting(default=20.0, low=1e-3, high=600.0)
+    about = About(
+        formula="mean of e^(-alpha x) over positives, between its least and its most",
+        bound="positives last, positives first, inside each bucket",
+        cost="that of AUC",
+        value_range=(0, 1),
+    )
 
-    formula = "mean of e^(-alpha x) over positives, between its least and its most"
-    bound = "positives last, positives first, inside each bucket"
-    cost = "that of AUC"
-    within = (0, 1)
+    alpha: float = setting(default=20.0, low=1e-3, high=600.0)
 
     @property
     def name(self) -> str:
@@ -258,7 +258,7 @@ class BEDROC(ScoredValue, tag="bedroc"):
             return Limits(Fraction(0), Fraction(1, 2), Fraction(1))
         means = [self._mean(weights, *e) / most for e in ends]
         found = Limits(*(Fraction(min(max((mean - last) / (1 - last), 0.0), 1.0)) for mean in means))
-        return found.widened(ROUNDING / Fraction(1 - last), *self.within)
+        return found.widened(ROUNDING / Fraction(1 - last), *about_of(self).value_range)
 
     def _mean(self, weights: Floats, start: Floats, size: Floats) -> float:
         """The mean of e^(-alpha x) over positives, x in places that start here and have these sizes, as shares of rows."""

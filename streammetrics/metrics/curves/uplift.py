@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...collect.about import About
 from ...collect.reading import NAN
 from ...numerics.exact import BEYOND, Limits
 from ...numerics.settings import setting
@@ -100,9 +101,9 @@ def _shares(part: Floats, whole: Floats) -> tuple[Floats, Floats]:
 class UpliftMetric(ScoredMetric[Any]):
     """A metric of rows by score, outcome and treatment."""
 
-    scale: str = setting(default="real", choices=("probability", "real", "logit"))
+    about = About(cost="24 MiB at 19 bits, mostly untouched; about 12 ns a row")
 
-    cost = "24 MiB at 19 bits, mostly untouched; about 12 ns a row"
+    scale: str = setting(default="real", choices=("probability", "real", "logit"))
 
     def make_state(self) -> Any:
         if self.exact:
@@ -128,10 +129,10 @@ def path_of(state: UpliftScores) -> Path:
 class UpliftArea(UpliftMetric):
     """An area of a curve, set against something."""
 
+    about = About(bound="every order inside each bucket", value_range=(None, None))
+
     norm: str = setting(default="perfect", choices=("perfect", "total", "rows"))
 
-    bound = "every order inside each bucket"
-    within = (None, None)
     kind: ClassVar[str] = "qini"
     above_chance: ClassVar[tuple[str, ...]] = ("perfect", "total", "rows")
     """The norms for which the area of the straight line is taken away."""
@@ -175,7 +176,7 @@ class UpliftArea(UpliftMetric):
 
     @property
     def name(self) -> str:
-        return self.tag if self.norm == "perfect" else f"{self.tag}_{self.norm}"
+        return self.about.tag if self.norm == "perfect" else f"{self.about.tag}_{self.norm}"
 
 
 def _area(steps: Sequence[tuple[int, int, int, int]], rows: int, kind: str) -> float:
@@ -213,9 +214,9 @@ class QiniCoefficient(UpliftArea, tag="qini"):
     1.0
     """
 
-    negative_effect: bool = setting(default=True)
+    about = About(formula="(area of the Qini curve - that of chance) / (that of the best order - that of chance)")
 
-    formula = "(area of the Qini curve - that of chance) / (that of the best order - that of chance)"
+    negative_effect: bool = setting(default=True)
 
     def _perfect(self, nt: int, nc: int, yt: int, yc: int) -> float:
         if self.negative_effect:
@@ -254,9 +255,10 @@ class AUUC(UpliftArea, tag="auuc"):
     0.28125
     """
 
+    about = About(formula="(area of the uplift curve - that of chance) / (that of the best order - that of chance)")
+
     kind = "uplift"
     above_chance = ("perfect",)
-    formula = "(area of the uplift curve - that of chance) / (that of the best order - that of chance)"
 
     def _perfect(self, nt: int, nc: int, yt: int, yc: int) -> float:
         last = [(nt - yt, 0, 0, 0), (0, yc, 0, yc)]
@@ -297,13 +299,17 @@ class UpliftCurve(UpliftMetric, tag="uplift_curve"):
     [0.0, 0.25, 0.25, 0.0]
     """
 
+    about = About(
+        best=None,
+        no_interval_reason=(
+            "a curve has no one standard error; QiniCoefficient and AUUC have intervals by Sharded(..., unit=)"
+        ),
+        formula="gain over the share of rows, from the highest scores down",
+        bound="points exact",
+    )
+
     kind: str = setting(default="qini", choices=("qini", "uplift"))
     tolerance: float = setting(default=2.0**-12, low=0.0, high=0.1)
-
-    best = None
-    instead = "a curve has no one standard error; QiniCoefficient and AUUC have intervals by Sharded(..., unit=)"
-    formula = "gain over the share of rows, from the highest scores down"
-    bound = "points exact"
 
     @property
     def name(self) -> str:

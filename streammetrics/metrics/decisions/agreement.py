@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...collect.about import About
 from ...collect.reading import OwnReading, Quotient, Reading
 from ...numerics.exact import UNIT, Limits, to_float, weights
 from ...numerics.settings import setting
 from ...statistics.by_label import ByLabel
 from ...statistics.classes import Margins, PairCounts
 from ..averages import of_each
-from .counted import DecisionMetric
+from .counted import DecisionMetric, read_decisions_side_by_side
 from .whole import WholeMatrix
 
 __all__ = ["Accuracy", "BalancedAccuracy", "ConfusionMatrix", "ErrorRate", "MatthewsCorrcoef"]
@@ -68,16 +69,15 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
            [0, 1]])
     """
 
+    about = About(
+        best=None,
+        no_interval_reason="a matrix has no one standard error; Accuracy, Recall and Precision have intervals",
+        formula="rows by true label and decision: [[TN, FP], [FN, TP]]",
+        # Counts are extensive, shares are not.
+        extensive=About.per_instance(lambda metric: metric.normalize is None),
+    )
+
     normalize: str | None = setting(default=None, choices=(None, "true", "pred", "all"))
-
-    best = None
-    instead = "a matrix has no one standard error; Accuracy, Recall and Precision have intervals"
-    formula = "rows by true label and decision: [[TN, FP], [FN, TP]]"
-
-    @property
-    def grows(self) -> bool:  # type: ignore[override]
-        """Counts do; shares do not."""
-        return self.normalize is None
 
     def of(self, state: Any) -> NDArray[Any]:
         rows, excess = state.square() if isinstance(state, PairCounts) else state.at_threshold(self._cut)
@@ -132,8 +132,7 @@ def difference_slack(products: int, divisor: Fraction, found: Limits, rounding: 
 class Share(Agreement):
     """A share of all decisions."""
 
-    vectorized = True
-    methods: ClassVar[tuple[str, ...]] = ("wilson", "delta")
+    about = About(read_cells=read_decisions_side_by_side, interval_methods=("wilson", "delta"))
 
 
 class Accuracy(Share, tag="accuracy"):
@@ -159,7 +158,7 @@ class Accuracy(Share, tag="accuracy"):
     0.5
     """
 
-    formula = "(TP + TN) / all"
+    about = About(formula="(TP + TN) / all")
 
     def of(self, margins: Margins) -> Quotient:
         return Quotient(sum(margins.right), margins.total)
@@ -184,8 +183,7 @@ class ErrorRate(Share, tag="error_rate"):
     0.5
     """
 
-    best = "low"
-    formula = "(FP + FN) / all"
+    about = About(best="low", formula="(FP + FN) / all")
 
     def of(self, margins: Margins) -> Quotient:
         return Quotient(margins.total - sum(margins.right), margins.total)
@@ -213,14 +211,13 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
     0.8333333333333334
     """
 
+    about = About(
+        formula="(TP / (TP + FN) + TN / (TN + FP)) / 2",
+        # The adjusted value is negative if the decisions are worse than chance.
+        value_range=About.per_instance(lambda metric: (-1 if metric.adjusted else 0, 1)),
+    )
+
     adjusted: bool = setting(default=False)
-
-    @property
-    def within(self) -> tuple[int | None, int | None]:  # type: ignore[override]
-        """Adjusted it is below 0 where chance does better."""
-        return (-1 if self.adjusted else 0, 1)
-
-    formula = "(TP / (TP + FN) + TN / (TN + FP)) / 2"
 
     @property
     def name(self) -> str:
@@ -278,10 +275,11 @@ class MatthewsCorrcoef(Agreement, tag="matthews_corrcoef"):
     1.0
     """
 
-    formula = "(TP TN - FP FN) / sqrt((TP + FP)(TP + FN)(TN + FP)(TN + FN))"
-
-    within = (-1, 1)
-    interval_scale = "fisher"
+    about = About(
+        formula="(TP TN - FP FN) / sqrt((TP + FP)(TP + FN)(TN + FP)(TN + FN))",
+        value_range=(-1, 1),
+        interval_scale="fisher",
+    )
 
     def gradient(self, right: Any, true: Any, predicted: Any) -> Any:
         agreed, crossed = np.float64(math.fsum(right)), math.fsum(true * predicted)

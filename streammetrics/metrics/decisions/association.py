@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from ...collect.about import About
 from ...collect.reading import Reading
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
@@ -81,14 +82,13 @@ class CramersV(Association, tag="cramers_v"):
     1.0
     """
 
+    about = About(
+        formula="sqrt(phi^2 / min(r - 1, c - 1)), phi^2 = sum of n_jk^2 / (n_j n_k) - 1",
+        # The bias correction depends on the number of rows.
+        extensive=About.per_instance(lambda metric: metric.bias_correction),
+    )
+
     bias_correction: bool = setting(default=False)
-
-    @property
-    def grows(self) -> bool:  # type: ignore[override]
-        """What chance makes asks how many rows there are."""
-        return self.bias_correction
-
-    formula = "sqrt(phi^2 / min(r - 1, c - 1)), phi^2 = sum of n_jk^2 / (n_j n_k) - 1"
 
     def of(self, found: Dependence) -> Fraction | None:
         phi, total = found.phi, found.total
@@ -121,7 +121,7 @@ class TschuprowsT(Association, tag="tschuprows_t"):
     0.840896
     """
 
-    formula = "sqrt(phi^2 / sqrt((r - 1)(c - 1)))"
+    about = About(formula="sqrt(phi^2 / sqrt((r - 1)(c - 1)))")
 
     def of(self, found: Dependence) -> Fraction | None:
         both = (found.rows - 1) * (found.columns - 1)
@@ -149,7 +149,7 @@ class ContingencyCoefficient(Association, tag="contingency_coefficient"):
     0.707107
     """
 
-    formula = "sqrt(phi^2 / (1 + phi^2))"
+    about = About(formula="sqrt(phi^2 / (1 + phi^2))")
 
     def of(self, found: Dependence) -> Fraction:
         return found.phi / (1 + found.phi)

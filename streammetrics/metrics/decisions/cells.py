@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ...collect.about import About
 from ...collect.reading import Quotient, Reading
 from ...statistics.classes import PairCounts
-from .counted import AveragedDecision, OfDecisions
+from .counted import AveragedDecision, OfDecisions, read_decisions_side_by_side
 
 __all__ = ["FalseNegatives", "FalsePositives", "TrueNegatives", "TruePositives"]
 
@@ -14,13 +15,18 @@ __all__ = ["FalseNegatives", "FalsePositives", "TrueNegatives", "TruePositives"]
 class CellCount(AveragedDecision):
     """What a cell of the confusion matrix of one class against the rest holds."""
 
+    about = About(
+        extensive=True,
+        read_cells=read_decisions_side_by_side,
+        no_interval_reason=(
+            "a count grows with the rows: Recall, Precision and their kin are shares, which have intervals"
+        ),
+    )
+
     cell: ClassVar[int] = 0
     """Its place in TN, FP, FN, TP."""
 
-    grows = True
-    vectorized = True
     _by_class = True
-    instead = "a count grows with the rows: Recall, Precision and their kin are shares, which have intervals"
 
     def of(self, state: Any) -> Quotient:
         count = state.cells_at(self._cut)[self.cell]
@@ -74,8 +80,8 @@ class TruePositives(CellCount, tag="true_positives"):
     3.0
     """
 
-    best = "high"
-    formula = "TP"
+    about = About(best="high", formula="TP")
+
     cell = 3
 
 
@@ -100,8 +106,8 @@ class FalsePositives(CellCount, tag="false_positives"):
     1.0
     """
 
-    best = "low"
-    formula = "FP"
+    about = About(best="low", formula="FP")
+
     cell = 1
 
 
@@ -126,8 +132,8 @@ class TrueNegatives(CellCount, tag="true_negatives"):
     2.0
     """
 
-    best = "high"
-    formula = "TN"
+    about = About(best="high", formula="TN")
+
     cell = 0
 
 
@@ -152,6 +158,6 @@ class FalseNegatives(CellCount, tag="false_negatives"):
     0.0
     """
 
-    best = "low"
-    formula = "FN"
+    about = About(best="low", formula="FN")
+
     cell = 2

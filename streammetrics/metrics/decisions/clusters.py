@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...collect.about import About
 from ...numerics.assignment import heaviest
 from ...numerics.exact import Limits
 from ...statistics.found_classes import Contingency
@@ -35,7 +36,7 @@ class ClusterAccuracy(Labeling, tag="cluster_accuracy"):
     0.75
     """
 
-    formula = "most rows of pairs of a class and a cluster, each in one pair / rows"
+    about = About(formula="most rows of pairs of a class and a cluster, each in one pair / rows")
 
     def of(self, found: Contingency) -> Limits | None:
         sides = (found.row, found.column) if len(found.true) <= len(found.predicted) else (found.column, found.row)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
+from ...collect.about import About, about_of
 from ...collect.interval import Estimate
 from ...collect.reading import Quotient
 from ...numerics.exact import Limits
@@ -25,7 +26,7 @@ __all__ = [
 class CombinedRates(DecisionRatio):
     """A function of rates whose standard error is that of its tangent."""
 
-    methods: ClassVar[tuple[str, ...]] = ("delta",)
+    about = About(interval_methods=("delta",))
 
     def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
         """Return the standard error from counts of rows; of cells side by side an array."""
@@ -35,14 +36,13 @@ class CombinedRates(DecisionRatio):
         cells = [np.asarray(n, np.float64) for n in found.view]
         with np.errstate(divide="ignore", invalid="ignore"):
             error = self._error(np.asarray(found.value, np.float64), *cells)
-        return Estimate(found.value, error, self.interval_scale)
+        return Estimate(found.value, error, about_of(self).interval_scale)
 
 
 class Contrast(CombinedRates):
     """The sum of two shares, less 1: (TP TN - FP FN) over the product of the divisors of both."""
 
-    within = (-1, 1)
-    interval_scale = "fisher"
+    about = About(value_range=(-1, 1), interval_scale="fisher")
 
     def slack(self, cells: Table, found: Limits, rounding: Fraction) -> Fraction:
         return 16 * rounding  # of each of both products over the divisors, which are 1 at most
@@ -70,7 +70,7 @@ class Informedness(Contrast, tag="informedness"):
     0.5
     """
 
-    formula = "TP / (TP + FN) + TN / (TN + FP) - 1"
+    about = About(formula="TP / (TP + FN) + TN / (TN + FP) - 1")
 
     def of(self, cells: Table) -> Quotient:
         return Quotient(cells.tp * cells.tn - cells.fp * cells.fn, (cells.tp + cells.fn) * (cells.tn + cells.fp))
@@ -101,7 +101,7 @@ class Markedness(Contrast, tag="markedness"):
     0.6666666666666666
     """
 
-    formula = "TP / (TP + FP) + TN / (TN + FN) - 1"
+    about = About(formula="TP / (TP + FP) + TN / (TN + FN) - 1")
 
     def of(self, cells: Table) -> Quotient:
         return Quotient(cells.tp * cells.tn - cells.fp * cells.fn, (cells.tp + cells.fp) * (cells.tn + cells.fn))
@@ -119,8 +119,7 @@ def _variance(x: Any, y: Any) -> Any:
 class Odds(CombinedRates):
     """A quotient of rates, from 0 up."""
 
-    within = (0, None)
-    interval_scale = "log"
+    about = About(value_range=(0, None), interval_scale="log")
 
 
 class PositiveLikelihoodRatio(Odds, tag="positive_likelihood_ratio"):
@@ -147,7 +146,7 @@ class PositiveLikelihoodRatio(Odds, tag="positive_likelihood_ratio"):
     2.0
     """
 
-    formula = "recall / false positive rate"
+    about = About(formula="recall / false positive rate")
 
     def of(self, cells: Table) -> Quotient:
         return Quotient(cells.tp * (cells.fp + cells.tn), cells.fp * (cells.tp + cells.fn))
@@ -178,8 +177,7 @@ class NegativeLikelihoodRatio(Odds, tag="negative_likelihood_ratio"):
     0.5
     """
 
-    best = "low"
-    formula = "false negative rate / specificity"
+    about = About(best="low", formula="false negative rate / specificity")
 
     def of(self, cells: Table) -> Quotient:
         return Quotient(cells.fn * (cells.fp + cells.tn), cells.tn * (cells.tp + cells.fn))
@@ -210,7 +208,7 @@ class DiagnosticOddsRatio(Odds, tag="diagnostic_odds_ratio"):
     4.0
     """
 
-    formula = "TP TN / (FP FN)"
+    about = About(formula="TP TN / (FP FN)")
 
     def of(self, cells: Table) -> Quotient:
         return Quotient(cells.tp * cells.tn, cells.fp * cells.fn)

@@ -12,8 +12,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from ...collect.about import About, about_of
 from ...collect.interval import Estimate, side_by_side
-from ...collect.reading import NAN, UNKNOWN, OwnReading, Quotient, Reading, estimate_of
+from ...collect.reading import NAN, UNKNOWN, OwnReading, Quotient, Reading, estimate_of, read_side_by_side
 from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
 from ...state.state import State
@@ -24,7 +25,15 @@ from ...statistics.labels import DecisionCounts
 from ..averages import OfClasses, Several, T
 from ..chance import WEIGHTED, from_shares, share
 
-__all__ = ["HARD", "AveragedDecision", "DecisionMetric", "DecisionRatio", "OfDecisions", "default_threshold"]
+__all__ = [
+    "HARD",
+    "AveragedDecision",
+    "DecisionMetric",
+    "DecisionRatio",
+    "OfDecisions",
+    "default_threshold",
+    "read_decisions_side_by_side",
+]
 
 HARD = 0.5  # hard predictions, 0 or 1, are read as scores at this threshold
 
@@ -37,15 +46,17 @@ def default_threshold(metric: Any, declared: float) -> float | None:
 class DecisionMetric(OfClasses[State, T]):
     """A metric that reads rows by true label and decision."""
 
+    about = About(
+        best="high",
+        cost="64 bytes a threshold, 32 a label, 8 a pair of classes; under 1 ns a row",
+        bound="exact: counts, rounded once",
+    )
+
     threshold: float | tuple[float, ...] | None = setting(default=HARD, default_from=default_threshold)
     num_labels: int | None = setting(default=None, low=1, high=1 << 16)
     top_k: int | None = setting(default=None, low=1)
     ignore_class: int | str | bytes | None = setting(default=None)
     max_labels: int = setting(default=1000, low=2, high=1 << 15, operational=True)
-
-    best: ClassVar[str | None] = "high"
-    cost = "64 bytes a threshold, 32 a label, 8 a pair of classes; under 1 ns a row"
-    bound = "exact: counts, rounded once"
 
     _discovers = True
     _by_class: ClassVar[bool] = False
@@ -141,7 +152,7 @@ class DecisionMetric(OfClasses[State, T]):
 
     @property
     def name(self) -> str:
-        tag = self.tag if self.top_k is None else f"{self.tag}_top_{self.top_k}"
+        tag = self.about.tag if self.top_k is None else f"{self.about.tag}_top_{self.top_k}"
         if isinstance(self.threshold, tuple):
             return f"{tag}@{self.threshold[0]:g}..{self.threshold[-1]:g}"
         usual = self.threshold is None or (self._cut == HARD and not self._cuts_top)
@@ -151,12 +162,11 @@ class DecisionMetric(OfClasses[State, T]):
 class AveragedDecision(Several[State], DecisionMetric[Any]):
     """A number read from decisions, which labels have each, and their average."""
 
+    about = About(interval_methods=("wilson", "delta"), interval_scale="logit")
+
     @property
     def name(self) -> str:
         return self.suffixed(super().name)
-
-    methods: ClassVar[tuple[str, ...]] = ("wilson", "delta")
-    interval_scale = "logit"
 
     def _view(self, state: Any) -> Any:
         """Return what `of`, `reason` and `slack` are given of a state of two classes; by default the state."""
@@ -169,13 +179,15 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
     def read(self, state: Any) -> Reading:
         return OfDecisions(self, state)
 
-    def read_cells(self, state: Any) -> Reading | None:
-        found = None if self.at_each else super().read_cells(state)
-        # Of some cells rows may be weighted, of others not: whether there is an interval is asked of each.
-        return found if found is None or "excess" not in state.cells.flats else found.having(estimate=None)
-
     def reading(self, state: Any) -> Reading:
         return AtEachThreshold(self, state) if self.at_each else super().reading(state)
+
+
+def read_decisions_side_by_side(metric: AveragedDecision, state: Any) -> Reading | None:
+    """Return the reading of all cells as arrays; None if the metric has several thresholds."""
+    found = None if metric.at_each else read_side_by_side(metric, state)
+    # Some cells can have weighted rows and others not, so each cell decides alone whether it has an interval.
+    return found if found is None or "excess" not in state.cells.flats else found.having(estimate=None)
 
 
 class OfDecisions(OwnReading):
@@ -257,17 +269,16 @@ class AtEachThreshold(OwnReading):
 class DecisionRatio(AveragedDecision):
     """A quotient of the cells of one class against the rest."""
 
-    vectorized = True
+    about = About(read_cells=read_decisions_side_by_side, value_range=(0, 1))
+
     _by_class = True
     zero_division: float = setting(default=NAN, choices=(NAN, 0.0, 1.0))
-
-    within: ClassVar[tuple[int | None, int | None]] = (0, 1)
 
     def _view(self, state: Any) -> Table:
         return Table(*state.cells_at(self._cut))
 
     def estimate(self, found: Any, method: str) -> Estimate:
-        if "wilson" in self.methods:
+        if "wilson" in about_of(self).interval_methods:
             return share(self.of(found.view).denominator, found.value, method)
         each = [self.of(Table(*(int(i == j) for j in range(4)))) for i in range(4)]  # both are sums over the cells
-        return from_shares(found.value, found.view, each, self.interval_scale)
+        return from_shares(found.value, found.view, each, about_of(self).interval_scale)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, ClassVar
 
+from ...collect.about import About
 from ...collect.metric import ScoredLabels
 from ...collect.reading import NAN, OwnReading, Reading
 from ...numerics.exact import to_float
@@ -29,16 +30,19 @@ RATES: dict[str, Rate] = {
 class FairnessRatio(ScoredLabels[GroupDecisions, float]):
     """The least rate of any group over the largest."""
 
+    about = About(
+        best="high",
+        cost="some 60 bytes a group; about 20 ns a row",
+        bound="exact: counts, rounded once",
+        no_interval_reason=(
+            "the least and the largest of several rates: "
+            "Sliced(Recall(), by=) or of SelectionRate has an interval of each"
+        ),
+    )
+
     threshold: float | None = setting(default=0.5)
     zero_division: float = setting(default=NAN, choices=(NAN, 0.0, 1.0))
     max_groups: int = setting(default=1000, low=2, high=1 << 15, operational=True)
-
-    best = "high"
-    cost = "some 60 bytes a group; about 20 ns a row"
-    bound = "exact: counts, rounded once"
-    instead = (
-        "the least and the largest of several rates: Sliced(Recall(), by=) or of SelectionRate has an interval of each"
-    )
 
     rates: ClassVar[tuple[str, ...]] = ()
     """The rates that are compared."""
@@ -67,7 +71,7 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
 
     @property
     def name(self) -> str:
-        return self.tag if self.threshold in (HARD, None) else f"{self.tag}@{self.threshold:g}"
+        return self.about.tag if self.threshold in (HARD, None) else f"{self.about.tag}@{self.threshold:g}"
 
     @property
     def _cut(self) -> float:
@@ -148,8 +152,9 @@ class DemographicParityRatio(FairnessRatio, tag="demographic_parity_ratio"):
     0.5
     """
 
+    about = About(formula="min over groups of (TP + FP) / n over the max")
+
     rates = ("selection_rate",)
-    formula = "min over groups of (TP + FP) / n over the max"
 
 
 class EqualOpportunityRatio(FairnessRatio, tag="equal_opportunity_ratio"):
@@ -176,8 +181,9 @@ class EqualOpportunityRatio(FairnessRatio, tag="equal_opportunity_ratio"):
     0.5
     """
 
+    about = About(formula="min over groups of TP / (TP + FN) over the max")
+
     rates = ("true_positive_rate",)
-    formula = "min over groups of TP / (TP + FN) over the max"
 
 
 class EqualizedOddsRatio(FairnessRatio, tag="equalized_odds_ratio"):
@@ -205,10 +211,11 @@ class EqualizedOddsRatio(FairnessRatio, tag="equalized_odds_ratio"):
     0.5
     """
 
+    about = About(formula="min of both ratios between groups, of TPR and of FPR")
+
     agg: str = setting(default="worst_case", choices=("worst_case", "mean"))
 
     rates = ("true_positive_rate", "false_positive_rate")
-    formula = "min of both ratios between groups, of TPR and of FPR"
 
     @property
     def name(self) -> str:

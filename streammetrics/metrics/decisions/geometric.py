@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...collect.about import About
 from ...collect.interval import Estimate
 from ...numerics.elementary import exp, log
 from ...numerics.exact import Limits
@@ -45,8 +46,7 @@ class GeometricMeanScore(WholeMatrix, tag="geometric_mean_score"):
     0.5
     """
 
-    formula = "sqrt(TP / (TP + FN) TN / (TN + FP))"
-    interval_scale = "logit"
+    about = About(formula="sqrt(TP / (TP + FN) TN / (TN + FP))", interval_scale="logit")
 
     def of(self, margins: Margins) -> Limits | None:
         known = [(right, true) for right, true in zip(margins.right, margins.true, strict=True) if true]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from ...collect.about import About
 from ...collect.reading import Reading
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
@@ -29,7 +30,7 @@ TOO_MANY = "more than 2**32 rows: what chance makes takes too long"
 class InformationMetric(Labeling):
     """A number of what two labelings tell of each other."""
 
-    bound = "certified: logarithms are rounded, which moves the value by some 2**-50"
+    about = About(bound="certified: logarithms are rounded, which moves the value by some 2**-50")
 
 
 class SharedInformation(InformationMetric):
@@ -77,7 +78,7 @@ class WithMean(InformationMetric):
 
     @property
     def name(self) -> str:
-        return self.tag + ("" if self.average_method == "arithmetic" else f"_{self.average_method}")
+        return self.about.tag + ("" if self.average_method == "arithmetic" else f"_{self.average_method}")
 
 
 class MutualInformation(InformationMetric, tag="mutual_information"):
@@ -102,7 +103,7 @@ class MutualInformation(InformationMetric, tag="mutual_information"):
     0.6931471805599453
     """
 
-    formula = "sum of p_jk log(p_jk / (p_j p_k))"
+    about = About(formula="sum of p_jk log(p_jk / (p_j p_k))")
 
     def of(self, found: Contingency) -> Limits:
         return Entropies.of(found).mutual
@@ -132,8 +133,7 @@ class ExpectedMutualInformation(ChanceMetric, tag="expected_mutual_information")
     0.215762
     """
 
-    best = None
-    formula = "the mean of the mutual information over permutations of one labeling"
+    about = About(best=None, formula="the mean of the mutual information over permutations of one labeling")
 
     def of(self, found: Contingency) -> Limits | None:
         if len(found.true) == 1 or len(found.predicted) == 1:
@@ -165,7 +165,7 @@ class NormalizedMutualInformation(WithMean, SharedInformation, tag="normalized_m
     0.8
     """
 
-    formula = "I / mean(H_true, H_pred)"
+    about = About(formula="I / mean(H_true, H_pred)")
 
     def of(self, found: Entropies) -> Limits | None:
         if not found.mutual.high:
@@ -198,7 +198,7 @@ class AdjustedMutualInformation(WithMean, ChanceMetric, tag="adjusted_mutual_inf
     0.571429
     """
 
-    formula = "(I - E) / (mean(H_true, H_pred) - E)"
+    about = About(formula="(I - E) / (mean(H_true, H_pred) - E)")
 
     def of(self, found: Contingency) -> Limits | None:
         sides = found.true, found.predicted
@@ -236,7 +236,7 @@ class Homogeneity(SharedInformation, tag="homogeneity"):
     1.0
     """
 
-    formula = "I / H_true"
+    about = About(formula="I / H_true")
 
     def of(self, found: Entropies) -> Limits | None:
         return over(found.mutual, found.true) if found.true.high else Limits.exactly(1)
@@ -263,7 +263,7 @@ class Completeness(SharedInformation, tag="completeness"):
     0.666667
     """
 
-    formula = "I / H_pred"
+    about = About(formula="I / H_pred")
 
     def of(self, found: Entropies) -> Limits | None:
         return over(found.mutual, found.predicted) if found.predicted.high else Limits.exactly(1)
@@ -293,13 +293,13 @@ class VMeasure(SharedInformation, tag="v_measure"):
     0.8
     """
 
-    beta: float = setting(default=1.0, low=0.0, high=1e100)
+    about = About(formula="(1 + beta) I / (beta H_pred + H_true)")
 
-    formula = "(1 + beta) I / (beta H_pred + H_true)"
+    beta: float = setting(default=1.0, low=0.0, high=1e100)
 
     @property
     def name(self) -> str:
-        return self.tag if self.beta == 1 else f"v{self.beta:g}_measure"
+        return self.about.tag if self.beta == 1 else f"v{self.beta:g}_measure"
 
     def of(self, found: Entropies) -> Limits | None:
         beta = Fraction(self.beta)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...collect.about import About, about_of
 from ...collect.interval import Estimate
 from ...collect.reading import Quotient
 from ...numerics.exact import Limits, to_float, weights
@@ -89,12 +90,13 @@ class CohenKappa(Agreement, tag="cohen_kappa"):
     0.7142857142857143
     """
 
+    about = About(
+        formula="2 (TP TN - FP FN) / ((TP + FP)(FP + TN) + (TP + FN)(FN + TN))",
+        value_range=(None, 1),
+        interval_scale="fisher",
+    )
+
     weights: str | None = setting(default=None, choices=(None, "linear", "quadratic"))
-
-    formula = "2 (TP TN - FP FN) / ((TP + FP)(FP + TN) + (TP + FN)(FN + TN))"
-
-    within = (None, 1)
-    interval_scale = "fisher"
 
     @property
     def name(self) -> str:
@@ -131,4 +133,6 @@ class CohenKappa(Agreement, tag="cohen_kappa"):
         if not isinstance(steps, Steps):
             return super().estimate(found, method)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return from_counts(found.value, steps.cells.astype(np.int64), steps.gradient(), self.interval_scale)
+            return from_counts(
+                found.value, steps.cells.astype(np.int64), steps.gradient(), about_of(self).interval_scale
+            )

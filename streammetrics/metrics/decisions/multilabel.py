@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ...collect.about import About, about_of
 from ...collect.interval import Estimate
 from ...collect.metric import ScoredLabels, nothing_counted
 from ...collect.reading import Reading
@@ -26,12 +27,15 @@ __all__ = [
 class LabelRowMetric(ScoredLabels[LabelRows, float]):
     """The mean over rows of a number that a row of labels and scores has."""
 
+    about = About(
+        cost="552 bytes; about 10 ns a label, to sort them",
+        bound="exact: rows rounded once, summed exactly, rounded once",
+        example={"num_labels": 3},
+    )
+
     num_labels: int | None = setting(default=None, low=1, high=1 << 16)
 
     term: ClassVar[str] = ""
-    cost = "552 bytes; about 10 ns a label, to sort them"
-    bound = "exact: rows rounded once, summed exactly, rounded once"
-    example: ClassVar[dict[str, Any]] = {"num_labels": 3}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,7 +51,7 @@ class LabelRowMetric(ScoredLabels[LabelRows, float]):
 
     def estimate(self, found: Reading, method: str) -> Estimate:
         state: Any = found.state
-        return mean(found.value, state.spread_of(self.term), self.interval_scale, method)
+        return mean(found.value, state.spread_of(self.term), about_of(self).interval_scale, method)
 
     def reason(self, state: Any) -> str | None:
         return nothing_counted(state)
@@ -77,9 +81,9 @@ class CoverageError(LabelRowMetric, tag="coverage_error"):
     2.5
     """
 
-    best = "low"
+    about = About(best="low", formula="mean number of labels that score at least as high as the lowest true one")
+
     term = "coverage"
-    formula = "mean number of labels that score at least as high as the lowest true one"
 
 
 class LabelRankingAveragePrecision(LabelRowMetric, tag="label_ranking_average_precision"):
@@ -105,9 +109,13 @@ class LabelRankingAveragePrecision(LabelRowMetric, tag="label_ranking_average_pr
     0.4167
     """
 
-    best = "high"
-    term, interval_scale = "precision", "logit"
-    formula = "mean over rows and true labels of (true labels scored as high) / (labels scored as high)"
+    about = About(
+        best="high",
+        interval_scale="logit",
+        formula="mean over rows and true labels of (true labels scored as high) / (labels scored as high)",
+    )
+
+    term = "precision"
 
 
 class LabelRankingLoss(LabelRowMetric, tag="label_ranking_loss"):
@@ -132,6 +140,10 @@ class LabelRankingLoss(LabelRowMetric, tag="label_ranking_loss"):
     0.75
     """
 
-    best = "low"
-    term, interval_scale = "ranking_loss", "logit"
-    formula = "mean over rows of pairs of a true and another label in the wrong order / pairs"
+    about = About(
+        best="low",
+        interval_scale="logit",
+        formula="mean over rows of pairs of a true and another label in the wrong order / pairs",
+    )
+
+    term = "ranking_loss"

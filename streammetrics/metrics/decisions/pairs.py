@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...collect.about import About
 from ...collect.metric import ScoredLabels
 from ...collect.reading import NAN, OwnReading, Reading
 from ...numerics.exact import Limits, to_float
@@ -22,12 +23,14 @@ __all__ = ["AdjustedRandScore", "FowlkesMallowsIndex", "PairConfusionMatrix", "R
 class Labeling(ScoredLabels[FoundPairs, Any]):
     """A number read from how often each class of one labeling meets each of another, whatever these are called."""
 
-    max_labels: int = setting(default=1000, low=2, high=1 << 15, operational=True)
+    about = About(
+        positional_columns=("y_true", "y_pred"),
+        best="high",
+        cost="some 100 bytes a pair of classes that occurs; 10 ns a row",
+        bound="exact: counts, rounded once",
+    )
 
-    positional = ("y_true", "y_pred")
-    best: ClassVar[str | None] = "high"
-    cost = "some 100 bytes a pair of classes that occurs; 10 ns a row"
-    bound = "exact: counts, rounded once"
+    max_labels: int = setting(default=1000, low=2, high=1 << 15, operational=True)
 
     def update(self, y_true: Any = None, y_pred: Any = None, /, **columns: Any) -> Any:
         """Count a batch.
@@ -156,7 +159,7 @@ class RandScore(PairMetric, tag="rand_score"):
     0.8333333333333334
     """
 
-    formula = "pairs of rows on which both agree / pairs of rows"
+    about = About(formula="pairs of rows on which both agree / pairs of rows")
 
     def of(self, pairs: RowPairs) -> Limits | None:
         return Limits.exactly(pairs.tn + pairs.tp, sum(pairs))
@@ -185,7 +188,7 @@ class AdjustedRandScore(PairMetric, tag="adjusted_rand_score"):
     0.5714285714285714
     """
 
-    formula = "2 (tp tn - fn fp) / ((tp + fn)(fn + tn) + (tp + fp)(fp + tn)) of pairs of rows"
+    about = About(formula="2 (tp tn - fn fp) / ((tp + fn)(fn + tn) + (tp + fp)(fp + tn)) of pairs of rows")
 
     def of(self, pairs: RowPairs) -> Limits | None:
         tn, fp, fn, tp = pairs
@@ -215,7 +218,7 @@ class FowlkesMallowsIndex(PairMetric, tag="fowlkes_mallows_index"):
     0.408248290463863
     """
 
-    formula = "tp / sqrt((tp + fp)(tp + fn)) of pairs of rows"
+    about = About(formula="tp / sqrt((tp + fp)(tp + fn)) of pairs of rows")
 
     def of(self, pairs: RowPairs) -> Limits | None:
         if not pairs.tp:
@@ -246,9 +249,11 @@ class PairConfusionMatrix(Labeling, tag="pair_confusion_matrix"):
            [2., 2.]])
     """
 
-    best = None
-    instead = "a matrix has no one standard error; Sharded(AdjustedRandScore(), unit=) has an interval"
-    formula = "ordered pairs of rows: [[apart in both, together in the second], [in the first, in both]]"
+    about = About(
+        best=None,
+        no_interval_reason="a matrix has no one standard error; Sharded(AdjustedRandScore(), unit=) has an interval",
+        formula="ordered pairs of rows: [[apart in both, together in the second], [in the first, in both]]",
+    )
 
     def read(self, state: FoundPairs) -> Reading:
         found = state.contingency()

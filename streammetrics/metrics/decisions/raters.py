@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, ClassVar
 
+from ...collect.about import About
 from ...collect.metric import Metric, nothing_counted
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
@@ -41,13 +41,15 @@ class FleissKappa(Metric[RowTerms, float], tag="fleiss_kappa"):
     0.3191489361702128
     """
 
-    num_classes: int = setting(low=2, high=1 << 12)
+    about = About(
+        positional_columns=("ratings",),
+        best="high",
+        formula="(po - pe) / (1 - pe), po of pairs of raters of an item, pe of the shares of classes",
+        cost="1.1 kB a class; some 50 ns a number",
+        example={"num_classes": 3},
+    )
 
-    positional = ("ratings",)
-    best = "high"
-    formula = "(po - pe) / (1 - pe), po of pairs of raters of an item, pe of the shares of classes"
-    cost = "1.1 kB a class; some 50 ns a number"
-    example: ClassVar[dict[str, Any]] = {"num_classes": 3}
+    num_classes: int = setting(low=2, high=1 << 12)
 
     def make_state(self) -> RowTerms:
         each = tuple(f"raters@{k}" for k in range(self.num_classes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...collect.about import About
 from ...collect.reading import Quotient
 from ...statistics.classes import Table
 from .counted import DecisionRatio
@@ -35,7 +36,7 @@ class NegativePredictiveValue(DecisionRatio, tag="negative_predictive_value"):
     0.5
     """
 
-    formula = "TN / (TN + FN)"
+    about = About(formula="TN / (TN + FN)")
 
     def of(self, cells: Table) -> Quotient:
         return Quotient(cells.tn, cells.tn + cells.fn)
@@ -60,8 +61,7 @@ class FalseDiscoveryRate(DecisionRatio, tag="false_discovery_rate"):
     0.3333333333333333
     """
 
-    best = "low"
-    formula = "FP / (FP + TP)"
+    about = About(best="low", formula="FP / (FP + TP)")
 
     def of(self, cells: Table) -> Quotient:
         return Quotient(cells.fp, cells.fp + cells.tp)
@@ -86,8 +86,7 @@ class FalseOmissionRate(DecisionRatio, tag="false_omission_rate"):
     0.5
     """
 
-    best = "low"
-    formula = "FN / (FN + TN)"
+    about = About(best="low", formula="FN / (FN + TN)")
 
     def of(self, cells: Table) -> Quotient:
         return Quotient(cells.fn, cells.fn + cells.tn)
@@ -112,8 +111,7 @@ class FalseNegativeRate(DecisionRatio, tag="false_negative_rate"):
     0.3333333333333333
     """
 
-    best = "low"
-    formula = "FN / (FN + TP)"
+    about = About(best="low", formula="FN / (FN + TP)")
 
     def of(self, cells: Table) -> Quotient:
         return Quotient(cells.fn, cells.fn + cells.tp)
@@ -139,8 +137,7 @@ class Prevalence(DecisionRatio, tag="prevalence"):
     0.6
     """
 
-    best = None
-    formula = "(TP + FN) / all"
+    about = About(best=None, formula="(TP + FN) / all")
 
     def of(self, cells: Table) -> Quotient:
         return Quotient(cells.tp + cells.fn, sum(cells))
@@ -166,8 +163,7 @@ class SelectionRate(DecisionRatio, tag="selection_rate"):
     0.6
     """
 
-    best = None
-    formula = "(TP + FP) / all"
+    about = About(best=None, formula="(TP + FP) / all")
 
     def of(self, cells: Table) -> Quotient:
         return Quotient(cells.tp + cells.fp, sum(cells))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import ClassVar
 
+from ...collect.about import About
 from ...collect.reading import Quotient
 from ...numerics.settings import setting
 from ...statistics.classes import Table
@@ -46,7 +46,8 @@ class Precision(SampledRatio, tag="precision"):
     array([0.5, 1. , 1. ])
     """
 
-    formula = "TP / (TP + FP)"
+    about = About(formula="TP / (TP + FP)")
+
     row_beta = 0.0
 
     def of(self, cells: Table) -> Quotient:
@@ -72,7 +73,8 @@ class Recall(SampledRatio, tag="recall"):
     0.5
     """
 
-    formula = "TP / (TP + FN)"
+    about = About(formula="TP / (TP + FN)")
+
     row_beta = math.inf
 
     def of(self, cells: Table) -> Quotient:
@@ -102,10 +104,9 @@ class FBeta(SampledRatio, tag="fbeta"):
     0.5
     """
 
-    beta: float = setting(default=1.0, low=0.0, high=1e100)
+    about = About(interval_methods=("delta",), formula="(1 + b^2) TP / ((1 + b^2) TP + b^2 FN + FP)")
 
-    methods: ClassVar[tuple[str, ...]] = ("delta",)
-    formula = "(1 + b^2) TP / ((1 + b^2) TP + b^2 FN + FP)"
+    beta: float = setting(default=1.0, low=0.0, high=1e100)
 
     @property
     def name(self) -> str:
@@ -136,8 +137,7 @@ class F1(SampledRatio, tag="f1"):
     0.5
     """
 
-    methods: ClassVar[tuple[str, ...]] = ("delta",)
-    formula = "2 TP / (2 TP + FP + FN)"
+    about = About(interval_methods=("delta",), formula="2 TP / (2 TP + FP + FN)")
 
     def of(self, cells: Table) -> Quotient:
         return Quotient(2 * cells.tp, 2 * cells.tp + cells.fp + cells.fn)
@@ -162,8 +162,7 @@ class FalsePositiveRate(DecisionRatio, tag="false_positive_rate"):
     0.5
     """
 
-    best = "low"
-    formula = "FP / (FP + TN)"
+    about = About(best="low", formula="FP / (FP + TN)")
 
     def of(self, cells: Table) -> Quotient:
         return Quotient(cells.fp, cells.fp + cells.tn)
@@ -188,7 +187,7 @@ class Specificity(DecisionRatio, tag="specificity"):
     0.5
     """
 
-    formula = "TN / (TN + FP)"
+    about = About(formula="TN / (TN + FP)")
 
     def of(self, cells: Table) -> Quotient:
         return Quotient(cells.tn, cells.tn + cells.fp)
@@ -214,7 +213,8 @@ class Jaccard(SampledRatio, tag="jaccard"):
     0.3333333333333333
     """
 
-    formula = "TP / (TP + FP + FN)"
+    about = About(formula="TP / (TP + FP + FN)")
+
     row_term = "row_jaccard"
 
     def of(self, cells: Table) -> Quotient:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...collect.about import About
 from ...numerics.exact import Limits
 from ...statistics.classes import Table
 from .combined import CombinedRates
@@ -17,8 +18,7 @@ __all__ = ["FowlkesMallows", "PrevalenceThreshold"]
 class Rooted(CombinedRates):
     """A function of roots, which no quotient of integers is."""
 
-    vectorized = False
-    interval_scale = "logit"
+    about = About(read_cells=None, interval_scale="logit")
 
 
 class FowlkesMallows(Rooted, tag="fowlkes_mallows"):
@@ -44,7 +44,7 @@ class FowlkesMallows(Rooted, tag="fowlkes_mallows"):
     0.5
     """
 
-    formula = "TP / sqrt((TP + FP)(TP + FN))"
+    about = About(formula="TP / sqrt((TP + FP)(TP + FN))")
 
     def of(self, cells: Table) -> Limits | None:
         _, fp, fn, tp = cells
@@ -79,8 +79,7 @@ class PrevalenceThreshold(Rooted, tag="prevalence_threshold"):
     0.5
     """
 
-    best = "low"
-    formula = "sqrt(FPR) / (sqrt(TPR) + sqrt(FPR))"
+    about = About(best="low", formula="sqrt(FPR) / (sqrt(TPR) + sqrt(FPR))")
 
     def of(self, cells: Table) -> Limits | None:
         tn, fp, fn, tp = cells

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
+from ...collect.about import about_of
 from ...collect.interval import Estimate
 from ...collect.reading import Reading
 from ...numerics.exact import to_float
@@ -92,4 +93,4 @@ def _estimate(metric: SampledRatio, state: LabelRows, value: float) -> Estimate:
             return 1 / (1 - lacking), ratio / (1 - lacking) / (1 - lacking)
         return 1.0, metric.zero_division
 
-    return delta(value, found, gradient, metric.interval_scale, "delta")
+    return delta(value, found, gradient, about_of(metric).interval_scale, "delta")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
+from ...collect.about import About, about_of
 from ...collect.interval import Estimate
 from ...collect.metric import ScoredLabels, nothing_counted
 from ...collect.reading import Quotient, Reading
@@ -52,20 +53,22 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
     0.5
     """
 
+    about = About(
+        best="high",
+        interval_methods=("wilson", "delta"),
+        interval_scale="logit",
+        formula="rows whose labels are all right / rows",
+        cost="552 bytes; about 1 ns a label",
+        bound="exact: counts, rounded once",
+        example={"num_labels": 3},
+    )
+
     num_labels: int | None = setting(default=None, low=1, high=1 << 16)
     threshold: float | None = setting(default=HARD, default_from=default_threshold)
     top_k: int | None = setting(default=None, low=1)
     criteria: str = setting(default="exact_match", choices=("exact_match", "overlap", "contain", "belong"))
     num_classes: int | None = setting(default=None, low=2, high=1 << 15)
     num_outputs: int | None = setting(default=None, low=1, high=1 << 16)
-
-    best = "high"
-    methods: ClassVar[tuple[str, ...]] = ("wilson", "delta")
-    interval_scale = "logit"
-    formula = "rows whose labels are all right / rows"
-    cost = "552 bytes; about 1 ns a label"
-    bound = "exact: counts, rounded once"
-    example: ClassVar[dict[str, Any]] = {"num_labels": 3}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -109,7 +112,7 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
 
     @property
     def name(self) -> str:
-        tag = self.tag + ("" if self.criteria == "exact_match" else f"_{self.criteria}")
+        tag = self.about.tag + ("" if self.criteria == "exact_match" else f"_{self.criteria}")
         if self.top_k is not None:
             tag = f"{tag}_top_{self.top_k}"
         usual = (None,) if self.top_k is not None else (HARD, None)
@@ -126,7 +129,7 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
 
     def estimate(self, found: Reading, method: str) -> Estimate:
         state: Any = found.state
-        return mean(found.value, state.spread_of(self._term), self.interval_scale, method)
+        return mean(found.value, state.spread_of(self._term), about_of(self).interval_scale, method)
 
     def reason(self, state: Any) -> str | None:
         return nothing_counted(state)
@@ -156,11 +159,9 @@ class HammingLoss(WholeMatrix, tag="hamming_loss"):
     0.25
     """
 
-    num_outputs: int | None = setting(default=None, low=1, high=1 << 16)
+    about = About(best="low", formula="wrong decisions / (rows x labels)", interval_methods=("wilson", "delta"))
 
-    best = "low"
-    formula = "wrong decisions / (rows x labels)"
-    methods: ClassVar[tuple[str, ...]] = ("wilson", "delta")
+    num_outputs: int | None = setting(default=None, low=1, high=1 << 16)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -185,7 +186,7 @@ class HammingLoss(WholeMatrix, tag="hamming_loss"):
         value = to_float(state.total("wrong"), state.weight() * outputs)
 
         def estimate(method: str) -> Estimate:
-            found = mean(value, state.spread_of("wrong"), self.interval_scale, "delta")
+            found = mean(value, state.spread_of("wrong"), about_of(self).interval_scale, "delta")
             return found._replace(error=found.error / outputs)
 
         return Reading(state, value, reason=partial(nothing_counted, state), estimate=estimate)

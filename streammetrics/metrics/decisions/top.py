@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
+from ...collect.about import About, about_of
 from ...collect.interval import Estimate
 from ...collect.metric import nothing_counted
 from ...collect.reading import Reading
@@ -43,14 +44,17 @@ class TopKAccuracy(OfClasses[ClassRows, float], tag="top_k_accuracy"):
     0.75
     """
 
+    about = About(
+        best="high",
+        interval_methods=("wilson", "delta"),
+        interval_scale="logit",
+        formula="rows whose true class is among the k highest scores / rows",
+        cost="552 bytes; about 1 ns a score",
+        example={"num_classes": 3},
+    )
+
     k: int = setting(default=5, low=1, kw_only=False)
     ignore_class: int | str | bytes | None = setting(default=None)
-
-    best = "high"
-    methods, interval_scale = ("wilson", "delta"), "logit"
-    formula = "rows whose true class is among the k highest scores / rows"
-    cost = "552 bytes; about 1 ns a score"
-    example: ClassVar[dict[str, Any]] = {"num_classes": 3}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,7 +73,7 @@ class TopKAccuracy(OfClasses[ClassRows, float], tag="top_k_accuracy"):
 
     def estimate(self, found: Reading, method: str) -> Estimate:
         state: Any = found.state
-        return mean(found.value, state.spread_of(f"top@{self.k}"), self.interval_scale, method)
+        return mean(found.value, state.spread_of(f"top@{self.k}"), about_of(self).interval_scale, method)
 
     def reason(self, state: Any) -> str | None:
         return nothing_counted(state)

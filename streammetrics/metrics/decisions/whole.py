@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
+from ...collect.about import About, about_of
 from ...collect.interval import Estimate
 from ...collect.reading import Reading
 from ...numerics.exact import to_float
@@ -20,6 +21,8 @@ __all__ = ["WholeMatrix"]
 class WholeMatrix(AveragedDecision):
     """A number read from a whole confusion matrix: of all classes together, or of each label."""
 
+    about = About(value_range=(0, 1), interval_methods=("delta",))
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self._of_classes and self.average != "macro":
@@ -27,9 +30,6 @@ class WholeMatrix(AveragedDecision):
                 f"{type(self).__name__}: classes have one value together; average= is for num_labels=, and for metrics of "
                 f"a class such as Recall"
             )
-
-    within: ClassVar[tuple[int | None, int | None]] = (0, 1)
-    methods: ClassVar[tuple[str, ...]] = ("delta",)
 
     def gradient(self, right: Any, true: Any, predicted: Any) -> Any:
         """Return what a row of each true and predicted class adds to the value, times all rows.
@@ -50,7 +50,7 @@ class WholeMatrix(AveragedDecision):
 
     def estimate(self, found: Any, method: str) -> Estimate:
         state, margins = found.state, found.view
-        if "wilson" in self.methods:
+        if "wilson" in about_of(self).interval_methods:
             return share(margins.total, found.value, method)
         if math.isnan(found.value):
             return Estimate(found.value)
@@ -58,7 +58,7 @@ class WholeMatrix(AveragedDecision):
         total = int(rows.sum())
         shares = (np.array([to_float(n, total) for n in part]) for part in margins)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return from_counts(found.value, rows, self.gradient(*shares), self.interval_scale)
+            return from_counts(found.value, rows, self.gradient(*shares), about_of(self).interval_scale)
 
     def reading(self, state: Any) -> Reading:
         return self.read(state) if isinstance(state, PairCounts) else super().reading(state)

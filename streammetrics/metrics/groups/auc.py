@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ...collect.about import About
 from ...collect.interval import GROUPS, Estimate
 from ...collect.metric import Metric
 from ...collect.reading import NAN, OwnReading, Reading, widened
@@ -24,6 +25,14 @@ __all__ = ["GroupAUC", "group_partition"]
 
 Floats = NDArray[np.float64]
 State = GroupRows | SealedGroups | SortedGroups
+
+
+def _read_closed_groups(metric: GroupAUC, state: State) -> Reading:
+    """Return the reading of all cells as arrays."""
+    # It takes less time to close the groups of all cells together than those of one cell after the other.
+    each = [metric.read(cell) for cell in state.close_groups().each_cell()]
+    values = np.array([one.value for one in each])
+    return Reading(state, values, bounds=lambda: _columns(one.bounds for one in each))
 
 
 class GroupAUC(Metric[State, float], tag="group_auc"):
@@ -82,6 +91,14 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
     (0.75, 1)
     """
 
+    about = About(
+        read_cells=_read_closed_groups,
+        rank_based=True,
+        best="high",
+        formula="sum over groups of w_g AUC_g / sum of w_g",
+        cost="13 to 33 bytes a row, on disk with spill_dir=; some 20 ns a row",
+    )
+
     group_weight: str = setting(default="impressions", choices=GROUP_WEIGHTS)
     one_class: Any = setting(default="skip", choices=("skip", 0.5))
     scale: str = setting(default="probability", choices=("probability", "real", "logit"))
@@ -94,11 +111,6 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
     sealed: int | None = setting(default=None, low=1)
     memory_limit: int = setting(default=1 << 32, low=0, operational=True)
     spill_dir: str | None = setting(default=None, operational=True)
-
-    ranks = True
-    best = "high"
-    formula = "sum over groups of w_g AUC_g / sum of w_g"
-    cost = "13 to 33 bytes a row, on disk with spill_dir=; some 20 ns a row"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -145,12 +157,6 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
 
     def read(self, state: State) -> Reading:
         return OfClosed(self, state)
-
-    def read_cells(self, state: State) -> Reading:
-        # The groups of all cells are closed together, which takes less time than those of one cell after the other.
-        each = [self.read(cell) for cell in state.close_groups().each_cell()]
-        values = np.array([one.value for one in each])
-        return Reading(state, values, bounds=lambda: _columns(one.bounds for one in each))
 
     def estimate(self, found: Reading, method: str) -> Estimate:
         error, groups = self._error(found)

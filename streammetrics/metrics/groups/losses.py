@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...collect.about import About
 from ...collect.interval import GROUPS, Estimate
 from ...collect.metric import Metric
 from ...collect.reading import OwnReading, Reading
@@ -26,13 +27,12 @@ Floats = NDArray[np.float64]
 class GroupedMetric(Metric[GroupSums, float]):
     """A weighted mean over groups of what their sums say."""
 
+    about = About(best="low", cost="some 100 bytes a group; 10 ns a row, 80 where there are very many groups")
+
     scale: str = setting(default="probability", choices=("probability", "logit"))
     missing: str = setting(default="raise", choices=("raise", "skip"))
     missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
     memory_limit: int = setting(default=1 << 32, low=0, operational=True)
-
-    best = "low"
-    cost = "some 100 bytes a group; 10 ns a row, 80 where there are very many groups"
 
     def _sums(self, *terms: str, eps: float | None = None) -> GroupSums:
         return GroupSums(
@@ -142,10 +142,10 @@ class GroupLogLoss(GroupedMetric, tag="group_log_loss"):
     (1.039721, 0.866434)
     """
 
+    about = About(formula="sum over groups of c_g L_g / sum of c_g")
+
     group_weight: str = setting(default="uniform", choices=("uniform", "impressions", "positives"))
     eps: float | None = setting(default=None, above=0.0, high=0.25)
-
-    formula = "sum over groups of c_g L_g / sum of c_g"
 
     @property
     def name(self) -> str:
@@ -190,9 +190,9 @@ class GroupCalibrationError(GroupedMetric, tag="group_calibration_error"):
     0.1875
     """
 
-    relative: bool = setting(default=False)
+    about = About(formula="sum over groups of |sum of w (p - y)| / sum of w")
 
-    formula = "sum over groups of |sum of w (p - y)| / sum of w"
+    relative: bool = setting(default=False)
 
     @property
     def name(self) -> str:

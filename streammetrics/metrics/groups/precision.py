@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...collect.about import About
 from ...collect.interval import GROUPS, Estimate
 from ...collect.metric import Metric
 from ...collect.reading import OwnReading, Quotient, Reading
@@ -23,15 +24,18 @@ __all__ = ["GroupAveragePrecision", "SessionPrecisionAtK", "SessionRecallAtK"]
 class OpenGroups(Metric[GroupRows, float]):
     """A metric that reads the rows of every group."""
 
+    about = About(
+        rank_based=True,
+        best="high",
+        cost="13 to 33 bytes a row; some 100 ns a row to compute",
+        bound="groups within a few ulp, summed exactly",
+    )
+
     scale: str = setting(default="probability", choices=("probability", "real", "logit"))
     missing: str = setting(default="raise", choices=("raise", "skip"))
     missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
     memory_limit: int = setting(default=1 << 32, low=0, operational=True)
 
-    ranks = True
-    best: ClassVar[str | None] = "high"
-    cost = "13 to 33 bytes a row; some 100 ns a row to compute"
-    bound = "groups within a few ulp, summed exactly"
     undefined: ClassVar[str] = "no group has positives"
 
     def make_state(self) -> GroupRows:
@@ -118,8 +122,9 @@ class GroupAveragePrecision(OpenGroups, tag="group_average_precision"):
     0.9166666666666666
     """
 
+    about = About(formula="sum over groups of c_g AP_g / sum of c_g")
+
     group_weight: str = setting(default="uniform", choices=("uniform", "impressions", "positives"))
-    formula = "sum over groups of c_g AP_g / sum of c_g"
 
     @property
     def name(self) -> str:
@@ -166,11 +171,11 @@ class SessionPrecisionAtK(OpenGroups, tag="session_precision_at_k"):
     0.3333333333333333
     """
 
+    about = About(extensive=True, formula="sum of positives among the first k / sum of rows among the first k")
+
     k: int = setting(default=10, low=1, high=1 << 40, kw_only=False)
 
-    grows = True
     undefined = "the weights are all zero"
-    formula = "sum of positives among the first k / sum of rows among the first k"
 
     @property
     def name(self) -> str:
@@ -203,8 +208,9 @@ class SessionRecallAtK(SessionPrecisionAtK, tag="session_recall_at_k"):
     0.5
     """
 
+    about = About(formula="sum of positives among the first k / sum of positives")
+
     undefined = OpenGroups.undefined
-    formula = "sum of positives among the first k / sum of positives"
 
     @property
     def name(self) -> str:

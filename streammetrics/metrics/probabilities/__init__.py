@@ -1,5 +1,6 @@
 """Probabilities: losses, rates, skill and calibration."""
 
+from .bucket_error import *
 from .calibration import *
 from .entropies import *
 from .goodness import *

@@ -1,4 +1,4 @@
-"""Metrics of how well probabilities are probabilities, bin by bin: calibration error, reliability curve, bucket error.
+"""Metrics of how well probabilities are probabilities, bin by bin: calibration error, reliability curve.
 
 Bins of equal width have sums of their own. Bins of equal mass and of equal ratio are unions of the buckets of the score
 histogram that AUC reads; the sum of p in a bucket lies between its ends times its weight, which is what is certified.
@@ -6,17 +6,16 @@ histogram that AUC reads; the sum of p in a bucket lies between its ends times i
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.metric import ScoredLabels, T, nothing_counted
+from ...collect.about import About
+from ...collect.metric import T, nothing_counted
 from ...collect.reading import Reading, bounds_of_some
 from ...numerics import elementary
 from ...numerics.exact import UNIT, Ints, Limits, Mass, enclose, to_float
@@ -28,7 +27,6 @@ from ...statistics.scores import BITS, ScoreHistogram
 from ..averages import OfClasses, Several
 
 __all__ = [
-    "BucketError",
     "CalibrationCurve",
     "CalibrationTable",
     "ExpectedCalibrationError",
@@ -126,18 +124,22 @@ class Reliability(NamedTuple):
 class BinnedMetric(OfClasses[Binned, T]):
     """A metric that reads what was predicted and what came, bin by bin."""
 
+    about = About(
+        cost="uniform: 48 bytes a bin, 4 ns a row; others: the histogram of AUC",
+        bound=(
+            "uniform: exact, below 0.001 within 2**-60; others: p between the ends of its bucket; 0 for half precision"
+        ),
+    )
+
     n_bins: int = setting(default=15, low=1, high=10_000)
     strategy: str = setting(default="uniform", choices=("uniform", "quantile", "log"))
     scale: str = setting(default="probability", choices=("probability", "logit"))
     bits: int | None = setting(default=None, low=8, high=24)
 
-    cost = "uniform: 48 bytes a bin, 4 ns a row; others: the histogram of AUC"
-    bound = "uniform: exact, below 0.001 within 2**-60; others: p between the ends of its bucket; 0 for half precision"
-
     @property
     def name(self) -> str:
         default = type(self).__dataclass_fields__["n_bins"].default
-        return self.tag if self.n_bins == default else f"{self.tag}@{self.n_bins}"
+        return self.about.tag if self.n_bins == default else f"{self.about.tag}@{self.n_bins}"
 
     def make_state(self) -> Any:
         top = "num_classes" in self.which or "labels" in self.which
@@ -306,10 +308,13 @@ def _total(parts: Iterable[Fraction]) -> Fraction:
 class CalibrationError(Several[Binned], BinnedMetric[Any]):
     """A metric of the gaps between predicted and true positives."""
 
-    instead = (
-        "gaps are never negative, so chance alone widens them; Calibration, over all rows or slices, has an interval"
+    about = About(
+        no_interval_reason=(
+            "gaps are never negative, so chance alone widens them; "
+            "Calibration, over all rows or slices, has an interval"
+        ),
+        best="low",
     )
-    best = "low"
 
     @property
     def name(self) -> str:
@@ -333,6 +338,16 @@ def _of_gaps(bins: Sequence[Bin], made: Callable[[Sequence[Fraction], Sequence[B
         return found
     least, most = zip(*(b.gaps() for b in bins), strict=True)
     return Limits(made(least, bins).low, found.value, made(most, bins).high)
+
+
+def _read_uniform_bins(metric: ExpectedCalibrationError, state: Any) -> Reading | None:
+    """Return the reading of all cells as arrays, if the bins have fixed edges and the value is a mean."""
+    if not (state.stacks and metric.strategy == "uniform" and metric.norm == "l1"):
+        return None
+    side = state.stacked()
+    bins: Any = metric.bins(side)[0]
+    found = Reading(side, to_float(sum(b.gap() for b in bins), sum(b.weight for b in bins)))
+    return found.having(bounds=partial(metric._bounds_of_cells, state, found, bins))
 
 
 class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error"):
@@ -377,22 +392,16 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
     0.15625
     """
 
+    about = About(
+        read_cells=_read_uniform_bins,
+        value_range=(0.0, 1.0),
+        formula="sum over bins of W_b / W |mean p - share of positives|",
+    )
+
     norm: str = setting(default="l1", choices=("l1", "l2"))
-
-    value_range = (0.0, 1.0)
-
-    formula = "sum over bins of W_b / W |mean p - share of positives|"
 
     def of(self, state: Binned) -> Limits | None:
         return _of_gaps(self._filled(state), _mean_gap if self.norm == "l1" else _root_of_mean_square)
-
-    def read_cells(self, state: Any) -> Reading | None:
-        if not (state.stacks and self.strategy == "uniform" and self.norm == "l1"):
-            return None
-        side = state.stacked()
-        bins: Any = self.bins(side)[0]
-        found = Reading(side, to_float(sum(b.gap() for b in bins), sum(b.weight for b in bins)))
-        return found.having(bounds=partial(self._bounds_of_cells, state, found, bins))
 
     def _bounds_of_cells(self, state: Any, found: Reading, bins: Sequence[Any]) -> tuple[Any, Any]:
         """Return the bounds of all cells; those with a bin whose mean of p is small are read alone."""
@@ -438,8 +447,7 @@ class MaximumCalibrationError(CalibrationError, tag="maximum_calibration_error")
     0.25
     """
 
-    value_range = (0.0, 1.0)
-    formula = "max over bins of |mean p - share of positives|"
+    about = About(value_range=(0.0, 1.0), formula="max over bins of |mean p - share of positives|")
 
     def of(self, state: Binned) -> Limits | None:
         return _of_gaps(self._filled(state), _largest_gap)
@@ -478,11 +486,13 @@ class CalibrationCurve(BinnedMetric[Reliability], tag="calibration_curve"):
               0.5            1            1         0.75            1         0.75
     """
 
-    n_bins: int = setting(default=10, low=1, high=10_000)
+    about = About(
+        extensive=True,
+        no_interval_reason="bins have no one standard error; Calibration, over all rows or slices, has an interval",
+        formula="by bin: sum w p / W_b, sum w y / W_b",
+    )
 
-    grows = True
-    instead = "bins have no one standard error; Calibration, over all rows or slices, has an interval"
-    formula = "by bin: sum w p / W_b, sum w y / W_b"
+    n_bins: int = setting(default=10, low=1, high=10_000)
 
     def of(self, state: Binned) -> Reliability:
         bins, edges = self.bins(state)
@@ -560,103 +570,6 @@ class CalibrationTable(CalibrationCurve, tag="calibration_table"):
              0.25            1            4      0.34375          0.5       0.6875
     """
 
+    about = About(formula="by decile: W_b, sum w p / W_b, sum w y / W_b, sum w p / sum w y")
+
     strategy: str = setting(default="quantile", choices=("uniform", "quantile", "log"))
-
-    formula = "by decile: W_b, sum w p / W_b, sum w y / W_b, sum w p / sum w y"
-
-
-class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
-    """Bucket error: the relative calibration error in groups of buckets just wide enough to be trusted.
-
-    Formula: sum over groups of W_g |CTR_g / p_g - 1| / sum of W_g. Buckets i/n, ascending, are joined until
-    sqrt((1 - p_g) / (p_g W_g)) < 0.05, p_g the mean of i/n; a group that grows wider than 0.01 before is left out.
-
-    Parameters
-    ----------
-    n_bins : int
-        Buckets of equal width; Paddle's table has 1,000,000.
-    scale : {"probability", "logit"}
-        A logit is turned into the probability first.
-    on_invalid : {"raise", "drop"}
-        Whether a bad row raises, or is left out and counted.
-
-    Notes
-    -----
-    Definition as Paddle's `BasicAucCalculator::calculate_bucket_error`, both limits decided in exact integers, so that
-    Paddle's rounding may close a group one bucket later. Exact counts, rounded once. 16 bytes a bucket: 16 MB, as there;
-    4 ns a row; a second or two to compute with a million filled. Undefined, where Paddle says 0, if no group is large
-    enough.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import streammetrics as sm
-    >>> y = np.arange(8000) % 4 == 0
-    >>> sm.BucketError().update(y, np.full(8000, 0.5)).compute()
-    0.5
-    """
-
-    n_bins: int = setting(default=1_000_000, low=1, high=1 << 24)
-    scale: str = setting(default="probability", choices=("probability", "logit"))
-
-    best = "low"
-    instead = CalibrationError.instead
-    formula = "sum over groups of W_g |CTR_g / p_g - 1| / sum of W_g"
-    cost = "16 bytes a bucket: 16 MB; 4 ns a row"
-    bound = "exact: counts, rounded once"
-    example: ClassVar[dict[str, Any]] = {"n_bins": 1000}
-
-    def make_state(self) -> ScoreBins:
-        return ScoreBins(n_bins=self.n_bins, scale=self.scale, sums=False)
-
-    def of(self, state: ScoreBins) -> float:
-        n, groups = state.n_bins, list(_groups(state))
-        if not groups:
-            return NAN
-        errors = [(weight * abs(positives * n - places), places) for weight, positives, places, _ in groups]
-        return Limits.quotients(errors, Fraction(sum(weight for weight, *_ in groups))).rounded()
-
-    def read(self, state: ScoreBins) -> Reading:
-        found = super().read(state)
-        return found.having(bounds=lambda: _bounds_of_groups(state, found.value))
-
-    def reason(self, state: ScoreBins) -> str | None:
-        if not state.facts()["rows"]:
-            return "no rows"
-        return (
-            None if any(_groups(state)) else "no group of buckets within 0.01 holds enough rows for an error below 5 %"
-        )
-
-
-def _bounds_of_groups(state: ScoreBins, value: float) -> tuple[float, float]:
-    """Return the bounds of a value: anything is possible if weights, before they were rounded, may make other groups."""
-    slip = 8 * state.slip
-    if not slip or value != value:
-        return value, value
-    ends = ((end for *_, end in _groups(state, tilt)) for tilt in (-slip, Fraction(0), slip))
-    if any(len(set(some)) > 1 for some in itertools.zip_longest(*ends)):
-        return 0.0, math.inf
-    reach = float(slip) * (value + 1)
-    return max(0.0, value - reach), value + reach
-
-
-def _groups(state: ScoreBins, tilt: Fraction = Fraction(0)) -> Iterator[tuple[int, int, int, int]]:
-    """Yield weight, positives, sum of bucket numbers and last bucket of each group that is large enough, ascending.
-
-    With `tilt` groups are large enough that lack, or have more than, such a share.
-    """
-    n, (more, of) = state.n_bins, (1 + tilt).as_integer_ratio()
-    needed = 400 * state.unit * of
-    span = n // 100  # buckets i and j are within 0.01 if i - j <= n / 100
-    filled = np.flatnonzero(state.rows.any(axis=0))
-    start = weight = positives = places = 0
-    for i, c, a in zip(filled.tolist(), *state.masses(filled), strict=True):
-        if i - start > span:  # a group that is too wide gives way to one at the first bucket beyond it, empty or not
-            start += (i - start) // (span + 1) * (span + 1)
-            weight = positives = places = 0
-        weight, positives, places = weight + a + c, positives + a, places + i * (a + c)
-        # (1 - p) / (p W) < 0.05**2, with p = places / (n weight) and W = weight / unit
-        if needed * (n * weight - places) < places * weight * more:
-            yield weight, positives, places, i
-            start = i + 1
-            weight = positives = places = 0

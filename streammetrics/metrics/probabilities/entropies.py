@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ...collect.about import About
 from ...collect.interval import Estimate
 from ...collect.metric import ScoredLabels, nothing_counted
-from ...collect.reading import Quotient, Reading, bounds_of_some
+from ...collect.reading import Quotient, Reading, bounds_of_some, read_side_by_side
 from ...numerics import elementary
 from ...numerics.exact import BEYOND, Limits, to_float
 from ...numerics.settings import setting
@@ -54,14 +55,16 @@ class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
     0.459125
     """
 
+    about = About(
+        best="low",
+        formula="log-loss of positives / W / entropy of the base rate",
+        cost="2.2 kB; some 50 ns a row",
+        bound="exact: rows computed in float64, summed exactly, rounded once; entropy within 4 ulp",
+    )
+
     base_rate: float | None = setting(default=None, low=LEAST, high=0.9999999999999999)
     scale: str = setting(default="probability", choices=("probability", "logit"))
     eps: float | None = setting(default=None, above=0.0, high=0.25)
-
-    best = "low"
-    formula = "log-loss of positives / W / entropy of the base rate"
-    cost = "2.2 kB; some 50 ns a row"
-    bound = "exact: rows computed in float64, summed exactly, rounded once; entropy within 4 ulp"
 
     def make_state(self) -> RowTerms:
         return RowTerms(terms=("positive_log_loss", "label"), scale=self.scale, eps=self.eps)
@@ -106,12 +109,13 @@ class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
     0.666415
     """
 
+    about = About(
+        best="low", formula="log-loss / -(b log m + (1 - b) log(1 - m)), m the mean prediction", read_cells=None
+    )
+
     eps: float | None = setting(default=None, low=0.0, high=0.25)
 
-    best = "low"
     terms = ("log_loss", "score")
-    formula = "log-loss / -(b log m + (1 - b) log(1 - m)), m the mean prediction"
-    vectorized = False
 
     @property
     def _refused(self) -> str | None:
@@ -143,6 +147,15 @@ class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
         return super().reason(state) or (None if self._reference(state) else "the mean prediction is 0 or 1")
 
 
+def _read_differences(metric: TjurDiscrimination, state: Any) -> Reading | None:
+    """Return the reading of all cells as arrays, whose bounds are computed one cell after the other."""
+    found = read_side_by_side(metric, state)
+    if found is None:
+        return None
+    # A difference of means can be much smaller than the means, but its rounding error is not.
+    return found.having(bounds=partial(bounds_of_some, metric, state, found.value, np.ones(len(state), bool)))
+
+
 class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
     """Tjur's coefficient of discrimination: how much higher the mean prediction is for positives than for negatives.
 
@@ -167,12 +180,16 @@ class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
     0.25
     """
 
+    about = About(
+        read_cells=_read_differences,
+        best="high",
+        value_range=(None, None),
+        formula="mean p of positives - mean p of negatives",
+    )
+
     relative: bool = setting(default=False)
 
-    best = "high"
-    within = (None, None)
     terms = ("score", "brier")
-    formula = "mean p of positives - mean p of negatives"
 
     @property
     def _refused(self) -> str | None:
@@ -180,7 +197,7 @@ class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
 
     @property
     def name(self) -> str:
-        return self.suffixed(f"relative_{self.tag}" if self.relative else self.tag)
+        return self.suffixed(f"relative_{self.about.tag}" if self.relative else self.about.tag)
 
     def of(self, state: ScoreSums) -> Quotient:
         P, N = state.weight(1), state.weight(0)
@@ -191,13 +208,6 @@ class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
         if self.relative or found.state.excess is not None:
             return Estimate(found.value, reason=RELATIVE if self.relative else WEIGHTED)
         return Estimate(found.value, _error(found.state), within=(-1.0, 1.0))
-
-    def read_cells(self, state: Any) -> Reading | None:
-        found = super().read_cells(state)
-        if found is None:
-            return None
-        # A difference of means may be far smaller than each, and its grain is not.
-        return found.having(bounds=partial(bounds_of_some, self, state, found.value, np.ones(len(state), bool)))
 
     def slack(self, state: ScoreSums, found: Limits, rounding: Fraction) -> Fraction:
         off = 4 * (rounding + self._lost(state) / min(state.weight(1), state.weight(0)))

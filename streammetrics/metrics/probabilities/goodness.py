@@ -7,6 +7,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
+from ...collect.about import About
 from ...collect.metric import ScoredLabels, nothing_counted
 from ...collect.reading import Reading
 from ...numerics.chi_square import chi2_tail
@@ -45,13 +46,17 @@ class SpiegelhalterZ(ScoredLabels[RowTerms, float], tag="spiegelhalter_z"):
     (-0.22301, 0.823528)
     """
 
-    scale: str = setting(default="probability", choices=("probability", "logit"))
+    about = About(
+        extensive=True,
+        formula="sum w (y - p)(1 - 2 p) / sqrt(sum w (1 - 2 p)^2 p (1 - p))",
+        cost="2.2 kB; 20 ns a row",
+        bound="exact: rows computed in float64, summed exactly, rounded once",
+        no_interval_reason=(
+            "it is a deviate itself, with standard error 1 where probabilities are right; BrierScore has an interval"
+        ),
+    )
 
-    grows = True
-    formula = "sum w (y - p)(1 - 2 p) / sqrt(sum w (1 - 2 p)^2 p (1 - p))"
-    cost = "2.2 kB; 20 ns a row"
-    bound = "exact: rows computed in float64, summed exactly, rounded once"
-    instead = "it is a deviate itself, with standard error 1 where probabilities are right; BrierScore has an interval"
+    scale: str = setting(default="probability", choices=("probability", "logit"))
 
     def make_state(self) -> RowTerms:
         return RowTerms(terms=("surprise", "surprise_variance"), scale=self.scale)
@@ -109,12 +114,16 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
     (2.280386, 0.319757)
     """
 
+    about = About(
+        extensive=True,
+        formula="sum over bins of (O - E)^2 / (E (1 - E / W_b))",
+        no_interval_reason=(
+            "it is a test statistic: explain() has its p-value; Calibration, over all rows or slices, has an interval"
+        ),
+    )
+
     n_bins: int = setting(default=10, low=2, high=10_000)
     strategy: str = setting(default="quantile", choices=("uniform", "quantile", "log"))
-
-    grows = True
-    formula = "sum over bins of (O - E)^2 / (E (1 - E / W_b))"
-    instead = "it is a test statistic: explain() has its p-value; Calibration, over all rows or slices, has an interval"
 
     def of(self, state: Binned) -> Limits | None:
         bins = self._filled(state)

@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...collect.about import About, about_of
 from ...collect.interval import Estimate
 from ...collect.metric import nothing_counted
-from ...collect.reading import OwnNumber, Quotient, Reading, bounds_of_some
+from ...collect.reading import OwnNumber, Quotient, Reading, bounds_of_some, read_side_by_side
 from ...numerics import elementary
 from ...numerics.exact import BEYOND, UNIT, Limits, to_float
 from ...numerics.settings import setting
@@ -32,19 +33,26 @@ LABEL = "label"
 """The term for the share of positives, which every state knows without summing it."""
 
 
+def _read_sums_side_by_side(metric: SummedMetric, state: Any) -> Reading | None:
+    """Return the reading of all cells as arrays, whose small values are read alone for their bounds."""
+    found = read_side_by_side(metric, state)
+    return None if found is None else found.having(bounds=partial(metric._bounds_of_cells, state, found))
+
+
 class SummedMetric(Several[ScoreSums]):
     """A metric that reads exact sums over scored rows; `soft_labels` are targets in [0, 1]."""
+
+    about = About(
+        read_cells=_read_sums_side_by_side,
+        cost="about 100 bytes a label; 1 ns a row, label and term",
+        bound="exact: terms within 2 ulp, summed exactly, rounded once; of values below 0.001 within 2**-60",
+    )
 
     terms: ClassVar[tuple[str, ...]] = ()
     """The terms whose means the value is a function of; `LABEL` may be one of them."""
 
-    vectorized = True
-
     scale: str = setting(default="probability", choices=("probability", "logit"))
     soft_labels: bool = setting(default=False)
-
-    cost = "about 100 bytes a label; 1 ns a row, label and term"
-    bound = "exact: terms within 2 ulp, summed exactly, rounded once; of values below 0.001 within 2**-60"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,16 +83,12 @@ class SummedMetric(Several[ScoreSums]):
 
     @property
     def name(self) -> str:
-        return self.suffixed(self.tag)
+        return self.suffixed(self.about.tag)
 
     interval_within: ClassVar[tuple[float, float]] = (0.0, math.inf)
 
     def read(self, state: Any) -> Reading:
         return OfSums(self, state)
-
-    def read_cells(self, state: Any) -> Reading | None:
-        found = super().read_cells(state)
-        return None if found is None else found.having(bounds=partial(self._bounds_of_cells, state, found))
 
     def reason(self, state: ScoreSums) -> str | None:
         return nothing_counted(state)
@@ -116,7 +120,7 @@ class SummedMetric(Several[ScoreSums]):
 
     def estimate(self, found: Any, method: str) -> Estimate:
         spread = found.state.spread_of(*self.terms)
-        return delta(found.value, spread, self.gradient, self.interval_scale, method, self.interval_within)
+        return delta(found.value, spread, self.gradient, about_of(self).interval_scale, method, self.interval_within)
 
 
 class OfSums(OwnNumber):
@@ -187,11 +191,10 @@ class LogLoss(RowLoss, tag="log_loss"):
     0.443954
     """
 
+    about = About(best="low", formula="-(1/W) sum w log(p if y else 1 - p)")
+
     eps: float | None = setting(default=None, low=0.0, high=0.25)
     label_smoothing: float = setting(default=0.0, low=0.0, high=1.0)
-
-    best = "low"
-    formula = "-(1/W) sum w log(p if y else 1 - p)"
 
     @property
     def _refused(self) -> str | None:
@@ -235,13 +238,12 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
     0.681367
     """
 
+    about = About(best="low", interval_scale="log", formula="log-loss / entropy of the base rate")
+
     eps: float | None = setting(default=None, low=0.0, high=0.25)
     base_rate: float | None = setting(default=None, low=LEAST, high=0.9999999999999999)
 
-    best = "low"
     terms = ("log_loss", LABEL)
-    interval_scale = "log"
-    formula = "log-loss / entropy of the base rate"
 
     @property
     def _refused(self) -> str | None:
@@ -313,9 +315,9 @@ class BrierScore(RowLoss, tag="brier_score"):
     0.158125
     """
 
-    best = "low"
+    about = About(best="low", formula="(1/W) sum w (p - y)^2")
+
     terms = ("brier",)
-    formula = "(1/W) sum w (p - y)^2"
 
 
 class Calibration(SummedMetric, tag="calibration"):
@@ -341,12 +343,11 @@ class Calibration(SummedMetric, tag="calibration"):
     0.8
     """
 
+    about = About(best=1.0, interval_scale="log", formula="sum w p / sum w y")
+
     inverse: bool = setting(default=False)
 
-    best = 1.0
     terms = ("score", LABEL)
-    interval_scale = "log"
-    formula = "sum w p / sum w y"
 
     @property
     def name(self) -> str:
@@ -396,13 +397,15 @@ class CTR(SummedMetric, tag="ctr"):
     0.25
     """
 
-    formula = "sum w y / sum w"
-    bound = "exact: counts, rounded once"
+    about = About(
+        formula="sum w y / sum w",
+        bound="exact: counts, rounded once",
+        value_range=(0, 1),
+        interval_scale="logit",
+        interval_methods=("wilson", "delta"),
+    )
 
     terms = (LABEL,)
-    within = (0, 1)
-    interval_scale = "logit"
-    methods = ("wilson", "delta")
 
     def of(self, state: ScoreSums) -> Quotient:
         return Quotient(state.weight(1), state.weight())
@@ -430,9 +433,9 @@ class PredictedCTR(SummedMetric, tag="predicted_ctr"):
     0.4
     """
 
+    about = About(interval_scale="logit", formula="sum w p / sum w")
+
     terms = ("score",)
-    interval_scale = "logit"
-    formula = "sum w p / sum w"
 
     def make_state(self) -> Any:
         if self.which or self.soft_labels:

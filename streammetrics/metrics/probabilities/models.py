@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...collect.about import About
 from ...numerics.settings import setting
 from ...statistics.row_terms import RowTerms
 from .row_losses import RowMean
@@ -37,15 +38,14 @@ class PredictionDifference(RowMean[float], tag="prediction_difference"):
     0.5
     """
 
+    about = About(formula="(1/W) sum w |a - b|", positional_columns=("y_score", "baseline"))
+
     kind: str = setting(default="absolute", choices=("absolute", "signed", "symmetric"))
     scale: str = setting(default="probability", choices=("probability", "real"))
 
-    formula = "(1/W) sum w |a - b|"
-    positional = ("y_score", "baseline")
-
     @property
     def name(self) -> str:
-        return self.tag if self.kind == "absolute" else f"{self.tag}_{self.kind}"
+        return self.about.tag if self.kind == "absolute" else f"{self.about.tag}_{self.kind}"
 
     @property
     def term(self) -> str:
@@ -85,19 +85,22 @@ class FlipRate(RowMean[float], tag="flip_rate"):
     0.5
     """
 
+    about = About(
+        formula="sum w [(a >= t) != (b >= t)] / sum w",
+        bound="exact: counts, rounded once",
+        positional_columns=("y_score", "baseline"),
+        interval_scale="logit",
+        interval_methods=("wilson", "delta"),
+    )
+
     threshold: float = setting(default=0.5)
     direction: str = setting(default="any", choices=("any", "up", "down", "both", "neither"))
     scale: str = setting(default="probability", choices=("probability", "real"))
 
-    formula = "sum w [(a >= t) != (b >= t)] / sum w"
-    bound = "exact: counts, rounded once"
-    positional = ("y_score", "baseline")
-    interval_scale, methods = "logit", ("wilson", "delta")
-
     @property
     def name(self) -> str:
         way = "" if self.direction == "any" else f"_{self.direction}"
-        return f"{self.tag}{way}" + ("" if self.threshold == 0.5 else f"@{self.threshold:g}")
+        return f"{self.about.tag}{way}" + ("" if self.threshold == 0.5 else f"@{self.threshold:g}")
 
     @property
     def term(self) -> str:

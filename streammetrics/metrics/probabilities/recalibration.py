@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...collect.about import About
 from ...collect.interval import Estimate
 from ...collect.metric import ScoredLabels, nothing_counted
 from ...collect.reading import OwnReading, Reading
@@ -203,11 +204,13 @@ def _reach(rows: Scored, p: Floats, q: Floats, low: Floats, high: Floats) -> flo
 class Recalibrated(ScoredLabels[ScoreHistogram, float]):
     """A number of the logistic recalibration."""
 
+    about = About(
+        cost="the histogram of AUC; milliseconds to compute",
+        bound="certified: the gradient at the fit, for any scores that the buckets allow, over the curvature about it",
+    )
+
     scale: str = setting(default="probability", choices=("probability", "logit"))
     bits: int | None = setting(default=None, low=8, high=24)
-
-    cost = "the histogram of AUC; milliseconds to compute"
-    bound = "certified: the gradient at the fit, for any scores that the buckets allow, over the curvature about it"
 
     @property
     def free(self) -> bool:
@@ -282,8 +285,7 @@ class CalibrationSlope(Recalibrated, tag="calibration_slope"):
     0.632975
     """
 
-    best = 1.0
-    formula = "b of P(y = 1) = sigmoid(a + b logit(p)), by maximum likelihood"
+    about = About(best=1.0, formula="b of P(y = 1) = sigmoid(a + b logit(p)), by maximum likelihood")
 
     def of(self, fit: Fit) -> Coefficient:
         return fit.b
@@ -314,13 +316,13 @@ class CalibrationIntercept(Recalibrated, tag="calibration_intercept"):
     0.082416
     """
 
-    slope: str = setting(default="fixed", choices=("fixed", "fitted"))
+    about = About(formula="a of P(y = 1) = sigmoid(a + logit(p)), by maximum likelihood")
 
-    formula = "a of P(y = 1) = sigmoid(a + logit(p)), by maximum likelihood"
+    slope: str = setting(default="fixed", choices=("fixed", "fitted"))
 
     @property
     def name(self) -> str:
-        return self.tag if self.slope == "fixed" else f"{self.tag}_fitted"
+        return self.about.tag if self.slope == "fixed" else f"{self.about.tag}_fitted"
 
     @property
     def free(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...collect.about import About, about_of
 from ...collect.interval import Estimate, side_by_side
 from ...collect.metric import Metric, T, nothing_counted
 from ...collect.reading import Quotient
@@ -33,8 +34,9 @@ TWO_TERMS = "two terms of a row vary together: full=False has an interval"
 class RowMean(Metric[Any, T]):
     """The mean over rows of a term, or a sum of terms."""
 
-    cost = "1.1 kB; about 50 ns a row"
-    bound = "exact: rows computed in float64, summed exactly, rounded once"
+    about = About(
+        cost="1.1 kB; about 50 ns a row", bound="exact: rows computed in float64, summed exactly, rounded once"
+    )
 
     @property
     def term(self) -> str:
@@ -48,7 +50,7 @@ class RowMean(Metric[Any, T]):
 
     def estimate(self, found: Any, method: str) -> Estimate:
         spread = found.state.spread_of(self.term)
-        return mean(found.value, spread, self.interval_scale, method, self.interval_within)
+        return mean(found.value, spread, about_of(self).interval_scale, method, self.interval_within)
 
     def reason(self, state: RowMeans) -> str | None:
         return nothing_counted(state)
@@ -84,14 +86,14 @@ class FocalLoss(RowMean[float], OfClasses[Any, float], tag="focal_loss"):
     0.133815
     """
 
+    about = About(best="low", formula="-(1/W) sum w a (1 - q)^gamma log(q)")
+
     gamma: float = setting(default=2.0, low=0.0, high=100.0)
     alpha: float | None = setting(default=None, low=0.0, high=1.0)
     scale: str = setting(default="probability", choices=("probability", "logit"))
     eps: float | None = setting(default=None, above=0.0, high=0.25)
 
-    best = "low"
     interval_within = (0.0, math.inf)
-    formula = "-(1/W) sum w a (1 - q)^gamma log(q)"
 
     @property
     def term(self) -> str:
@@ -151,13 +153,13 @@ class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):
     0.625
     """
 
+    about = About(best="low", formula="(1/W) sum w max(0, 1 - t s), t = 1 or -1")
+
     squared: bool = setting(default=False)
     multiclass: str = setting(default="crammer-singer", choices=("crammer-singer", "one-vs-rest"))
     average: str | None = setting(default="macro", choices=("macro", None))
 
-    best = "low"
     interval_within = (0.0, math.inf)
-    formula = "(1/W) sum w max(0, 1 - t s), t = 1 or -1"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -197,7 +199,7 @@ class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):
     def estimate(self, found: Any, method: str) -> Estimate:
         if self.average is None:
             each = zip(found.value.tolist(), map(found.state.spread_of, self.terms), strict=True)
-            return side_by_side([mean(value, spread, self.interval_scale, method) for value, spread in each])
+            return side_by_side([mean(value, spread, about_of(self).interval_scale, method) for value, spread in each])
         return Estimate(found.value, reason=DEPENDENT) if len(self.terms) > 1 else super().estimate(found, method)
 
 
@@ -222,9 +224,9 @@ class SquaredHingeLoss(HingeLoss, tag="squared_hinge_loss"):
     0.6041666666666666
     """
 
-    squared: bool = setting(default=True)
+    about = About(formula="(1/W) sum w max(0, 1 - t s)^2, t = 1 or -1")
 
-    formula = "(1/W) sum w max(0, 1 - t s)^2, t = 1 or -1"
+    squared: bool = setting(default=True)
 
 
 class PoissonLogLoss(RowMean[float], tag="poisson_log_loss"):
@@ -259,13 +261,11 @@ class PoissonLogLoss(RowMean[float], tag="poisson_log_loss"):
     0.834204
     """
 
+    about = About(best="low", positional_columns=("y_true", "y_pred"), formula="(1/W) sum w (p - y log(p + eps))")
+
     log_input: bool = setting(default=False)
     full: bool = setting(default=False)
     eps: float = setting(default=1e-8, above=0.0, high=1.0)
-
-    best = "low"
-    positional = ("y_true", "y_pred")
-    formula = "(1/W) sum w (p - y log(p + eps))"
 
     @property
     def term(self) -> str:

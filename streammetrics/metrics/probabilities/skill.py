@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...collect.about import About
 from ...collect.interval import Estimate
 from ...collect.reading import Quotient
 from ...numerics import elementary
@@ -27,10 +28,9 @@ TOGETHER = "the state does not say how both losses vary together: Sharded(..., u
 class ShareSaved(SummedMetric):
     """1 - loss / loss of a reference: by default of the average of the data, beyond which no constant does better."""
 
-    best = "high"
-    within = (None, 1)
+    about = About(best="high", value_range=(None, 1), read_cells=None)
+
     interval_within = (-math.inf, 1.0)
-    vectorized = False
 
     @property
     def _loss(self) -> str:
@@ -144,10 +144,11 @@ class D2LogLoss(ShareSaved, tag="d2_log_loss"):
     0.318633
     """
 
+    about = About(formula="1 - log-loss / entropy of the shares of classes")
+
     eps: float | None = setting(default=None, low=0.0, high=0.25)
 
     terms = ("log_loss", LABEL)
-    formula = "1 - log-loss / entropy of the shares of classes"
 
     def _lost_by(self, weight: Fraction, rate: Fraction) -> Fraction:
         return weight * Fraction(-float(elementary.log(to_float(rate))))
@@ -187,7 +188,7 @@ class LogLossSkillScore(Referred, D2LogLoss, tag="log_loss_skill_score"):
     0.193844
     """
 
-    formula = "1 - log-loss / log-loss of the reference"
+    about = About(formula="1 - log-loss / log-loss of the reference")
 
 
 class D2Brier(ShareSaved, tag="d2_brier"):
@@ -213,8 +214,9 @@ class D2Brier(ShareSaved, tag="d2_brier"):
     0.3675
     """
 
+    about = About(formula="1 - Brier score / (b (1 - b))")
+
     terms = ("brier", LABEL)
-    formula = "1 - Brier score / (b (1 - b))"
 
     @property
     def _refused(self) -> str | None:
@@ -257,4 +259,4 @@ class BrierSkillScore(Referred, D2Brier, tag="brier_skill_score"):
     0.219136
     """
 
-    formula = "1 - Brier score / Brier score of the reference"
+    about = About(formula="1 - Brier score / Brier score of the reference")

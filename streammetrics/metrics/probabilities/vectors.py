@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from ...collect.about import About
 from ...numerics.settings import setting
 from ...statistics.labels import LEAST
 from ...statistics.row_terms import RowTerms
@@ -15,12 +16,11 @@ __all__ = ["CosineSimilarity", "JensenShannonDivergence", "KLDivergence"]
 class VectorMetric(RowMean[float]):
     """The mean over rows of a function of two vectors."""
 
+    about = About(positional_columns=("y_true", "y_pred"), cost="1.1 kB; some 20 ns a number", example={"width": 3})
+
     width: int | None = setting(default=None, low=1, high=1 << 16)
 
     over: ClassVar[str] = "distributions"
-    positional = ("y_true", "y_pred")
-    cost = "1.1 kB; some 20 ns a number"
-    example: ClassVar[dict[str, Any]] = {"width": 3}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,10 +58,11 @@ class KLDivergence(VectorMetric, tag="kl_divergence"):
     0.0853
     """
 
+    about = About(best="low", formula="mean over rows of sum_c p_c log(p_c / q_c)")
+
     eps: float | None = setting(default=None, low=LEAST, high=0.25)
 
-    best, term = "low", "kl"
-    formula = "mean over rows of sum_c p_c log(p_c / q_c)"
+    term = "kl"
 
 
 class JensenShannonDivergence(VectorMetric, tag="jensen_shannon_divergence"):
@@ -86,8 +87,9 @@ class JensenShannonDivergence(VectorMetric, tag="jensen_shannon_divergence"):
     0.02246
     """
 
-    best, term = "low", "js"
-    formula = "mean over rows of (KL(p, m) + KL(q, m)) / 2, m = (p + q) / 2"
+    about = About(best="low", formula="mean over rows of (KL(p, m) + KL(q, m)) / 2, m = (p + q) / 2")
+
+    term = "js"
 
 
 class CosineSimilarity(VectorMetric, tag="cosine_similarity"):
@@ -114,6 +116,7 @@ class CosineSimilarity(VectorMetric, tag="cosine_similarity"):
     0.5
     """
 
+    about = About(best="high", formula="mean over rows of (a . b) / (|a| |b|)")
+
     over = "vectors"
-    best, term = "high", "cosine"
-    formula = "mean over rows of (a . b) / (|a| |b|)"
+    term = "cosine"

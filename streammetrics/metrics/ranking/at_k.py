@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
+from ...collect.about import About
 from ...collect.interval import Estimate
 from ...collect.reading import Quotient, Reading
 from ...numerics.settings import setting
@@ -40,11 +41,12 @@ class HitsAtK(RankingMetric, tag="hits_at_k"):
     2.0
     """
 
+    about = About(formula="mean over queries of hits@k")
+
     relevance_level: float | None = setting(default=None, above=0.0)
 
     measure = "hits"
     interval_within = (0.0, math.inf)
-    formula = "mean over queries of hits@k"
 
 
 class RelativePrecision(RelevanceMetric, tag="relative_precision"):
@@ -69,8 +71,9 @@ class RelativePrecision(RelevanceMetric, tag="relative_precision"):
     1.0
     """
 
+    about = About(formula="mean over queries of hits@k / min(k, R)")
+
     measure = "relative_precision"
-    formula = "mean over queries of hits@k / min(k, R)"
 
 
 class FBetaAtK(RelevanceMetric, tag="fbeta_at_k"):
@@ -97,10 +100,11 @@ class FBetaAtK(RelevanceMetric, tag="fbeta_at_k"):
     0.6666666666666666
     """
 
+    about = About(formula="mean over queries of (1 + b^2) hits@k / (b^2 R + k)")
+
     beta: float = setting(default=1.0, low=0.0, high=1e6)
 
     measure = "fbeta"
-    formula = "mean over queries of (1 + b^2) hits@k / (b^2 R + k)"
 
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:
@@ -129,18 +133,20 @@ class SetAveragePrecision(RelevanceMetric, tag="set_average_precision"):
     0.25
     """
 
+    about = About(formula="mean over queries of (hits / returned) (hits / R)")
+
     k: int | None = setting(default=None, choices=(None,))
 
     measure = "set_ap"
-    formula = "mean over queries of (hits / returned) (hits / R)"
 
 
 class MeanWithin(RankingMetric):
     """A mean over the queries in which a measure says something: those in which another one, `condition`, is 1."""
 
+    about = About(read_cells=None)
+
     condition: ClassVar[str] = "hit"
     undefined = "no query has a relevant document that was returned"
-    vectorized = False
 
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:
@@ -195,10 +201,10 @@ class FallOutAtK(MeanWithin, tag="fall_out_at_k"):
     0.25
     """
 
+    about = About(best="low", formula="mean over queries of irrelevant@k / irrelevant")
+
     relevance_level: float | None = setting(default=None, above=0.0)
     empty: Empty = setting(default="skip", choices=("skip", 0.0, 1.0))
 
-    best = "low"
     measure, condition = "fall_out", "irrelevant"
     undefined = "no query has an irrelevant document"
-    formula = "mean over queries of irrelevant@k / irrelevant"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any, ClassVar
 
+from ...collect.about import About
 from ...collect.metric import Metric
 from ...collect.reading import OwnReading, Reading
 from ...numerics.elementary import log
@@ -19,21 +19,22 @@ __all__ = ["CatalogueCoverage", "ExposureEntropy", "ExposureGini", "Personalisat
 class ExposureMetric(Metric[ListedKeys, float]):
     """A metric of how often each item is among the first k of a list."""
 
-    positional = ("item", "y_score")
+    about = About(
+        positional_columns=("item", "y_score"),
+        best="high",
+        cost="100 bytes an item that is shown, and the item once; about 0.2 us a row",
+        rank_based=True,
+    )
 
     k: int = setting(default=10, low=1, high=1 << 24, kw_only=False)
     limit: int = setting(default=1 << 20, low=1, high=1 << 28, operational=True)
-
-    best: ClassVar[str | None] = "high"
-    cost = "100 bytes an item that is shown, and the item once; about 0.2 us a row"
-    ranks = True
 
     def make_state(self) -> ListedKeys:
         return ListedKeys(k=self.k, limit=self.limit)
 
     @property
     def name(self) -> str:
-        return f"{self.tag}@{self.k}"
+        return f"{self.about.tag}@{self.k}"
 
     def reason(self, state: ListedKeys) -> str | None:
         shown, known = len(state.masses), getattr(self, "n_items", None)
@@ -82,11 +83,15 @@ class CatalogueCoverage(ExposureMetric, tag="catalogue_coverage"):
     0.25
     """
 
-    n_items: int = setting(low=1, high=1 << 53)
+    about = About(
+        example={"n_items": 100},
+        formula="different items among the first k / items",
+        no_interval_reason=(
+            "another sample of lists shows other items, which these do not tell; report it beside its number of lists"
+        ),
+    )
 
-    example: ClassVar[dict[str, Any]] = {"n_items": 100}
-    formula = "different items among the first k / items"
-    instead = "another sample of lists shows other items, which these do not tell; report it beside its number of lists"
+    n_items: int = setting(low=1, high=1 << 53)
 
     def of(self, state: ListedKeys) -> float:
         return to_float(len(state.masses), self.n_items)
@@ -117,10 +122,9 @@ class ExposureGini(ExposureMetric, tag="exposure_gini"):
     0.5
     """
 
-    n_items: int | None = setting(default=None, low=1, high=1 << 53)
+    about = About(best="low", formula="sum (2 i - n - 1) x_i / (n sum x), x_1 <= ... <= x_n")
 
-    best = "low"
-    formula = "sum (2 i - n - 1) x_i / (n sum x), x_1 <= ... <= x_n"
+    n_items: int | None = setting(default=None, low=1, high=1 << 53)
 
     def of(self, state: ListedKeys) -> float:
         return state.gini(self.n_items)
@@ -162,10 +166,9 @@ class ExposureEntropy(ExposureMetric, tag="exposure_entropy"):
     1.5
     """
 
-    base: int | None = setting(default=None, low=2, high=1 << 16)
+    about = About(bound="rounded a few times: within 8 ulp", formula="- sum p log p")
 
-    bound = "rounded a few times: within 8 ulp"
-    formula = "- sum p log p"
+    base: int | None = setting(default=None, low=2, high=1 << 16)
 
     def of(self, state: ListedKeys) -> float:
         return state.entropy() / (1.0 if self.base is None else float(log(float(self.base))))
@@ -199,10 +202,10 @@ class TailShare(ExposureMetric, tag="tail_share"):
     0.5
     """
 
+    about = About(formula="exposure of all but the ceil(head n) items shown most / exposure")
+
     head: float = setting(default=0.2, low=0.0, high=1.0)
     n_items: int | None = setting(default=None, low=1, high=1 << 53)
-
-    formula = "exposure of all but the ceil(head n) items shown most / exposure"
 
     def of(self, state: ListedKeys) -> float:
         n = self.n_items or len(state.masses)
@@ -233,8 +236,7 @@ class Personalisation(ExposureMetric, tag="personalisation"):
     0.5
     """
 
-    grows = True
-    formula = "1 - sum x_i (x_i - 1) / (k L (L - 1))"
+    about = About(extensive=True, formula="1 - sum x_i (x_i - 1) / (k L (L - 1))")
 
     def of(self, state: ListedKeys) -> float:
         lists, unit = state.lists, state.unit

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
+from ...collect.about import About
 from ...columns.lists import ranked_lists
 from ...numerics.settings import setting
 from ...statistics.ranking import RankingSums, term
@@ -23,14 +24,14 @@ ORDERS = ("order", "document", "optimistic", "pessimistic")
 class RankingMetric(QueryMean[RankingSums]):
     """A metric of the order in which the documents of each query are ranked."""
 
+    about = About(cost="about 100 bytes, 16 a read-out; 7 ns a document")
+
     measure: ClassVar[str] = ""
     grades: ClassVar[str] = "y_true"
 
     k: int | None = setting(default=None, low=1, high=float(1 << 24), kw_only=False)
     ties: str = setting(default="average", choices=("average", *ORDERS))
     missing: str = setting(default="raise", choices=("raise", "unjudged"))
-
-    cost = "about 100 bytes, 16 a read-out; 7 ns a document"
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
         """Count a batch of whole queries: a row a document, or matrices and columns of lists with a row a query.
@@ -124,9 +125,10 @@ class CumulativeGain(GainMetric, tag="cumulative_gain"):
     8.0
     """
 
+    about = About(formula="mean over queries of sum of g_i, i <= k")
+
     measure = "cg"
     interval_within = (0.0, math.inf)
-    formula = "mean over queries of sum of g_i, i <= k"
 
 
 class DCG(GainMetric, tag="dcg"):
@@ -150,9 +152,10 @@ class DCG(GainMetric, tag="dcg"):
     6.8611
     """
 
+    about = About(formula="mean over queries of sum of g_i / log2(1 + i), i <= k")
+
     measure = "dcg"
     interval_within = (0.0, math.inf)
-    formula = "mean over queries of sum of g_i / log2(1 + i), i <= k"
 
 
 class NDCG(GainMetric, tag="ndcg"):
@@ -183,10 +186,11 @@ class NDCG(GainMetric, tag="ndcg"):
     0.6567
     """
 
+    about = About(formula="mean over queries of DCG@k / IDCG@k")
+
     empty: Empty = setting(default=0.0, choices=(0.0, "skip", 1.0))
 
     measure = "ndcg"
-    formula = "mean over queries of DCG@k / IDCG@k"
 
 
 class ExpectedReciprocalRank(RankingMetric, tag="err"):
@@ -215,11 +219,12 @@ class ExpectedReciprocalRank(RankingMetric, tag="err"):
     0.5833333333333334
     """
 
+    about = About(formula="mean over queries of sum of (1/i) s_i prod of (1 - s_j), j < i <= k")
+
     max_grade: int = setting(default=4, low=1, high=1000)
     empty: Empty = setting(default=0.0, choices=(0.0, "skip", 1.0))
 
     measure = "err"
-    formula = "mean over queries of sum of (1/i) s_i prod of (1 - s_j), j < i <= k"
 
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:

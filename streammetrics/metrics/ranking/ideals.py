@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
+from ...collect.about import About
 from ...numerics.settings import setting
 from .gains import ORDERS, RankingMetric
 from .judged import OneOrder
@@ -40,10 +41,11 @@ class OriginalNDCG(RankingMetric, tag="original_ndcg"):
     0.75
     """
 
+    about = About(formula="mean over queries of DCG@k / IDCG@k, discounts max(1, log2(i))")
+
     empty: Empty = setting(default=0.0, choices=(0.0, "skip", 1.0))
 
     measure = "late_ndcg"
-    formula = "mean over queries of DCG@k / IDCG@k, discounts max(1, log2(i))"
 
 
 class BesideIdeal(RankingMetric):
@@ -79,8 +81,9 @@ class NDCGAtRelevant(BesideIdeal, tag="ndcg_at_relevant"):
     1.0
     """
 
+    about = About(formula="mean over queries of the mean NDCG at the places of documents with a gain")
+
     measure = "ndcg_of_hits"
-    formula = "mean over queries of the mean NDCG at the places of documents with a gain"
 
 
 class NDCGAtLevels(BesideIdeal, tag="ndcg_at_levels"):
@@ -105,8 +108,9 @@ class NDCGAtLevels(BesideIdeal, tag="ndcg_at_levels"):
     1.0
     """
 
+    about = About(formula="mean over queries of the mean NDCG where grades end in the ideal ranking")
+
     measure = "ndcg_of_levels"
-    formula = "mean over queries of the mean NDCG where grades end in the ideal ranking"
 
 
 class NormalizedGain(BesideIdeal, tag="normalized_gain"):
@@ -131,8 +135,9 @@ class NormalizedGain(BesideIdeal, tag="normalized_gain"):
     0.5
     """
 
+    about = About(formula="mean over queries of sum of g_i / log2(2 + C_i - G_i) / sum of g")
+
     measure = "gain_over_cost"
-    formula = "mean over queries of sum of g_i / log2(2 + C_i - G_i) / sum of g"
 
 
 class BinaryGain(OneOrder, tag="binary_gain"):
@@ -156,8 +161,9 @@ class BinaryGain(OneOrder, tag="binary_gain"):
     0.75
     """
 
+    about = About(formula="mean over queries of (1/R) sum of 1 / log2(2 + irrelevant above)")
+
     measure = "hits_by_misses"
-    formula = "mean over queries of (1/R) sum of 1 / log2(2 + irrelevant above)"
 
 
 class SmoothedAP(OneOrder, tag="smoothed_ap"):
@@ -184,8 +190,9 @@ class SmoothedAP(OneOrder, tag="smoothed_ap"):
     0.6931
     """
 
+    about = About(formula="mean over queries of log((1 + S) / (1 + R - S)), S the sum of hits@i / i at relevant i")
+
     empty: Empty = setting(default=0.0, choices=(0.0, "skip"))
 
     measure = "smoothed_ap"
     interval_within: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
-    formula = "mean over queries of log((1 + S) / (1 + R - S)), S the sum of hits@i / i at relevant i"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
+from ...collect.about import About
 from ...numerics.settings import setting
 from .gains import ORDERS, RankingMetric
 from .relevance import RelevanceMetric
@@ -34,11 +33,11 @@ class JudgedAtK(RankingMetric, tag="judged_at_k"):
     0.5
     """
 
+    about = About(best=None, formula="mean over queries of judged@k / min(k, returned)")
+
     missing: str = setting(default="unjudged", choices=("unjudged", "raise"))
 
-    best: ClassVar[str | None] = None
     measure = "judged"
-    formula = "mean over queries of judged@k / min(k, returned)"
 
 
 class OneOrder(RelevanceMetric):
@@ -74,10 +73,11 @@ class BPref(OneOrder, tag="bpref"):
     0.5
     """
 
+    about = About(formula="mean over queries of (1/R) sum of 1 - min(n, R) / min(N, R)")
+
     missing: str = setting(default="unjudged", choices=("unjudged", "raise"))
 
     measure = "bpref"
-    formula = "mean over queries of (1/R) sum of 1 - min(n, R) / min(N, R)"
 
 
 class InferredAP(OneOrder, tag="inferred_ap"):
@@ -105,7 +105,8 @@ class InferredAP(OneOrder, tag="inferred_ap"):
     1.0
     """
 
+    about = About(formula="mean over queries of (1/R) sum of the inferred precision at relevant i")
+
     missing: str = setting(default="unjudged", choices=("unjudged", "raise"))
 
     measure = "inf_ap"
-    formula = "mean over queries of (1/R) sum of the inferred precision at relevant i"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, TypeVar
 
+from ...collect.about import About, about_of
 from ...collect.interval import QUERIES, Estimate
 from ...collect.metric import Metric
-from ...collect.reading import OwnReading, Quotient, Reading, widened
+from ...collect.reading import OwnReading, Quotient, Reading, read_side_by_side, widened
 from ...statistics.query_sums import QuerySums
 from ...statistics.spread import Spread
 from ..chance import mean
@@ -17,14 +18,24 @@ S = TypeVar("S", bound=QuerySums)
 Empty = float | str
 
 
+def _read_queries_side_by_side(metric: Any, state: Any) -> Reading | None:
+    """Return the reading of all cells as arrays."""
+    found = read_side_by_side(metric, state)
+    # Without bounds of its own, the bounds are the values; a cell with rounded weights is read alone.
+    return None if found is None else found.having(bounds=None)
+
+
 class QueryMean(Metric[S, float]):
     """A mean over queries of a measure of each."""
 
-    vectorized = True
+    about = About(
+        read_cells=_read_queries_side_by_side,
+        best="high",
+        bound="exact: the value of each query in float64, summed exactly, rounded once",
+    )
+
     undefined: ClassVar[str] = "no query has a relevant document"
 
-    best: ClassVar[str | None] = "high"
-    bound = "exact: the value of each query in float64, summed exactly, rounded once"
     interval_within: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     @property
@@ -35,7 +46,7 @@ class QueryMean(Metric[S, float]):
     @property
     def name(self) -> str:
         k = getattr(self, "k", None)
-        return self.tag if k is None else f"{self.tag}@{k}"
+        return self.about.tag if k is None else f"{self.about.tag}@{k}"
 
     @property
     def _others(self) -> float | None:
@@ -64,11 +75,6 @@ class QueryMean(Metric[S, float]):
         state: Any = found.state
         return mean_estimate(self, found, state.spread_of(self._others, *self.terms[0]), method)
 
-    def read_cells(self, state: S) -> Reading | None:
-        found = super().read_cells(state)
-        # Without bounds of its own the values stand, and a cell whose weights were rounded is read alone.
-        return None if found is None else found.having(bounds=None)
-
 
 class OfQueries(OwnReading):
     """The reading of a mean over queries: only rounded weights widen the bounds."""
@@ -80,7 +86,7 @@ class OfQueries(OwnReading):
 
 def mean_estimate(metric: QueryMean[Any], found: Reading, spread: Spread, method: str) -> Estimate:
     """Return the value with its standard error, that of a mean over independent queries."""
-    return mean(found.value, spread, metric.interval_scale, method, metric.interval_within, QUERIES)
+    return mean(found.value, spread, about_of(metric).interval_scale, method, metric.interval_within, QUERIES)
 
 
 def without_products(found: Reading, parts: str, average: str) -> Estimate:

@@ -6,6 +6,7 @@ import math
 from functools import partial
 from typing import Any, ClassVar
 
+from ...collect.about import About
 from ...collect.interval import Estimate
 from ...collect.reading import Quotient, Reading
 from ...numerics.exact import to_float
@@ -40,10 +41,10 @@ class IDCG(GainMetric, tag="idcg"):
     3.6309
     """
 
-    best = None
+    about = About(best=None, formula="mean over queries of sum of g_i / log2(1 + i), i <= k, greatest first")
+
     measure = "idcg"
     interval_within = (0.0, math.inf)
-    formula = "mean over queries of sum of g_i / log2(1 + i), i <= k, greatest first"
 
 
 class MeanRank(MeanWithin, tag="mean_rank"):
@@ -71,13 +72,13 @@ class MeanRank(MeanWithin, tag="mean_rank"):
     1.5
     """
 
+    about = About(best="low", formula="mean over queries of the place of the first relevant")
+
     k: int | None = setting(default=None, choices=(None,))
     relevance_level: float | None = setting(default=None, above=0.0)
 
-    best = "low"
     measure = "first"
     interval_within = (1.0, math.inf)
-    formula = "mean over queries of the place of the first relevant"
 
 
 class PooledOrWithin(MeanWithin):
@@ -93,7 +94,7 @@ class PooledOrWithin(MeanWithin):
 
     @property
     def name(self) -> str:
-        return self.tag if self.average == "pooled" else f"{self.tag}_by_query"
+        return self.about.tag if self.average == "pooled" else f"{self.about.tag}_by_query"
 
     def of(self, state: RankingSums) -> Quotient:
         if self.average == "queries":
@@ -132,13 +133,13 @@ class AverageRelevancePosition(PooledOrWithin, tag="average_relevance_position")
     1.6666666666666667
     """
 
+    about = About(best="low", formula="sum of g_i i / sum of g_i")
+
     k: int | None = setting(default=None, choices=(None,))
 
-    best = "low"
     measure, condition, parts_of = "mean_place", "any_gain", ("places", "cg")
     undefined = "no returned document has a grade above 0"
     interval_within = (1.0, math.inf)
-    formula = "sum of g_i i / sum of g_i"
 
 
 class OrderedPairAccuracy(PooledOrWithin, tag="ordered_pair_accuracy"):
@@ -168,13 +169,14 @@ class OrderedPairAccuracy(PooledOrWithin, tag="ordered_pair_accuracy"):
     0.7
     """
 
+    about = About(formula="pairs in the right order / pairs of different grade")
+
     k: int | None = setting(default=None, choices=(None,))
 
     unreturned: str = setting(default="ignored", choices=("ignored", "below", "wrong"))
 
     measure, condition, parts_of = "opa", "any_pair", ("right_pairs", "pairs")
     undefined = "no query has two documents of different grade"
-    formula = "pairs in the right order / pairs of different grade"
 
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:

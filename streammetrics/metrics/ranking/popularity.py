@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
+from ...collect.about import About
 from .gains import RankingMetric
 
 __all__ = ["AveragePopularity", "Novelty"]
@@ -13,8 +13,9 @@ __all__ = ["AveragePopularity", "Novelty"]
 class OfPopularity(RankingMetric):
     """A metric of the popularity of the first k items of each list."""
 
+    about = About(best=None)
+
     grades = "popularity"
-    best: ClassVar[str | None] = None
     interval_within = (0.0, math.inf)
 
 
@@ -41,8 +42,9 @@ class AveragePopularity(OfPopularity, tag="average_popularity"):
     5.0
     """
 
+    about = About(formula="mean over lists of the mean popularity of the first k")
+
     measure = "mean_gain"
-    formula = "mean over lists of the mean popularity of the first k"
 
 
 class Novelty(OfPopularity, tag="novelty"):
@@ -69,6 +71,6 @@ class Novelty(OfPopularity, tag="novelty"):
     1.0
     """
 
-    best = "high"
+    about = About(best="high", formula="mean over lists of the mean -log2(popularity) of the first k")
+
     measure = "surprise"
-    formula = "mean over lists of the mean -log2(popularity) of the first k"

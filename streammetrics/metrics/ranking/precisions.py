@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...collect.about import About, about_of
 from ...collect.interval import QUERIES, Estimate
 from ...collect.reading import OwnReading, Reading
 from ...numerics import elementary
@@ -59,10 +60,11 @@ class InterpolatedPrecision(OneOrder, tag="interpolated_precision"):
     0.6666666666666666
     """
 
+    about = About(formula="mean over queries of max of hits@i / i where recall is reached")
+
     recall: float = setting(default=0.5, low=0.0, high=1.0, kw_only=False)
 
     measure = "iprec"
-    formula = "mean over queries of max of hits@i / i where recall is reached"
 
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:
@@ -70,7 +72,7 @@ class InterpolatedPrecision(OneOrder, tag="interpolated_precision"):
 
     @property
     def name(self) -> str:
-        return f"{self.tag}@{self.recall:g}"
+        return f"{self.about.tag}@{self.recall:g}"
 
 
 class ElevenPointPrecision(OneOrder, tag="eleven_point_precision"):
@@ -94,8 +96,9 @@ class ElevenPointPrecision(OneOrder, tag="eleven_point_precision"):
     0.8485
     """
 
+    about = About(formula="mean over queries of the mean interpolated precision at recall 0, 0.1, ..., 1")
+
     measure = "eleven_points"
-    formula = "mean over queries of the mean interpolated precision at recall 0, 0.1, ..., 1"
 
 
 class QMeasure(RankingMetric, tag="q_measure"):
@@ -124,11 +127,12 @@ class QMeasure(RankingMetric, tag="q_measure"):
     0.6785714285714286
     """
 
+    about = About(formula="mean over queries of (1/min(R, k)) sum of (hits@i + b cg@i) / (i + b icg@i)")
+
     beta: float = setting(default=1.0, low=0.0, high=1e6)
     empty: Empty = setting(default=0.0, choices=(0.0, "skip", 1.0))
 
     measure = "q"
-    formula = "mean over queries of (1/min(R, k)) sum of (hits@i + b cg@i) / (i + b icg@i)"
 
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:
@@ -138,11 +142,9 @@ class QMeasure(RankingMetric, tag="q_measure"):
 class GeometricMean(RelevanceMetric):
     """A geometric mean over queries of a measure, no less than a floor."""
 
-    floor: float = setting(default=1e-5, above=0.0, high=0.5)
+    about = About(bound="exact sums of logs; then an exponential, 2 ulp", interval_scale="log", read_cells=None)
 
-    bound = "exact sums of logs; then an exponential, 2 ulp"
-    interval_scale = "log"
-    vectorized = False
+    floor: float = setting(default=1e-5, above=0.0, high=0.5)
 
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:
@@ -166,7 +168,9 @@ class GeometricMean(RelevanceMetric):
         state: Any = found.state
         spread = state.spread_of(self._others, *self.terms[0])
         slope = float(elementary.log(self.floor)) * found.value
-        return delta(found.value, spread, lambda _: (slope,), self.interval_scale, method, (0.0, 1.0), QUERIES)
+        return delta(
+            found.value, spread, lambda _: (slope,), about_of(self).interval_scale, method, (0.0, 1.0), QUERIES
+        )
 
 
 class OfLogs(OwnReading):
@@ -203,8 +207,9 @@ class GeometricMAP(GeometricMean, tag="geometric_map"):
     0.57735026919
     """
 
+    about = About(formula="exp(mean over queries of log(max(AP, floor)))")
+
     measure = "log_ap"
-    formula = "exp(mean over queries of log(max(AP, floor)))"
 
 
 class GeometricBPref(OneOrder, GeometricMean, tag="geometric_bpref"):
@@ -231,10 +236,11 @@ class GeometricBPref(OneOrder, GeometricMean, tag="geometric_bpref"):
     0.00224
     """
 
+    about = About(formula="exp(mean over queries of log(max(bpref, floor)))")
+
     missing: str = setting(default="unjudged", choices=("unjudged", "raise"))
 
     measure = "log_bpref"
-    formula = "exp(mean over queries of log(max(bpref, floor)))"
 
 
 class PrecisionsAndRecalls(NamedTuple):
@@ -277,11 +283,13 @@ class PrecisionRecallAtK(RelevanceMetric, tag="precision_recall_at_k"):
     ([1.0, 0.5], [0.5, 0.5])
     """
 
-    k: int = setting(default=10, low=1, high=1000, kw_only=False)
+    about = About(
+        read_cells=None,
+        formula="precision@i, recall@i, i <= k",
+        no_interval_reason="a curve has no interval of its own: PrecisionAtK(k) and RecallAtK(k) have",
+    )
 
-    vectorized = False
-    formula = "precision@i, recall@i, i <= k"
-    instead = "a curve has no interval of its own: PrecisionAtK(k) and RecallAtK(k) have"
+    k: int = setting(default=10, low=1, high=1000, kw_only=False)
 
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:
@@ -335,10 +343,12 @@ class RecallAtFixedPrecision(PrecisionRecallAtK, tag="recall_at_fixed_precision"
     1.0
     """
 
-    precision: float = setting(default=0.5, low=0.0, high=1.0)
+    about = About(
+        formula="max of recall@i, i <= k, with precision@i >= precision",
+        no_interval_reason="a maximum over k has no standard error: fix k, and take RecallAtK(k)",
+    )
 
-    formula = "max of recall@i, i <= k, with precision@i >= precision"
-    instead = "a maximum over k has no standard error: fix k, and take RecallAtK(k)"
+    precision: float = setting(default=0.5, low=0.0, high=1.0)
 
     def of(self, state: RankingSums) -> Any:
         return self._greatest(*self._both(state))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...collect.about import About
 from ...collect.interval import Estimate
 from ...collect.reading import Quotient, Reading
 from ...numerics.settings import setting
@@ -57,8 +58,9 @@ class PrecisionAtK(RelevanceMetric, tag="precision_at_k"):
     0.5
     """
 
+    about = About(formula="mean over queries of hits@k / k")
+
     measure = "precision"
-    formula = "mean over queries of hits@k / k"
 
 
 class RecallAtK(RelevanceMetric, tag="recall_at_k"):
@@ -82,8 +84,9 @@ class RecallAtK(RelevanceMetric, tag="recall_at_k"):
     0.25
     """
 
+    about = About(formula="mean over queries of hits@k / R")
+
     measure = "recall"
-    formula = "mean over queries of hits@k / R"
 
 
 class RPrecision(RelevanceMetric, tag="r_precision"):
@@ -109,16 +112,17 @@ class RPrecision(RelevanceMetric, tag="r_precision"):
     0.5
     """
 
+    about = About(formula="mean over queries of hits@R / R")
+
     k: int | None = setting(default=None, choices=(None,))
 
     multiple: float = setting(default=1.0, above=0.0, high=1000.0)
 
     measure = "r_precision"
-    formula = "mean over queries of hits@R / R"
 
     @property
     def name(self) -> str:
-        return self.tag if self.multiple == 1 else f"{self.tag}@{self.multiple:g}r"
+        return self.about.tag if self.multiple == 1 else f"{self.about.tag}@{self.multiple:g}r"
 
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:
@@ -152,11 +156,13 @@ class HitRate(RelevanceMetric, tag="hit_rate"):
     0.3333333333333333
     """
 
+    about = About(
+        interval_methods=("wilson", "delta"), interval_scale="logit", formula="mean over queries of 1[hits@k > 0]"
+    )
+
     average: str = setting(default="users", choices=("users", "pooled"))
 
-    methods, interval_scale = ("wilson", "delta"), "logit"
     measure = "hit"
-    formula = "mean over queries of 1[hits@k > 0]"
 
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:
@@ -199,8 +205,9 @@ class MeanReciprocalRank(RelevanceMetric, tag="mrr"):
     0.75
     """
 
+    about = About(formula="mean over queries of 1 / place of the first relevant")
+
     measure = "mrr"
-    formula = "mean over queries of 1 / place of the first relevant"
 
 
 class MeanAveragePrecision(RelevanceMetric, tag="map"):
@@ -228,9 +235,9 @@ class MeanAveragePrecision(RelevanceMetric, tag="map"):
     0.7556
     """
 
-    denominator: str = setting(default="min", choices=("min", "relevant", "hits"))
+    about = About(formula="mean over queries of (1/min(R, k)) sum of hits@i / i at relevant i <= k")
 
-    formula = "mean over queries of (1/min(R, k)) sum of hits@i / i at relevant i <= k"
+    denominator: str = setting(default="min", choices=("min", "relevant", "hits"))
 
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:
@@ -261,11 +268,12 @@ class RankBiasedPrecision(RelevanceMetric, tag="rbp"):
     0.625
     """
 
+    about = About(formula="mean over queries of (1 - p) sum of rel_i p^(i - 1), i <= k")
+
     k: int | None = setting(default=None, low=1, high=float(1 << 24))
     p: float = setting(default=0.8, above=0.0, high=0.9999999999999999, kw_only=False)
 
     measure = "rbp"
-    formula = "mean over queries of (1 - p) sum of rel_i p^(i - 1), i <= k"
 
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...collect.about import About
 from ...numerics.settings import setting
 from ...statistics.query_sums import term
 from ...statistics.subtopics import SubtopicSums
@@ -15,13 +16,14 @@ __all__ = ["AlphaNDCG", "IntentAwareERR", "IntraListDiversity", "SubtopicRecall"
 class SubtopicMetric(QueryMean[SubtopicSums]):
     """A metric of the subtopics that the first k documents are about."""
 
-    positional = ("y_true", "y_score")
+    about = About(
+        positional_columns=("y_true", "y_score"),
+        cost="about 100 bytes, 16 a read-out; 0.3 us a row, of an ideal k times as much",
+    )
 
     k: int = setting(default=10, low=1, high=1000, kw_only=False)
     relevance_level: float | None = setting(default=None, above=0.0)
     empty: Empty = setting(default=0.0, choices=(0.0, "skip", 1.0))
-
-    cost = "about 100 bytes, 16 a read-out; 0.3 us a row, of an ideal k times as much"
 
     def make_state(self) -> SubtopicSums:
         return SubtopicSums(terms=tuple(term(*t) for t in self.terms), relevance_level=self.relevance_level)
@@ -59,10 +61,10 @@ class AlphaNDCG(SubtopicMetric, tag="alpha_ndcg"):
     0.9652
     """
 
+    about = About(formula="mean over queries of sum of G_i / log2(1 + i) over that of the ideal, i <= k")
+
     alpha: float = setting(default=0.5, low=0.0, high=1.0)
     ideal: str = setting(default="greedy", choices=("greedy", "bound"))
-
-    formula = "mean over queries of sum of G_i / log2(1 + i) over that of the ideal, i <= k"
 
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:
@@ -97,10 +99,10 @@ class IntentAwareERR(SubtopicMetric, tag="err_ia"):
     0.3958
     """
 
+    about = About(formula="mean over queries of sum of G_i / i over a norm, i <= k")
+
     alpha: float = setting(default=0.5, above=0.0, high=1.0)
     norm: str = setting(default="bound", choices=("bound", "ideal", "none"))
-
-    formula = "mean over queries of sum of G_i / i over a norm, i <= k"
 
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:
@@ -130,7 +132,7 @@ class SubtopicRecall(SubtopicMetric, tag="subtopic_recall"):
     0.5
     """
 
-    formula = "mean over queries of subtopics@k / subtopics"
+    about = About(formula="mean over queries of subtopics@k / subtopics")
 
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:
@@ -163,14 +165,16 @@ class IntraListDiversity(QueryMean[SubtopicSums], tag="intra_list_diversity"):
     0.6667
     """
 
-    positional = ("category", "y_score")
+    about = About(
+        positional_columns=("category", "y_score"),
+        cost="about 100 bytes; 0.3 us a row, and k^2 steps a list",
+        formula="mean over lists of the mean over pairs of 1 - |A n B| / |A u B|",
+    )
+
     empty = "skip"
     undefined = "no list has two items"
 
     k: int = setting(default=10, low=2, high=1000, kw_only=False)
-
-    cost = "about 100 bytes; 0.3 us a row, and k^2 steps a list"
-    formula = "mean over lists of the mean over pairs of 1 - |A n B| / |A u B|"
 
     def make_state(self) -> SubtopicSums:
         return SubtopicSums(terms=(term("diversity", self.k),), column="category")

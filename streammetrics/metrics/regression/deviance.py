@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...collect.about import About
 from ...numerics.settings import setting
 from .errors import SummedLoss
 
@@ -34,10 +35,12 @@ class TweedieDeviance(SummedLoss, tag="tweedie_deviance"):
     1.778175
     """
 
-    power: float = setting(default=0.0, low=-10.0, high=10.0)
+    about = About(
+        formula="mean of 2 (y^(2-k) / ((1-k)(2-k)) - y p^(1-k) / (1-k) + p^(2-k) / (2-k))",
+        cost="550 bytes an output; about 20 ns a row",
+    )
 
-    formula = "mean of 2 (y^(2-k) / ((1-k)(2-k)) - y p^(1-k) / (1-k) + p^(2-k) / (2-k))"
-    cost = "550 bytes an output; about 20 ns a row"
+    power: float = setting(default=0.0, low=-10.0, high=10.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -81,9 +84,9 @@ class PoissonDeviance(SummedLoss, tag="poisson_deviance"):
     1.426015
     """
 
+    about = About(formula="mean of 2 (y log(y / p) - y + p)", cost="550 bytes an output; about 10 ns a row")
+
     domain = "nonnegative"
-    formula = "mean of 2 (y log(y / p) - y + p)"
-    cost = "550 bytes an output; about 10 ns a row"
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -112,9 +115,9 @@ class GammaDeviance(SummedLoss, tag="gamma_deviance"):
     1.056853
     """
 
+    about = About(formula="mean of 2 (log(p / y) + y / p - 1)", cost="550 bytes an output; about 10 ns a row")
+
     domain = "positive"
-    formula = "mean of 2 (log(p / y) + y / p - 1)"
-    cost = "550 bytes an output; about 10 ns a row"
 
     @property
     def terms(self) -> tuple[str, ...]:

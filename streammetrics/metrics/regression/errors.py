@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...collect.about import About
 from ...collect.interval import Estimate
 from ...collect.reading import Quotient
 from ...numerics.exact import Limits
@@ -24,12 +25,15 @@ __all__ = ["MAE", "MSE", "RMSE", "WMAE", "HuberLoss", "PinballLoss"]
 class SummedLoss(OutputMetric[RegressionSums]):
     """A metric that reads exact sums of losses."""
 
+    about = About(
+        cost="550 bytes a term and output; about 1 ns a row and term",
+        bound="exact: terms computed in float64, summed exactly, rounded once",
+    )
+
     squares: bool = setting(default=False)
 
     domain = "real"
     interval_within: ClassVar[tuple[float, float]] = (0.0, math.inf)
-    cost = "550 bytes a term and output; about 1 ns a row and term"
-    bound = "exact: terms computed in float64, summed exactly, rounded once"
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -84,7 +88,7 @@ class MAE(SummedLoss, tag="mae"):
     array([0.25, 1.  ])
     """
 
-    formula = "sum w |p - y| / sum w"
+    about = About(formula="sum w |p - y| / sum w")
 
 
 class MSE(SummedLoss, tag="mse"):
@@ -109,7 +113,7 @@ class MSE(SummedLoss, tag="mse"):
     0.375
     """
 
-    formula = "sum w (p - y)^2 / sum w"
+    about = About(formula="sum w (p - y)^2 / sum w")
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -138,7 +142,7 @@ class RMSE(MSE, tag="rmse"):
     0.612372
     """
 
-    formula = "sqrt(sum w (p - y)^2 / sum w)"
+    about = About(formula="sqrt(sum w (p - y)^2 / sum w)")
 
     def of(self, state: RegressionSums, output: int = 0) -> Limits | None:
         return root(state.total(self.terms[0], output), state.weight())
@@ -172,14 +176,13 @@ class WMAE(SummedLoss, tag="wmae"):
     3.0
     """
 
+    about = About(
+        formula="sum w |p - y| / sum w, or / rows",
+        # If rows are the divisor, a row of weight k is one row.
+        weights_are_counts=About.per_instance(lambda metric: metric.divisor == "weights"),
+    )
+
     divisor: str = setting(default="weights", choices=("weights", "rows"))
-
-    formula = "sum w |p - y| / sum w, or / rows"
-
-    @property
-    def repeats(self) -> bool:  # type: ignore[override]
-        """A row of weight k is one row, if rows are what is divided by."""
-        return self.divisor == "weights"
 
     def of(self, state: RegressionSums, output: int = 0) -> Quotient:
         divisor = state.weight() if self.divisor == "weights" else int(state.rows)
@@ -212,9 +215,9 @@ class PinballLoss(SummedLoss, tag="pinball_loss"):
     0.033333
     """
 
-    alpha: float = setting(default=0.5, low=0.0, high=1.0)
+    about = About(formula="sum w (a max(y - p, 0) + (1 - a) max(p - y, 0)) / sum w")
 
-    formula = "sum w (a max(y - p, 0) + (1 - a) max(p - y, 0)) / sum w"
+    alpha: float = setting(default=0.5, low=0.0, high=1.0)
 
     @property
     def name(self) -> str:
@@ -248,9 +251,9 @@ class HuberLoss(SummedLoss, tag="huber_loss"):
     1.3125
     """
 
-    delta: float = setting(default=1.0, low=2.0**-400, high=2.0**400)
+    about = About(formula="mean of d^2 / 2 for |d| <= delta, delta (|d| - delta / 2) beyond")
 
-    formula = "mean of d^2 / 2 for |d| <= delta, delta (|d| - delta / 2) beyond"
+    delta: float = setting(default=1.0, low=2.0**-400, high=2.0**400)
 
     @property
     def name(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...collect.about import About
 from ...collect.metric import Metric, nothing_counted
 from ...collect.reading import NAN, OwnReading, Reading, widened
 from ...numerics.elementary import log
@@ -56,18 +57,22 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
     0.5
     """
 
+    about = About(
+        best="high",
+        nominal_range=(0.0, 1.0),
+        no_interval_reason=(
+            "the loss of the best constant is an estimate, too: Sharded(..., unit=) has the error of both together"
+        ),
+        formula="1 - sum w pinball(y, p) / min over q of sum w pinball(y, q)",
+        cost="16 bytes a bucket, of which an output has up to 8,192 at 7 bits; some 5 ns a row",
+        bound=(
+            "the loss of the best constant within the width of the buckets; "
+            "exact for up to 32 different targets, and up to 8,192 integers"
+        ),
+    )
+
     alpha: float = setting(default=0.5, low=0.0, high=1.0)
     bits: int = setting(default=7, low=1, high=14)
-
-    best = "high"
-    value_range = (0.0, 1.0)
-    instead = "the loss of the best constant is an estimate, too: Sharded(..., unit=) has the error of both together"
-    formula = "1 - sum w pinball(y, p) / min over q of sum w pinball(y, q)"
-    cost = "16 bytes a bucket, of which an output has up to 8,192 at 7 bits; some 5 ns a row"
-    bound = (
-        "the loss of the best constant within the width of the buckets; exact for up to 32 different targets, and up to "
-        "8,192 integers"
-    )
 
     @property
     def name(self) -> str:
@@ -133,9 +138,9 @@ class D2AbsoluteError(D2Pinball, tag="d2_absolute_error"):
     0.764706
     """
 
-    alpha: float = setting(default=0.5, choices=(0.5,))
+    about = About(formula="1 - sum w |p - y| / sum w |median - y|")
 
-    formula = "1 - sum w |p - y| / sum w |median - y|"
+    alpha: float = setting(default=0.5, choices=(0.5,))
 
     @property
     def name(self) -> str:
@@ -169,18 +174,20 @@ class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
     0.556663
     """
 
-    power: float = setting(default=1.0, low=1.0, high=10.0)
+    about = About(
+        best="high",
+        positional_columns=("y_true", "y_pred"),
+        nominal_range=(0.0, 1.0),
+        formula="1 - deviance / deviance of the mean",
+        cost="3.3 kB; some 100 ns a row",
+        bound="certified for the rounding of the null deviance; that of each row, some 2**-45 of it, is not included",
+    )
 
-    best = "high"
-    positional = ("y_true", "y_pred")
-    value_range = (0.0, 1.0)
-    formula = "1 - deviance / deviance of the mean"
-    cost = "3.3 kB; some 100 ns a row"
-    bound = "certified for the rounding of the null deviance; that of each row, some 2**-45 of it, is not included"
+    power: float = setting(default=1.0, low=1.0, high=10.0)
 
     @property
     def name(self) -> str:
-        return f"{self.tag}@{self.power:g}"
+        return f"{self.about.tag}@{self.power:g}"
 
     def make_state(self) -> RowTerms:
         k = self.power

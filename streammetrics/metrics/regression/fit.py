@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
+from ...collect.about import About
 from ...collect.interval import Estimate
 from ...collect.reading import Quotient, Reading
 from ...numerics.exact import Limits
@@ -26,10 +27,9 @@ PAIR = ("x", "y", "xx", "xy", "yy")
 class MomentMetric(OutputMetric[Moments]):
     """A metric that reads exact moments of target (x) and prediction (y)."""
 
+    about = About(best="high", cost="2.7 kB an output; about 10 ns a row", bound="exact: rounded once")
+
     terms: ClassVar[tuple[str, ...]] = PAIR
-    best: ClassVar[str | None] = "high"
-    cost = "2.7 kB an output; about 10 ns a row"
-    bound = "exact: rounded once"
 
     def make_state(self) -> Moments:
         return Moments(columns=("y_true", "y_pred"), terms=self.terms, num_outputs=self.num_outputs)
@@ -58,11 +58,9 @@ class MeanError(MomentMetric, tag="mean_error"):
     0.25
     """
 
-    squares: bool = setting(default=False)
+    about = About(best=None, formula="sum w (p - y) / sum w", cost="1.6 kB an output; about 2 ns a row")
 
-    best = None
-    formula = "sum w (p - y) / sum w"
-    cost = "1.6 kB an output; about 2 ns a row"
+    squares: bool = setting(default=False)
 
     @property
     def terms(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -107,12 +105,12 @@ class R2(MomentMetric, tag="r2"):
     0.948608
     """
 
+    about = About(formula="1 - sum w (y - p)^2 / sum w (y - mean y)^2")
+
     multioutput: str = setting(
         default="uniform_average", choices=("uniform_average", "raw_values", "variance_weighted")
     )
     force_finite: bool = setting(default=False)
-
-    formula = "1 - sum w (y - p)^2 / sum w (y - mean y)^2"
 
     def of(self, state: Moments, output: int = 0) -> Quotient:
         return _explained(self, state, squared_error(state, output), output)
@@ -176,7 +174,7 @@ class ExplainedVariance(R2, tag="explained_variance"):
     0.957173
     """
 
-    formula = "1 - Var(y - p) / Var(y)"
+    about = About(formula="1 - Var(y - p) / Var(y)")
 
     def of(self, state: Moments, output: int = 0) -> Quotient:
         xx, xy, yy = (state.covariance(a, b, output) for a, b in ("xx", "xy", "yy"))
@@ -205,7 +203,7 @@ class PearsonCorrelation(MomentMetric, tag="pearson_correlation"):
     0.98487
     """
 
-    formula = "Cov(y, p) / sqrt(Var(y) Var(p))"
+    about = About(formula="Cov(y, p) / sqrt(Var(y) Var(p))")
 
     def of(self, state: Moments, output: int = 0) -> Limits | None:
         xx, xy, yy = (state.covariance(a, b, output) for a, b in ("xx", "xy", "yy"))
@@ -243,14 +241,13 @@ class ConcordanceCorrelation(MomentMetric, tag="concordance_correlation"):
     0.976789
     """
 
+    about = About(
+        formula="2 Cov(y, p) / (Var(y) + Var(p) + (mean y - mean p)^2)",
+        # An unbiased variance depends on the number of rows.
+        extensive=About.per_instance(lambda metric: metric.ddof > 0),
+    )
+
     ddof: float = setting(default=0.0, low=0.0, high=1.0)
-
-    formula = "2 Cov(y, p) / (Var(y) + Var(p) + (mean y - mean p)^2)"
-
-    @property
-    def grows(self) -> bool:  # type: ignore[override]
-        """An unbiased variance asks how many rows there are."""
-        return self.ddof > 0
 
     @property
     def name(self) -> str:

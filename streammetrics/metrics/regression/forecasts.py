@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, Self
 
+from ...collect.about import About
 from ...collect.interval import Estimate
 from ...collect.metric import Metric, nothing_counted
 from ...numerics.exact import to_float
@@ -46,11 +47,11 @@ class QuantileCoverage(SummedLoss, tag="quantile_coverage"):
     0.75
     """
 
-    squares: bool = setting(default=False, choices=(False,))
+    about = About(
+        best=None, interval_methods=("wilson", "delta"), interval_scale="logit", formula="sum w [y <= p] / sum w"
+    )
 
-    best = None
-    methods, interval_scale = ("wilson", "delta"), "logit"
-    formula = "sum w [y <= p] / sum w"
+    squares: bool = setting(default=False, choices=(False,))
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -66,10 +67,10 @@ class QuantileCoverage(SummedLoss, tag="quantile_coverage"):
 class IntervalMetric(RowMean[float]):
     """The mean of a term of targets and intervals."""
 
+    about = About(positional_columns=("y_true", "lower"), cost="1.1 kB; about 20 ns a row")
+
     over: ClassVar[str] = "intervals"
-    positional = ("y_true", "lower")
     interval_within = (-math.inf, math.inf)
-    cost = "1.1 kB; about 20 ns a row"
 
     def update(self, y_true: Any = None, lower: Any = None, upper: Any = None, /, **columns: Any) -> Self:
         """Count a batch.
@@ -120,10 +121,9 @@ class IntervalScore(IntervalMetric, tag="interval_score"):
     5.0
     """
 
-    alpha: float = setting(default=0.1, low=1e-6, high=1.0)
+    about = About(best="low", formula="mean of (u - l) + 2/alpha max(l - y, 0) + 2/alpha max(y - u, 0)")
 
-    best = "low"
-    formula = "mean of (u - l) + 2/alpha max(l - y, 0) + 2/alpha max(y - u, 0)"
+    alpha: float = setting(default=0.1, low=1e-6, high=1.0)
 
     @property
     def name(self) -> str:
@@ -155,9 +155,9 @@ class IntervalCoverage(IntervalMetric, tag="interval_coverage"):
     0.5
     """
 
-    best = None
+    about = About(best=None, formula="sum w [l <= y <= u] / sum w")
+
     interval_within = (0.0, 1.0)
-    formula = "sum w [l <= y <= u] / sum w"
     term = "covered"
 
 
@@ -182,18 +182,17 @@ class IntervalWidth(IntervalMetric, tag="interval_width"):
     3.0
     """
 
-    best = "low"
-    formula = "sum w (u - l) / sum w"
+    about = About(best="low", formula="sum w (u - l) / sum w")
+
     term = "width"
 
 
 class ForecastMetric(RowMean[float]):
     """The mean of a term of targets and rows of forecasts."""
 
-    best = "low"
-    positional = ("y_true", "y_pred")
+    about = About(best="low", positional_columns=("y_true", "y_pred"), cost="1.1 kB; some 10 ns a number")
+
     interval_within = (0.0, math.inf)
-    cost = "1.1 kB; some 10 ns a number"
 
     @property
     def width(self) -> int:
@@ -228,9 +227,9 @@ class CRPSQuantiles(ForecastMetric, tag="crps_quantiles"):
     1.25
     """
 
-    quantiles: tuple[float, ...] = setting(default=(0.1, 0.25, 0.5, 0.75, 0.9))
+    about = About(formula="mean of 2 mean over q of pinball_q(y, p_q)")
 
-    formula = "mean of 2 mean over q of pinball_q(y, p_q)"
+    quantiles: tuple[float, ...] = setting(default=(0.1, 0.25, 0.5, 0.75, 0.9))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -273,11 +272,10 @@ class CRPSEnsemble(ForecastMetric, tag="crps_ensemble"):
     1.25
     """
 
+    about = About(formula="mean of E|x - y| - E|x - x'| / 2", example={"members": 3})
+
     members: int | None = setting(default=None, low=1, high=1 << 16)
     estimator: str = setting(default="energy", choices=("energy", "fair"))
-
-    formula = "mean of E|x - y| - E|x - x'| / 2"
-    example: ClassVar[dict[str, Any]] = {"members": 3}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -321,11 +319,13 @@ class MASE(Metric[RowTerms, float], tag="mase"):
     0.25
     """
 
-    best = "low"
-    formula = "sum w |p - y| / sum w |lag - y|"
-    cost = "2.2 kB; about 30 ns a row"
-    bound = "exact: errors rounded once, summed exactly, their quotient rounded once"
-    instead = "no products of both errors are kept: Sharded(..., unit=) has an interval"
+    about = About(
+        best="low",
+        formula="sum w |p - y| / sum w |lag - y|",
+        cost="2.2 kB; about 30 ns a row",
+        bound="exact: errors rounded once, summed exactly, their quotient rounded once",
+        no_interval_reason="no products of both errors are kept: Sharded(..., unit=) has an interval",
+    )
 
     def make_state(self) -> RowTerms:
         return RowTerms(terms=("prediction", "naive"), over="lags", scale="real")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...collect.about import About
 from ...collect.interval import Estimate
 from ...collect.reading import Quotient
 from ...numerics import elementary
@@ -42,8 +43,7 @@ class LogCosh(SummedLoss, tag="log_cosh"):
     0.168502
     """
 
-    formula = "mean of log(cosh(p - y))"
-    cost = "550 bytes an output; about 10 ns a row"
+    about = About(formula="mean of log(cosh(p - y))", cost="550 bytes an output; about 10 ns a row")
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -74,14 +74,16 @@ class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
     5.0
     """
 
+    about = About(
+        extensive=True,
+        formula="(sum w |y_pred - y_true|^p)^(1/p)",
+        cost="550 bytes an output; about 20 ns a row",
+        bound="exact sum of rounded terms; its root within a few ulp",
+        no_interval_reason="a distance grows with the rows: MAE, RMSE have an interval",
+    )
+
     p: float = setting(default=2.0, low=1.0, high=16.0)
     squares: bool = setting(default=False, choices=(False,))
-
-    grows = True
-    formula = "(sum w |y_pred - y_true|^p)^(1/p)"
-    cost = "550 bytes an output; about 20 ns a row"
-    bound = "exact sum of rounded terms; its root within a few ulp"
-    instead = "a distance grows with the rows: MAE, RMSE have an interval"
 
     @property
     def name(self) -> str:
@@ -124,12 +126,15 @@ class CriticalSuccessIndex(SummedLoss, tag="critical_success_index"):
     0.3333333333333333
     """
 
+    about = About(
+        best="high",
+        interval_methods=("wilson", "delta"),
+        interval_scale="logit",
+        formula="sum w [y >= t and p >= t] / sum w [y >= t or p >= t]",
+    )
+
     threshold: float = setting(default=0.5)
     squares: bool = setting(default=False, choices=(False,))
-
-    best = "high"
-    methods, interval_scale = ("wilson", "delta"), "logit"
-    formula = "sum w [y >= t and p >= t] / sum w [y >= t or p >= t]"
 
     @property
     def name(self) -> str:

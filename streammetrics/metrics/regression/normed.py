@@ -6,8 +6,8 @@ All read one `Moments`: sums without any rounding.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import ClassVar
 
+from ...collect.about import About
 from ...collect.reading import Quotient
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
@@ -21,8 +21,12 @@ __all__ = ["NMSE", "NRMSE", "RelativeSquaredError"]
 class NormedSquares(MomentMetric):
     """A squared error over something that is read of the targets, or its root."""
 
-    best: ClassVar[str | None] = "low"
-    instead = "what the error is divided by is an estimate, too: Sharded(..., unit=) has the error of both together"
+    about = About(
+        best="low",
+        no_interval_reason=(
+            "what the error is divided by is an estimate, too: Sharded(..., unit=) has the error of both together"
+        ),
+    )
 
     def reason(self, state: Moments) -> str | None:
         nothing = super().reason(state)
@@ -53,9 +57,9 @@ class RelativeSquaredError(NormedSquares, tag="relative_squared_error"):
     0.051392
     """
 
-    squared: bool = setting(default=True)
+    about = About(formula="sum w (p - y)^2 / sum w (y - mean y)^2")
 
-    formula = "sum w (p - y)^2 / sum w (y - mean y)^2"
+    squared: bool = setting(default=True)
 
     @property
     def name(self) -> str:
@@ -94,10 +98,10 @@ class NMSE(NormedSquares, tag="nmse"):
     0.024096
     """
 
+    about = About(formula="sum w (p - y)^2 / sum w y^2")
+
     normalization: str = setting(default="power", choices=("power", "means", "constant"))
     constant: float = setting(default=1.0, low=-(2.0**400), high=2.0**400)
-
-    formula = "sum w (p - y)^2 / sum w y^2"
 
     @property
     def name(self) -> str:
@@ -138,14 +142,13 @@ class NRMSE(NormedSquares, tag="nrmse"):
     0.170075
     """
 
+    about = About(
+        formula="sqrt(sum w (p - y)^2 / sum w) / mean, range, deviation or norm of y",
+        # The norm is extensive; a norm that is divided by another one is not.
+        extensive=About.per_instance(lambda metric: metric.normalization == "l2"),
+    )
+
     normalization: str = setting(default="mean", choices=("mean", "range", "std", "l2"))
-
-    formula = "sqrt(sum w (p - y)^2 / sum w) / mean, range, deviation or norm of y"
-
-    @property
-    def grows(self) -> bool:  # type: ignore[override]
-        """The norm does, and what is divided by it does not."""
-        return self.normalization == "l2"
 
     @property
     def name(self) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from ...collect.about import About
 from ...collect.interval import Estimate, side_by_side
 from ...collect.metric import Metric, nothing_counted
 from ...collect.reading import NAN, OwnReading, Quotient, Reading, estimate_of, widened
@@ -30,10 +31,10 @@ DEPENDENT = (
 class OutputMetric(Metric[S, Any]):
     """A metric of numeric targets and predictions: `of`, `read` and `estimate` are of one output (`found.output`)."""
 
+    about = About(best="low")
+
     num_outputs: int | None = setting(default=None, low=1, high=1 << 16)
     multioutput: str = setting(default="uniform_average", choices=MULTIOUTPUT)
-
-    best: ClassVar[str | None] = "low"
 
     def update(self, y_true: Any = None, y_pred: Any = None, /, **columns: Any) -> Self:
         """Count a batch.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
+from ...collect.about import About
 from ...collect.interval import Estimate
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
@@ -44,15 +45,18 @@ class ErrorQuantile(BoundedOutputMetric[ValueHistogram], tag="error_quantile"):
     3.0
     """
 
+    about = About(
+        interval_methods=("woodruff",),
+        formula="q-quantile of |p - y|",
+        cost="16 bytes a bucket, of which an output has up to 8,192 at 7 bits; about 2 ns a row; 1 ms to compute",
+        bound=BOUND,
+        quantile=About.per_instance(lambda metric: metric.q),
+    )
+
     q: float = setting(default=0.9, low=0.0, high=1.0)
     bits: int = setting(default=7, low=1, high=14)
 
     signed: ClassVar[bool] = False
-
-    methods = ("woodruff",)
-    formula = "q-quantile of |p - y|"
-    cost = "16 bytes a bucket, of which an output has up to 8,192 at 7 bits; about 2 ns a row; 1 ms to compute"
-    bound = BOUND
 
     @property
     def name(self) -> str:
@@ -60,10 +64,6 @@ class ErrorQuantile(BoundedOutputMetric[ValueHistogram], tag="error_quantile"):
 
     def make_state(self) -> ValueHistogram:
         return ValueHistogram(columns=PAIR, signed=self.signed, bits=self.bits, num_outputs=self.num_outputs)
-
-    @property
-    def quantile(self) -> float:  # type: ignore[override]
-        return self.q
 
     def of(self, state: ValueHistogram, output: int = 0) -> Limits | None:
         return quantile_of(state, self.q, output)
@@ -95,10 +95,9 @@ class ResidualQuantile(ErrorQuantile, tag="residual_quantile"):
     -1.0
     """
 
-    signed = True
-    best = None
+    about = About(best=None, formula="q-quantile of p - y")
 
-    formula = "q-quantile of p - y"
+    signed = True
 
     @property
     def name(self) -> str:
@@ -128,9 +127,9 @@ class MedianAbsoluteError(ErrorQuantile, tag="median_absolute_error"):
     0.5
     """
 
-    q: float = setting(default=0.5, choices=(0.5,))
+    about = About(formula="median of |p - y|")
 
-    formula = "median of |p - y|"
+    q: float = setting(default=0.5, choices=(0.5,))
 
     @property
     def name(self) -> str:
@@ -159,10 +158,12 @@ class MaxError(OutputMetric[Extremes], tag="max_error"):
     1.0
     """
 
-    instead = "an extreme has no standard error; ErrorQuantile(q=) near it has one"
-    formula = "max |p - y|"
-    cost = "100 bytes; about 1 ns a row"
-    bound: ClassVar[str] = "exact: the error rounded once"
+    about = About(
+        no_interval_reason="an extreme has no standard error; ErrorQuantile(q=) near it has one",
+        formula="max |p - y|",
+        cost="100 bytes; about 1 ns a row",
+        bound="exact: the error rounded once",
+    )
 
     def make_state(self) -> Extremes:
         return Extremes(columns=PAIR, num_outputs=self.num_outputs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, NamedTuple, Self
 
+from ...collect.about import About
 from ...collect.metric import Metric, nothing_counted
 from ...collect.reading import OwnReading, Reading
 from ...numerics.exact import Limits
@@ -25,15 +26,17 @@ NO_PAIRS = "weights count rows, of which there are no two"
 class RankMetric(Metric[JointHistogram, float]):
     """A metric of the order of targets (x) and predictions (y): `of` is of the pairs of rows."""
 
+    about = About(
+        best="high",
+        value_range=(-1.0, 1.0),
+        no_interval_reason="its standard error asks for what each row does to all others: Sharded(..., unit=) has one",
+        cost="64 bytes a row up to the limit; beyond 16 bytes a bucket of both that holds rows; some 100 ns a row",
+        bound="exact within the limit, and for few different numbers; else what rows of one bucket may do",
+    )
+
     bits: int = setting(default=7, low=1, high=11)
     limit: int = setting(default=1 << 14, low=0, high=1 << 24)
     memory_limit: int = setting(default=1 << 32, low=0, operational=True)
-
-    best = "high"
-    value_range = (-1.0, 1.0)
-    instead = "its standard error asks for what each row does to all others: Sharded(..., unit=) has one"
-    cost = "64 bytes a row up to the limit; beyond 16 bytes a bucket of both that holds rows; some 100 ns a row"
-    bound = "exact within the limit, and for few different numbers; else what rows of one bucket may do"
 
     def update(self, y_true: Any = None, y_pred: Any = None, /, **columns: Any) -> Self:
         """Count a batch.
@@ -64,10 +67,6 @@ class RankMetric(Metric[JointHistogram, float]):
         """Return the value with its limits; None where it is undefined."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it computes")
 
-    @property
-    def within(self) -> tuple[float, float]:  # type: ignore[override]
-        return self.value_range
-
     def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
         return SLIPS * rounding
 
@@ -87,7 +86,7 @@ class OfPairs(OwnReading):
         found = self.metric.of(pairs) if pairs.total else None
         if found is None:
             return None
-        least, most = map(Fraction, self.within)
+        least, most = map(Fraction, self.value_range)
         low, high = max(found.low, least), min(found.high, most)
         if low > high:  # of weights below 1, which are no rows; or of bytes that no rows made
             low, high = least, most
@@ -143,7 +142,7 @@ class SpearmanCorrelation(RankMetric, tag="spearman_correlation"):
     0.8
     """
 
-    formula = "Pearson's correlation of ranks"
+    about = About(formula="Pearson's correlation of ranks")
 
     def of(self, pairs: Pairs) -> Limits | None:
         x, y = variance(pairs, 0), variance(pairs, 1)
@@ -180,9 +179,9 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
     0.666667
     """
 
-    variant: str = setting(default="b", choices=("a", "b", "c"))
+    about = About(formula="(C - D) / sqrt((P - T_y)(P - T_p))")
 
-    formula = "(C - D) / sqrt((P - T_y)(P - T_p))"
+    variant: str = setting(default="b", choices=("a", "b", "c"))
 
     @property
     def name(self) -> str:
@@ -264,9 +263,7 @@ class XAUC(RankMetric, tag="xauc"):
     0.666667
     """
 
-    value_range = (0.0, 1.0)
-    grows = True
-    formula = "(C + B) / P"
+    about = About(value_range=(0.0, 1.0), extensive=True, formula="(C + B) / P")
 
     def of(self, pairs: Pairs) -> Limits | None:
         both, certain, sure = pairs.same[2], pairs.concordant, bool(pairs.sure.all())
@@ -309,10 +306,9 @@ class RegressionAUC(RankMetric, tag="regression_auc"):
     (0.6, 0.666667)
     """
 
-    pairs: str = setting(default="different", choices=("different", "all"))
+    about = About(value_range=(0.0, 1.0), formula="(C + T / 2) / (P - T_y)")
 
-    value_range = (0.0, 1.0)
-    formula = "(C + T / 2) / (P - T_y)"
+    pairs: str = setting(default="different", choices=("different", "all"))
 
     @property
     def name(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...collect.about import About
 from ...collect.interval import Estimate
 from ...collect.metric import Metric
 from ...collect.reading import Quotient
@@ -54,10 +55,10 @@ class MAPE(SummedLoss, tag="mape"):
     37.5
     """
 
+    about = About(formula="mean of |p - y| / |y| over targets that are not 0")
+
     zero: str = setting(default="skip", choices=("skip", "epsilon"))
     percent: bool = setting(default=False)
-
-    formula = "mean of |p - y| / |y| over targets that are not 0"
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -102,11 +103,11 @@ class MeanRelativeError(SummedLoss, tag="mean_relative_error"):
     0.125
     """
 
+    about = About(best=None, formula="mean of (p - y) / |y| over targets that are not 0")
+
     percent: bool = setting(default=False)
 
-    best = None
     interval_within = (-math.inf, math.inf)
-    formula = "mean of (p - y) / |y| over targets that are not 0"
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -146,11 +147,13 @@ class MaxRelativeError(Metric[Extremes, float], tag="max_relative_error"):
     0.5
     """
 
-    best = "low"
-    instead = "an extreme has no standard error; MAPE has one"
-    formula = "max |p - y| / |y|"
-    cost = "100 bytes; about 3 ns a row"
-    bound = "exact: the error rounded twice"
+    about = About(
+        best="low",
+        no_interval_reason="an extreme has no standard error; MAPE has one",
+        formula="max |p - y| / |y|",
+        cost="100 bytes; about 3 ns a row",
+        bound="exact: the error rounded twice",
+    )
 
     def make_state(self) -> Extremes:
         return Extremes(columns=("y_true", "y_pred"), relative=True)
@@ -187,9 +190,9 @@ class SMAPE(SummedLoss, tag="smape"):
     0.3333333333333333
     """
 
-    percent: bool = setting(default=False)
+    about = About(formula="mean of 2 |p - y| / (|y| + |p|)")
 
-    formula = "mean of 2 |p - y| / (|y| + |p|)"
+    percent: bool = setting(default=False)
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -226,10 +229,10 @@ class WMAPE(SummedLoss, tag="wmape"):
     0.25
     """
 
+    about = About(formula="sum w |p - y| / sum w |y|")
+
     squares: bool = setting(default=False, choices=(False,))
     percent: bool = setting(default=False)
-
-    formula = "sum w |p - y| / sum w |y|"
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -268,8 +271,9 @@ class MSLE(SummedLoss, tag="msle"):
     0.03973
     """
 
+    about = About(formula="sum w (log(1 + p) - log(1 + y))^2 / sum w")
+
     domain = "log1p"
-    formula = "sum w (log(1 + p) - log(1 + y))^2 / sum w"
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -297,7 +301,7 @@ class RMSLE(MSLE, tag="rmsle"):
     0.199324
     """
 
-    formula = "sqrt(sum w (log(1 + p) - log(1 + y))^2 / sum w)"
+    about = About(formula="sqrt(sum w (log(1 + p) - log(1 + y))^2 / sum w)")
 
     def of(self, state: RegressionSums, output: int = 0) -> Limits | None:
         return root(state.total(self.terms[0], output), state.weight())

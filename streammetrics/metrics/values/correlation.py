@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...collect.about import About
 from ...collect.metric import Metric
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
@@ -46,12 +47,16 @@ class CorrelationMatrix(Metric[ColumnProducts, NDArray[Any]], tag="correlation_m
            [ 0.982, -0.982,  1.   ]])
     """
 
-    variables: tuple[str, ...] = setting(kw_only=False)
+    about = About(
+        no_interval_reason=(
+            "a matrix has no one standard error; PearsonCorrelation of two columns has an interval by Sharded"
+        ),
+        formula="Cov(a, b) / sqrt(Var(a) Var(b)) of every two columns",
+        cost="270 c (c + 3) bytes of c columns; about 3 c (c + 3) ns a row",
+        example={"variables": ("x", "y", "z")},
+    )
 
-    instead = "a matrix has no one standard error; PearsonCorrelation of two columns has an interval by Sharded"
-    formula = "Cov(a, b) / sqrt(Var(a) Var(b)) of every two columns"
-    cost = "270 c (c + 3) bytes of c columns; about 3 c (c + 3) ns a row"
-    example = {"variables": ("x", "y", "z")}  # noqa: RUF012 - never written to
+    variables: tuple[str, ...] = setting(kw_only=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()

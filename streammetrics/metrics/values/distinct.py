@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...collect.about import About
 from ...collect.interval import KEYS, Estimate, Interval, check_confidence
 from ...collect.metric import Metric
 from ...collect.reading import OwnReading, Reading
@@ -53,17 +54,19 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
     (1.0, 3.0)
     """
 
+    about = About(
+        interval_methods=("sample",),
+        no_sharded_interval_reason=(
+            "a number of different keys is about the rows that were seen: without shards it has the error of its sample"
+        ),
+        formula="keys kept / share of hashes kept (Flajolet 1990)",
+        cost="12 bytes a key kept; about 11 ns a row",
+        bound="keys kept <= value <= rows; exact up to `limit` keys, then a standard error of 1 to 1.4 / sqrt(limit)",
+    )
+
     limit: int = setting(default=1 << 16, low=16, high=float(1 << 24))
     missing: str = setting(default="raise", choices=("raise", "skip"))
     missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
-
-    methods = ("sample",)
-    no_shards = (
-        "a number of different keys is about the rows that were seen: without shards it has the error of its sample"
-    )
-    formula = "keys kept / share of hashes kept (Flajolet 1990)"
-    cost = "12 bytes a key kept; about 11 ns a row"
-    bound = "keys kept <= value <= rows; exact up to `limit` keys, then a standard error of 1 to 1.4 / sqrt(limit)"
 
     def make_state(self) -> KeySample:
         return KeySample(limit=self.limit, missing=self.missing, missing_values=self.missing_values)

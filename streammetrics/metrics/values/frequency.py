@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ...collect.about import About
 from ...collect.metric import Metric
 from ...collect.reading import OwnReading, Reading, widened
 from ...numerics.exact import to_float
@@ -49,22 +50,24 @@ class KeyFrequency(Metric[KeySketch, float], tag="key_frequency"):
     (2.0, 1.0)
     """
 
+    about = About(
+        extensive=True,
+        no_interval_reason="a count of these rows is no estimate; Mean of a 0/1 column has an interval",
+        formula="least counter of the key in a count-min sketch",
+        cost="up to 4 bytes a counter, 1 MiB at 16 bits and 4 tables; about 0.5 us a row",
+        bound="0 <= truth <= value; truth >= value - e W / 2**bits with probability 1 - exp(-depth)",
+        example={"key": "a"},
+    )
+
     key: int | str | bytes = setting(kw_only=False)
     bits: int = setting(default=16, low=4, high=24)
     depth: int = setting(default=4, low=1, high=16)
     missing: str = setting(default="raise", choices=("raise", "skip"))
     missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
 
-    grows = True
-    instead = "a count of these rows is no estimate; Mean of a 0/1 column has an interval"
-    formula = "least counter of the key in a count-min sketch"
-    cost = "up to 4 bytes a counter, 1 MiB at 16 bits and 4 tables; about 0.5 us a row"
-    bound = "0 <= truth <= value; truth >= value - e W / 2**bits with probability 1 - exp(-depth)"
-    example = {"key": "a"}  # noqa: RUF012 - never written to
-
     @property
     def name(self) -> str:
-        return f"{self.tag}@{shown(self.key)}"
+        return f"{self.about.tag}@{shown(self.key)}"
 
     def make_state(self) -> KeySketch:
         return KeySketch(bits=self.bits, depth=self.depth, missing=self.missing, missing_values=self.missing_values)

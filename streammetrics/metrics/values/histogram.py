@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...collect.about import About
 from ...collect.metric import Metric
 from ...collect.reading import OwnReading, Reading
 from ...numerics.exact import to_float
@@ -44,22 +45,23 @@ class Histogram(Metric[KeyCounts, NDArray[Any]], tag="histogram"):
     (array([1., 2., 1.]), 1.0)
     """
 
+    about = About(
+        no_interval_reason=(
+            "counts of these rows are no estimate; Mean of a 0/1 column has an interval, Quantile another"
+        ),
+        formula="sum w of edges[i] <= v < edges[i + 1]",
+        cost="40 bytes a bin that holds rows; about 40 ns a row",
+        example={"edges": (-1.0, 0.0, 0.5, 3.0)},
+        # Counts are extensive, a density is not.
+        extensive=About.per_instance(lambda metric: not metric.density),
+    )
+
     edges: tuple[float, ...] = setting(kw_only=False)
     density: bool = setting(default=False)
-
-    instead = "counts of these rows are no estimate; Mean of a 0/1 column has an interval, Quantile another"
-    formula = "sum w of edges[i] <= v < edges[i + 1]"
-    cost = "40 bytes a bin that holds rows; about 40 ns a row"
-    example = {"edges": (-1.0, 0.0, 0.5, 3.0)}  # noqa: RUF012 - never written to
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_edges(self.edges)
-
-    @property
-    def grows(self) -> bool:  # type: ignore[override]
-        """Counts do; a density does not."""
-        return not self.density
 
     def make_state(self) -> KeyCounts:
         return KeyCounts(edges=self.edges)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...collect.about import About, about_of
 from ...collect.interval import Estimate
 from ...collect.metric import Metric, nothing_counted
 from ...collect.reading import OwnReading, Reading, widened
@@ -23,11 +24,11 @@ Hitters = dict[Any, float]
 class CountedKeys(Metric[KeyCounts, Any]):
     """A metric that reads the weight of every key."""
 
+    about = About(cost="40 bytes a key, and the key once; about 30 ns a row")
+
     limit: int = setting(default=1 << 20, low=1, high=1 << 28, operational=True)
     missing: str = setting(default="raise", choices=("raise", "skip"))
     missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
-
-    cost = "40 bytes a key, and the key once; about 30 ns a row"
 
     def make_state(self) -> KeyCounts:
         return KeyCounts(limit=self.limit, missing=self.missing, missing_values=self.missing_values)
@@ -65,15 +66,17 @@ class HeavyHitters(CountedKeys, tag="heavy_hitters"):
     {'de': 3.0, 'us': 2.0}
     """
 
-    k: int = setting(default=10, low=1, high=1 << 20, kw_only=False)
+    about = About(
+        extensive=True,
+        no_interval_reason="counts of these rows are no estimate; Mean of a 0/1 column has an interval",
+        formula="the k keys of largest sum w",
+    )
 
-    grows = True
-    instead = "counts of these rows are no estimate; Mean of a 0/1 column has an interval"
-    formula = "the k keys of largest sum w"
+    k: int = setting(default=10, low=1, high=1 << 20, kw_only=False)
 
     @property
     def name(self) -> str:
-        return f"{self.tag}@{self.k}"
+        return f"{self.about.tag}@{self.k}"
 
     def of(self, state: KeyCounts) -> Hitters:
         return {key: to_float(mass, state.unit) for key, mass in state.heaviest(self.k)}
@@ -120,11 +123,9 @@ class Entropy(CountedKeys, tag="entropy"):
     1.5
     """
 
-    base: int | None = setting(default=None, low=2, high=1 << 16)
+    about = About(interval_scale="natural", formula="- sum p log p", bound="rounded a few times: within 8 ulp")
 
-    interval_scale = "natural"
-    formula = "- sum p log p"
-    bound = "rounded a few times: within 8 ulp"
+    base: int | None = setting(default=None, low=2, high=1 << 16)
 
     def of(self, state: KeyCounts) -> float:
         return state.entropy() / self._unit()
@@ -140,7 +141,7 @@ class Entropy(CountedKeys, tag="entropy"):
         counts, each = np.unique(np.array(state.masses, np.int64), return_counts=True)
         terms = [surprise(mass, state.total) * state.total / mass / self._unit() for mass in counts.tolist()]
         influence = np.repeat(np.array(terms) - value, each)
-        return from_counts(value, np.repeat(counts, each), influence, self.interval_scale)
+        return from_counts(value, np.repeat(counts, each), influence, about_of(self).interval_scale)
 
 
 class UniqueShare(CountedKeys, tag="unique_share"):
@@ -165,9 +166,11 @@ class UniqueShare(CountedKeys, tag="unique_share"):
     0.5
     """
 
-    grows = True
-    instead = "which rows are unique depends on all others; Mean of a 0/1 column has an interval"
-    formula = "keys of weight 1 / sum w"
+    about = About(
+        extensive=True,
+        no_interval_reason="which rows are unique depends on all others; Mean of a 0/1 column has an interval",
+        formula="keys of weight 1 / sum w",
+    )
 
     def of(self, state: KeyCounts) -> float:
         return to_float(state.masses.count(state.unit) * state.unit, state.total)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from ...collect.about import About
 from ...collect.interval import Estimate
 from ...collect.metric import Metric, nothing_counted
 from ...collect.reading import Reading
@@ -49,12 +50,16 @@ class Quantile(Metric[ValueHistogram, float], tag="quantile"):
     (0.3, 0.3)
     """
 
+    about = About(
+        formula="least v with W(values <= v) >= q W",
+        cost="16 bytes a bucket, of which there are up to 8,192 at 7 bits; about 2 ns a row; 1 ms to compute",
+        bound=BOUND,
+        interval_methods=("woodruff",),
+        quantile=About.per_instance(lambda metric: metric.q),
+    )
+
     q: float = setting(default=0.5, low=0.0, high=1.0)
     bits: int = setting(default=7, low=1, high=14)
-
-    formula = "least v with W(values <= v) >= q W"
-    cost = "16 bytes a bucket, of which there are up to 8,192 at 7 bits; about 2 ns a row; 1 ms to compute"
-    bound = BOUND
 
     @property
     def name(self) -> str:
@@ -62,12 +67,6 @@ class Quantile(Metric[ValueHistogram, float], tag="quantile"):
 
     def make_state(self) -> ValueHistogram:
         return ValueHistogram(columns=("value",), bits=self.bits)
-
-    methods = ("woodruff",)
-
-    @property
-    def quantile(self) -> float:  # type: ignore[override]
-        return self.q
 
     def of(self, state: ValueHistogram) -> Limits | None:
         return quantile_of(state, self.q, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from ...collect.about import About
 from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
 from ...statistics.moments import Moments
@@ -37,7 +38,7 @@ class StandardDeviation(Variance, tag="standard_deviation"):
     2.0
     """
 
-    formula = "sqrt(sum w (v - mean)^2 / (sum w - ddof))"
+    about = About(formula="sqrt(sum w (v - mean)^2 / (sum w - ddof))")
 
     def of(self, state: Moments) -> float:
         left = state.weight() - Fraction(self.ddof)
@@ -70,16 +71,16 @@ class Skewness(MomentOfValues, tag="skewness"):
     1.154701
     """
 
+    about = About(
+        formula="m_3 / m_2^1.5, with m_k = sum w (v - mean)^k / sum w",
+        cost="about 1.6 kB; 20 ns a row",
+        # An unbiased estimate depends on the number of rows.
+        extensive=About.per_instance(lambda metric: not metric.bias),
+    )
+
     bias: bool = setting(default=True)
 
-    @property
-    def grows(self) -> bool:  # type: ignore[override]
-        """Of an unbiased estimate it matters how many rows there are."""
-        return not self.bias
-
     terms = ("x", "xx", "xxx")
-    formula = "m_3 / m_2^1.5, with m_k = sum w (v - mean)^k / sum w"
-    cost = "about 1.6 kB; 20 ns a row"
 
     def of(self, state: Moments) -> float:
         weight, spread = state.weight(), state.central(2)
@@ -125,17 +126,17 @@ class Kurtosis(MomentOfValues, tag="kurtosis"):
     1.7
     """
 
+    about = About(
+        formula="m_4 / m_2^2 - 3, with m_k = sum w (v - mean)^k / sum w",
+        cost="about 2.2 kB; 40 ns a row",
+        # An unbiased estimate depends on the number of rows.
+        extensive=About.per_instance(lambda metric: not metric.bias),
+    )
+
     fisher: bool = setting(default=True)
     bias: bool = setting(default=True)
 
-    @property
-    def grows(self) -> bool:  # type: ignore[override]
-        """Of an unbiased estimate it matters how many rows there are."""
-        return not self.bias
-
     terms = ("x", "xx", "xxx", "xxxx")
-    formula = "m_4 / m_2^2 - 3, with m_k = sum w (v - mean)^k / sum w"
-    cost = "about 2.2 kB; 40 ns a row"
 
     def of(self, state: Moments) -> float:
         n, spread = state.weight(), state.central(2)

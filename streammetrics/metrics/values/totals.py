@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 from typing import Any, ClassVar
 
+from ...collect.about import About
 from ...collect.interval import KEYS, Estimate
 from ...collect.metric import Metric, nothing_counted
 from ...collect.reading import OwnReading, Reading
@@ -24,9 +25,9 @@ __all__ = ["Count", "DistinctCount", "Max", "Mean", "Min", "PerUnit", "Ratio", "
 class MomentOfValues(Metric[Moments, float]):
     """A metric that reads exact sums of values."""
 
-    terms: ClassVar[tuple[str, ...]] = ("x",)
+    about = About(cost="about 550 bytes; 1 ns a row")
 
-    cost = "about 550 bytes; 1 ns a row"
+    terms: ClassVar[tuple[str, ...]] = ("x",)
 
     def make_state(self) -> Moments:
         return Moments(columns=("value",), terms=self.terms)
@@ -61,9 +62,9 @@ class Mean(MomentOfValues, tag="mean"):
     1.527525
     """
 
-    squares: bool = setting(default=False)
+    about = About(formula="sum w v / sum w")
 
-    formula = "sum w v / sum w"
+    squares: bool = setting(default=False)
 
     def make_state(self) -> Moments:
         return Moments(columns=("value",), terms=("x", "xx") if self.squares else ("x",))
@@ -101,9 +102,11 @@ class Sum(MomentOfValues, tag="sum"):
     1.0
     """
 
-    grows = True
-    instead = "a total over these rows is no estimate; Mean has an interval"
-    formula = "sum w v"
+    about = About(
+        extensive=True,
+        no_interval_reason="a total over these rows is no estimate; Mean has an interval",
+        formula="sum w v",
+    )
 
     def of(self, state: Moments) -> float:
         return to_float(state.total("x"))
@@ -133,11 +136,14 @@ class Count(MomentOfValues, tag="count"):
     3.0
     """
 
+    about = About(
+        extensive=True,
+        no_interval_reason="a count of these rows is no estimate; CTR and Mean have intervals",
+        formula="sum w",
+        cost="about 10 bytes, 550 with weights; 1 ns a row",
+    )
+
     terms = ()
-    grows = True
-    instead = "a count of these rows is no estimate; CTR and Mean have intervals"
-    formula = "sum w"
-    cost = "about 10 bytes, 550 with weights; 1 ns a row"
 
     def of(self, state: Moments) -> float:
         return to_float(state.weight())
@@ -170,16 +176,16 @@ class Variance(MomentOfValues, tag="variance"):
     30.0
     """
 
+    about = About(
+        formula="sum w (v - mean)^2 / (sum w - ddof)",
+        cost="about 1.1 kB; 3 ns a row",
+        # An unbiased estimate depends on the number of rows.
+        extensive=About.per_instance(lambda metric: metric.ddof > 0),
+    )
+
     ddof: float = setting(default=0.0, low=0.0, high=2.0**31)
 
-    @property
-    def grows(self) -> bool:  # type: ignore[override]
-        """Of an estimate it matters how many rows there are."""
-        return self.ddof > 0
-
     terms = ("x", "xx")
-    formula = "sum w (v - mean)^2 / (sum w - ddof)"
-    cost = "about 1.1 kB; 3 ns a row"
 
     def of(self, state: Moments) -> float:
         left = state.weight() - Fraction(self.ddof)
@@ -216,13 +222,11 @@ class Ratio(Metric[Moments, float], tag="ratio"):
     ('clicks/views', 0.05)
     """
 
+    about = About(interval_scale="log", formula="sum w n / sum w d", cost="about 1.1 kB; 2 ns a row")
+
     numerator: str = setting(default="numerator", kw_only=False)
     denominator: str = setting(default="denominator", kw_only=False)
     squares: bool = setting(default=False)
-
-    interval_scale = "log"
-    formula = "sum w n / sum w d"
-    cost = "about 1.1 kB; 2 ns a row"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -302,15 +306,14 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
     {'a': 15.0, 'b': 4.0}
     """
 
+    about = About(formula="sum of outcomes / number of exposures", cost="about 1.1 kB; 5 ns a row")
+
     outcome: str = setting(default="outcome", kw_only=False)
     unit: str = setting(default="unit")
     exposed: str = setting(default="exposed")
     cap: float | None = setting(default=None, above=0.0, high=2.0**400)
     missing: str = setting(default="raise", choices=("raise", "skip"))
     missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
-
-    formula = "sum of outcomes / number of exposures"
-    cost = "about 1.1 kB; 5 ns a row"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -320,7 +323,7 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
 
     @property
     def name(self) -> str:
-        named = self.tag if self.outcome == "outcome" else f"{self.outcome}_per_{self.unit}"
+        named = self.about.tag if self.outcome == "outcome" else f"{self.outcome}_per_{self.unit}"
         return named if self.cap is None else f"{named}_capped"
 
     def make_state(self) -> UnitSums:
@@ -367,10 +370,12 @@ class Min(Metric[Extremes, float], tag="min"):
     -1.0
     """
 
-    instead = "an extreme has no standard error; Quantile(q=) near it has one"
-    formula = "min v"
-    cost = "100 bytes; about 1 ns a row"
-    bound = "exact"
+    about = About(
+        no_interval_reason="an extreme has no standard error; Quantile(q=) near it has one",
+        formula="min v",
+        cost="100 bytes; about 1 ns a row",
+        bound="exact",
+    )
 
     def make_state(self) -> Extremes:
         return Extremes(columns=("value",))
@@ -404,7 +409,7 @@ class Max(Min, tag="max"):
     3.0
     """
 
-    formula = "max v"
+    about = About(formula="max v")
 
     def of(self, state: Extremes) -> float:
         return state.largest()
@@ -439,11 +444,17 @@ class DistinctCount(Metric[DistinctKeys, float], tag="distinct_count"):
     3.0
     """
 
-    precision: int = setting(default=14, low=4, high=18)
+    about = About(
+        formula="HyperLogLog (Ertl 2017)",
+        cost="8 bytes a register, 128 KiB at 14; about 4 ns a row",
+        bound="registers used <= value <= rows; standard error 1.04 / sqrt(2**precision)",
+        interval_methods=("hyperloglog",),
+        no_sharded_interval_reason=(
+            "how many keys other users would bring nothing tells; of counts of users PerUnit and CTR have intervals"
+        ),
+    )
 
-    formula = "HyperLogLog (Ertl 2017)"
-    cost = "8 bytes a register, 128 KiB at 14; about 4 ns a row"
-    bound = "registers used <= value <= rows; standard error 1.04 / sqrt(2**precision)"
+    precision: int = setting(default=14, low=4, high=18)
 
     def make_state(self) -> DistinctKeys:
         return DistinctKeys(precision=self.precision)
@@ -451,9 +462,6 @@ class DistinctCount(Metric[DistinctKeys, float], tag="distinct_count"):
     def of(self, state: DistinctKeys) -> float:
         low, high = _certain(state)
         return min(max(state.estimate(), low), high)
-
-    methods = ("hyperloglog",)
-    no_shards = "how many keys other users would bring nothing tells; of counts of users PerUnit and CTR have intervals"
 
     def read(self, state: DistinctKeys) -> Reading:
         return OfSketch(self, state)

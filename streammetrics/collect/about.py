@@ -1,0 +1,168 @@
+"""About: what a metric declares about itself, its value and its intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
+
+__all__ = ["About", "about_of", "best_of", "inherit", "sharded_refusal_of"]
+
+CONSTANT = {"tag", "formula", "cost", "bound", "best", "example", "rank_based", "positional_columns"}
+"""The fields that are equal for all metrics of a class, so that the class alone tells them."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class About:
+    """What a metric declares about itself, its value and its intervals.
+
+    A subclass of `Metric` declares the fields that differ from those of its bases: `about = About(best="high")`. It
+    inherits all other fields. `About.per_instance` declares a field that depends on the settings of the metric.
+
+    Parameters
+    ----------
+    tag : str
+        The name under which `METRICS` and saved bytes find the class. Declare it as a class keyword: `tag="auc"`.
+    formula : str
+        The formula of the value.
+    cost : str
+        The memory of the state, and the time of a row.
+    bound : str
+        How exact the value is.
+    best : {"high", "low"}, float or None
+        Whether high or low values are better; or the value that is best, on a scale of ratios; None if neither is.
+    example : mapping
+        Values for the settings that have no default. The laws, the catalogue and the tests use them.
+    extensive : bool
+        Whether the value changes if every row occurs twice. Counts, sums and unbiased estimates are extensive.
+    weights_are_counts : bool
+        Whether a row of weight k counts as k rows, and a row of weight 0 as none.
+    rank_based : bool or None
+        Whether only the order of the scores matters. If so, the metric reads the scores without the correction for
+        negative sampling of a `Task`. None if that is not known here.
+    value_range : pair
+        The smallest and the largest value that is possible; None for no limit. Certified bounds stay in this range.
+    nominal_range : pair, optional
+        The range whose length decides whether certified bounds are wide, if it is not `value_range`. A skill score, for
+        example, lies between 0 and 1 for useful models, but can be any negative number.
+    interval_scale : str
+        The scale on which the sampling distribution of the value is roughly symmetric (see `SCALES`). All intervals are
+        computed on this scale.
+    interval_methods : tuple of str
+        The methods of `interval`. The first is the default.
+    no_interval_reason : str
+        Why the metric has no interval of any kind, and what to use. Empty if it has one.
+    no_sharded_interval_reason : str
+        Why `Sharded` gives no interval of this metric, and what to use. Empty if it gives one.
+    quantile : float, optional
+        The share of the weight below the value, if the value is a quantile.
+    pair_statistic : callable, optional
+        For a metric that depends only on the pairs of a positive and a negative row: a function that returns the
+        numerator and the denominator of the value. Its parameters are the negatives, the positives, and twice the number
+        of pairs in which the positive has the higher score (ties count half).
+    positional_columns : tuple of str, optional
+        The roles of the first columns that `update` takes by position. By default they are the first two required ones.
+    read_cells : callable, optional
+        A function of the metric and a state of many cells. It returns the reading of all cells as arrays, or None if
+        each cell is read alone. `read_side_by_side` suits metrics whose `read` works with arrays.
+    """
+
+    tag: str = ""
+    formula: str = ""
+    cost: str = ""
+    bound: str = "exact: rounded once"
+    best: str | float | None = None
+    example: Mapping[str, Any] = field(default_factory=dict)
+    extensive: bool = False
+    weights_are_counts: bool = True
+    rank_based: bool | None = False
+    value_range: tuple[Any, Any] = (None, None)
+    nominal_range: tuple[float, float] | None = None
+    interval_scale: str = "natural"
+    interval_methods: tuple[str, ...] = ("delta",)
+    no_interval_reason: str = ""
+    no_sharded_interval_reason: str = ""
+    quantile: float | None = None
+    pair_statistic: Callable[[Any, Any, Any], tuple[Any, Any]] | None = None
+    positional_columns: tuple[str, ...] | None = None
+    read_cells: Callable[[Any, Any], Any] | None = None
+    given: Mapping[str, Any] = field(init=False, repr=False)
+    """The fields that the class itself declares, without those that it inherits."""
+
+    def __new__(cls, **given: Any) -> Self:
+        """Keep the fields that were passed: only these override the fields of the bases."""
+        for name, value in given.items():
+            if type(value) is PerInstance and name in CONSTANT:
+                raise TypeError(f"About: {name} is equal for all metrics of a class; it cannot depend on settings")
+        record = super().__new__(cls)
+        record.__dict__["given"] = given
+        return record
+
+    @staticmethod
+    def per_instance(function: Callable[[Any], Any]) -> Any:
+        """Declare a field whose value depends on the settings, such as `extensive` or `value_range`.
+
+        Parameters
+        ----------
+        function : callable
+            Takes the metric, and returns the value of the field.
+
+        Examples
+        --------
+        >>> import streammetrics as sm
+        >>> about = sm.About(extensive=sm.About.per_instance(lambda metric: metric.ddof > 0))
+        """
+        return PerInstance(function)
+
+
+class PerInstance(NamedTuple):
+    """A field of `About` that depends on the settings of the metric.
+
+    Parameters
+    ----------
+    function : callable
+        Takes the metric, and returns the value of the field.
+    """
+
+    function: Callable[[Any], Any]
+
+
+def about_of(metric: Any) -> About:
+    """Return what a metric declares, with the fields that depend on its settings computed."""
+    known: About | None = metric.__dict__.get("_about")
+    if known is None:
+        record: About = metric.about
+        computed = {n: f.function(metric) for n, f in record.__dict__.items() if type(f) is PerInstance}
+        known = metric.__dict__["_about"] = _replaced(record, computed) if computed else record
+    return known
+
+
+def best_of(thing: Any) -> str | float | None:
+    """Return whether high or low values are better; None if neither is, or if `thing` is no metric."""
+    record: About | None = getattr(thing, "about", None)
+    return None if record is None else record.best
+
+
+def sharded_refusal_of(metric: Any) -> str:
+    """Return why `Sharded` gives no interval of a metric, and what to use; empty if it gives one."""
+    record = about_of(metric)
+    return record.no_interval_reason or record.no_sharded_interval_reason
+
+
+def inherit(cls: Any, tag: str) -> About:
+    """Return the record of a class: its own fields, and those of its bases in the order of attribute lookup."""
+    own = vars(cls).get("about")
+    given = {**({} if own is None else own.given), **({"tag": tag} if tag else {})}
+    fields: dict[str, Any] = {}
+    for base in reversed(cls.__mro__[1:]):
+        if "about" in vars(base):
+            fields |= base.about.given
+    return _replaced(About(), {**fields, **given, "given": given})
+
+
+def _replaced(record: About, fields: Mapping[str, Any]) -> About:
+    """Return a copy of a record with other fields."""
+    made = object.__new__(About)
+    made.__dict__.update(record.__dict__)
+    made.__dict__.update(fields)
+    return made
