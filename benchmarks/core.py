@@ -33,6 +33,7 @@ from benchmarks.timing import (
 )
 from streammetrics.collect.binding import PLAIN
 from streammetrics.collect.feed import Feed, Read
+from streammetrics.collect.metric_like import states_of
 from streammetrics.state.axes import Axis
 from streammetrics.state.state import State
 from streammetrics.statistics.scores import ScoreHistogram
@@ -128,7 +129,7 @@ def many_slices() -> None:
         before = resident()
         forget_peak()
         runs.append(stream(sliced.update, columns))
-        room, held = peak() - before, sliced.nbytes
+        room, held = peak() - before, sm.nbytes(sliced)
     first = 4_000_000 // BATCH
     at = min(r[first - 1] for r in runs) / (first * BATCH) * 1e9
     sheet.line("update, the first 4 M rows", at, 18, "ns/row")
@@ -138,10 +139,10 @@ def many_slices() -> None:
     other = empty()
     stream(other.update, half)
     data = sliced.to_bytes()
-    states, others = sliced.states, other.states
+    states, others = states_of(sliced), states_of(other)
     calls: dict[str, tuple[Callable[[], Any], float]] = {
-        "to_bytes": (sliced.to_bytes, sliced.states[0].nbytes),
-        "from_bytes": (lambda: sm.from_bytes(data).states, sliced.states[0].nbytes),
+        "to_bytes": (sliced.to_bytes, states_of(sliced)[0].nbytes),
+        "from_bytes": (lambda: states_of(sm.from_bytes(data)), states_of(sliced)[0].nbytes),
         "merge": (lambda: states[0].merge(others[0]), states[0].merge(others[0]).nbytes),
     }
     for name, (call, size) in calls.items():
@@ -153,7 +154,7 @@ def many_slices() -> None:
         sheet.line(name, fastest(call), 0.3, "s")
         sheet.line(f"peak of {name} / result", most, 2.5)
     copies = [sliced.copy() for _ in range(3)]
-    sheet.line("merge of objects", fastest(lambda: copies.pop().merge(other).states), 0.3, "s")
+    sheet.line("merge of objects", fastest(lambda: states_of(copies.pop().merge(other))), 0.3, "s")
     fresh = [sm.from_bytes(data) for _ in range(3)]
 
     def results() -> None:
@@ -190,8 +191,8 @@ def windows() -> None:
     sheet.line("lifetime", fastest(whole.lifetime), 0.3, "s")
     sheet.line("the last week as one", fastest(lambda: whole.last(168)), 0.05, "s")
     assert whole.lifetime().digest() == week.lifetime().digest()
-    sheet.line("memory while counting, a week kept / all", week.nbytes / whole.nbytes, 0.5)
-    sheet.line("state, a week kept / all", week.states[0].nbytes / whole.states[0].nbytes, 0.05)
+    sheet.line("memory while counting, a week kept / all", sm.nbytes(week) / sm.nbytes(whole), 0.5)
+    sheet.line("state, a week kept / all", states_of(week)[0].nbytes / states_of(whole)[0].nbytes, 0.05)
     sheet.show(f"{len(whole):,} windows of AUC(bits=12), {n:,} rows, 1 % of them nine days late")
 
 
@@ -210,7 +211,7 @@ def shards() -> None:
         made, spent = feed(), 0.0
         spent = stream(made.count, columns)[-1]
         start = time.process_time()
-        state = made.states[0]
+        state = states_of(made)[0]
         settled.append(time.process_time() - start)
         return state, spent
 
@@ -268,7 +269,7 @@ def one_frame() -> None:
         name = f"{n:,} rows of {np.dtype(dtype).name}, {bits} bits"
         sheet.line(f"size, {name}", len(data), most, "bytes")
         # of a metric: its state alone takes two thirds
-        sheet.short(f"reading, {name}", lambda data=data: sm.from_bytes(data).states, READ[limit], limit)
+        sheet.short(f"reading, {name}", lambda data=data: states_of(sm.from_bytes(data)), READ[limit], limit)
     y, s = rows_of(BATCH)
     auc = sm.AUC()
 
@@ -304,7 +305,7 @@ def keys() -> None:
                 pair.append(sliced)
             spent.append(seconds)
             made.append(pair)
-        merged = fastest(lambda made=made: (lambda a, b: a.merge(b).states)(*made.pop()))
+        merged = fastest(lambda made=made: (lambda a, b: states_of(a.merge(b)))(*made.pop()))
         sheet.line(f"merge of 2 x 40,000 {kind} keys / their updates", merged / min(spent), 2)
     batches = [(y[:64], np.arange(a, a + 64)) for a in range(0, 64 * 1000, 64)]
 

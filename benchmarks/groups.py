@@ -37,7 +37,7 @@ def speed() -> None:
     order = np.argsort(users, kind="stable")
     ordered = clicks[order], scores[order], users[order]
 
-    def stream(make: Callable[[], sm.Metric], *columns: np.ndarray) -> Callable[[], object]:
+    def stream(make: Callable[[], sm.extend.Metric], *columns: np.ndarray) -> Callable[[], object]:
         def call() -> object:
             metric = make()
             for a in range(0, ROWS, BATCH):

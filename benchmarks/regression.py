@@ -23,7 +23,9 @@ def main() -> None:
     predicted = targets * rng.lognormal(0, 0.3, ROWS)
     weights = rng.random(ROWS) + 0.1
 
-    def stream(make: Callable[[], sm.Metric | sm.MetricCollection], weighted: bool = False) -> Callable[[], object]:
+    def stream(
+        make: Callable[[], sm.extend.Metric | sm.MetricCollection], weighted: bool = False
+    ) -> Callable[[], object]:
         def update_and_compute() -> object:
             metric = make()
             for a in range(0, ROWS, BATCH):

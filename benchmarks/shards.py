@@ -12,6 +12,8 @@ import numpy as np
 import streammetrics as sm
 from benchmarks.report import Sheet, table, verdict
 from benchmarks.timing import forget_peak, interleave, peak, resident
+from streammetrics.collect.accumulator import definition_of
+from streammetrics.collect.metric_like import states_of
 from streammetrics.kernels._jit import kernel
 from streammetrics.kernels._memory import fetch, scratch
 from streammetrics.kernels.cells import mix
@@ -158,14 +160,14 @@ def slices() -> None:
         forget_peak()
         metric = make()
         cpu = stream(metric, used)
-        states = metric.states
+        states = states_of(metric)
         most, held = peak() - before, sum(s.nbytes for s in states)
         passed = verdict(f"memory of {name}", held <= BYTES * ROWS) if "shards" in name else ""
         lines.append([name, f"{cpu / ROWS * 1e9:.0f}", f"{held / ROWS:.1f}", f"{most / ROWS:.0f}", passed])
     head = ["", "update, ns/row", "state, bytes/row", "peak, bytes/row", ""]
     table(f"{ROWS:,} rows in {SLICES:,} slices, AUC and CTR", head, lines)
     start = time.process_time()
-    metric.samples(states)
+    definition_of(metric).samples(states)
     sheet = Sheet()
     sheet.line("values and samples of all slices", time.process_time() - start, 1.5, "s")
     sheet.show("What intervals of two metrics need")

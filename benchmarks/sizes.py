@@ -10,6 +10,7 @@ import streammetrics as sm
 from benchmarks.data import cached_clicks
 from benchmarks.report import table, verdict
 from benchmarks.timing import MIB
+from streammetrics.collect.metric_like import states_of
 
 ROWS, BATCH = 10_000_000, 65_536
 USERS, CLASSES, LABELS = 700_000, 100, 1_000
@@ -26,7 +27,7 @@ def main() -> None:
     def line(name: str, metric: Any, most: float, saved: float | None, *columns: Any, **named: Any) -> None:
         for a in range(0, len(columns[0]), BATCH):
             metric.update(*(c[a : a + BATCH] for c in columns), **{n: c[a : a + BATCH] for n, c in named.items()})
-        held, data = sum(s.nbytes for s in metric.states), len(metric.to_bytes())
+        held, data = sum(s.nbytes for s in states_of(metric)), len(metric.to_bytes())
         memory = verdict(f"memory, {name}", held <= most)
         said = "" if saved is None else verdict(f"bytes, {name}", data <= saved)
         limit = "" if saved is None else f"{saved:,.0f}"

@@ -27,7 +27,7 @@ from streammetrics.laws.specimens import KEYS, PROBABILITIES, REALS, WEIGHTS, fi
 
 TIMES = float(os.environ.get("LAWS", "1"))
 
-OWN = {tag: cls for tag, cls in sm.METRICS.items() if cls.__module__.startswith("streammetrics.")}
+OWN = {tag: cls for tag, cls in sm.extend.METRICS.items() if cls.__module__.startswith("streammetrics.")}
 
 RANKING = [
     {"bits": 8},

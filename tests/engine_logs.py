@@ -31,7 +31,7 @@ class Case(NamedTuple):
     def digest(self, *, sealed: bool = False) -> str:
         """What one pass over the whole log ends in; where groups are closed, in constant size."""
         whole = self.metrics.copy().update(self.log)
-        return (whole.seal() if sealed else whole).digest()
+        return (sm.seal(whole) if sealed else whole).digest()
 
 
 def impressions(rows: int, seed: int = 3) -> pa.Table:

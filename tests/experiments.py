@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import columns_of
 from streammetrics.serve.experiment import Experiment
 from streammetrics.serve.keys import HOUR, Key, Seen
 
@@ -80,7 +81,7 @@ def rows_where(table, mask):
 
 def counted(table, like=None):
     holder = empty() if like is None else like
-    used = {name: column for name, column in table.items() if name in holder.columns}
+    used = {name: column for name, column in table.items() if name in columns_of(holder)}
     return holder.update(**used) if len(table["user"]) else holder
 
 

@@ -31,8 +31,9 @@ import numpy as np
 from draws import VARIANTS
 
 import streammetrics as sm
-from streammetrics.collect.holder import Holder
+from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric import OpaqueMetric
+from streammetrics.collect.metric_like import MetricLike, empty_copy, states_of
 from streammetrics.laws.case import numbers
 from streammetrics.laws.specimens import fitting, sample
 from streammetrics.numerics import compiled
@@ -107,7 +108,7 @@ def fed(metric: Any, rng: np.random.Generator, weighted: bool) -> Any:
     """A metric that has seen some rows."""
     state = metric.make_state()
     style = str(rng.choice(["plain", "ties", "saturated"]))
-    return metric.blank().update(fitting(state, sample(state.needs(), rng, 14, style, weighted=weighted)))
+    return empty_copy(metric).update(fitting(state, sample(state.needs(), rng, 14, style, weighted=weighted)))
 
 
 def originals() -> list[Any]:
@@ -168,8 +169,8 @@ HOLDERS: dict[str, Callable[[], Any]] = {
     "merged sorted groups": merged,
     "sample of groups": lambda: sm.GroupAUC(sample=True, sample_rows=3).update(Y, S, group=GROUPS),
     "partition": partition,
-    "sealed partition": lambda: partition().seal(),
-    "sealed groups": lambda: sm.GroupAUC().update(Y, S, **USERS).seal(),
+    "sealed partition": lambda: sm.seal(partition()),
+    "sealed groups": lambda: sm.seal(sm.GroupAUC().update(Y, S, **USERS)),
     "task": lambda: sm.MetricCollection({
         "ctr": sm.Task([sm.AUC(bits=8), sm.LogLoss(), sm.F1()], sample_weight="w", where="v")
     }),
@@ -204,7 +205,7 @@ HOLDERS: dict[str, Callable[[], Any]] = {
 
 def written(thing: Any) -> bytes:
     """An object, or a state, as bytes."""
-    return thing.to_bytes() if isinstance(thing, Holder) else frame.write([thing], {"kind": "state"})
+    return thing.to_bytes() if isinstance(thing, MetricLike) else frame.write([thing], {"kind": "state"})
 
 
 def deflated(plain: bytes, words: bytes = b"") -> bytes:
@@ -279,13 +280,13 @@ def of_section(thing: Any, seed: bytes, rng: random.Random) -> bytes:
 
 def of_content(thing: Any, seed: bytes, rng: random.Random) -> bytes:
     """Parts, keys and settings changed, and written as honest ones are."""
-    states = list(thing.states) if isinstance(thing, Holder) else [thing]
-    if isinstance(thing, sm.Metric) and rng.random() < 0.25:
+    states = list(states_of(thing)) if isinstance(thing, MetricLike) else [thing]
+    if isinstance(thing, sm.extend.Metric) and rng.random() < 0.25:
         thing, states[0] = other_settings(thing, states[0], rng)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         which = rng.randrange(len(states))
         states[which] = distorted(states[which], rng)
-    return frame.write(states, thing.header() if isinstance(thing, Holder) else {"kind": "state"})
+    return frame.write(states, definition_of(thing).header() if isinstance(thing, MetricLike) else {"kind": "state"})
 
 
 KINDS: dict[str, tuple[Callable[[Any, bytes, random.Random], bytes], float]] = {
@@ -522,10 +523,10 @@ def judge(thing: Any, honest: Any) -> None:
     if again != thing or written(again) != data:
         raise SurpriseError("what was read is not what is written")
     if isinstance(thing, OpaqueMetric):
-        if tag_of(thing) in sm.METRICS or not isinstance(thing.about.tag, str):
+        if thing.about.tag in sm.extend.METRICS or not isinstance(thing.about.tag, str):
             raise SurpriseError(f"the tag {thing.about.tag!r} is taken for one of an absent package")
         return
-    if isinstance(thing, sm.Metric):
+    if isinstance(thing, sm.extend.Metric):
         answers(thing)
     elif isinstance(thing, State):
         thing.whole.facts()
@@ -593,7 +594,7 @@ def merges(thing: Any, honest: Any) -> None:
     data = written(made)
     if written(sm.from_bytes(data)) != data:
         raise SurpriseError("what was merged is not what is written")
-    if isinstance(made, sm.Metric):
+    if isinstance(made, sm.extend.Metric):
         answers(made)
 
 

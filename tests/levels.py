@@ -91,7 +91,7 @@ def outside_sample(cases: list[pytest.Item]) -> list[pytest.Item]:
 
 def metric_of(params: dict[str, Any]) -> str | None:
     """Return the tag of the metric that a case is about, if it is about one."""
-    from streammetrics import METRICS, Metric
+    from streammetrics.extend import METRICS, Metric
 
     for value in params.values():
         if isinstance(value, Metric) or (isinstance(value, type) and issubclass(value, Metric)):

@@ -20,12 +20,12 @@ def check_sessions(text: str, name: str) -> None:
     """All sessions of a page, one after the other, print what they say; metrics that they define are forgotten."""
     test = doctest.DocTestParser().get_doctest("\n".join(blocks(text, "pycon")), {}, name, name, 0)
     report: list[str] = []
-    before = set(sm.METRICS)
+    before = set(sm.extend.METRICS)
     try:
         failed = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=report.append).failed
     finally:
-        for tag in set(sm.METRICS) - before:
-            sm.METRICS.pop(tag)
+        for tag in set(sm.extend.METRICS) - before:
+            sm.extend.METRICS.pop(tag)
     assert not failed, "".join(report)
 
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import streammetrics as sm
+from streammetrics.collect.accumulator import accumulator_of, definition_of
 
 CHUNKS, BASE = 68, 1088
 
@@ -45,16 +46,16 @@ def fixed(weights):
     return np.stack([whole, np.zeros_like(whole)], axis=1)
 
 
-class Extremes(sm.State, tag="plugin.extremes"):
+class Extremes(sm.extend.State, tag="plugin.extremes"):
     """Least, largest, and a flag."""
 
-    rows = sm.Flat()
-    lowest = sm.Flat(form="low")
-    highest = sm.Flat(form="high")
-    negative = sm.Flat(form="flag")
+    rows = sm.extend.Flat()
+    lowest = sm.extend.Flat(form="low")
+    highest = sm.extend.Flat(form="high")
+    negative = sm.extend.Flat(form="flag")
 
     def needs(self):
-        return (sm.score("y_score", "real"),)
+        return (sm.extend.score("y_score", "real"),)
 
     def absorb(self, into, at, y_score):
         np.add.at(into["rows"], at, 1)
@@ -66,32 +67,32 @@ class Extremes(sm.State, tag="plugin.extremes"):
         return {"rows": int(self.rows)}
 
 
-class ExactTotal(sm.State, tag="plugin.exact_total"):
+class ExactTotal(sm.extend.State, tag="plugin.exact_total"):
     """An exact sum of any floats."""
 
-    rows = sm.Flat()
-    total = sm.Flat(form="exact")
+    rows = sm.extend.Flat()
+    total = sm.extend.Flat(form="exact")
 
     def needs(self):
-        return (sm.score("y_score", "real"),)
+        return (sm.extend.score("y_score", "real"),)
 
     def absorb(self, into, at, y_score):
         np.add.at(into["rows"], at, 1)
         np.add.at(into["total"], at, chunks(y_score.values))
 
 
-class Values(sm.State, tag="plugin.values"):
+class Values(sm.extend.State, tag="plugin.values"):
     """Every score of a positive, and how often it came: a tally of 64 bits."""
 
-    memory_limit: int | None = sm.setting(None, operational=True)
+    memory_limit: int | None = sm.extend.setting(None, operational=True)
 
-    rows = sm.Flat()
-    values = sm.Tally("all_places")
+    rows = sm.extend.Flat()
+    values = sm.extend.Tally("all_places")
 
     all_places = 1 << 64
 
     def needs(self):
-        return sm.label(), sm.score("y_score", "real")
+        return sm.extend.label(), sm.extend.score("y_score", "real")
 
     def absorb(self, into, at, y_true, y_score):
         np.add.at(into["rows"], at, 1)
@@ -108,23 +109,23 @@ class Values(sm.State, tag="plugin.values"):
         return np.repeat(held, self.values.counts)
 
 
-class Cells(sm.State, tag="plugin.cells"):
+class Cells(sm.extend.State, tag="plugin.cells"):
     """By group, parts of every form, read-outs that widen, weights, and a tally of scores."""
 
-    cuts: tuple[float, ...] = sm.union((0.0,))
-    step: float = sm.setting(1.0, above=0.0)
-    memory_limit: int | None = sm.setting(None, operational=True)
+    cuts: tuple[float, ...] = sm.extend.union((0.0,))
+    step: float = sm.extend.setting(1.0, above=0.0)
+    memory_limit: int | None = sm.extend.setting(None, operational=True)
 
-    behind = sm.Axis(("group",), "group")
-    rows = sm.Flat(2)
-    above = sm.Flat("cuts")
-    excess = sm.Flat(form="fixed", optional=True)
-    above_excess = sm.Flat("cuts", form="fixed", optional=True)
-    large = sm.Flat(optional=True)
-    top = sm.Flat(form="high")
-    bottom = sm.Flat(form="low")
-    sums = sm.Flat(form="exact")
-    scores = sm.Tally("steps")
+    behind = sm.extend.Axis(("group",), "group")
+    rows = sm.extend.Flat(2)
+    above = sm.extend.Flat("cuts")
+    excess = sm.extend.Flat(form="fixed", optional=True)
+    above_excess = sm.extend.Flat("cuts", form="fixed", optional=True)
+    large = sm.extend.Flat(optional=True)
+    top = sm.extend.Flat(form="high")
+    bottom = sm.extend.Flat(form="low")
+    sums = sm.extend.Flat(form="exact")
+    scores = sm.extend.Tally("steps")
 
     steps_each_way = 3
 
@@ -133,7 +134,7 @@ class Cells(sm.State, tag="plugin.cells"):
         return 2 * self.steps_each_way + 1
 
     def needs(self):
-        return sm.group(), sm.label(), sm.score("y_score", "real"), sm.weight()
+        return sm.extend.group(), sm.extend.label(), sm.extend.score("y_score", "real"), sm.extend.weight()
 
     def absorb(self, into, at, group, y_true, y_score, sample_weight=None):
         s = np.asarray(y_score.values, np.float64)
@@ -184,25 +185,25 @@ for _function in (count_labels, count_hastily, count_trustfully):
     setattr(sys.modules["plugin.kernels"], _function.__name__, _function)
 
 
-class Labels(sm.State, tag="plugin.labels"):
+class Labels(sm.extend.State, tag="plugin.labels"):
     """Rows and weight by label, counted by a kernel; the first limb of the weight is not carried by it."""
 
-    rows = sm.Flat(2)
-    excess = sm.Flat(2, form="fixed", optional=True)
+    rows = sm.extend.Flat(2)
+    excess = sm.extend.Flat(2, form="fixed", optional=True)
 
     def needs(self):
-        return sm.label(), sm.weight()
+        return sm.extend.label(), sm.extend.weight()
 
     def steps(self, like):
         own = type(self)
         excess = own.excess if like.weighted else np.zeros(0, np.int64)
-        return [sm.Step("plugin.kernels:count_labels", "y_true", "sample_weight", "at", own.rows, excess)]
+        return [sm.extend.Step("plugin.kernels:count_labels", "y_true", "sample_weight", "at", own.rows, excess)]
 
     def facts(self):
         return {"rows": int(self.rows.sum())}
 
 
-class Range(sm.Metric[Extremes, float], tag="plugin.range"):
+class Range(sm.extend.Metric[Extremes, float], tag="plugin.range"):
     """Largest score less the smallest."""
 
     def make_state(self):
@@ -213,7 +214,7 @@ class Range(sm.Metric[Extremes, float], tag="plugin.range"):
         return unordered(high) - unordered(low) if low <= high else float("nan")
 
 
-class Total(sm.Metric[ExactTotal, float], tag="plugin.total"):
+class Total(sm.extend.Metric[ExactTotal, float], tag="plugin.total"):
     """Sum of scores, rounded once."""
 
     def make_state(self):
@@ -226,10 +227,10 @@ class Total(sm.Metric[ExactTotal, float], tag="plugin.total"):
         return float(Fraction(whole, 1 << BASE))
 
 
-class Median(sm.Metric[Values, float], tag="plugin.median"):
+class Median(sm.extend.Metric[Values, float], tag="plugin.median"):
     """Lower median of the scores of positives."""
 
-    memory_limit: int | None = sm.setting(None, operational=True)
+    memory_limit: int | None = sm.extend.setting(None, operational=True)
 
     def make_state(self):
         return Values(memory_limit=self.memory_limit)
@@ -239,14 +240,14 @@ class Median(sm.Metric[Values, float], tag="plugin.median"):
         return unordered(found[(len(found) - 1) // 2]) if len(found) else float("nan")
 
 
-class ShareAbove(sm.Metric[Cells, float], tag="plugin.share_above"):
+class ShareAbove(sm.extend.Metric[Cells, float], tag="plugin.share_above"):
     """Weighted share of scores of at least `cut`, from cells that collections widen."""
 
-    about = sm.About(positional_columns=("y_true", "y_score"))
+    about = sm.extend.About(positional_columns=("y_true", "y_score"))
 
-    cut: float = sm.setting(0.0)
-    step: float = sm.setting(1.0, above=0.0)
-    memory_limit: int | None = sm.setting(None, operational=True)
+    cut: float = sm.extend.setting(0.0)
+    step: float = sm.extend.setting(1.0, above=0.0)
+    memory_limit: int | None = sm.extend.setting(None, operational=True)
 
     @property
     def name(self):
@@ -266,7 +267,7 @@ class ShareAbove(sm.Metric[Cells, float], tag="plugin.share_above"):
         return above / weight if weight else float("nan")
 
 
-class Positives(sm.Metric[Labels, float], tag="plugin.positives"):
+class Positives(sm.extend.Metric[Labels, float], tag="plugin.positives"):
     """Weight of positives by the weight of all."""
 
     def make_state(self):
@@ -277,11 +278,11 @@ class Positives(sm.Metric[Labels, float], tag="plugin.positives"):
         return float(weight[1] / weight.sum()) if weight.sum() else float("nan")
 
 
-class Odds(sm.Metric[sm.ScoreSums, float], tag="plugin.odds"):
+class Odds(sm.extend.Metric[sm.extend.ScoreSums, float], tag="plugin.odds"):
     """Predicted odds of a click, over a state of the package."""
 
     def make_state(self):
-        return sm.ScoreSums(terms=("score",))
+        return sm.extend.ScoreSums(terms=("score",))
 
     def of(self, state):
         weight = state.weight()
@@ -296,45 +297,45 @@ GOOD = (Range, Total, Median, Positives, ShareAbove, ShareAbove(cut=0.75), Odds)
 # -- broken, each by one law -------------------------------------------------------------------------------------------
 
 
-class Last(sm.State, tag="plugin.last"):
+class Last(sm.extend.State, tag="plugin.last"):
     """Depends on the order of rows."""
 
-    rows = sm.Flat()
-    last = sm.Flat(form="signed")
+    rows = sm.extend.Flat()
+    last = sm.extend.Flat(form="signed")
 
     def needs(self):
-        return (sm.score("y_score", "real"),)
+        return (sm.extend.score("y_score", "real"),)
 
     def absorb(self, into, at, y_score):
         np.add.at(into["rows"], at, 1)
         into["last"][at] = (y_score.values * 100).astype(np.int64)
 
 
-class Batches(sm.State, tag="plugin.batches"):
+class Batches(sm.extend.State, tag="plugin.batches"):
     """Counts batches, not rows."""
 
-    rows = sm.Flat()
-    batches = sm.Flat()
+    rows = sm.extend.Flat()
+    batches = sm.extend.Flat()
 
     def needs(self):
-        return (sm.score("y_score", "real"),)
+        return (sm.extend.score("y_score", "real"),)
 
     def absorb(self, into, at, y_score):
         np.add.at(into["rows"], at, 1)
         into["batches"][np.unique(at)] += 1
 
 
-class Hasty(sm.State, tag="plugin.hasty"):
+class Hasty(sm.extend.State, tag="plugin.hasty"):
     """Says that it checks, and counts before it does."""
 
-    rows = sm.Flat(2)
+    rows = sm.extend.Flat(2)
     kernel: ClassVar[str] = "plugin.kernels:count_hastily"
 
     def needs(self):
-        return (sm.label(),)
+        return (sm.extend.label(),)
 
     def steps(self, like):
-        return [sm.Step(self.kernel, "y_true", type(self).rows, checks=True)]
+        return [sm.extend.Step(self.kernel, "y_true", type(self).rows, checks=True)]
 
 
 class Trusting(Hasty, tag="plugin.trusting"):
@@ -343,20 +344,20 @@ class Trusting(Hasty, tag="plugin.trusting"):
     kernel: ClassVar[str] = "plugin.kernels:count_trustfully"
 
 
-class Unsliced(sm.State, tag="plugin.unsliced"):
+class Unsliced(sm.extend.State, tag="plugin.unsliced"):
     """Knows no slices."""
 
-    rows = sm.Flat(2)
+    rows = sm.extend.Flat(2)
 
     def needs(self):
-        return (sm.label(),)
+        return (sm.extend.label(),)
 
     def absorb(self, into, at, y_true):
         into["rows"][0] += np.bincount(y_true.values, minlength=2)
 
 
-class Counting(sm.Metric[Hasty, float]):
-    state_class: ClassVar[type[sm.State]]
+class Counting(sm.extend.Metric[Hasty, float]):
+    state_class: ClassVar[type[sm.extend.State]]
 
     def make_state(self):
         return type(self).state_class()
@@ -418,11 +419,11 @@ class Weightless(Odds, tag="plugin.weightless"):
         return float(state.total("score") / rows) if rows else float("nan")
 
 
-class Nameless(sm.Metric[sm.ScoreSums, float]):
+class Nameless(sm.extend.Metric[sm.extend.ScoreSums, float]):
     """Has no tag, so that its bytes cannot be read again."""
 
     def make_state(self):
-        return sm.ScoreSums(terms=("score",))
+        return sm.extend.ScoreSums(terms=("score",))
 
     def of(self, state):
         return 0.0
@@ -432,9 +433,7 @@ class Hoarding(Odds, tag="plugin.hoarding"):
     """Shares its state with its copies."""
 
     def copy(self):
-        new = self.blank()
-        new.__dict__["_feed"] = self.feed
-        return new
+        return definition_of(self).wrap(accumulator_of(self))
 
 
 class Narrowing(Odds, tag="plugin.narrowing"):
@@ -467,14 +466,14 @@ BROKEN = {
 # -- an import registers everything for good; tests of the package must not meet these ----------------------------------
 
 _TAGS: dict[str, Any] = {}
-for _registry in (sm.METRICS, sm.State.by_tag):
+for _registry in (sm.extend.METRICS, sm.extend.State.by_tag):
     for _tag in [t for t in _registry if t.startswith("plugin.")]:
         _TAGS[_tag] = (_registry, _registry.pop(_tag))
 
 
 def _tag_of(cls: Any) -> str:
     """Return the tag of a metric or a state."""
-    tag: str = cls.about.tag if issubclass(cls, sm.Metric) else cls.tag
+    tag: str = cls.about.tag if issubclass(cls, sm.extend.Metric) else cls.tag
     return tag
 
 

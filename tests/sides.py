@@ -1,4 +1,4 @@
-"""Sides of comparisons by hand: what a holder would say of cells and shards, from sums of rows."""
+"""Sides of comparisons by hand: what an object would say of cells and shards, from sums of rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from streammetrics.collect.holder import Holder
+from streammetrics.collect.accumulator import Accumulator, accumulate
+from streammetrics.collect.definition import Definition
+from streammetrics.collect.metric_like import MetricLike
 from streammetrics.collect.sample import Sample, Shards
 
 PLAN = ("user_id", 16, "")
@@ -29,18 +31,41 @@ def some(rng, name, metric, rate=0.1, cells=1, rows=400, **more):
     return ratio(name, metric, rng.binomial(n, rate), n, **more)
 
 
-class Side(Holder):
-    """What says these samples."""
-
-    def __init__(self, *samples, by=()):
-        self.given, self.by = samples, by
+class SideAccumulator(Accumulator):
+    """The accumulator of an object that has counted nothing."""
 
     states = ()
+
+
+class SideDefinition(Definition):
+    """The definition of an object that has counted nothing, and has these samples.
+
+    Parameters
+    ----------
+    samples : sequence of Sample
+        What `samples` returns.
+    by : tuple of str
+        The columns of its slices.
+    """
+
+    accumulator_type = SideAccumulator
+
+    def __init__(self, samples, by):
+        self.given, self.by = samples, by
 
     def samples(self, states):
         return list(self.given)
 
+    @property
     def reads(self):
-        """One state, which is sliced by these columns."""
+        """Return one state, which is sliced by these columns."""
         named = [SimpleNamespace(kind="key", names=self.by)] if self.by else []
         return (SimpleNamespace(state=SimpleNamespace(axes=named)),)
+
+
+class Side(MetricLike):
+    """An object that has these samples."""
+
+    def __init__(self, *samples, by=()):
+        self.given = samples
+        self._accumulator = accumulate(SideDefinition(samples, by))

@@ -13,11 +13,12 @@ import pytest
 from draws import BINARY, FIRST_BINARY, OTHERS, usual
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import columns_of, empty_copy
 from streammetrics.laws.case import by_name, numbers, value_of
 from streammetrics.laws.specimens import bad_value, fitting, sample, spoil
 
-SCORED = [t for t in BINARY if any(n.role == "y_score" for n in sm.METRICS[t]().make_state().needs())]
-BOUNDED = [t for t in SCORED if getattr(sm.METRICS[t](), "scale", None) == "probability"]
+SCORED = [t for t in BINARY if any(n.role == "y_score" for n in sm.extend.METRICS[t]().make_state().needs())]
+BOUNDED = [t for t in SCORED if getattr(sm.extend.METRICS[t](), "scale", None) == "probability"]
 FIRST_SCORED = [t for t in FIRST_BINARY if t in SCORED]
 FIRST_BOUNDED = [t for t in FIRST_BINARY if t in BOUNDED]
 """What counts rows finds bad values, so one metric of each statistic meets all of them. The law
@@ -42,7 +43,7 @@ class Wrapped:
 
 def targets(tag: str) -> dict[str, Any]:
     """A metric alone, in a collection with others, and sliced; each has seen some rows."""
-    metric = sm.METRICS[tag]
+    metric = sm.extend.METRICS[tag]
     keys = {"k": np.array(["a", "b", "a", "b"])}
     others = [m for m in (sm.AUC(), sm.LogLoss(), sm.Accuracy()) if m.about.tag != tag]
     return {
@@ -88,15 +89,15 @@ def test_labels_of_another_kind(tag: str, labels: Any) -> None:
 @pytest.mark.parametrize("tag", FIRST_BINARY)
 def test_lists_with_none_have_nan_there(tag: str, role: str) -> None:
     """As every other kind of column that may lack values."""
-    if role not in sm.METRICS[tag]().columns:
+    if role not in columns_of(sm.extend.METRICS[tag]()):
         return
     bad = {"y_true": [0, True, None, 1], "y_score": [0.1, 1, None, 0.5], "sample_weight": [1, 2.5, None, 3]}[role]
     refuse(tag, {role: bad}, role, 2, "nan in row 2")
     chosen = GOOD | {role: bad}
     kept = {n: np.array([c[i] for i in (0, 1, 3)], float) for n, c in chosen.items()}
-    wanted = value_of(sm.METRICS[tag]().update(kept))
-    np.testing.assert_equal(value_of(sm.METRICS[tag](on_invalid="drop").update(chosen)), wanted)
-    left = sm.MetricCollection({"m": sm.Task({"m": sm.METRICS[tag]()}, where="there")})
+    wanted = value_of(sm.extend.METRICS[tag]().update(kept))
+    np.testing.assert_equal(value_of(sm.extend.METRICS[tag](on_invalid="drop").update(chosen)), wanted)
+    left = sm.MetricCollection({"m": sm.Task({"m": sm.extend.METRICS[tag]()}, where="there")})
     np.testing.assert_equal(value_of(left.update(chosen | {"there": [1, 1, 0, 1]})["m/m"]), wanted)
 
 
@@ -119,8 +120,8 @@ def test_scores_that_are_no_numbers(tag: str, bad: float, dtype: Any) -> None:
 def test_scores_that_are_no_probabilities(tag: str, bad: float) -> None:
     refuse(tag, {"y_score": np.array([0.1, bad, 0.2, 0.3])}, "y_score", 1, 'scale="logit"')
     for scale in ("real", "logit"):
-        if scale in next(f for f in fields(sm.METRICS[tag]) if f.name == "scale").metadata["rules"]["choices"]:
-            sm.METRICS[tag](scale=scale).update(GOOD["y_true"], [0.1, bad, 0.2, 0.3])
+        if scale in next(f for f in fields(sm.extend.METRICS[tag]) if f.name == "scale").metadata["rules"]["choices"]:
+            sm.extend.METRICS[tag](scale=scale).update(GOOD["y_true"], [0.1, bad, 0.2, 0.3])
 
 
 @pytest.mark.parametrize("tag", SCORED)
@@ -147,7 +148,7 @@ def test_weights(tag: str, bad: float) -> None:
 
 @pytest.mark.parametrize("tag", BINARY)
 def test_lengths(tag: str) -> None:
-    metric = sm.METRICS[tag]().update(GOOD)
+    metric = sm.extend.METRICS[tag]().update(GOOD)
     before = metric.digest()
     for change in ({"y_score": [0.1]}, {"y_true": [1]}, {"sample_weight": [1.0]}):
         with pytest.raises(sm.InvalidInputError, match="rows"):
@@ -157,7 +158,7 @@ def test_lengths(tag: str) -> None:
 
 @pytest.mark.parametrize("tag", SCORED)
 def test_missing_and_unknown_columns(tag: str) -> None:
-    metric = sm.METRICS[tag]()
+    metric = sm.extend.METRICS[tag]()
     with pytest.raises(sm.InvalidInputError, match="there is no column 'y_score'; the batch has 'y_true', 'other'"):
         metric.update({"y_true": [0, 1], "other": [1, 2]})
     with pytest.raises(TypeError, match="does not know 'wieght'; it reads y_true, y_score"):
@@ -177,14 +178,14 @@ def test_an_empty_batch_is_nothing(tag: str) -> None:
         empty = {k: v[:0] for k, v in GOOD.items()} | {"k": np.zeros(0, "U1")}
         thing.update(empty)
         assert thing.digest() == before
-    fresh = sm.METRICS[tag]()
+    fresh = sm.extend.METRICS[tag]()
     fresh.update({"y_true": [], "y_score": []})
-    assert fresh == sm.METRICS[tag]()
+    assert fresh == sm.extend.METRICS[tag]()
 
 
 @pytest.mark.parametrize("tag", BINARY)
 def test_undefined_is_nan_with_one_warning_and_a_reason(tag: str) -> None:
-    metric = sm.METRICS[tag]()
+    metric = sm.extend.METRICS[tag]()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         values = [metric.compute(), metric.compute()]
@@ -195,7 +196,7 @@ def test_undefined_is_nan_with_one_warning_and_a_reason(tag: str) -> None:
         assert [w.category for w in caught] == [sm.UndefinedMetricWarning]
         assert metric.explain()["reason"]
     for only in (0, 1):
-        one = sm.METRICS[tag]().update([only, only], [0.2, 0.9])
+        one = sm.extend.METRICS[tag]().update([only, only], [0.2, 0.9])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             value = one.compute()
@@ -206,10 +207,10 @@ def test_undefined_is_nan_with_one_warning_and_a_reason(tag: str) -> None:
 @pytest.mark.parametrize("tag", BINARY)
 def test_dropping_counts_and_equals_the_rest(tag: str) -> None:
     y, s = np.array([0.0, 1, NAN, 1, 2, 0]), np.array([0.1, NAN, 0.3, 0.4, 0.5, 0.6])
-    dropped = sm.METRICS[tag](on_invalid="drop").update({"y_true": y, "y_score": s})
+    dropped = sm.extend.METRICS[tag](on_invalid="drop").update({"y_true": y, "y_score": s})
     reads = tag in SCORED
     keep = np.isin(y, (0, 1)) & (np.isfinite(s) if reads else True)
-    rest = sm.METRICS[tag]().update({"y_true": y[keep], "y_score": s[keep]})
+    rest = sm.extend.METRICS[tag]().update({"y_true": y[keep], "y_score": s[keep]})
     assert np.array_equal(numbers(value_of(dropped)), numbers(value_of(rest)), equal_nan=True)
     assert dropped.explain()["dropped"] == ({"y_true": 2, "y_score": 1} if reads else {"y_true": 2})
     assert sm.merge([dropped, dropped.copy()]).explain()["dropped"]["y_true"] == 4
@@ -222,7 +223,7 @@ def test_every_layout_gives_the_same_bytes(tag: str) -> None:
     import pyarrow as pa
 
     y, s = np.tile(GOOD["y_true"], 50), np.tile(GOOD["y_score"], 50)
-    expected = sm.METRICS[tag]().update({"y_true": y, "y_score": s}).to_bytes()
+    expected = sm.extend.METRICS[tag]().update({"y_true": y, "y_score": s}).to_bytes()
     frozen = s.copy()
     frozen.flags.writeable = False
     layouts = [
@@ -238,7 +239,7 @@ def test_every_layout_gives_the_same_bytes(tag: str) -> None:
         (np.ma.masked_array(y), Wrapped(s)),
     ]
     for labels, scores in layouts:
-        assert sm.METRICS[tag]().update({"y_true": labels, "y_score": scores}).to_bytes() == expected
+        assert sm.extend.METRICS[tag]().update({"y_true": labels, "y_score": scores}).to_bytes() == expected
 
 
 @pytest.mark.parametrize("tag", OTHERS)
@@ -247,9 +248,13 @@ def test_every_column_of_other_metrics(tag: str) -> None:
     needs = metric.make_state().needs()
     good = fitting(metric.make_state(), sample(needs, np.random.default_rng(3), 24, "plain", weighted=True))
     good["k"] = good["query"] % 2 if "query" in good else np.tile(["a", "b"], 12)  # a slice takes queries whole
-    assert metric.blank().update({n.role: good[n.role][:0] for n in needs}) == metric.blank()
+    assert empty_copy(metric).update({n.role: good[n.role][:0] for n in needs}) == empty_copy(metric)
     bad = {n.role: bad_value(n.kind) for n in needs if bad_value(n.kind) is not None}
-    for make in (metric.blank, lambda: sm.MetricCollection(metric.blank()), lambda: sm.Sliced(metric.blank(), by="k")):
+    for make in (
+        lambda: empty_copy(metric),
+        lambda: sm.MetricCollection(empty_copy(metric)),
+        lambda: sm.Sliced(empty_copy(metric), by="k"),
+    ):
         thing = make().update(good)
         before = thing.digest()
         for role, value in bad.items():
@@ -266,10 +271,10 @@ def test_every_column_of_other_metrics(tag: str) -> None:
         assert thing.digest() == before
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        value = metric.blank().compute()
+        value = empty_copy(metric).compute()
     if isinstance(value, float) and np.isnan(value):
         assert [w.category for w in caught] == [sm.UndefinedMetricWarning]
-        assert metric.blank().explain()["reason"]
+        assert empty_copy(metric).explain()["reason"]
 
 
 def test_nulls_are_bad_values() -> None:
@@ -372,4 +377,4 @@ def test_what_can_be_read_once_or_in_no_order_is_no_column(make: Any) -> None:
         with pytest.raises(
             sm.InvalidInputError, match=f"{name}: expected one dimension.*; a {kind} is no column: pass a list"
         ):
-            thing.update(**{n: column for n, column in columns.items() if n in thing.columns})
+            thing.update(**{n: column for n, column in columns.items() if n in columns_of(thing)})

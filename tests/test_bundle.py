@@ -68,7 +68,7 @@ def test_a_failed_merge_changes_nothing():
 
 
 def test_holds_what_can_be_saved():
-    for wrong in ({"a": 3}, {"": sm.CTR()}, {"a": sm.ScoreHistogram()}):
+    for wrong in ({"a": 3}, {"": sm.CTR()}, {"a": sm.extend.ScoreHistogram()}):
         with pytest.raises(TypeError):
             sm.Bundle(wrong)
     with pytest.raises(ValueError, match="at least one"):
@@ -154,7 +154,7 @@ def test_things_of_unknown_classes_behind_one_another():
     """Each has as many states as its header says, also where nobody here knows what they are."""
     script = """
 import streammetrics as sm
-class Share(sm.Metric, tag="test_bundle.share"):
+class Share(sm.extend.Metric, tag="test_bundle.share"):
     def make_state(self): return sm.CTR().make_state()
     def of(self, state): return 0.5
 def sharded(seed): return sm.Sharded(Share(), unit="u").update([0, 1], u=[seed, 2])

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pytest
 
 import streammetrics as sm
-from streammetrics.collect.metric import dropped_of
+from streammetrics.collect.metric_like import states_of
+from streammetrics.collect.records import dropped_of
 from streammetrics.columns.columns import Batch, score
 from streammetrics.columns.ids import Ids
 
 ROWS = np.array([[0.5, 0.25, 1.0], [0.0, 0.125, 0.75], [1.0, 1.0, 0.5], [0.25, 0.25, 0.25]])
-KIND = sm.matrix(score(), 3).kind
+KIND = sm.extend.matrix(score(), 3).kind
 
 MATRICES = {
     "array": ROWS,
@@ -149,9 +150,9 @@ def test_labels_of_which_all_are_missing(metric, gone):
 
     with pytest.raises(sm.InvalidInputError, match=r"y_true: expected .* in row 0"):
         fed(gone)
-    state = fed(gone, on_invalid="drop").states[0]
+    state = states_of(fed(gone, on_invalid="drop"))[0]
     assert sum(dropped_of(state).values()) == 2
-    some = fed(pd.Series(["b", pd.NA], dtype="string"), on_invalid="drop").states[0]
+    some = states_of(fed(pd.Series(["b", pd.NA], dtype="string"), on_invalid="drop"))[0]
     assert sum(dropped_of(some).values()) == 1
 
 

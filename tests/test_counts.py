@@ -24,11 +24,11 @@ list, `uplift_scores` is `label_scores` with a treatment."""
 
 
 def metrics() -> list[type]:
-    return [metric for metric in sm.METRICS.values() if metric.__module__.startswith("streammetrics.")]
+    return [metric for metric in sm.extend.METRICS.values() if metric.__module__.startswith("streammetrics.")]
 
 
 def states() -> set[str]:
-    return {tag for tag, state in sm.State.by_tag.items() if state.__module__.startswith("streammetrics.")}
+    return {tag for tag, state in sm.extend.State.by_tag.items() if state.__module__.startswith("streammetrics.")}
 
 
 @functools.cache

@@ -11,6 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import columns_of, states_of
 
 
 def log(seed, n=200):
@@ -44,12 +45,12 @@ def fed(name, columns, rows):
 
 
 def cells(thing):
-    held = thing.states[0].cells
+    held = states_of(thing)[0].cells
     return held.keys.tolist(), [list(w.values) for w in held.words]
 
 
 def taken(thing, columns, rows):
-    return {n: c[rows] for n, c in columns.items() if n in thing.columns}
+    return {n: c[rows] for n, c in columns.items() if n in columns_of(thing)}
 
 
 @pytest.mark.slow
@@ -94,7 +95,9 @@ def test_deltas_merge_in_any_order_and_are_applied_once(name):
         assert delta.apply_to(whole) is whole
         assert delta.to_bytes() == before
     assert whole.digest() == wanted.digest()
-    assert int(merged.added.states[0].rows_seen.sum()) == int(merged["retracted"].states[0].rows_seen.sum()) == 40
+    assert (
+        int(states_of(merged.added)[0].rows_seen.sum()) == int(states_of(merged["retracted"])[0].rows_seen.sum()) == 40
+    )
 
 
 def test_rows_that_a_delta_added_may_go_again():
@@ -139,7 +142,7 @@ def test_what_cannot_lose_rows_says_why(metric, columns, message):
 
 def test_what_is_not_alike_says_so():
     ctr = sm.CTR().update([0, 1])
-    for other in (sm.AUC(), sm.Sliced(sm.CTR(), by="c"), ctr.states[0], ctr):
+    for other in (sm.AUC(), sm.Sliced(sm.CTR(), by="c"), states_of(ctr)[0], ctr):
         with pytest.raises(sm.IncompatibleStateError, match=r"cannot subtract|less itself"):
             ctr.subtract(other)
     with pytest.raises(sm.IncompatibleStateError, match="a Ledger holds a total of wholes"):

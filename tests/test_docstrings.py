@@ -13,7 +13,7 @@ import pytest
 
 import streammetrics as sm
 
-OWN = sorted(t for t, m in sm.METRICS.items() if m.__module__.startswith("streammetrics."))
+OWN = sorted(t for t, m in sm.extend.METRICS.items() if m.__module__.startswith("streammetrics."))
 ADAPTERS = ("streammetrics.engines.", "streammetrics.hooks.")
 MODULES = [m.name for m in pkgutil.walk_packages(sm.__path__, "streammetrics.") if "__main__" not in m.name]
 CHECKS_EVERY_LAW = pytest.param("streammetrics.laws", marks=pytest.mark.slow)  # its example calls check_metric
@@ -38,7 +38,7 @@ def test_examples_run(name: str) -> None:
 @pytest.mark.full_matrix
 @pytest.mark.parametrize("tag", OWN)
 def test_metrics_say_everything(tag: str) -> None:
-    metric = sm.METRICS[tag]
+    metric = sm.extend.METRICS[tag]
     text = inspect.getdoc(metric) or ""
     assert text.splitlines()[0].endswith(".")
     for section in ("Parameters\n---", "Notes\n---", "Examples\n---"):

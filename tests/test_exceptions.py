@@ -12,6 +12,7 @@ import plugin
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import columns_of, empty_copy
 from streammetrics.kernels import checks
 
 RAISED = [TypeError, KeyError, RuntimeError, AttributeError, ValueError, IndexError]
@@ -65,7 +66,7 @@ def things() -> list[Any]:
 def test_of_columns_and_tables(error: type[Exception]) -> None:
     beside = {"group": [1, 2], "k": ["a", "b"], "w": [1, 1]}
     for thing in things():
-        more = {n: c for n, c in beside.items() if n in thing.columns}
+        more = {n: c for n, c in beside.items() if n in columns_of(thing)}
         for _ in range(2):  # before a plain batch, and after it
             before = thing.digest()
             with pytest.raises(error, match="of this column"):
@@ -88,8 +89,12 @@ def test_of_statistics(error: type[Exception], method: str, monkeypatch: pytest.
     with plugin.imported():
         metric = plugin.Median() if method == "absorb" else sm.LogLoss()
         columns = {"value": [1.0, 2.0]} if method == "absorb" else GOOD
-        columns = {n: c for n, c in (columns | GOOD).items() if n in metric.columns}
-        for thing in (metric.blank(), sm.MetricCollection(metric.blank()), sm.Sliced(metric.blank(), by="k")):
+        columns = {n: c for n, c in (columns | GOOD).items() if n in columns_of(metric)}
+        for thing in (
+            empty_copy(metric),
+            sm.MetricCollection(empty_copy(metric)),
+            sm.Sliced(empty_copy(metric), by="k"),
+        ):
             table = columns | ({"k": ["a", "b"]} if isinstance(thing, sm.Sliced) else {})
             before = thing.digest()
             with monkeypatch.context() as patch:

@@ -15,22 +15,22 @@ from streammetrics.laws import LAWS
 @pytest.mark.parametrize("metric", plugin.GOOD, ids=repr)
 def test_good_metrics_keep_every_law(metric):
     with plugin.imported():
-        sm.check_metric(metric, examples=4)
+        sm.extend.check_metric(metric, examples=4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("state", plugin.STATES, ids=repr)
 def test_good_states_keep_every_law(state):
     with plugin.imported():
-        sm.check_state(state, seed=1, examples=3)
-    assert not [tag for tag in sm.METRICS if "plugin" in tag]
+        sm.extend.check_state(state, seed=1, examples=3)
+    assert not [tag for tag in sm.extend.METRICS if "plugin" in tag]
 
 
 @pytest.mark.parametrize(("metric", "law"), plugin.BROKEN.items(), ids=[m.__name__ for m in plugin.BROKEN])
 def test_broken_metrics_are_caught(metric, law):
     assert law in {law.__name__ for law in LAWS}
-    with plugin.imported(metric, getattr(metric, "state_class", metric)), pytest.raises(sm.LawError) as caught:
-        sm.check_metric(metric)
+    with plugin.imported(metric, getattr(metric, "state_class", metric)), pytest.raises(sm.extend.LawError) as caught:
+        sm.extend.check_metric(metric)
     assert caught.value.law == law
     assert isinstance(caught.value, AssertionError)
     assert isinstance(caught.value, sm.StreamMetricsError)
@@ -39,13 +39,13 @@ def test_broken_metrics_are_caught(metric, law):
 @pytest.mark.parametrize("law", ["splits", "row_by_row", "slices"])
 def test_broken_states_are_caught(law):
     state = {"splits": plugin.Last, "row_by_row": plugin.Batches, "slices": plugin.Unsliced}[law]()
-    with plugin.imported(type(state)), pytest.raises(sm.LawError):
-        sm.check_state(state)
+    with plugin.imported(type(state)), pytest.raises(sm.extend.LawError):
+        sm.extend.check_state(state)
 
 
 def test_the_message_says_what_was_expected_and_what_came():
-    with plugin.imported(plugin.Bold), pytest.raises(sm.LawError) as caught:
-        sm.check_metric(plugin.Bold)
+    with plugin.imported(plugin.Bold), pytest.raises(sm.extend.LawError) as caught:
+        sm.extend.check_metric(plugin.Bold)
     message = str(caught.value)
     assert message.startswith("Bold() breaks the law 'within_bounds' (The value lies within its certified bounds")
     assert "expected a value within [" in message
@@ -57,7 +57,7 @@ def test_the_message_says_what_was_expected_and_what_came():
 def test_an_object_is_checked_at_its_settings_and_left_alone():
     metric = sm.AUC(bits=8).update([0, 1], [0.1, 0.9])
     before = metric.to_bytes()
-    sm.check_metric(metric, examples=1)
+    sm.extend.check_metric(metric, examples=1)
     assert metric.to_bytes() == before
 
 
@@ -76,9 +76,9 @@ class Duration(Kind):
 DURATION = Duration()
 
 
-class Longest(sm.State, tag="plugin.longest"):
-    rows = sm.Flat()
-    longest = sm.Flat(form="high")
+class Longest(sm.extend.State, tag="plugin.longest"):
+    rows = sm.extend.Flat()
+    longest = sm.extend.Flat(form="high")
 
     def needs(self):
         return (Need("duration", DURATION),)
@@ -88,7 +88,7 @@ class Longest(sm.State, tag="plugin.longest"):
         np.maximum.at(into["longest"], at, (duration.values * 1000).astype(np.int64))
 
 
-class MaxDuration(sm.Metric[Longest, float], tag="plugin.max_duration"):
+class MaxDuration(sm.extend.Metric[Longest, float], tag="plugin.max_duration"):
     def make_state(self):
         return Longest()
 
@@ -96,29 +96,29 @@ class MaxDuration(sm.Metric[Longest, float], tag="plugin.max_duration"):
         return int(state.longest) / 1000
 
 
-sm.METRICS.pop("plugin.max_duration")
-sm.State.by_tag.pop("plugin.longest")
+sm.extend.METRICS.pop("plugin.max_duration")
+sm.extend.State.by_tag.pop("plugin.longest")
 
 
 class TestRowsOfOnesOwn:
     @pytest.fixture(autouse=True)
     def imported(self):
-        sm.METRICS["plugin.max_duration"] = MaxDuration
-        sm.State.by_tag["plugin.longest"] = Longest
+        sm.extend.METRICS["plugin.max_duration"] = MaxDuration
+        sm.extend.State.by_tag["plugin.longest"] = Longest
         yield
-        del sm.METRICS["plugin.max_duration"], sm.State.by_tag["plugin.longest"]
+        del sm.extend.METRICS["plugin.max_duration"], sm.extend.State.by_tag["plugin.longest"]
 
     def test_columns_of_an_unknown_kind_ask_for_data(self):
         with pytest.raises(TypeError, match="no rows can be made up for 'duration', a Duration: pass data="):
-            sm.check_metric(MaxDuration)
+            sm.extend.check_metric(MaxDuration)
 
     @pytest.mark.slow
     def test_a_function_makes_rows(self):
-        sm.check_metric(MaxDuration, data=lambda rng, n: {"duration": rng.exponential(1.0, n) + 0.01})
+        sm.extend.check_metric(MaxDuration, data=lambda rng, n: {"duration": rng.exponential(1.0, n) + 0.01})
 
     @pytest.mark.slow
     def test_a_mapping_is_sampled(self):
-        sm.check_metric(MaxDuration(), data={"duration": [0.5, 1.5, 2.25]}, examples=2)
+        sm.extend.check_metric(MaxDuration(), data={"duration": [0.5, 1.5, 2.25]}, examples=2)
 
     def test_the_first_columns_are_positional(self):
         assert MaxDuration().update([0.25, 2.0]).update(duration=[1.0]).update({"duration": [3.5]}).compute() == 3.5
@@ -134,12 +134,12 @@ class TestDeclaration:
     def test_a_tag_is_taken_once(self):
         with pytest.raises(TypeError, match="the metric tag 'auc' is already taken by AUC"):
 
-            class Another(sm.Metric, tag="auc"):
+            class Another(sm.extend.Metric, tag="auc"):
                 pass
 
         with pytest.raises(TypeError, match="the state tag 'scores' is already taken by ScoreHistogram"):
 
-            class Other(sm.State, tag="scores"):
+            class Other(sm.extend.State, tag="scores"):
                 pass
 
     def test_a_plain_field_is_a_setting(self):
@@ -151,13 +151,13 @@ class TestDeclaration:
             Scaled(factor="x")
 
     def test_read_outs_are_a_set(self):
-        assert sm.DecisionCounts(thresholds=(0.9, 0.1, 0.9)) == sm.DecisionCounts(thresholds=(0.1, 0.9))
+        assert sm.extend.DecisionCounts(thresholds=(0.9, 0.1, 0.9)) == sm.extend.DecisionCounts(thresholds=(0.1, 0.9))
 
     def test_what_is_not_declared_is_said(self):
-        class Bare(sm.Metric):
+        class Bare(sm.extend.Metric):
             pass
 
-        class Empty(sm.State):
+        class Empty(sm.extend.State):
             pass
 
         with pytest.raises(NotImplementedError, match="Bare does not say which state it reads"):

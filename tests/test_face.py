@@ -18,14 +18,15 @@ from streammetrics.guide.tables import written
 from streammetrics.metrics.families import FAMILIES
 from tests.small_peers import small_peers  # noqa: F401
 
-OWN = [m for m in sm.METRICS.values() if m.__module__.startswith("streammetrics.")]
+OWN = [m for m in sm.extend.METRICS.values() if m.__module__.startswith("streammetrics.")]
 
 
 def test_families_are_beside_the_flat_names() -> None:
     shown = dir(sm)
     assert {"AUC", "NDCG", "MetricCollection", "compare", "__version__"} <= set(shown)
     modules = {name for name in shown if isinstance(getattr(sm, name), ModuleType)}
-    assert modules - {"__builtins__"} == {family.__name__.rpartition(".")[2] for family in FAMILIES}
+    families = {family.__name__.rpartition(".")[2] for family in FAMILIES}
+    assert modules - {"__builtins__"} == {*families, "extend", "results"}
     assert all(getattr(sm, family.__name__.rpartition(".")[2]) is family for family in FAMILIES)
 
 

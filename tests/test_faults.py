@@ -62,7 +62,7 @@ def groups(folder: Path, *seeds: int) -> sm.GroupAUC:
 
 def content(thing: Any) -> bytes:
     """What something has seen, as bytes that are equal where it is."""
-    data: bytes = thing.seal().to_bytes() if isinstance(thing, sm.GroupAUC) else thing.to_bytes()
+    data: bytes = sm.seal(thing).to_bytes() if isinstance(thing, sm.GroupAUC) else thing.to_bytes()
     return data
 
 

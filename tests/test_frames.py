@@ -142,22 +142,22 @@ def test_saving_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_metric_of_an_absent_package_merges_and_saves() -> None:
-    class Odds(sm.Metric[sm.ScoreSums, float], tag="absent.odds"):
-        def make_state(self) -> sm.ScoreSums:
-            return sm.ScoreSums(terms=("score",))
+    class Odds(sm.extend.Metric[sm.extend.ScoreSums, float], tag="absent.odds"):
+        def make_state(self) -> sm.extend.ScoreSums:
+            return sm.extend.ScoreSums(terms=("score",))
 
-        def of(self, state: sm.ScoreSums) -> float:
+        def of(self, state: sm.extend.ScoreSums) -> float:
             return float(state.total("score"))
 
     parts = [Odds().update([0, 1], [0.1, p]) for p in (0.2, 0.7)]
     data, whole = [p.to_bytes() for p in parts], sm.merge(parts).to_bytes()
-    del sm.METRICS["absent.odds"]
+    del sm.extend.METRICS["absent.odds"]
     try:
         merged = sm.merge(data)
         assert merged.to_bytes() == whole
         with pytest.raises(sm.StreamMetricsError, match="import the package"):
             merged.compute()
     finally:
-        sm.METRICS["absent.odds"] = Odds
+        sm.extend.METRICS["absent.odds"] = Odds
     assert np.isclose(sm.from_bytes(whole).compute(), 1.1)
-    del sm.METRICS["absent.odds"]
+    del sm.extend.METRICS["absent.odds"]

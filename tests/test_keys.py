@@ -14,7 +14,8 @@ import polars as pl
 import pytest
 
 import streammetrics as sm
-from streammetrics.collect.metric import dropped_of
+from streammetrics.collect.metric_like import columns_of, empty_copy, states_of
+from streammetrics.collect.records import dropped_of
 from streammetrics.columns.found_keys import FoundKeys
 from streammetrics.columns.ids import Ids
 from streammetrics.laws.case import same
@@ -194,10 +195,10 @@ def test_every_metric_of_keys_leaves_the_same_rows_out(kind: str, tag: str, role
     metric = type(draws.usual(tag))(**{**draws.usual(tag).settings, "missing": "skip"})
     state = metric.make_state()
     columns = fitting(state, sample(state.needs(), np.random.default_rng(1), len(Y), "plain", weighted=False))
-    wanted = metric.blank().update(columns | {role: KEYS[kind]})
+    wanted = empty_copy(metric).update(columns | {role: KEYS[kind]})
     assert sum(dropped_of(wanted.state).values()) == 1
     for form, held in forms(kind).items():
-        same(metric.blank().update(columns | {role: held}), wanted, f"{form} to be keys as lists are")
+        same(empty_copy(metric).update(columns | {role: held}), wanted, f"{form} to be keys as lists are")
 
 
 @pytest.mark.parametrize("kind", KEYS)
@@ -211,7 +212,7 @@ def test_columns_of_nulls_say_nothing_of_the_keys(kind: str) -> None:
                 sliced.update(y_true=Y[:n], k=gone[:n])
         assert sum(row["rows"] for row in sliced.table() if row["k"] is None) == 13
         skipped = sm.MetricCollection(sm.Sharded(sm.CTR(), unit="k", missing="skip")).update(y_true=Y, k=KEYS[other])
-        assert sum(dropped_of(skipped.update(y_true=Y, k=pa.nulls(4, typed.type)).states[0]).values()) == 5
+        assert sum(dropped_of(states_of(skipped.update(y_true=Y, k=pa.nulls(4, typed.type)))[0]).values()) == 5
     empty = sm.HeavyHitters(k=2).update(typed[:0]).update(np.zeros(0)).update([])
     assert empty.compute() == {}
 
@@ -253,7 +254,7 @@ def with_keys(make: Any, role: str, *keys: Any) -> Any:
     for given in keys:
         n = len(given)
         columns = {"y_true": np.arange(n) % 2, "y_score": np.linspace(0.1, 0.9, n), role: given}
-        made.update({name: column for name, column in columns.items() if name in made.columns})
+        made.update({name: column for name, column in columns.items() if name in columns_of(made)})
     return made
 
 

@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.accumulator import definition_of
+from streammetrics.collect.metric_like import empty_copy, states_of
 from streammetrics.compose.ledger import AXIS, Added
 from streammetrics.state import frame
 
@@ -105,7 +107,7 @@ def test_saved_and_copied(name: str, tmp_path: Path) -> None:
         assert other.add("part-1", part(name, 1)) == made  # a retry after a restart
         assert other.add("part-3", part(name, 3)) != made
         assert other.total.digest() == ledger(name, 3, 2, 1, 0).total.digest()
-    empty = made.blank()
+    empty = empty_copy(made)
     assert (len(empty), bool(empty), empty.total) == (0, True, THINGS[name]())
     assert sm.from_bytes(empty.to_bytes()) == empty == made.copy().reset()
 
@@ -121,7 +123,7 @@ class TestMerge:
         for parts in itertools.permutations([older, newer.to_bytes(), newer, older.to_bytes(), older.to_bytes()]):
             assert sm.merge(parts) == newer
         assert newer.merge(newer) == newer
-        assert sm.merge([newer, newer.blank(), newer.blank().to_bytes()]) == newer
+        assert sm.merge([newer, empty_copy(newer), empty_copy(newer).to_bytes()]) == newer
 
     def test_of_one_that_has_some_of_it(self) -> None:
         a, b = ledger("sliced", 0, 1), ledger("sliced", 1, 2)
@@ -170,16 +172,16 @@ class TestIds:
 
 def test_only_what_counts_is_added() -> None:
     made = ledger("metric", 0)
-    for wrong in (sm.CTR(), sm.AUC(bits=10), 3, made, sm.ScoreHistogram()):
+    for wrong in (sm.CTR(), sm.AUC(bits=10), 3, made, sm.extend.ScoreHistogram()):
         with pytest.raises(sm.IncompatibleStateError):
             made.add("x", wrong)
-    for nobody in (made, 3, sm.ScoreHistogram()):
+    for nobody in (made, 3, sm.extend.ScoreHistogram()):
         with pytest.raises(TypeError, match="a ledger adds up"):
             sm.Ledger(nobody)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="add\\(\\) what has counted"):
         made.update([1], [0.5])
     with pytest.raises(TypeError, match="coarsen its total"):
-        made.coarsen(10)
+        sm.coarsen(made, 10)
     for holder in (lambda: sm.Bundle({"x": made}), lambda: sm.MetricCollection({"x": made})):
         with pytest.raises(TypeError, match="not a Ledger"):
             holder()
@@ -250,22 +252,22 @@ def test_damaged_bytes_are_a_format_error() -> None:
 )
 def test_what_no_ledger_holds(change: dict[str, Any]) -> None:
     honest = ledger("metric", 0)
-    added, total = honest.states
+    added, total = states_of(honest)
     flats = {**added.cells.flats, **change}
     cells = type(added.cells)(added.cells.axes, added.cells.keys, added.cells.words, None, None, flats, {})
     with pytest.raises(sm.StateFormatError):
-        sm.from_bytes(frame.write([added.holding(cells), total], honest.header()))
+        sm.from_bytes(frame.write([added.holding(cells), total], definition_of(honest).header()))
 
 
 def test_headers_that_do_not_fit() -> None:
     honest = ledger("metric", 0)
-    nested = {"kind": "ledger", "total": honest.header()}
+    nested = {"kind": "ledger", "total": definition_of(honest).header()}
     for about, states in [
-        (honest.header(), honest.states[::-1]),
-        (honest.header(), honest.states[1:]),
-        ({"kind": "ledger"}, honest.states),
-        (nested, (honest.states[0], *honest.states)),
-        ({"kind": "bundle", "names": ["a"], "things": [honest.header()]}, honest.states),
+        (definition_of(honest).header(), states_of(honest)[::-1]),
+        (definition_of(honest).header(), states_of(honest)[1:]),
+        ({"kind": "ledger"}, states_of(honest)),
+        (nested, (states_of(honest)[0], *states_of(honest))),
+        ({"kind": "bundle", "names": ["a"], "things": [definition_of(honest).header()]}, states_of(honest)),
     ]:
         with pytest.raises(sm.StateFormatError):
             sm.from_bytes(frame.write(states, about))
@@ -282,7 +284,7 @@ def test_mutants() -> None:
 def test_many_partitions_take_little() -> None:
     """Reading takes some times what is kept: 32 bytes and an id each."""
     state = Added.of("string", {f"day=2026-01-01/part-{i:06}".encode(): bytes(32) for i in range(50_000)})
-    data = frame.write([state, *sm.CTR().states], {"kind": "ledger", "total": sm.CTR().header()})
+    data = frame.write([state, *states_of(sm.CTR())], {"kind": "ledger", "total": definition_of(sm.CTR()).header()})
     assert state.axes == (AXIS,)
     assert len(sm.from_bytes(data)) == 50_000
     assert len(data) < 4 << 20

@@ -33,7 +33,7 @@ import plugin
 import streammetrics as sm
 
 plugin.Weightless.__module__ = "streammetrics.metrics.new"
-sm.METRICS[plugin.Weightless.about.tag] = plugin.Weightless
+sm.extend.METRICS[plugin.Weightless.about.tag] = plugin.Weightless
 """
 """A pytest plugin that adds a metric to the package: it has no oracle, and ignores weights where it should not."""
 
@@ -61,7 +61,7 @@ def test_about_one_case_in_eight_is_in_the_sample() -> None:
 
 
 @pytest.mark.parametrize(
-    "of", [lambda tag: tag, lambda tag: sm.METRICS[tag], draws.usual], ids=["tag", "class", "object"]
+    "of", [lambda tag: tag, lambda tag: sm.extend.METRICS[tag], draws.usual], ids=["tag", "class", "object"]
 )
 def test_every_metric_has_a_case_in_the_sample(of: Any) -> None:
     made = cases([{"log": log, "metric": of(tag)} for tag in draws.OWN for log in range(9)])

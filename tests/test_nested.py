@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import answer_of, states_of
 
 N = 600
 
@@ -63,7 +64,7 @@ def test_some_of_the_metrics_are_what_they_are_alone(around):
     }
     both = make(models()).update(log).only(["b/ctr", "a/auc"])
     assert both.names == ["a/auc", "b/ctr"]
-    assert both.states == make(some).update(log).states
+    assert states_of(both) == states_of(make(some).update(log))
 
 
 def test_without_what_is_within():
@@ -96,11 +97,11 @@ def test_a_limit_that_left_nothing_over():
 
 def test_records_say_why_there_is_no_interval():
     few = sm.Sharded([sm.CTR(), sm.Max()], unit="user").update(y_true=[0, 1], value=[1.0, 2.0], user=[1, 2])
-    why = {r["metric"]: r["interval_reason"] for r in few.records(few.states)}
+    why = {r["metric"]: r["interval_reason"] for r in answer_of(few).records()}
     assert "shards" in why["ctr"]
     assert why["max"]
     plain = sm.MetricCollection(sm.CTR()).update(y_true=[0, 1] * 40)
-    assert [r["interval_reason"] for r in plain.records(plain.states)] == [None]
+    assert [r["interval_reason"] for r in answer_of(plain).records()] == [None]
 
 
 @pytest.mark.parametrize("order", [["task", "bare"], ["bare", "task"], ["task", "task2"], ["bare"]])

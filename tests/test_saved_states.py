@@ -21,13 +21,14 @@ import test_golden_bits as golden
 from test_frozen import plain
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import answer_of, columns_of, empty_copy
 
 FILE = Path(__file__).with_name("saved_states.zip")
 ROWS = 200
 QUERIES = ("query", "group")
 
 
-def columns_of(metric: Any) -> dict[str, np.ndarray]:
+def values_of_columns(metric: Any) -> dict[str, np.ndarray]:
     """Columns that a metric reads, of the log of integers."""
     y, p, w, k = golden.rows()
     table = {"y_true": y[:ROWS], "y_score": p[:ROWS], "k": k[:ROWS], "sample_weight": w[:ROWS]}
@@ -49,19 +50,19 @@ def wrappers() -> dict[str, Any]:
     rows |= {"user": k[:ROWS] + 5 * (np.arange(ROWS) % 20), "country": k[:ROWS], "time": np.arange(ROWS) * 60}
     inner = sm.MetricCollection([sm.AUC(), sm.LogLoss(), sm.Calibration()])
     made = {
-        "collection": inner.blank(),
+        "collection": empty_copy(inner),
         "task": sm.MetricCollection({"task": sm.Task([sm.CTR(), sm.Recall()], where="y_true")}),
-        "sliced": sm.Sliced(inner.blank(), by="country"),
+        "sliced": sm.Sliced(empty_copy(inner), by="country"),
         "sliced twice": sm.Sliced(sm.Sliced(sm.AUC(bits=10), by="country"), by="time", limit=5),
-        "windowed": sm.Windowed(inner.blank(), width=3600),
+        "windowed": sm.Windowed(empty_copy(inner), width=3600),
         "windowed slices": sm.Windowed(sm.Sliced(sm.LogLoss(), by="country"), width=3600, keep=2),
-        "sharded": sm.Sharded(inner.blank(), unit="user"),
+        "sharded": sm.Sharded(empty_copy(inner), unit="user"),
         "sliced shards": sm.Sliced(sm.Sharded(sm.LogLoss(), unit="user"), by="country"),
         "decayed": sm.Decayed(sm.LogLoss(), half_life=600, time="time"),
         "recent": sm.Recent(sm.LogLoss(), rows=100),
     }
     for thing in made.values():
-        needed = {n for n in rows if n in thing.columns}
+        needed = {n for n in rows if n in columns_of(thing)}
         thing.update({n: rows[n] for n in needed})
     made["bundle"] = sm.Bundle({"a": made["collection"].copy(), "b": made["sliced"].copy()})
     ledger = sm.Ledger(sm.LogLoss())
@@ -75,7 +76,7 @@ def things() -> dict[str, Any]:
     made: dict[str, Any] = {}
     for tag in sorted(draws.OWN):
         metric = draws.usual(tag)
-        made[tag] = type(metric)(**metric.settings).update(columns_of(metric))
+        made[tag] = type(metric)(**metric.settings).update(values_of_columns(metric))
     return made | {f"wrapper {name}": thing for name, thing in wrappers().items()}
 
 
@@ -107,10 +108,10 @@ def as_text(value: Any) -> Any:
 def slices(tag: str) -> str:
     """A digest of what three slices of a metric say."""
     metric = draws.usual(tag)
-    sliced = sm.Sliced(type(metric)(**metric.settings), by="slice").update(keyed(columns_of(metric), "slice"))
+    sliced = sm.Sliced(type(metric)(**metric.settings), by="slice").update(keyed(values_of_columns(metric), "slice"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        records = [as_text({k: v for k, v in r.items() if k != "wide"}) for r in sliced.records(sliced.states, 0.9)]
+        records = [as_text({k: v for k, v in r.items() if k != "wide"}) for r in answer_of(sliced).records(0.9)]
     return hashlib.sha256(json.dumps(records).encode()).hexdigest()[:16]
 
 
@@ -142,7 +143,7 @@ def test_saved_states_load_with_their_digest_and_say_what_they_said(name):
 def test_rows_make_the_saved_state_and_slices_say_what_they_said(tag):
     index, held = saved()
     metric = draws.usual(tag)
-    assert type(metric)(**metric.settings).update(columns_of(metric)).to_bytes() == held.read(tag)
+    assert type(metric)(**metric.settings).update(values_of_columns(metric)).to_bytes() == held.read(tag)
     assert slices(tag) == index[tag]["slices"]
 
 

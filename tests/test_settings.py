@@ -6,7 +6,8 @@ from dataclasses import MISSING, FrozenInstanceError, fields
 import pytest
 
 import streammetrics as sm
-from streammetrics import METRICS, State
+from streammetrics.collect.metric_like import empty_copy, states_of
+from streammetrics.extend import METRICS, State
 from streammetrics.numerics import settings
 from streammetrics.numerics.settings import Settings, setting
 
@@ -39,13 +40,13 @@ LABELS, SCORES = {"y_true": [1, 2, 3], "y_pred": [2, 3, 1]}, {"y_true": [0, 1], 
 def test_operational_settings_do_not_keep_metrics_from_sharing(low, high, name, rows):
     """They are not written: what is read back shares a state, and did not find two."""
     for metrics in ({"a": low, "b": high}, {"a": high, "b": low}):
-        both = sm.MetricCollection({n: m.blank() for n, m in metrics.items()})
-        assert len(both.states) == 1
-        assert getattr(both.states[0], name) == getattr(low, name)
+        both = sm.MetricCollection({n: empty_copy(m) for n, m in metrics.items()})
+        assert len(states_of(both)) == 1
+        assert getattr(states_of(both)[0], name) == getattr(low, name)
         assert sm.from_bytes(both.update(rows).to_bytes()) == both
         for n, metric in metrics.items():
-            assert both[n] == metric.blank().update(rows)
-    assert getattr(sm.MetricCollection({"a": low, "b": high}).states[0], "spill_dir", None) == getattr(
+            assert both[n] == empty_copy(metric).update(rows)
+    assert getattr(states_of(sm.MetricCollection({"a": low, "b": high}))[0], "spill_dir", None) == getattr(
         high, "spill_dir", None
     )
 

@@ -17,6 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streammetrics as sm
+from streammetrics.collect.accumulator import definition_of
+from streammetrics.collect.metric_like import answer_of, columns_of, empty_copy, states_of
 from streammetrics.columns import times
 from streammetrics.numerics.durations import duration_text, microseconds
 from streammetrics.state.axes import Vocabulary
@@ -227,7 +229,7 @@ def test_any_order_of_rows_and_merges_gives_one_digest(nest):
 
         def fed(index):
             made = make()
-            return made.update({n: c[index] for n, c in log.items() if n in made.columns})
+            return made.update({n: c[index] for n, c in log.items() if n in columns_of(made)})
 
         whole = fed(slice(None))
         order = np.array(order)
@@ -237,7 +239,7 @@ def test_any_order_of_rows_and_merges_gives_one_digest(nest):
         assert left.digest() == sm.merge([p.to_bytes() for p in parts]).digest() == whole.digest()
         one = make()
         for i in order:
-            one.update({n: c[[i]] for n, c in log.items() if n in one.columns})
+            one.update({n: c[[i]] for n, c in log.items() if n in columns_of(one)})
         assert one.digest() == whole.digest()
 
     hold()
@@ -261,7 +263,7 @@ def test_the_newest_windows_are_read_as_one():
         end = 60 if until is None else 32
         inside = (log["step"] < end) & (log["step"] >= end - 4 * count)
         alone = sm.MetricCollection(sm.AUC(bits=8), sm.CTR()).update(
-            {n: log[n][inside] for n in made.inner.columns if n in log}
+            {n: log[n][inside] for n in columns_of(made.inner) if n in log}
         )
         assert made.last(count, until).digest() == alone.digest()
     kept = windows(sm.CTR()).update(log)
@@ -289,7 +291,7 @@ def test_young_windows_are_provisional():
     assert young(now=datetime.datetime(2024, 5, 6, 23)) == ["2024-05-04", "2024-05-05"]
     assert young(now=datetime.datetime(2024, 5, 7)) == young(now=datetime.datetime(2024, 5, 7, 23)) == ["2024-05-05"]
     assert young(now=datetime.date(2024, 5, 8)) == []
-    assert [r.get("provisional") for r in made.records(made.states)] == [None, None, None, True, True]
+    assert [r.get("provisional") for r in answer_of(made).records()] == [None, None, None, True, True]
     empty = sm.Sliced(sm.Windowed(sm.AUC(), width="1d", time="ts", mature_after="1w"), by="c")
     empty.update(y_true=[1], y_score=[0.5], ts=days[:1], c=["a"])
     assert [r["reason"] for r in empty.table()] == ["one class: no negatives; provisional: younger than 1w"]
@@ -344,7 +346,7 @@ def test_nothing_is_an_answer_too():
     made = windows([sm.AUC(), sm.CTR()])
     for nothing in ([], np.zeros(0), np.zeros(0, np.int64), np.zeros(0, "M8[s]"), pandas.Series([], dtype=object)):
         made.update(y_true=[], y_score=[], step=nothing)
-    assert made.digest() == made.blank().digest()
+    assert made.digest() == empty_copy(made).digest()
     assert (made.compute(), made.keys, made.late, len(made.table())) == ({}, [], 0, 0)
     assert made.last(2).digest() == made.lifetime().digest() == sm.MetricCollection(sm.AUC(), sm.CTR()).digest()
 
@@ -354,31 +356,31 @@ def test_it_is_named_shown_coarsened_sealed_and_flat():
     assert made.name == "ctr per 1h"
     assert windows(sm.CTR()).name == "ctr per 4 step"
     assert repr(made).startswith("Windowed(ctr; ts by 1h, keep=5): 2 windows")
-    assert made.levels == ("ts",)
-    assert list(made.flat()) == ["2024-05-01_09_00_00_00_00/ctr", "2024-05-01_10_00_00_00_00/ctr"]
+    assert definition_of(made).levels == ("ts",)
+    assert list(sm.flat(made)) == ["2024-05-01_09_00_00_00_00/ctr", "2024-05-01_10_00_00_00_00/ctr"]
     with pytest.raises(KeyError, match="there is no window 7; there are 2"):
         made[7]
     assert made.interval()[made.keys[0]].low < 0.5 < made.interval()[made.keys[0]].high
     log = rows(3)
     for thing in (windows(sm.AUC(bits=9)), windows(sm.Sliced([sm.AUC(bits=9), sm.CTR()], by="c"))):
-        thing.update({n: c for n, c in log.items() if n in thing.columns})
-        fewer = thing.coarsen(8)
-        assert fewer.lifetime().digest() == thing.lifetime().coarsen(8).digest()
+        thing.update({n: c for n, c in log.items() if n in columns_of(thing)})
+        fewer = sm.coarsen(thing, 8)
+        assert fewer.lifetime().digest() == sm.coarsen(thing.lifetime(), 8).digest()
     groups = windows(sm.GroupAUC())
     groups.update({n: c for n, c in log.items() if n != "c"})
-    assert repr(groups.seal().compute()) == repr(groups.compute())
+    assert repr(sm.seal(groups).compute()) == repr(groups.compute())
 
 
 def test_hostile_starts_are_refused():
     made = windows(sm.CTR()).update(y_true=LABELS, step=[1, 5, 9, 100])
-    state = made.states[0]
+    state = states_of(made)[0]
     for kind, values in (("integer", [1, 104]), ("timestamp", [96, 100]), ("integer", [96, 1 << 63])):
         held = np.array(values, object if max(values) >= 1 << 63 else np.int64)
         cells = replace(state.cells, words=(Vocabulary(kind, held),))
         if len(state.cells.words[0]) != 2:
             cells = replace(cells, keys=np.array([[0], [1]]))
         with pytest.raises(sm.StateFormatError):
-            sm.from_bytes(write([state.holding(cells)], made.header()))
+            sm.from_bytes(write([state.holding(cells)], definition_of(made).header()))
 
 
 @pytest.mark.parametrize(

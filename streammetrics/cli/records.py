@@ -14,9 +14,10 @@ import numpy as np
 from streammetrics.cli.messages import UsageError, nearest
 from streammetrics.cli.shown import Shown
 from streammetrics.cli.versus import Versus
+from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.table import RESULT
+from streammetrics.compose.axis_wrapper import AxisWrapper
 from streammetrics.compose.bundle import Bundle
-from streammetrics.compose.front import Front
 from streammetrics.compose.sliced import Sliced
 from streammetrics.numerics.keys import encode_key
 from streammetrics.numerics.keys import shown as shown_key
@@ -35,8 +36,8 @@ def restricted(thing: Any, metrics: Sequence[str] | None, by: Sequence[tuple[str
     """Return the same with some of its metrics, by name, and slices by some columns, rolled up from those there are."""
     found = pieces(thing)
     if by:
-        sliced = [piece for _, piece in found if isinstance(piece, Front)]
-        whole = [(name, piece) for name, piece in found if not isinstance(piece, Front)]
+        sliced = [piece for _, piece in found if isinstance(piece, AxisWrapper)]
+        whole = [(name, piece) for name, piece in found if not isinstance(piece, AxisWrapper)]
         found = [*whole, *((_called(one), one) for one in (rolled(sliced, names) for names in by))]
     if metrics is not None:
         known = dict.fromkeys(name for _, piece in found for name in contents(piece))
@@ -50,32 +51,38 @@ def restricted(thing: Any, metrics: Sequence[str] | None, by: Sequence[tuple[str
     return Bundle({name or ("overall" if i == 0 else f"{i}"): piece for i, (name, piece) in enumerate(found)})
 
 
-def rolled(fronts: Sequence[Front], names: tuple[str, ...]) -> Front:
-    """Return slices by these columns, of those that have the fewest more."""
-    known = [each for one in fronts for each in _within(one)]
-    fitting = sorted((one for one in known if set(names) <= set(one.levels)), key=lambda one: len(one.levels))
+def rolled(wrappers: Sequence[AxisWrapper], names: tuple[str, ...]) -> AxisWrapper:
+    """Return slices by these columns, rolled up from the slices that have the fewest other columns."""
+    known = [each for one in wrappers for each in _within(one)]
+    fitting = sorted((one for one in known if set(names) <= set(_levels(one))), key=lambda one: len(_levels(one)))
     for one in fitting:
-        plain = one.across(*(set(one.levels) - set(names) - set(one.axis.names)))
+        plain = one.across(*(set(_levels(one)) - set(names) - set(definition_of(one).axis.names)))
         if isinstance(plain, Sliced) and (kept := tuple(name for name in names if name in plain.by)):
             plain = plain if plain.by == kept else plain.rollup(kept)
-        if set(plain.levels) == set(names):
+        if set(_levels(plain)) == set(names):
             return plain
-    saved = "; ".join(dict.fromkeys(", ".join(one.levels) for one in fronts)) or "none"
+    saved = "; ".join(dict.fromkeys(", ".join(_levels(one)) for one in wrappers)) or "none"
     raise UsageError(f"--by {','.join(names)}: there are no slices to roll up to these; saved are slices by {saved}")
 
 
-def _called(front: Front) -> str:
-    """What slices are called that were rolled up: by their columns, but for that of the windows in them."""
-    within = windows_in(front)
-    return f"by {','.join(name for name in front.levels if within is None or name != within.time)}"
+def _levels(wrapper: AxisWrapper) -> tuple[str, ...]:
+    """Return the columns of slices and windows, the outermost first."""
+    levels: tuple[str, ...] = definition_of(wrapper).levels
+    return levels
 
 
-def _within(front: Front) -> Iterator[Front]:
-    """Slices and windows, and what they add up to."""
-    yield front
-    while isinstance(front.inner, Front):
-        front = front.total
-        yield front
+def _called(wrapper: AxisWrapper) -> str:
+    """Return the name of slices that were rolled up: their columns, without that of the windows in them."""
+    within = windows_in(wrapper)
+    return f"by {','.join(name for name in _levels(wrapper) if within is None or name != within.time)}"
+
+
+def _within(wrapper: AxisWrapper) -> Iterator[AxisWrapper]:
+    """Yield slices or windows, and then the slices and windows within them, of all rows."""
+    yield wrapper
+    while isinstance(wrapper.inner, AxisWrapper):
+        wrapper = wrapper.total
+        yield wrapper
 
 
 def _named(known: Iterable[str], names: Sequence[str]) -> list[str]:
@@ -83,7 +90,7 @@ def _named(known: Iterable[str], names: Sequence[str]) -> list[str]:
     return [full for full in known if full in names or full.rpartition("/")[2] in names]
 
 
-def _only(piece: Whole | Front, names: list[str]) -> Whole | Front | None:
+def _only(piece: Whole | AxisWrapper, names: list[str]) -> Whole | AxisWrapper | None:
     """Return a piece with some of its metrics; None if it has none of them."""
     if not names:
         return None
@@ -103,7 +110,7 @@ def check_order(sliced: Sliced, sort: str | None) -> None:
 
 def _all(thing: Any, shown: Shown) -> Iterator[Record]:
     for _, piece in pieces(thing):
-        if isinstance(piece, Front):
+        if isinstance(piece, AxisWrapper):
             for view in views(piece):
                 yield from by_slice(view, None, shown.sort, shown.min_rows, shown.confidence)
         else:

@@ -22,10 +22,12 @@ from streammetrics.cli.score import (
 )
 from streammetrics.cli.shown import Shown
 from streammetrics.cli.versus import Asked, Versus, check_alike, check_names, in_full, rows_of
+from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.files import identity
+from streammetrics.collect.metric_like import states_of
 from streammetrics.collect.saved import load, merge, save
+from streammetrics.compose.axis_wrapper import AxisWrapper
 from streammetrics.compose.checkpoint import Checkpoint
-from streammetrics.compose.front import Front
 from streammetrics.compose.ledger import Ledger
 from streammetrics.compose.sliced import Sliced
 from streammetrics.errors import IncompatibleStateError, InvalidInputError
@@ -123,12 +125,13 @@ def compare_files(
     whole = {name: _whole(name, found) for name, found in chosen.items()}
     asked = in_full(asked, contents(whole[str(asked.control)]))
     for name, side in whole.items():
-        check_names(asked, {n: one.thing for n, one in contents(side).items()}, name)
+        check_names(asked, {n: one.metric for n, one in contents(side).items()}, name)
     check_alike(whole, asked)
     made = [Versus(whole, str(asked.control), asked)]
     for names_of in sets:
         sides = {
-            name: rolled([p for _, p in found if isinstance(p, Front)], names_of) for name, found in chosen.items()
+            name: rolled([p for _, p in found if isinstance(p, AxisWrapper)], names_of)
+            for name, found in chosen.items()
         }
         order = rows_of(sides[str(asked.control)], shown.top, sort=shown.sort, min_rows=shown.min_rows)
         made.append(Versus(sides, str(asked.control), asked, f"by {', '.join(names_of)}", order, made[0]))
@@ -141,7 +144,7 @@ def tell_power(file: str, metric: str | None, relative: float, how: dict[str, An
     """Print how many users show a difference in each metric of a file, or which difference those planned show."""
     found = pieces(load(file, max_bytes=MOST))
     side = _whole(file, found)
-    names = [s.name for s in side.samples(side.states)]
+    names = [s.name for s in definition_of(side).samples(states_of(side))]
     if metric is not None and metric not in names:
         raise nearest("metric", metric, names)
     rows: list[list[Cell] | None] = []
@@ -174,7 +177,7 @@ def _names(files: Sequence[str]) -> list[str]:
 
 def _whole(name: str, found: Sequence[tuple[str, Any]]) -> Any:
     """All rows of what a file holds."""
-    alone = [piece for _, piece in found if not isinstance(piece, Front)]
+    alone = [piece for _, piece in found if not isinstance(piece, AxisWrapper)]
     if len(alone) > 1:
         raise UsageError(f"{name}: holds several collections; compare files of one")
     return alone[0] if alone else total(found[0][1])
@@ -189,6 +192,7 @@ def _held(thing: Any) -> str:
 
 def _rows(thing: Any) -> str:
     piece = pieces(thing)[0][1]
-    state = min(piece.feed.states, key=lambda s: s.nbytes)  # any of them knows
+    # Every state knows the number of rows, and the smallest one is read fastest.
+    state = min(states_of(piece), key=lambda s: s.nbytes)
     rows = state.whole.facts().get("rows")
     return "" if rows is None else f"{rows:,} rows, "

@@ -20,6 +20,7 @@ from streammetrics.cli.reading import key_columns
 from streammetrics.cli.shown import Shown
 from streammetrics.cli.tasks import TaskSpec, make_collection
 from streammetrics.cli.versus import Asked, Versus, check_names, in_full, versus
+from streammetrics.collect.metric_like import columns_of
 from streammetrics.collect.table import check_levels
 from streammetrics.errors import InvalidInputError
 
@@ -164,7 +165,7 @@ def score_log(request: Request) -> int:
         check_apart(outputs, [request.task_file], "the file of the task")
     metrics = make_collection(specs, request.on_invalid, log.schema)
     for spec in specs.values():
-        spec.check_unread(log.schema.names, metrics.columns)
+        spec.check_unread(log.schema.names, columns_of(metrics))
     request = replace(request, asked=_checked(request, metrics))
     if request.sort is not None:  # before hours go into the log
         from streammetrics.cli.records import check_order
@@ -214,7 +215,7 @@ def _checked(request: Request, metrics: Any) -> Asked:
         return request.asked
     from streammetrics.reports.records import contents, rivals
 
-    known = {name: one.thing for name, one in contents(metrics).items()}
+    known = {name: one.metric for name, one in contents(metrics).items()}
     control, groups = request.asked.control, rivals(metrics)
     if request.arm is None:
         models = [name for group in groups for name in group]
@@ -235,7 +236,7 @@ def _checked(request: Request, metrics: Any) -> Asked:
             raise UsageError(
                 "models are scored on the same rows, and of rows no shards are kept, so nothing is compared: name a --unit"
             )
-        known = {name.rpartition("/")[2]: thing for name, thing in known.items()}
+        known = {name.rpartition("/")[2]: metric for name, metric in known.items()}
     asked = in_full(request.asked, known)
     check_names(replace(asked, experiment=request.arm is not None), known)
     return asked

@@ -42,7 +42,7 @@ def metric_names() -> list[str]:
 
 def settings_of(metric: type[Metric[Any, Any]]) -> dict[str, Any]:
     """Return the settings of a metric with their defaults."""
-    return {f.name: f.default for f in fields(metric) if f.init and not f.metadata.get("operational")}  # type: ignore[arg-type]
+    return {f.name: f.default for f in fields(metric) if f.init and not f.metadata.get("operational")}
 
 
 def at_setting(metric: type[Metric[Any, Any]]) -> str | None:
@@ -106,7 +106,7 @@ def _suits(tag: str, scale: str) -> bool:
 
 
 def _scales(metric: type[Metric[Any, Any]], default: tuple[str, ...] = ()) -> tuple[str, ...]:
-    declared = next((f for f in fields(metric) if f.name == "scale"), None)  # type: ignore[arg-type]
+    declared = next((f for f in fields(metric) if f.name == "scale"), None)
     return declared.metadata["rules"]["choices"] if declared is not None else default
 
 

@@ -8,8 +8,9 @@ from functools import cached_property, partial
 from typing import Any
 
 from streammetrics.cli.messages import UsageError, nearest
-from streammetrics.collect.holder import Holder
-from streammetrics.compose.front import Front
+from streammetrics.collect.accumulator import definition_of
+from streammetrics.collect.metric_like import MetricLike
+from streammetrics.compose.axis_wrapper import AxisWrapper
 from streammetrics.compose.sliced import Sliced
 from streammetrics.compose.windowed import Windowed
 from streammetrics.inference.compare import compare_all, look_at
@@ -98,7 +99,7 @@ class Versus:
 
     Parameters
     ----------
-    sides : dict of str to Holder
+    sides : dict of str to MetricLike
         What was counted, by name.
     control : str
         The side that the others are compared with.
@@ -112,7 +113,7 @@ class Versus:
         Of slices, the same sides of all rows: whose verdict it is.
     """
 
-    sides: Mapping[str, Holder]
+    sides: Mapping[str, MetricLike]
     control: str
     asked: Asked
     title: str = ""
@@ -271,14 +272,14 @@ def arms_of(sliced: Sliced, asked: Asked, order: Any = None) -> Versus:
 
 def _about(thing: Any, order: Any) -> dict[str, Any]:
     """The title of slices, and which of them a table shows."""
-    if not isinstance(thing, Front):
+    if not isinstance(thing, AxisWrapper):
         return {}
     if isinstance(thing, Windowed):
         return {"title": f"by {thing.width} of {thing.time}", "order": order(thing)}
-    return {"title": f"by {', '.join(thing.levels)}", "order": order(thing)}
+    return {"title": f"by {', '.join(definition_of(thing).levels)}", "order": order(thing)}
 
 
-def rows_of(piece: Front, top: int | None = None, **shown_how: Any) -> dict[tuple[Any, ...], int]:
+def rows_of(piece: AxisWrapper, top: int | None = None, **shown_how: Any) -> dict[tuple[Any, ...], int]:
     """Return the slices that a table shows, in its order, with their rows."""
     rows: dict[tuple[Any, ...], int] = {}
     for record in by_slice(piece, top, **shown_how):
@@ -336,13 +337,13 @@ def versus(thing: Any, asked: Asked, arm: str | None = None, top: int | None = N
         for sliced in (p for p in found if isinstance(p, Sliced) and p.by == (arm,)):
             within = windows_in(sliced)
             made.append(arms_of(sliced if within is None else sliced.across(within.time), asked, order))
-            if within is not None and within is sliced.inner:
+            if isinstance(sliced.inner, Windowed):
                 made.append(arms_of(sliced, asked, order))
         return [made[0], *(replace(one, whole=made[0]) for one in made[1:])]
     made = []
     for piece in found:
-        within = windows_in(piece) if isinstance(piece, Front) else None
-        plain = piece.across(within.time) if isinstance(piece, Front) and within is not None else piece
+        within = windows_in(piece) if isinstance(piece, AxisWrapper) else None
+        plain = piece.across(within.time) if isinstance(piece, AxisWrapper) and within is not None else piece
         made += [models_of(plain, group, asked, order) for group in rivals(piece)]
     whole = [one for one in made if not one.title]
     of = {tuple(one.sides): one for one in whole}

@@ -109,8 +109,8 @@ class About:
 
         Examples
         --------
-        >>> import streammetrics as sm
-        >>> about = sm.About(extensive=sm.About.per_instance(lambda metric: metric.ddof > 0))
+        >>> from streammetrics.extend import About
+        >>> about = About(extensive=About.per_instance(lambda metric: metric.ddof > 0))
         """
         return PerInstance(function)
 

@@ -2,54 +2,214 @@
 
 from __future__ import annotations
 
-import math
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
-from ..columns.columns import Batch
-from ..errors import IncompatibleStateError, UndefinedMetricWarning
+from ..errors import IncompatibleStateError
 from ..state.state import State
+from .accumulator import accumulate
+from .answers import Answer, NamedAnswers
 from .binding import Binding
+from .definition import Definition, MetricRead, definition_of_header
 from .feed import Read
-from .holder import Holder, Reader, blank_of
 from .interval import DEFAULT_CONFIDENCE, check_confidence
-from .metric import Metric
-from .parted import Parted
+from .metric import MetricDefinition
+from .metric_container import MetricContainer
 from .plan import Plan
 from .sample import Sample
-from .scalars import Named, named_numbers, prefixed
 from .table import Table, values_table
 from .task import Metrics, agreed, flatten
-from .wide_bounds import WideValue, warn
 
-__all__ = ["Content", "MetricCollection"]
+__all__ = ["CollectionDefinition", "Content", "MetricCollection", "contents_of", "table_of"]
 
 
 class Content(NamedTuple):
-    """One thing of a collection.
+    """One entry of a collection.
 
     Parameters
     ----------
     name : str
         Its full name.
-    thing : Metric, Sliced or MetricCollection
-        What answers.
+    metric : Metric or None
+        The metric; None for slices and other wrappers.
     states : tuple of State
-        What was seen of what it reads, with all that others ask of these states.
+        The states that it reads, with all that others ask of these states.
     binding : Binding
         The columns that play its roles.
+    definition : Definition
+        Its definition.
     """
 
     name: str
-    thing: Any
+    metric: Any
     states: tuple[State, ...]
     binding: Binding
+    definition: Definition
 
 
-class MetricCollection(Parted):
+class CollectionAnswers(NamedAnswers):
+    """What the metrics of a collection say about its states.
+
+    Parameters
+    ----------
+    plan : Plan
+        The metrics, and the states that each reads.
+    states : sequence of State
+        The states of the collection, of one cell.
+    """
+
+    def __init__(self, plan: Plan, states: Sequence[State]) -> None:
+        super().__init__({n: e.definition.read(plan.wide(e, states)) for n, e in plan.entries.items()})
+        self._plan, self._states = plan, states
+
+    @property
+    def explanation(self) -> dict[str, Any]:
+        plan = self._plan
+        # The facts that it shows are those of the state that each metric alone would have.
+        alone = {n: e.definition.read(plan.of(e, self._states)) for n, e in plan.entries.items()}
+        return NamedAnswers(alone).explanation
+
+
+class CollectionDefinition(Definition):
+    """The definition of a collection.
+
+    Parameters
+    ----------
+    plan : Plan
+        The metrics, and the states that each reads.
+    on_invalid : {"raise", "drop"}
+        Whether a bad row raises, or is left out and counted.
+    """
+
+    kind = "collection"
+
+    def __init__(self, plan: Plan, on_invalid: str = "raise") -> None:
+        self.plan, self.on_invalid = plan, on_invalid
+
+    @property
+    def name(self) -> str:
+        return "metrics"
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.plan.entries)
+
+    @cached_property
+    def levels(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(dict.fromkeys(n for e in self.plan.entries.values() for n in e.definition.levels))
+
+    @cached_property
+    def reads(self) -> tuple[Read, ...]:
+        return tuple(self.plan.units)
+
+    def __reduce__(self) -> Any:
+        return _definition, (self.plan.named(), self.on_invalid)
+
+    def header(self) -> dict[str, Any]:
+        return {"kind": "collection", "items": self.plan.header(), "units": self.plan.units_header()}
+
+    @classmethod
+    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Definition:
+        named = []
+        for item, units in zip(header["items"], header["units"], strict=True):
+            definition = definition_of_header(item["thing"], [states[u] for u in units])
+            named.append((item["name"], definition, Binding.of(item.get("task", {}))))
+        if len({n for n, _, _ in named}) != len(named) or not all(isinstance(n, str) for n, _, _ in named):
+            raise ValueError("two metrics have one name, or one has none")
+        return cls(Plan(named))
+
+    @classmethod
+    def number_of_states(cls, header: dict[str, Any]) -> int:
+        return 1 + max(int(unit) for units in header["units"] for unit in units)
+
+    def check_states(self, states: Sequence[State]) -> None:
+        for entry in self.plan.entries.values():
+            entry.definition.check_states([states[u] for u in entry.units])
+
+    def differences(self, other: Any) -> list[str]:
+        found = self.plan.differences(other.plan)
+        ours, theirs = set(self.names), set(other.names)
+        if found and ours != theirs and ours & theirs:
+            found[-1] += '; sm.merge(parts, metrics="common") merges what they share'
+        return found
+
+    def positional_columns(self) -> tuple[str, ...]:
+        """Return those of its metrics, as far as all agree; a column that a task names is not given by position."""
+        found: list[str] = []
+        entries = [
+            (e.definition, e.definition.positional_columns(), self.plan.binding(e).bound)
+            for e in self.plan.entries.values()
+        ]
+        while roles := [(r[len(found)], d) for d, r, bound in entries if len(r) > len(found) and not bound.keys() & r]:
+            read = {role for role, definition in roles if role in definition.columns} or {role for role, _ in roles}
+            if len(read) > 1:
+                break
+            found += read
+        return tuple(found)
+
+    def read(self, states: Sequence[State]) -> Answer:
+        return CollectionAnswers(self.plan, states)
+
+    def metric_reads(self) -> dict[str, MetricRead] | None:
+        entries, units = self.plan.entries, self.plan.units
+        if not all(isinstance(e.definition, MetricDefinition) for e in entries.values()):
+            return None
+        return {n: MetricRead(e.definition.metric, e.units[0], units[e.units[0]].binding) for n, e in entries.items()}
+
+    def samples(self, states: Sequence[State]) -> list[Sample]:
+        out = []
+        for name, entry in self.plan.entries.items():
+            found = entry.definition.samples(self.plan.wide(entry, states))
+            out += [replace(one, name=renamed(one.name, entry.definition, name)) for one in found]
+        return out
+
+    def selected(self, names: Mapping[str, str]) -> tuple[Self, list[int]]:
+        ours = self.plan.entries
+        known = {n: (d, b) for n, d, b in self.plan.named()}
+        new = type(self)(Plan((names[n], *known[n]) for n in names if n in known), self.on_invalid)
+        units = [0] * len(new.plan.units)
+        for name in (n for n in ours if n in names):
+            for unit, old in zip(new.plan.entries[names[name]].units, ours[name].units, strict=True):
+                units[unit] = old
+        return new, units
+
+    def sealed(self, parts: int | None = None) -> Self:
+        new = type(self)(Plan((n, d.sealed(parts), b) for n, d, b in self.plan.named()), self.on_invalid)
+        if len(new.plan.units) < len(self.plan.units):
+            raise IncompatibleStateError(
+                "closed groups do not say by which scale= and missing= they were counted, so metrics that differ in these "
+                "cannot be sealed in one collection"
+            )
+        return new
+
+    def coarser(self, bits: int) -> Self:
+        named = [(n, d.coarser(bits) if d.can_coarsen else d, b) for n, d, b in self.plan.named()]
+        return type(self)(Plan(named), self.on_invalid)
+
+    def coarsened(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
+        held = [r.state for r in new.plan.units]
+        for name, entry in new.plan.entries.items():
+            old = self.plan.entries[name]
+            made = old.definition.coarsened(entry.definition, self.plan.of(old, states), bits)
+            for unit, i, state in zip(entry.units, old.definition.sources(entry.definition), made, strict=True):
+                # A state without bits that others widened: all its metrics share it.
+                if held[unit].settings != state.settings:
+                    state = states[old.units[i]].narrow(held[unit])
+                held[unit] = state
+        return held
+
+    def sources(self, new: Any) -> list[int]:
+        found: dict[int, int] = {}
+        for name, entry in new.plan.entries.items():
+            old = self.plan.entries[name]
+            sources = old.definition.sources(entry.definition)
+            found |= {u: old.units[i] for u, i in zip(entry.units, sources, strict=True)}
+        return [found[unit] for unit in range(len(found))]
+
+
+class MetricCollection(MetricContainer):
     """Many metrics over one pass.
 
     Metrics that ask for the same state from the same columns share it: decided here, from settings, never from data.
@@ -74,170 +234,10 @@ class MetricCollection(Parted):
       score_sums[y_true, y_score]: log_loss, calibration
     """
 
-    sort = "collection"
-
     def __init__(self, *metrics: Metrics, on_invalid: str | None = None) -> None:
         named = list(flatten(list(metrics)))
-        self._plan, self.on_invalid = Plan(named), agreed(on_invalid, (thing for _, thing, _ in named))
-
-    @classmethod
-    def _of(cls, plan: Plan, on_invalid: str = "raise") -> Self:
-        new = cls.__new__(cls)
-        new._plan, new.on_invalid = plan, on_invalid
-        return new
-
-    @classmethod
-    def _named(cls, named: list[tuple[str, Any, Binding]], on_invalid: str) -> Self:
-        return cls._of(Plan(named), on_invalid)
-
-    # -- what it is ---------------------------------------------------------------------------------------------------
-
-    @property
-    def name(self) -> str:
-        """The name in another collection."""
-        return "metrics"
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the metrics."""
-        return list(self._plan.entries)
-
-    def reads(self) -> tuple[Read, ...]:
-        return tuple(self._plan.units)
-
-    def blank(self) -> Self:
-        return self._of(Plan(self._plan.named()), self.on_invalid)
-
-    def recipe(self) -> Callable[[], Holder]:
-        return partial(type(self)._named, self._plan.named(), self.on_invalid)
-
-    def header(self) -> dict[str, Any]:
-        return {"kind": "collection", "items": self._plan.header(), "units": self._plan.units_header()}
-
-    @classmethod
-    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
-        named = []
-        for item, units in zip(header["items"], header["units"], strict=True):
-            about = item["thing"]
-            thing = blank_of(about, [states[u] for u in units])
-            named.append((item["name"], thing, Binding.of(item.get("task", {}))))
-        if len({n for n, _, _ in named}) != len(named) or not all(isinstance(n, str) for n, _, _ in named):
-            raise ValueError("two metrics have one name, or one has none")
-        return cls._of(Plan(named))
-
-    @classmethod
-    def state_count(cls, header: dict[str, Any]) -> int:
-        return 1 + max(int(unit) for units in header["units"] for unit in units)
-
-    def check_states(self, states: Sequence[State]) -> None:
-        for entry in self._plan.entries.values():
-            entry.thing.check_states([states[u] for u in entry.units])
-
-    def differences(self, other: Any) -> list[str]:
-        found = self._plan.differences(other._plan)
-        ours, theirs = set(self.names), set(other.names)
-        if found and ours != theirs and ours & theirs:
-            found[-1] += '; sm.merge(parts, metrics="common") merges what they share'
-        return found
-
-    # -- rows in ------------------------------------------------------------------------------------------------------
-
-    def by_position(self) -> tuple[str, ...]:
-        """Those of what it holds, as far as all agree; a column that a task names is not taken by position."""
-        found: list[str] = []
-        things = [(e.thing, e.thing.by_position(), self._plan.binding(e).bound) for e in self._plan.entries.values()]
-        while roles := [(r[len(found)], t) for t, r, bound in things if len(r) > len(found) and not bound.keys() & r]:
-            read = {role for role, thing in roles if role in thing.columns} or {role for role, _ in roles}
-            if len(read) > 1:
-                break
-            found += read
-        return tuple(found)
-
-    def absorb(self, batch: Batch) -> Self:
-        """Count a batch whose columns other collections may share."""
-        self.feed.count_batch(batch)
-        return self
-
-    # -- results ------------------------------------------------------------------------------------------------------
-
-    def value(self, states: Sequence[State]) -> dict[str, Any]:
-        return {n: e.thing.value(self._plan.wide(e, states)) for n, e in self._plan.entries.items()}
-
-    def value_with_wide(self, states: Sequence[State]) -> tuple[dict[str, Any], list[WideValue]]:
-        values: dict[str, Any] = {}
-        wide: list[WideValue] = []
-        for name, entry in self._plan.entries.items():
-            values[name], found = entry.thing.value_with_wide(self._plan.wide(entry, states))
-            lone = isinstance(entry.thing, Metric)
-            wide += [one._replace(name=name if lone else f"{name}/{one.name}") for one in found]
-        return values, wide
-
-    def numbers(self, value: Any) -> Named:
-        for name, entry in self._plan.entries.items():
-            one = entry.thing
-            yield from (
-                named_numbers(name, value[name])
-                if isinstance(one, Metric)
-                else prefixed(name, one.numbers(value[name]))
-            )
-
-    def limits(self, states: Sequence[State]) -> dict[str, Any]:
-        return {n: e.thing.limits(self._plan.wide(e, states)) for n, e in self._plan.entries.items()}
-
-    def explained(self, states: Sequence[State]) -> dict[str, Any]:
-        found = {n: e.thing.explained(self._plan.of(e, states)) for n, e in self._plan.entries.items()}
-        return {n: {**x, "metric": n} if isinstance(x, dict) and "metric" in x else x for n, x in found.items()}
-
-    def chances(self, states: Sequence[State], confidence: float, method: str | None) -> dict[str, Any]:
-        entries = self._plan.entries.items()
-        return {n: e.thing.chances(self._plan.wide(e, states), confidence, method) for n, e in entries}
-
-    def readers(self) -> dict[str, Reader] | None:
-        entries, units = self._plan.entries, self._plan.units
-        if not all(isinstance(e.thing, Metric) for e in entries.values()):
-            return None
-        return {n: Reader(e.thing, e.units[0], units[e.units[0]].binding) for n, e in entries.items()}
-
-    def samples(self, states: Sequence[State]) -> list[Sample]:
-        out = []
-        for name, entry in self._plan.entries.items():
-            found = entry.thing.samples(self._plan.wide(entry, states))
-            out += [replace(one, name=renamed(one.name, entry.thing, name)) for one in found]
-        return out
-
-    def records(self, states: Sequence[State], confidence: float | None = 0.95) -> list[dict[str, Any]]:
-        out = []
-        for name, entry in self._plan.entries.items():
-            rows = entry.thing.records(self._plan.wide(entry, states), confidence)
-            out += [r | {"metric": name if isinstance(entry.thing, Metric) else f"{name}/{r['metric']}"} for r in rows]
-        return out
-
-    def compute(self) -> dict[str, Any]:
-        """Return the value of every metric by name; with a warning where it is undefined, or its bounds are too wide."""
-        states = self.feed.states
-        values, wide = self.value_with_wide(states)
-        warn(wide, self.warned_wide, stacklevel=2)
-        warned: set[str] = self.__dict__.setdefault("_warned", set())
-        for name, value in values.items():
-            if isinstance(value, float) and math.isnan(value) and name not in warned:
-                warned.add(name)
-                entry = self._plan.entries[name]
-                reason = entry.thing.records(self._plan.wide(entry, states), None)[0]["reason"] or "0/0"
-                warnings.warn(f"{name} is undefined: {reason}", UndefinedMetricWarning, stacklevel=2)
-        return values
-
-    def bounds(self) -> dict[str, tuple[Any, Any]]:
-        """Return certified limits of every metric by name."""
-        return self.limits(self.feed.states)
-
-    def explain(self) -> dict[str, dict[str, Any]]:
-        """Return every value with what is behind it (see `Metric.explain`)."""
-        return self.explained(self.feed.states)
-
-    @property
-    def levels(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The columns that tell apart what it answers, those of everything in it."""
-        return tuple(dict.fromkeys(n for e in self._plan.entries.values() for n in e.thing.levels))
+        how = agreed(on_invalid, (definition for _, definition, _ in named))
+        self._accumulator = accumulate(CollectionDefinition(Plan(named), how))
 
     def table(self, *, confidence: float | None = DEFAULT_CONFIDENCE) -> Table:
         """Return values, bounds, intervals and counts as one table.
@@ -249,42 +249,36 @@ class MetricCollection(Parted):
             none. By default it prints only intervals that come from `Sharded`, because rows of one user are correlated.
             None omits intervals.
         """
-        return values_table(self.levels, self.records(self.feed.states, check_confidence(confidence)), confidence)
-
-    def contents(self) -> list[Content]:
-        """Return everything in it, with the states that it reads and the columns of these."""
-        plan, states = self._plan, self.feed.states
-        return [
-            Content(n, e.thing, tuple(plan.wide(e, states)), plan.units[e.units[0]].binding)
-            for n, e in plan.entries.items()
-        ]
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._plan.entries and any(n.startswith(f"{name}/") for n in self._plan.entries):
-            return self.task(name)
-        entry = self._plan.entry(name)
-        made = entry.thing.blank().heeding(self.on_invalid)
-        made.feed.hold(self._plan.of(entry, self.states))
-        return made
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._plan.entries
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._plan.entries)
-
-    def __len__(self) -> int:
-        return len(self._plan.entries)
+        return table_of(self, confidence)
 
     def plan(self) -> list[dict[str, Any]]:
-        """Return which metrics share which state, what it reads, and the bytes it takes."""
+        """Return which metrics share which state, which columns it reads, and the bytes that it takes."""
+        definition: Any = self._accumulator.definition
         out = []
-        for i, (unit, size) in enumerate(zip(self._plan.units, self.feed.sizes, strict=True)):
+        for i, (unit, size) in enumerate(zip(definition.reads, self._accumulator.feed.sizes, strict=True)):
             reads = {n.role: _spelled(unit.binding.column(n.role)) for n in unit.state.needs() if not n.optional}
-            names = [n for n, e in self._plan.entries.items() if i in e.units]
+            names = [n for n, e in definition.plan.entries.items() if i in e.units]
             by = {"by": [n for a in unit.state.axes for n in a.names]} if unit.state.axes else {}
             out.append({"state": unit.state.tag, "columns": reads, **by, "metrics": names, "bytes": size})
         return out
+
+    def __getitem__(self, name: str) -> Any:
+        definition: Any = self._accumulator.definition
+        plan: Plan = definition.plan
+        if name not in plan.entries and any(n.startswith(f"{name}/") for n in plan.entries):
+            return self.task(name)
+        entry = plan.entry(name)
+        alone = entry.definition.with_on_invalid(definition.on_invalid)
+        return alone.wrap(accumulate(alone, plan.of(entry, self._accumulator.states)))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
 
     def __repr__(self) -> str:
         plan = self.plan()
@@ -294,51 +288,41 @@ class MetricCollection(Parted):
             lines.append(f"  {p['state']}[{', '.join(p['columns'].values())}]{by}: {', '.join(p['metrics'])}")
         return "\n".join(lines)
 
-    def chosen(self, names: Mapping[str, str]) -> tuple[Self, list[int]]:
-        ours = self._plan.entries
-        known = {n: (t, b) for n, t, b in self._plan.named()}
-        new = self._of(Plan((names[n], *known[n]) for n in names if n in known), self.on_invalid)
-        units = [0] * len(new._plan.units)
-        for name in (n for n in ours if n in names):
-            for unit, old in zip(new._plan.entries[names[name]].units, ours[name].units, strict=True):
-                units[unit] = old
-        return new, units
 
-    def closing(self, parts: int | None = None) -> Self:
-        new = self._of(Plan((n, t.closing(parts), b) for n, t, b in self._plan.named()), self.on_invalid)
-        if len(new._plan.units) < len(self._plan.units):
-            raise IncompatibleStateError(
-                "closed groups do not say by which scale= and missing= they were counted, so metrics that differ in these "
-                "cannot be sealed in one collection"
-            )
-        return new
-
-    def coarser(self, bits: int) -> Self:
-        named = [(n, thing.coarser_within(bits), b) for n, thing, b in self._plan.named()]
-        return self._of(Plan(named), self.on_invalid)
-
-    def brought_down(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
-        held = [r.state for r in new._plan.units]
-        for name, entry in new._plan.entries.items():
-            old = self._plan.entries[name]
-            made = old.thing.brought_down(entry.thing, self._plan.of(old, states), bits)
-            for unit, i, state in zip(entry.units, old.thing.sources(entry.thing), made, strict=True):
-                if held[unit].settings != state.settings:  # a widened one without bits, which all that read it share
-                    state = states[old.units[i]].narrow(held[unit])
-                held[unit] = state
-        return held
-
-    def sources(self, new: Any) -> list[int]:
-        found: dict[int, int] = {}
-        for name, entry in new._plan.entries.items():
-            old = self._plan.entries[name]
-            found |= {u: old.units[i] for u, i in zip(entry.units, old.thing.sources(entry.thing), strict=True)}
-        return [found[unit] for unit in range(len(found))]
+CollectionDefinition.public = MetricCollection
 
 
-def renamed(number: str, thing: Any, name: str) -> str:
-    """The name of a number of something that is called `name` here."""
-    return name + number.removeprefix(thing.name) if isinstance(thing, Metric) else f"{name}/{number}"
+def contents_of(collection: MetricCollection) -> list[Content]:
+    """Return every entry of a collection, with the states that it reads and the columns of these."""
+    definition: Any = collection._accumulator.definition
+    plan, states = definition.plan, collection._accumulator.states
+    return [
+        Content(
+            n,
+            getattr(e.definition, "metric", None),
+            tuple(plan.wide(e, states)),
+            plan.units[e.units[0]].binding,
+            e.definition,
+        )
+        for n, e in plan.entries.items()
+    ]
+
+
+def table_of(thing: Any, confidence: float | None) -> Table:
+    """Return the table of an object with metrics by name."""
+    accumulator = thing._accumulator
+    records = accumulator.answer().records(check_confidence(confidence))
+    return values_table(accumulator.definition.levels, records, confidence, stacklevel=3)
+
+
+def _definition(named: Sequence[tuple[str, Definition, Binding]], on_invalid: str) -> CollectionDefinition:
+    return CollectionDefinition(Plan(named), on_invalid)
+
+
+def renamed(number: str, definition: Definition, name: str) -> str:
+    """Return the name of a number of a definition that is called `name` here."""
+    alone = isinstance(definition, MetricDefinition)
+    return name + number.removeprefix(definition.name) if alone else f"{name}/{number}"
 
 
 def _spelled(column: Any) -> str:

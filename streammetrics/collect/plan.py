@@ -10,16 +10,16 @@ from ..columns.columns import Need
 from ..numerics.canonical import canonical_json
 from ..state.state import State
 from .binding import PLAIN, Binding
+from .definition import Definition
 from .feed import Read
-from .holder import Holder
 
 __all__ = ["Entry", "Plan"]
 
 
 class Entry(NamedTuple):
-    """Something of a collection, and the numbers of the units that its states are."""
+    """A definition of a collection, and the places of its states among those of the collection."""
 
-    thing: Any
+    definition: Any
     units: tuple[int, ...]
 
 
@@ -28,18 +28,18 @@ class Plan:
 
     Parameters
     ----------
-    named : iterable of (name, holder, binding)
-        What the collection holds.
+    named : iterable of (name, definition, binding)
+        What the collection contains.
     """
 
-    def __init__(self, named: Iterable[tuple[str, Holder, Binding]]) -> None:
+    def __init__(self, named: Iterable[tuple[str, Definition, Binding]]) -> None:
         self.entries: dict[str, Entry] = {}
         self.units: list[Read] = []
-        for name, thing, binding in named:
+        for name, definition, binding in named:
             if name in self.entries:
                 raise ValueError(f"two metrics are called {name!r}; name them with a dict")
-            reads = [_bound(thing, read, binding) for read in thing.reads()]
-            self.entries[name] = Entry(thing, tuple(map(self._unit, reads)))
+            reads = [_bound(definition, read, binding) for read in definition.reads]
+            self.entries[name] = Entry(definition, tuple(map(self._unit, reads)))
         if not self.entries:
             raise ValueError("a collection needs at least one metric")
         limits: dict[Any, Any] = {}
@@ -65,7 +65,7 @@ class Plan:
 
     def of(self, entry: Entry, states: Sequence[State]) -> list[State]:
         """Return the states of an entry among those of all units, narrowed to what it asks for."""
-        wanted = [read.state for read in entry.thing.reads()]
+        wanted = [read.state for read in entry.definition.reads]
         return [s.narrow(w) for s, w in zip(self.wide(entry, states), wanted, strict=True)]
 
     def wide(self, entry: Entry, states: Sequence[State]) -> list[State]:
@@ -74,17 +74,17 @@ class Plan:
 
     def named(self) -> list[tuple[str, Any, Binding]]:
         """Return what a plan is made of."""
-        return [(n, e.thing.blank(), self.binding(e)) for n, e in self.entries.items()]
+        return [(n, e.definition, self.binding(e)) for n, e in self.entries.items()]
 
     def binding(self, entry: Entry) -> Binding:
         """The columns that an entry is bound to by a task: all that it reads, or, as it has tasks of its own, none."""
-        own = [read.binding for read in entry.thing.reads()]
+        own = [read.binding for read in entry.definition.reads]
         return PLAIN if any(b != PLAIN for b in own) else self.units[entry.units[0]].binding
 
     def header(self) -> list[dict[str, Any]]:
         """Describe the entries as plain data."""
         return [
-            {"name": n, "thing": e.thing.header()} | ({"task": b} if (b := self.binding(e).header()) else {})
+            {"name": n, "thing": e.definition.header()} | ({"task": b} if (b := self.binding(e).header()) else {})
             for n, e in self.entries.items()
         ]
 
@@ -99,7 +99,8 @@ class Plan:
         for name in [n for n in self.entries if n in other.entries]:
             ours, theirs = self.entries[name], other.entries[name]
             found += [
-                f"{d} of {name!r}" if " is " not in d else _named(d, name) for d in ours.thing.differences(theirs.thing)
+                f"{d} of {name!r}" if " is " not in d else _named(d, name)
+                for d in ours.definition.differences(theirs.definition)
             ]
             here, there = self.binding(ours).header(), other.binding(theirs).header()
             found += [
@@ -124,14 +125,14 @@ def _named(difference: str, name: str) -> str:
     return f"{what} of {name!r} is {rest}"
 
 
-def _bound(thing: Holder, read: Read, binding: Binding) -> Read:
+def _bound(definition: Definition, read: Read, binding: Binding) -> Read:
     """A read as a task binds it to columns."""
     if binding == PLAIN:
         return read
     if read.binding != PLAIN:
-        raise TypeError(f"a task inside a task: say in one how {thing!r} is bound to columns")
-    given = getattr(thing, "scale", None)
+        raise TypeError(f"a task inside a task: say in one how {definition.name} is bound to columns")
+    given = getattr(getattr(definition, "metric", None), "scale", None)
     if binding.corrects_scores and given not in (None, binding.scale):
-        raise ValueError(f"{thing.name} has scale={given!r}, its task scale={binding.scale!r}")  # type: ignore[attr-defined]
+        raise ValueError(f"{definition.name} has scale={given!r}, its task scale={binding.scale!r}")
     ranks = binding.ranks if read.ranks is None else read.ranks
     return read._replace(binding=replace(binding, ranks=bool(ranks) and binding.corrects_scores))

@@ -7,18 +7,22 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, overload
 
 from ..errors import IncompatibleStateError, InvalidInputError, StateFormatError, StreamMetricsError
 from ..state import frame
 from ..state.frame import MAX_BYTES, Frame
 from ..state.state import State
 from . import files
-from .collection import MetricCollection
-from .holder import Holder, made, whole_kinds
-from .parted import Parted
+from .accumulator import definition_of
+from .collection import CollectionDefinition
+from .definition import Definition, whole_kinds
+from .metric_container import MetricContainer
+from .metric_like import MetricLike, object_of_header
 
 __all__ = ["from_bytes", "load", "merge", "save"]
+
+M = TypeVar("M", bound=MetricLike | State)
 
 PATHS = (str, os.PathLike)
 BYTES = (bytes, bytearray, memoryview)
@@ -26,30 +30,43 @@ RUN, RUN_BYTES = 1 << 14, 1 << 26
 """Saved parts that are held at once: so many, of so many bytes."""
 
 
-def from_bytes(data: bytes | bytearray | memoryview, *, max_bytes: int = MAX_BYTES) -> Any:
+@overload
+def from_bytes(data: bytes | bytearray | memoryview, *, max_bytes: int = ...) -> MetricLike: ...
+@overload
+def from_bytes(data: bytes | bytearray | memoryview, kind: type[M], *, max_bytes: int = ...) -> M: ...
+def from_bytes(
+    data: bytes | bytearray | memoryview, kind: type[Any] | None = None, *, max_bytes: int = MAX_BYTES
+) -> Any:
     """Read a state, metric, collection, slices or bundle that `to_bytes` wrote.
 
     Parameters
     ----------
     data : bytes
         The bytes; they need not be trusted.
+    kind : type, optional
+        The class that must come out, such as `Sliced`; an editor then knows the methods of the result.
     max_bytes : int
         The most memory that decoding may take.
 
     Returns
     -------
-    State, Metric, MetricCollection, Sliced or Bundle
+    Metric, MetricCollection, Sliced, Bundle or State
         What was written. A metric or state of a package that is not imported still merges and re-encodes.
 
     Raises
     ------
     StateFormatError
         The bytes are damaged, truncated, newer than this release, inconsistent, or something else.
+    TypeError
+        The bytes contain another kind of object.
     """
     if not isinstance(data, BYTES):
         raise TypeError(f"from_bytes() takes bytes, not a {type(data).__name__}")
     opened = Frame(data, max_bytes)
-    return made(opened.about, opened.states())
+    found: Any = object_of_header(opened.about, opened.states())
+    if kind is not None and not isinstance(found, kind):
+        raise TypeError(f"expected a {kind.__name__}, found a {type(found).__name__}")
+    return found
 
 
 def save(thing: Any, path: str | os.PathLike[str]) -> Path:
@@ -73,20 +90,40 @@ def save(thing: Any, path: str | os.PathLike[str]) -> Path:
     return Path(path)
 
 
-def load(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> Any:
+@overload
+def load(path: str | os.PathLike[str], *, max_bytes: int = ...) -> MetricLike: ...
+@overload
+def load(path: str | os.PathLike[str], kind: type[M], *, max_bytes: int = ...) -> M: ...
+def load(path: str | os.PathLike[str], kind: type[Any] | None = None, *, max_bytes: int = MAX_BYTES) -> Any:
     """Read what `save` wrote.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    kind : type, optional
+        The class that must come out, such as `Sliced`; an editor then knows the methods of the result.
+    max_bytes : int
+        The most memory that decoding may take.
 
     Raises
     ------
     StateFormatError
         The file is no state; the message names it.
+    TypeError
+        The file contains another kind of object.
     """
     try:
-        return from_bytes(files.read(path), max_bytes=max_bytes)
-    except StateFormatError as error:
-        raise StateFormatError(f"{os.fspath(path)}: {error}") from error
+        read: Any = from_bytes  # without overloads: `kind` may be None
+        return read(files.read(path), kind, max_bytes=max_bytes)
+    except (StateFormatError, TypeError) as error:
+        raise type(error)(f"{os.fspath(path)}: {error}") from error
 
 
+@overload
+def merge(parts: Iterable[M], *, metrics: str = ..., max_bytes: int = ...) -> M: ...
+@overload
+def merge(parts: Iterable[Any], *, metrics: str = ..., max_bytes: int = ...) -> Any: ...
 def merge(parts: Iterable[Any], *, metrics: str = "same", max_bytes: int = MAX_BYTES) -> Any:
     """Merge states, metrics, collections, slices or ledgers into a new one; the parts stay as they are.
 
@@ -124,7 +161,7 @@ def merge(parts: Iterable[Any], *, metrics: str = "same", max_bytes: int = MAX_B
     """
     if metrics not in ("same", "common"):
         raise ValueError(f'metrics must be "same" or "common", not {metrics!r}')
-    if isinstance(parts, (*BYTES, *PATHS, Holder)) or not isinstance(
+    if isinstance(parts, (*BYTES, *PATHS, MetricLike)) or not isinstance(
         parts, Iterable
     ):  # slices have keys to go through, which are no parts
         raise TypeError("merge() takes an iterable of parts, such as [a, b]")
@@ -143,21 +180,21 @@ def _added(total: Any, thing: Any, fresh: bool, metrics: str) -> Any:
         return thing if fresh or isinstance(thing, State) else thing.copy()
     if isinstance(total, State):
         return total.merge(thing)
-    if isinstance(thing, Parted) and _shares(total, thing) and total.names != thing.names:
+    if isinstance(thing, MetricContainer) and _shares(total, thing) and total.names != thing.names:
         total, thing = _common(total, thing, metrics == "common")
     return total.merge(thing)
 
 
 def _shares(total: Any, thing: Any) -> bool:
     """Whether both hold a collection in the same way; what else differs is for `merge` to say."""
-    around = _around(total)
-    return around[-1] == MetricCollection.sort and around == _around(thing)
+    kinds = _kinds(definition_of(total))
+    return kinds[-1] == CollectionDefinition.kind and kinds == _kinds(definition_of(thing))
 
 
-def _around(thing: Any) -> list[str]:
-    """What holds the metrics, from the outside in."""
-    behind = getattr(thing, "inner", None) if isinstance(thing, Parted) else None
-    return [thing.sort] if behind is None else [thing.sort, *_around(behind)]
+def _kinds(definition: Definition) -> list[str]:
+    """Return the kinds of the wrappers and of what they contain, from the outside in."""
+    inner = getattr(definition, "inner", None)
+    return [definition.kind] if inner is None else [definition.kind, *_kinds(inner)]
 
 
 def _common(total: Any, thing: Any, some: bool) -> tuple[Any, Any]:
@@ -190,7 +227,7 @@ class _Saved(NamedTuple):
     def made(self) -> Any:
         """The object."""
         with _named(self.path):
-            return made(self.frame.about, self.frame.states())
+            return object_of_header(self.frame.about, self.frame.states())
 
 
 Read = tuple[Any, bool, Any]
@@ -203,7 +240,7 @@ def _read(parts: Iterable[Any], max_bytes: int) -> Iterator[Read]:
     for part in parts:
         _check_part(part)
         _check_new(part, seen)
-        if isinstance(part, (Holder, State)):
+        if isinstance(part, (MetricLike, State)):
             yield from _united(run)
             run, size = [], 0
             yield part, False, None
@@ -218,7 +255,7 @@ def _read(parts: Iterable[Any], max_bytes: int) -> Iterator[Read]:
 
 
 def _check_part(part: Any) -> None:
-    if not isinstance(part, (Holder, State, *BYTES, *PATHS)):
+    if not isinstance(part, (MetricLike, State, *BYTES, *PATHS)):
         what = type(part).__name__
         raise TypeError(f"a part is a metric, collection, slices, a state, bytes or a path, not a {what}")
 
@@ -229,7 +266,7 @@ def _check_new(part: Any, seen: dict[Any, Any]) -> None:
         key = files.identity(part)
         again, name = key in seen, os.fspath(part)
         seen[key] = True
-    elif isinstance(part, Holder):
+    elif isinstance(part, MetricLike):
         held = seen.get(id(part))
         again, name = held is not None and held() is part, f"one {type(part).__name__}"
         seen[id(part)] = weakref.ref(part)  # another may get its number once it is gone
@@ -260,7 +297,7 @@ def _folded(run: list[_Saved]) -> Any:
     """All as one; None if one of them, from a file, has to be named: for it is read again by itself."""
     try:
         about, states = frame.merge_frames((one.frame for one in run), run[0].frame.limit)
-        return made(about, states)
+        return object_of_header(about, states)
     except StreamMetricsError:
         if all(one.path is None for one in run):
             raise

@@ -6,13 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..columns.columns import Label
+from .accumulator import definition_of
 from .binding import PLAIN, Binding
-from .holder import Holder
+from .definition import Definition
+from .metric_like import MetricLike
 
 __all__ = ["Metrics", "Task", "flatten"]
 
 Metrics = Any
-"""A metric, anything else that holds states, a task, or lists and dicts of these."""
+"""A metric, a collection, a wrapper, a task, or lists and dicts of these."""
 
 
 class Task:
@@ -87,11 +89,12 @@ class Task:
         return f"Task({', '.join([repr(self.metrics), *given])})"
 
 
-def fitting(metric: Holder, binding: Binding) -> Holder:
-    """Return the metric, or raise where it, or the binding, makes no sense."""
-    if not (metric.adds and metric.counts):
-        raise TypeError(f"a collection holds metrics, collections and slices, not a {type(metric).__name__}")
-    for state, *_ in metric.reads() if binding.corrects is not None else ():
+def fitting(metric: MetricLike, binding: Binding) -> Definition:
+    """Return the definition of a metric; raise where a collection cannot contain it, or the binding does not fit it."""
+    definition: Definition = definition_of(metric)
+    if not (definition.adds and definition.counts):
+        raise TypeError(f"a collection holds metrics, collections and slices, not a {definition.type_name}")
+    for state, *_ in definition.reads if binding.corrects is not None else ():
         labels = [isinstance(need.kind, Label) for need in state.needs() if need.role == "y_true"]
         if not all(labels):
             raise ValueError(f"{metric!r}: negative_rate= undoes the sampling of rows of one 0/1 label")
@@ -100,14 +103,14 @@ def fitting(metric: Holder, binding: Binding) -> Holder:
                 f"{metric!r} reads no label, by which corrects={binding.corrects!r} weighs rows; put it into a task of "
                 f'its own, or pass corrects="score"'
             )
-    return metric
+    return definition
 
 
-def flatten(metrics: Any, binding: Binding = PLAIN, prefix: str = "") -> Iterator[tuple[str, Any, Binding]]:
-    """Yield everything that holds states in a nest of lists, dicts and tasks, with its full name and binding."""
-    if isinstance(metrics, Holder):
-        metric = fitting(metrics, binding)
-        yield prefix + metric.name, metric, binding  # type: ignore[attr-defined]
+def flatten(metrics: Any, binding: Binding = PLAIN, prefix: str = "") -> Iterator[tuple[str, Definition, Binding]]:
+    """Yield each definition in a nest of lists, dicts and tasks, with its full name and its binding."""
+    if isinstance(metrics, MetricLike):
+        definition = fitting(metrics, binding)
+        yield prefix + definition.name, definition, binding
     elif isinstance(metrics, Task):
         if binding != PLAIN:
             raise TypeError(f"a task inside a task: say in one how {metrics!r} is bound to columns")
@@ -116,7 +119,7 @@ def flatten(metrics: Any, binding: Binding = PLAIN, prefix: str = "") -> Iterato
         yield from found
     elif isinstance(metrics, Mapping):
         for key, value in metrics.items():
-            if isinstance(value, Holder):
+            if isinstance(value, MetricLike):
                 yield f"{prefix}{key}", fitting(value, binding), binding
             else:
                 yield from flatten(value, binding, f"{prefix}{key}/")
@@ -128,18 +131,18 @@ def flatten(metrics: Any, binding: Binding = PLAIN, prefix: str = "") -> Iterato
         raise TypeError(f"expected metrics, lists, dicts or tasks, got {metrics!r}{hint}")
 
 
-def agreed(on_invalid: str | None, holders: Iterable[Any]) -> str:
-    """Return what becomes of bad rows: as is said here, or else as all that is held says; it raises unless all agree."""
+def agreed(on_invalid: str | None, definitions: Iterable[Definition]) -> str:
+    """Return the rule for bad rows: the one that is passed, else "drop" if all definitions say so; check it."""
     if on_invalid is None:
-        return "drop" if all(getattr(holder, "on_invalid", "raise") == "drop" for holder in holders) else "raise"
+        return "drop" if all(one.on_invalid == "drop" for one in definitions) else "raise"
     if on_invalid not in ("raise", "drop"):
         raise ValueError(f'on_invalid must be "raise" or "drop", not {on_invalid!r}')
     return on_invalid
 
 
-def _check_roles(roles: Iterable[str], found: list[tuple[str, Any, Binding]]) -> None:
+def _check_roles(roles: Iterable[str], found: list[tuple[str, Definition, Binding]]) -> None:
     """Raise for a role that no metric of a task reads."""
-    known = dict.fromkeys(n.role for _, thing, _ in found for state, *_ in thing.reads() for n in state.needs())
+    known = dict.fromkeys(n.role for _, definition, _ in found for state, *_ in definition.reads for n in state.needs())
     for role in roles:
         if role not in known:
             raise TypeError(f"Task: no metric reads {role!r}; they read {', '.join(known)}")

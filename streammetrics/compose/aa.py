@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..collect.about import sharded_refusal_of
+from ..collect.accumulator import definition_of
 from ..collect.feed import MEMORY_LIMIT, Feed, Read
 from ..collect.interval import check_confidence
 from ..collect.reading import CellReadings
@@ -27,7 +28,7 @@ from ..inference.measured import p_value
 from ..state.axes import Axis, Vocabulary
 from ..state.state import State
 from ..statistics.groups.solve import hashes_of
-from .deleted import by_shard, deleted, together
+from .leave_one_shard_out import by_shard, deleted, together
 from .sharded import Sharded
 
 __all__ = ["FalseAlarms", "aa"]
@@ -162,18 +163,22 @@ def aa(
         if type(value) is not int or value < least:
             raise ValueError(f"{name} must be a whole number, {least} or more, not {value!r}")
     sharded = Sharded(metrics, unit=unit, shards=shards, shard_bits=shard_bits)
-    readers = (sharded.readers() or {}).values()
+    definition = definition_of(sharded)
+    readers = (definition.metric_reads() or {}).values()
     if none := [r.metric for r in readers if sharded_refusal_of(r.metric)]:
         raise ValueError(f"{none[0].name} has no interval that could be tried: {sharded_refusal_of(none[0])}")
     units = [unit, ROW] if rows else [unit]
     blocks = {
-        r.binding.column(n.role): n.kind for r in sharded.reads() for n in r.state.needs() if n.role == r.state.together
+        r.binding.column(n.role): n.kind
+        for r in definition.reads
+        for n in r.state.needs()
+        if n.role == r.state.together
     }
     if rows and blocks:
         raise ValueError(
             f"rows=True: rows of one {', '.join(map(str, blocks))} come together: none is a unit by itself"
         )
-    feed = Feed(_reads(sharded, units, runs), memory_limit=memory_limit, on_invalid=sharded.on_invalid)
+    feed = Feed(_reads(sharded, units, runs), memory_limit=memory_limit, on_invalid=definition.on_invalid)
     salts = hashes_of(np.arange(runs, dtype=np.int64) + seed * runs, SALT).tolist()
     first = 0
     for batch, ids in _batches(table, unit):
@@ -205,9 +210,10 @@ def _run(run: int) -> str:
 
 def _reads(sharded: Sharded, units: Sequence[str], runs: int) -> list[Read]:
     """What is counted: for each unit and run, by arm and shard, what the metrics read."""
-    coarse = sharded.reads()[len(sharded.reads()) // 2 :]
+    definition = definition_of(sharded)
+    coarse = definition.reads[len(definition.reads) // 2 :]
     return [
-        read._replace(state=read.state.empty((Axis((_run(r),)), sharded.axis._replace(names=(name,)))))
+        read._replace(state=read.state.empty((Axis((_run(r),)), definition.axis._replace(names=(name,)))))
         for name in units
         for r in range(runs)
         for read in coarse
@@ -285,7 +291,7 @@ def _merged(states: Sequence[State]) -> State:
 def _judged(sharded: Sharded, states: Sequence[State], name: str, alpha: float) -> list[FalseAlarms]:
     """The false alarms of each number of each metric."""
     out = []
-    for called, (metric, unit, binding) in (sharded.readers() or {}).items():
+    for called, (metric, unit, binding) in (definition_of(sharded).metric_reads() or {}).items():
         state: Any = states[unit]
         grouped = name == sharded.unit == binding.column("group")  # then no group is in two shards
         apart = state.apart() if grouped else state

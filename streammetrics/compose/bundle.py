@@ -1,21 +1,184 @@
-"""Several objects in one file: what one pass over a log makes, overall and by slice."""
+"""Bundle: several objects in one file, such as what one pass over a log makes overall and by slice."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, ClassVar, Self
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Self
 
+from ..collect.accumulator import Accumulator, accumulate, accumulator_of, definition_of
+from ..collect.answers import Answer, NamedAnswers
+from ..collect.definition import Definition, definition_of_header, number_of_states
 from ..collect.feed import Change, Feed, Read
-from ..collect.holder import Holder, blank_of, states_of
+from ..collect.metric_like import MetricLike
 from ..collect.scalars import Named, prefixed
 from ..errors import IncompatibleStateError
 from ..state.state import State
 
-__all__ = ["Bundle"]
+__all__ = ["Bundle", "BundleAccumulator", "BundleDefinition"]
 
 
-class Bundle(Mapping[str, Any], Holder):
+class BundleAnswers(NamedAnswers):
+    """The answers of the objects of a bundle, by name."""
+
+    def numbers(self) -> Named:
+        for name, answer in self.answers.items():
+            yield from prefixed(name, answer.numbers())
+
+
+class BundleAccumulator(Accumulator):
+    """The accumulators of the objects of a bundle, which are merged and saved as one.
+
+    Parameters
+    ----------
+    definition : BundleDefinition
+        The definitions by name.
+    states : sequence of State, optional
+        The states to go on from.
+    parts : mapping of str to Accumulator, optional
+        The accumulators by name; by default new ones.
+    """
+
+    def __init__(
+        self,
+        definition: Any,
+        states: Sequence[State] | None = None,
+        parts: Mapping[str, Accumulator] | None = None,
+    ) -> None:
+        self.parts = {n: accumulate(d) for n, d in definition.definitions.items()} if parts is None else dict(parts)
+        super().__init__(definition, states)
+
+    @property
+    def feeds(self) -> tuple[Feed, ...]:
+        return tuple(feed for part in self.parts.values() for feed in part.feeds)
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        return tuple(state for part in self.parts.values() for state in part.states)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self.parts.values())
+
+    def forget_warnings(self) -> None:
+        super().forget_warnings()
+        for part in self.parts.values():
+            part.forget_warnings()
+
+    def update(self, first: Any, second: Any, columns: dict[str, Any]) -> None:
+        raise TypeError("a bundle counts nothing itself: update what it holds")
+
+    def in_order(self, like: Definition) -> Accumulator:
+        if like.kind != self.definition.kind or set(like.names) != set(self.parts):
+            return self
+        wanted: Any = like
+        parts = {name: self.parts[name].in_order(wanted.definitions[name]) for name in like.names}
+        ours: Any = self.definition
+        definition = ours.having({name: part.definition for name, part in parts.items()})
+        return type(self)(definition, None, parts)
+
+    def adding(self, other: Any) -> list[Change]:
+        return [_named(name, one) for name, part in self.parts.items() for one in part.adding(other.parts[name])]
+
+    def taking(self, other: Any) -> list[Change]:
+        return [_named(name, one) for name, part in self.parts.items() for one in part.taking(other.parts[name])]
+
+
+class BundleDefinition(Definition):
+    """The definition of several objects by name.
+
+    Parameters
+    ----------
+    definitions : mapping of str to Definition
+        The definitions, by name.
+    """
+
+    kind = "bundle"
+    accumulator_type = BundleAccumulator
+    counts = False
+
+    def __init__(self, definitions: Mapping[str, Definition]) -> None:
+        self.definitions = dict(definitions)
+
+    def having(self, definitions: Mapping[str, Definition]) -> Self:
+        """Return the same kind of definition of other objects."""
+        return type(self)(definitions)
+
+    @property
+    def name(self) -> str:
+        return "bundle"
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.definitions)
+
+    @cached_property
+    def reads(self) -> tuple[Read, ...]:
+        return tuple(r for definition in self.definitions.values() for r in definition.reads)
+
+    def header(self) -> dict[str, Any]:
+        things = [definition.header() for definition in self.definitions.values()]
+        return {"kind": "bundle", "names": self.names, "things": things}
+
+    @classmethod
+    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Definition:
+        names, heads = header["names"], header["things"]
+        if len(set(names)) != len(names) or not all(isinstance(n, str) and n for n in names) or not names:
+            raise ValueError("a bundle holds each thing under a name of its own")
+        definitions, rest = {}, list(states)
+        for name, head in zip(names, heads, strict=True):
+            n = number_of_states(head)
+            definitions[name] = definition_of_header(head, rest[:n])
+            rest = rest[n:]
+            if not definitions[name].adds:
+                raise ValueError(f"a bundle holds no {definitions[name].type_name}")
+        return cls(definitions)
+
+    @classmethod
+    def number_of_states(cls, header: dict[str, Any]) -> int:
+        return sum(map(number_of_states, header["things"]))
+
+    def differences(self, other: Any) -> list[str]:
+        ours, theirs = self.definitions, other.definitions
+        found = [f"it has no {n!r}" for n in ours if n not in theirs]
+        found += [f"it has {n!r}, this one has not" for n in theirs if n not in ours]
+        for name in [n for n in ours if n in theirs]:
+            if ours[name].kind != theirs[name].kind:
+                found.append(f"{name} is a {ours[name].kind} here and a {theirs[name].kind} there")
+            else:
+                found += [f"{name}: {d}" for d in ours[name].differences(theirs[name])]
+        return found
+
+    def read(self, states: Sequence[State]) -> Answer:
+        return BundleAnswers({n: d.read(mine) for (n, d), mine in self._with_states(states)})
+
+    def check_states(self, states: Sequence[State]) -> None:
+        for (_, definition), mine in self._with_states(states):
+            definition.check_states(mine)
+
+    def _with_states(self, states: Sequence[State]) -> Iterator[tuple[tuple[str, Definition], list[State]]]:
+        """Yield each definition, by name, with those of the states that it reads."""
+        rest = list(states)
+        for item in self.definitions.items():
+            n = len(item[1].reads)
+            yield item, rest[:n]
+            rest = rest[n:]
+
+    def sealed(self, parts: int | None = None) -> Self:
+        return self.having({n: d.sealed(parts) for n, d in self.definitions.items()})
+
+    def coarser(self, bits: int) -> Self:
+        return self.having({n: d.coarser(bits) if d.can_coarsen else d for n, d in self.definitions.items()})
+
+    def coarsened(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
+        return [
+            state
+            for (name, definition), mine in self._with_states(states)
+            for state in (definition.coarsened(new.definitions[name], mine, bits) if definition.can_coarsen else mine)
+        ]
+
+
+class Bundle(Mapping[str, Any], MetricLike):
     """Metrics, collections and slices by name, saved and merged as one.
 
     Parameters
@@ -33,8 +196,7 @@ class Bundle(Mapping[str, Any], Holder):
     0.5
     """
 
-    sort = "bundle"
-    counts: ClassVar[bool] = False
+    _accumulator: BundleAccumulator
 
     def __init__(self, things: Mapping[str, Any]) -> None:
         if not isinstance(things, Mapping):
@@ -43,7 +205,7 @@ class Bundle(Mapping[str, Any], Holder):
         for name, thing in things.items():
             if not isinstance(name, str) or not name:
                 raise TypeError(f"a bundle names what it holds by strings, not {name!r}")
-            if not isinstance(thing, Holder) or not thing.adds:
+            if not isinstance(thing, MetricLike) or not definition_of(thing).adds:
                 raise TypeError(f"{name}: a bundle holds metrics, collections and slices, not a {type(thing).__name__}")
         if not things:
             raise ValueError("a bundle holds at least one object")
@@ -51,116 +213,39 @@ class Bundle(Mapping[str, Any], Holder):
         leaves = list(self._leaves())
         if twice := [n for i, (n, one) in enumerate(leaves) if any(one is other for _, other in leaves[:i])]:
             raise ValueError(f"{twice[0]}: it is here under another name already; hold a copy()")
+        parts = {name: accumulator_of(thing) for name, thing in self._things.items()}
+        definition = BundleDefinition({name: part.definition for name, part in parts.items()})
+        self._accumulator = BundleAccumulator(definition, None, parts)
 
-    def _leaves(self) -> Iterator[tuple[str, Holder]]:
-        """What is in it that counts, by name."""
+    def _leaves(self) -> Iterator[tuple[str, MetricLike]]:
+        """Yield the objects in it that count, by name."""
         for name, thing in self.items():
             if isinstance(thing, Bundle):
                 yield from ((f"{name}: {of}", one) for of, one in thing._leaves())
             else:
                 yield name, thing
 
-    @classmethod
-    def _of(cls, things: Mapping[str, Any]) -> Self:
-        new = cls.__new__(cls)
-        new._things = dict(things)
-        return new
-
     def __getitem__(self, name: str) -> Any:
-        if name not in self._things:
-            raise KeyError(f"there is no {name!r}; there are {', '.join(map(repr, self._things))}")
-        return self._things[name]
+        things = self.__dict__.get("_things")
+        if things is None:
+            parts = self._accumulator.parts
+            things = self.__dict__.setdefault("_things", {n: p.definition.wrap(p) for n, p in parts.items()})
+        if name not in things:
+            raise KeyError(f"there is no {name!r}; there are {', '.join(map(repr, things))}")
+        return things[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._things)
+        return iter(self.__dict__.get("_things") or self._accumulator.parts)
 
     def __len__(self) -> int:
-        return len(self._things)
-
-    def reads(self) -> tuple[Read, ...]:
-        return tuple(r for thing in self.values() for r in thing.reads())
-
-    @property
-    def feeds(self) -> tuple[Feed, ...]:
-        return tuple(feed for thing in self.values() for feed in thing.feeds)
-
-    @property
-    def states(self) -> tuple[State, ...]:
-        return tuple(s for thing in self.values() for s in thing.states)
-
-    def value(self, states: Sequence[State]) -> dict[str, Any]:
-        return {name: thing.value(mine) for name, (thing, mine) in zip(self, self._shared(states), strict=True)}
-
-    def numbers(self, value: Any) -> Named:
-        for name, thing in self.items():
-            yield from prefixed(name, thing.numbers(value[name]))
-
-    def check_states(self, states: Sequence[State]) -> None:
-        for thing, mine in self._shared(states):
-            thing.check_states(mine)
-
-    def _shared(self, states: Sequence[State]) -> Iterator[tuple[Any, list[State]]]:
-        """Yield each thing, with those of the states that it reads."""
-        rest = list(states)
-        for thing in self.values():
-            n = len(thing.reads())
-            yield thing, rest[:n]
-            rest = rest[n:]
+        return len(list(iter(self)))
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
-        """A bundle is made of what has counted: update its parts."""
+        """Raise TypeError: a bundle is made of objects that have counted, so update these."""
         raise TypeError("a bundle counts nothing itself: update what it holds")
 
-    def aligned(self, other: Any) -> Any:
-        if not isinstance(other, Bundle) or other.sort != self.sort or set(other) != set(self):
-            return other
-        return self._of({name: thing.aligned(other[name]) for name, thing in self.items()})
-
-    def adding(self, other: Any) -> list[Change]:
-        return [_named(name, one) for name, thing in self.items() for one in thing.adding(other[name])]
-
-    def taking(self, other: Any) -> list[Change]:
-        return [_named(name, one) for name, thing in self.items() for one in thing.taking(other[name])]
-
-    def differences(self, other: Any) -> list[str]:
-        found = [f"it has no {n!r}" for n in self if n not in other]
-        found += [f"it has {n!r}, this one has not" for n in other if n not in self]
-        for name in [n for n in self if n in other]:
-            if self[name].sort != other[name].sort:
-                found.append(f"{name} is a {self[name].sort} here and a {other[name].sort} there")
-            else:
-                found += [f"{name}: {d}" for d in self[name].differences(other[name])]
-        return found
-
-    def interval(self, confidence: float = 0.95, method: str | None = None) -> dict[str, Any]:
-        """Return the intervals of everything it holds, by name."""
-        return {n: thing.interval(confidence, method) for n, thing in self.items()}
-
-    def warn_again(self) -> None:
-        for thing in self.values():
-            thing.warn_again()
-
-    def copy(self) -> Self:
-        return self._of({n: thing.copy() for n, thing in self.items()})
-
-    def blank(self) -> Self:
-        return self._of({n: thing.blank() for n, thing in self.items()})
-
-    def recipe(self) -> Callable[[], Holder]:
-        return partial(type(self)._of, {n: thing.blank() for n, thing in self.items()})
-
-    def seal(self, partition: tuple[int, int] | None = None) -> Self:
-        return self._of({n: thing.seal(partition) for n, thing in self.items()})
-
-    def coarsen(self, bits: int) -> Self:
-        return self._of({n: thing.coarsen(bits) if thing.coarsens else thing.copy() for n, thing in self.items()})
-
-    @property
-    def nbytes(self) -> int:
-        return sum(thing.nbytes for thing in self.values())
-
     def __eq__(self, other: object) -> bool:
-        return Holder.__eq__(self, other)
+        return MetricLike.__eq__(self, other)
 
     __hash__ = None
 
@@ -168,28 +253,12 @@ class Bundle(Mapping[str, Any], Holder):
         lines = [f"{name}: {thing!r}".replace("\n", "\n  ") for name, thing in self.items()]
         return "\n".join([f"Bundle of {len(self)}", *(f"  {line}" for line in lines)])
 
-    def header(self) -> dict[str, Any]:
-        return {"kind": "bundle", "names": list(self), "things": [thing.header() for thing in self.values()]}
 
-    @classmethod
-    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
-        names, heads = header["names"], header["things"]
-        if len(set(names)) != len(names) or not all(isinstance(n, str) for n in names):
-            raise ValueError("a bundle holds each thing under a name of its own")
-        things, rest = {}, list(states)
-        for name, head in zip(names, heads, strict=True):
-            n = states_of(head)
-            things[name] = blank_of(head, rest[:n])
-            rest = rest[n:]
-        return cls(things)
-
-    @classmethod
-    def state_count(cls, header: dict[str, Any]) -> int:
-        return sum(map(states_of, header["things"]))
+BundleDefinition.public = Bundle
 
 
 def _named(name: str, change: Change) -> Change:
-    """A change that says of what it cannot be."""
+    """Return the same change, with the name in front of the error that it raises."""
 
     def how(states: tuple[State, ...]) -> Sequence[State]:
         try:

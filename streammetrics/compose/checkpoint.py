@@ -1,13 +1,16 @@
-"""An unfinished pass over a log: what was counted so far, of which parts, and which log it is."""
+"""Checkpoint: an unfinished pass over a log: what was counted so far, of which parts, and which log it is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
-from ..collect.feed import Read
-from ..collect.holder import Holder, blank_of, states_of
+from ..collect.accumulator import Accumulator, accumulate, accumulator_of, definition_of
+from ..collect.definition import Definition, definition_of_header, number_of_states
+from ..collect.feed import Feed, Read
+from ..collect.metric_like import MetricLike
 from ..errors import IncompatibleStateError
 from ..state.state import State
 
@@ -54,99 +57,67 @@ class Log(NamedTuple):
         return "of this log cut otherwise: another release reads it in other parts" if self.cut != now.cut else ""
 
 
-class Checkpoint(Holder):
-    """What one pass over a log has counted so far, and of which of its parts.
+class CheckpointAccumulator(Accumulator):
+    """The accumulator of the total of an unfinished pass."""
 
-    Parameters
-    ----------
-    total : MetricCollection or other holder
-        What was counted.
-    log : Log
-        Which log.
-    parts : int
-        How many parts it has.
-    done : sequence of (int, int)
-        The parts that are in the total, as ascending ranges.
-    rows : int
-        Their rows, those left out included.
-    """
-
-    sort = "checkpoint"
-    adds: ClassVar[bool] = False
-
-    def __init__(self, total: Any, log: Log, parts: int, done: Ranges = (), rows: int = 0) -> None:
-        self.total, self.log, self.parts, self.rows = total, log, parts, rows
-        self.done = tuple((a, b) for a, b in done)
+    def __init__(
+        self, definition: Any, states: Sequence[State] | None = None, total: Accumulator | None = None
+    ) -> None:
+        if total is None and states is None:
+            # Without states no part was counted, whatever parts the definition names.
+            definition = definition.having(done=(), rows=0)
+        self.total: Accumulator = accumulate(definition.total) if total is None else total
+        super().__init__(definition, states)
 
     @property
-    def count(self) -> int:
-        """How many parts are in the total."""
-        return sum(b - a for a, b in self.done)
-
-    @property
-    def finished(self) -> bool:
-        """Whether all are."""
-        return self.count == self.parts
-
-    def reads(self) -> tuple[Read, ...]:
-        found: tuple[Read, ...] = self.total.reads()
-        return found
+    def feeds(self) -> tuple[Feed, ...]:
+        return self.total.feeds
 
     @property
     def states(self) -> tuple[State, ...]:
-        found: tuple[State, ...] = self.total.states
-        return found
+        return self.total.states
 
-    @classmethod
-    def state_count(cls, header: dict[str, Any]) -> int:
-        return states_of(header["total"])
+    @property
+    def nbytes(self) -> int:
+        return self.total.nbytes
 
-    def check_states(self, states: Sequence[State]) -> None:
-        self.total.check_states(states)
+    def reset(self) -> None:
+        definition: Any = self.definition
+        self.total, self.definition = accumulate(definition.total), definition.having(done=(), rows=0)
 
-    def take_states(self, states: Sequence[State]) -> None:
-        self.total.take_states(states)
-
-    def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
-        """Rows come from the log that it is of."""
+    def update(self, first: Any, second: Any, columns: dict[str, Any]) -> None:
         raise TypeError("a checkpoint counts no rows itself: `streammetrics eval --checkpoint` goes on from it")
 
-    def seal(self, partition: tuple[int, int] | None = None) -> Any:
-        """Groups are closed once all rows are there."""
-        raise TypeError("a checkpoint is half of a result: finish the pass, then close the groups of what --save wrote")
-
-    def coarsen(self, bits: int) -> Any:
-        """The pass goes on with the bits that it has."""
-        raise TypeError("a checkpoint is half of a result: finish the pass, then coarsen what --save wrote")
-
-    def merge(self, other: Self) -> Self:
-        """A checkpoint is half of a result, which is no part of another."""
+    def merge(self, other: Any) -> None:
         raise IncompatibleStateError(
             "a checkpoint belongs to one pass over one log: finish that, and merge what --save wrote"
         )
 
-    def copy(self) -> Self:
-        return type(self)(self.total.copy(), self.log, self.parts, self.done, self.rows)
 
-    def blank(self) -> Self:
-        return type(self)(self.total.blank(), self.log, self.parts)
+class CheckpointDefinition(Definition):
+    """The definition of an unfinished pass: what it counts, which log it reads, and how far it is."""
 
-    def reset(self) -> Self:
-        self.total, self.done, self.rows = self.total.copy().reset(), (), 0
-        return self
+    kind = "checkpoint"
+    accumulator_type = CheckpointAccumulator
+    adds = False
+
+    def __init__(self, total: Definition, log: Log, parts: int, done: Ranges = (), rows: int = 0) -> None:
+        self.total, self.log, self.parts, self.rows = total, log, parts, rows
+        self.done = tuple((a, b) for a, b in done)
+
+    def having(self, **parts: Any) -> Self:
+        """Return the same definition with other parts `done` and `rows`."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__ | parts)
+        return made
 
     @property
-    def nbytes(self) -> int:
-        size: int = self.total.nbytes
-        return size
+    def name(self) -> str:
+        return "checkpoint"
 
-    def __eq__(self, other: object) -> bool:
-        return Holder.__eq__(self, other)
-
-    __hash__ = None
-
-    def __repr__(self) -> str:
-        return f"Checkpoint: {self.count:,} of {self.parts:,} parts, {self.rows:,} rows of {self.total!r}"
+    @cached_property
+    def reads(self) -> tuple[Read, ...]:
+        return self.total.reads
 
     def header(self) -> dict[str, Any]:
         return {
@@ -159,7 +130,7 @@ class Checkpoint(Holder):
         }
 
     @classmethod
-    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
+    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Self:
         log, done, counts = Log(*header["log"]), header["done"], (header["parts"], header["rows"])
         if not all(type(n) is int and 0 <= n < 1 << 62 for n in (*counts, *log[:2])):
             raise ValueError("a checkpoint counts parts, rows, files and bytes")
@@ -170,8 +141,90 @@ class Checkpoint(Holder):
             raise ValueError("parts are numbers, in ranges")
         if any(a >= b for a, b in pairwise(edges)) or (edges and not 0 <= edges[0] < edges[-1] <= counts[0]):
             raise ValueError("ranges of parts ascend")
-        total = blank_of(header["total"], states)
-        return cls(total, log, counts[0], done, counts[1])
+        return cls(definition_of_header(header["total"], states), log, counts[0], done, counts[1])
+
+    @classmethod
+    def number_of_states(cls, header: dict[str, Any]) -> int:
+        return number_of_states(header["total"])
+
+    def check_states(self, states: Sequence[State]) -> None:
+        self.total.check_states(states)
+
+    def sealed(self, parts: int | None = None) -> Any:
+        raise TypeError("a checkpoint is half of a result: finish the pass, then close the groups of what --save wrote")
+
+    def coarser(self, bits: int) -> Any:
+        raise TypeError("a checkpoint is half of a result: finish the pass, then coarsen what --save wrote")
+
+
+class Checkpoint(MetricLike):
+    """What one pass over a log has counted so far, and of which of its parts.
+
+    Parameters
+    ----------
+    total : metric, collection or wrapper
+        The object that has counted.
+    log : Log
+        The log.
+    parts : int
+        How many parts the log has.
+    done : sequence of (int, int)
+        The parts that are in the total, as ascending ranges.
+    rows : int
+        The number of their rows, those left out included.
+    """
+
+    _accumulator: CheckpointAccumulator
+
+    def __init__(self, total: Any, log: Log, parts: int, done: Ranges = (), rows: int = 0) -> None:
+        definition = CheckpointDefinition(definition_of(total), log, parts, done, rows)
+        self._accumulator = CheckpointAccumulator(definition, None, accumulator_of(total))
+
+    @property
+    def total(self) -> Any:
+        """The object that has counted."""
+        total = self._accumulator.total
+        return total.definition.wrap(total)
+
+    @property
+    def log(self) -> Log:
+        """The log."""
+        log: Log = definition_of(self).log
+        return log
+
+    @property
+    def parts(self) -> int:
+        """How many parts the log has."""
+        parts: int = definition_of(self).parts
+        return parts
+
+    @property
+    def done(self) -> Ranges:
+        """The parts that are in the total, as ascending ranges."""
+        done: Ranges = definition_of(self).done
+        return done
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of these parts."""
+        rows: int = definition_of(self).rows
+        return rows
+
+    @property
+    def count(self) -> int:
+        """How many parts are in the total."""
+        return sum(b - a for a, b in self.done)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all parts are in the total."""
+        return self.count == self.parts
+
+    def __repr__(self) -> str:
+        return f"Checkpoint: {self.count:,} of {self.parts:,} parts, {self.rows:,} rows of {self.total!r}"
+
+
+CheckpointDefinition.public = Checkpoint
 
 
 def ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:

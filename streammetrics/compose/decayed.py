@@ -1,34 +1,112 @@
-"""Anything that holds states, of rows that fade with age: for the curve of a training run, or of a live model."""
+"""Decayed: a metric of rows that fade with age, for the curve of a training run or of a live model."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 from ..collect.about import about_of
-from ..collect.collection import MetricCollection
+from ..collect.accumulator import accumulate, definition_of
+from ..collect.collection import CollectionDefinition
+from ..collect.definition import Definition
 from ..collect.feed import MEMORY_LIMIT
-from ..collect.holder import Holder
-from ..collect.interval import check_confidence, refused
-from ..collect.metric import Metric
+from ..collect.interval import refused
+from ..collect.metric import Metric, MetricDefinition
+from ..collect.sample import Sample
 from ..collect.task import Metrics
 from ..numerics.settings import as_int
 from ..state.declare import FORMS, Flat
 from ..state.state import State
-from .front import check_dense
-from .pooled import Pooled, mapped, newest, starts
-from .windowed import Windowed, axis_of, width_of
+from .pooled_windows import PooledAnswer, PooledDefinition, PooledWrapper, alone, mapped, newest, starts
+from .windowed import Windowed, WindowedDefinition, axis_of, width_of
 
-__all__ = ["Decayed"]
+__all__ = ["Decayed", "DecayedDefinition"]
 
 READ = ("value", "bound_low", "bound_high", "bounds", "exact", "reason", "wide")
-"""What a row of a table, or an explanation, has of rows as they are weighed; the rest is of rows as they came."""
-
+"""What a row of a table, or an explanation, says about weighted rows; the rest is about rows as they came."""
 
 NO_SAMPLE = "rows weigh what their age says, so they are no sample: Decayed(Sharded(..., unit=), ...) has intervals"
 
 
-class Decayed(Pooled):
+class DecayedAnswer(PooledAnswer):
+    """The answer about faded rows; the numbers of rows are those of rows as they came."""
+
+    @property
+    def _counted(self) -> Any:
+        """The answer about the rows of all epochs that are read, as they came."""
+        return self.definition.inner.read([alone(s, starts(s)[0]) for s in self.states])
+
+    @property
+    def explanation(self) -> Any:
+        return _with_read(self._counted.explanation, self.answer.explanation)
+
+    def intervals(self, confidence: float, method: str | None = None) -> Any:
+        if self.definition.unit is not None:
+            return self.answer.intervals(confidence, method)
+        return mapped(self.value, lambda value: refused(value, confidence, NO_SAMPLE))
+
+    def records(self, confidence: float | None = 0.95) -> list[dict[str, Any]]:
+        by_unit = self.definition.unit is not None
+        read = (*READ, "interval_low", "interval_high", "interval_reason") if by_unit else READ
+        faded = self.answer.records(confidence if by_unit else None)
+        rows = [
+            row | {n: one[n] for n in read if n in one}
+            for row, one in zip(self._counted.records(None), faded, strict=True)
+        ]
+        no_interval = not by_unit and confidence is not None
+        return [row | {"interval_reason": NO_SAMPLE} for row in rows] if no_interval else rows
+
+
+class DecayedDefinition(PooledDefinition):
+    """The definition of rows that fade."""
+
+    kind = "decayed"
+    rest = "(expired)"
+    noun = "epoch"
+
+    @classmethod
+    def checked_inner(cls, inner: Any) -> Any:
+        check_fades(super().checked_inner(inner))
+        return inner
+
+    @property
+    def name(self) -> str:
+        of = f" {self.axis.names[0]}" if self.axis.kind == "step" else ""
+        return f"{self.inner.name} decayed by {width_of(self.axis)}{of}"
+
+    def header(self) -> dict[str, Any]:
+        how = {"time": self.axis.names[0], "half_life": width_of(self.axis), "keep": self.axis.keep}
+        return {"kind": "decayed", "inner": self.inner.header(), **how}
+
+    @classmethod
+    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Self:
+        check_epochs(header["keep"])
+        axis = axis_of(header["time"], header["half_life"], header["keep"], "half_life=")
+        return cls(cls.inner_of_header(header, states), axis)
+
+    def read(self, states: Sequence[State]) -> DecayedAnswer:
+        return DecayedAnswer(self, states)
+
+    def pooled(self, states: Sequence[State]) -> list[State]:
+        return [self._faded(s) for s in states]
+
+    def _faded(self, state: State) -> State:
+        """Return each epoch of a state 2**k times, k the epochs behind it, all added up."""
+        held, begin = starts(state)
+        total = state.empty(state.axes[1:])
+        if not len(held):
+            return total
+        age = (int(begin.max()) - begin) // self.axis.size
+        for k in range(int(age.max()) + 1):
+            again = [total, total] if k else []
+            total = total.empty(total.axes).merge(*again, alone(state, held[age == k]))
+        return total
+
+    def samples(self, states: Sequence[State]) -> list[Sample]:
+        return Definition.samples(self, states)
+
+
+class Decayed(PooledWrapper):
     """A metric, a collection, or slices, in which rows weigh half as much one half-life later.
 
     The weight of a row is 2**-age, its age being the whole half-lives between the epoch that it lies in and the newest.
@@ -73,10 +151,6 @@ class Decayed(Pooled):
     300
     """
 
-    sort = "decayed"
-    noun = "epoch"
-    rest = "(expired)"
-
     def __init__(
         self,
         metric: Metrics,
@@ -88,100 +162,39 @@ class Decayed(Pooled):
         on_invalid: str | None = None,
     ) -> None:
         check_epochs(keep := as_int(keep))
-        inner, how = self._holding(metric, on_invalid)
-        self._take(inner, axis_of(time, half_life, keep, "half_life="), memory_limit=memory_limit, on_invalid=how)
-        check_dense(self)
-
-    # -- what it is ---------------------------------------------------------------------------------------------------
-
-    @property
-    def name(self) -> str:
-        """The name in a collection."""
-        of = f" {self.time}" if self.axis.kind == "step" else ""
-        return f"{self.inner.name} decayed by {self.half_life}{of}"
+        axis = axis_of(time, half_life, keep, "half_life=")
+        self._accumulator = accumulate(DecayedDefinition.around(metric, axis, on_invalid, memory_limit))
 
     @property
     def time(self) -> str:
         """The column that says when a row came."""
-        return self.axis.names[0]
+        name: str = definition_of(self).axis.names[0]
+        return name
 
     @property
     def half_life(self) -> str | int:
         """After how long a row weighs half as much: a duration, or so many steps."""
-        return width_of(self.axis)
-
-    @classmethod
-    def _checked(cls, inner: Any) -> Any:
-        check_fades(super()._checked(inner))
-        return inner
-
-    def header(self) -> dict[str, Any]:
-        how = {"time": self.time, "half_life": self.half_life, "keep": self.axis.keep}
-        return {"kind": "decayed", "inner": self.inner.header(), **how}
-
-    @classmethod
-    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
-        check_epochs(header["keep"])
-        axis = axis_of(header["time"], header["half_life"], header["keep"], "half_life=")
-        return cls._of(cls._inner_of(header, states), axis)
+        return width_of(definition_of(self).axis)
 
     @property
     def windows(self) -> Windowed:
-        """The epochs as windows, with what they have seen: each by itself, some as one, or all."""
-        new = Windowed._of(self.inner.blank(), self.axis, self._given())
-        return new.holding(self.states)
+        """The epochs as windows, with what they have counted: each alone, some as one, or all."""
+        own = definition_of(self)
+        definition = WindowedDefinition(own.inner, own.axis, own.on_invalid, own.memory_limit)
+        made: Windowed = definition.wrap(accumulate(definition, self._accumulator.states))
+        return made
 
     @property
     def newest(self) -> int | None:
-        """At which step, or microsecond since 1970, the newest epoch begins; None without rows."""
-        return newest(self.states)
-
-    # -- results of states --------------------------------------------------------------------------------------------
-
-    def pooled(self, states: Sequence[State]) -> list[State]:
-        return [self._faded(s) for s in states]
-
-    def _faded(self, state: State) -> State:
-        """Each epoch of a state 2**k times, k the epochs behind it, all added up."""
-        held, begin = starts(state)
-        total = state.empty(state.axes[1:])
-        if not len(held):
-            return total
-        age = (int(begin.max()) - begin) // self.axis.size
-        for k in range(int(age.max()) + 1):
-            again = [total, total] if k else []
-            total = total.empty(total.axes).merge(*again, self._alone(state, held[age == k]))
-        return total
-
-    def _came(self, states: Sequence[State]) -> list[State]:
-        """The rows of all epochs that are read, as they came."""
-        return [self._alone(s, starts(s)[0]) for s in states]
-
-    def explained(self, states: Sequence[State]) -> Any:
-        return _with_read(self.inner.explained(self._came(states)), super().explained(states))
-
-    def records(self, states: Sequence[State], confidence: float | None = 0.95) -> list[dict[str, Any]]:
-        read = READ if self.unit is None else (*READ, "interval_low", "interval_high", "interval_reason")
-        some = confidence if self.unit is not None else None
-        came = self.inner.records(self._came(states), None)
-        pairs = zip(came, super().records(states, some), strict=True)
-        rows = [row | {n: faded[n] for n in read if n in faded} for row, faded in pairs]
-        refused = self.unit is None and confidence is not None
-        return [row | {"interval_reason": NO_SAMPLE} for row in rows] if refused else rows
-
-    def chances(self, states: Sequence[State], confidence: float, method: str | None) -> Any:
-        if self.unit is not None:
-            return super().chances(states, confidence, method)
-        check_confidence(confidence)
-        return mapped(self.value(states), lambda value: refused(value, confidence, NO_SAMPLE))
-
-    def samples(self, states: Sequence[State]) -> Any:
-        return Holder.samples(self, states)
+        """The step, or microsecond since 1970, at which the newest epoch begins; None without rows."""
+        return newest(self._accumulator.states)
 
     def __repr__(self) -> str:
-        of = f" {self.time}" if self.axis.kind == "step" else f" of {self.time}"
-        names = ", ".join(self.names)
-        return f"Decayed({names}; half-life {self.half_life}{of}): {len(self)} epochs, {self.nbytes / 2**20:.1f} MiB"
+        of = f" {self.time}" if definition_of(self).axis.kind == "step" else f" of {self.time}"
+        return f"Decayed({', '.join(self.names)}; half-life {self.half_life}{of}): {self._summary('epochs')}"
+
+
+DecayedDefinition.public = Decayed
 
 
 def _with_read(came: Any, faded: Any) -> Any:
@@ -205,7 +218,7 @@ def check_fades(inner: Any) -> None:
                 f"{metric.name} grows with the rows, and so has no value where these fade; Mean and shares have, and "
                 f"Recent holds any metric"
             )
-    for read in inner.reads():
+    for read in inner.reads:
         for part in read.state.parts().values():
             if isinstance(part, Flat) and not (part.optional or FORMS[part.form].subtracts):
                 raise TypeError(
@@ -214,12 +227,12 @@ def check_fades(inner: Any) -> None:
                 )
 
 
-def metrics_of(thing: Any) -> Iterator[Metric[Any, Any]]:
-    """The metrics in something that holds them."""
-    if isinstance(thing, Metric):
-        yield thing
-    elif isinstance(thing, MetricCollection):
-        for content in thing.contents():
-            yield from metrics_of(content.thing)
+def metrics_of(definition: Any) -> Iterator[Metric[Any, Any]]:
+    """Yield the metrics of a definition."""
+    if isinstance(definition, MetricDefinition):
+        yield definition.metric
+    elif isinstance(definition, CollectionDefinition):
+        for entry in definition.plan.entries.values():
+            yield from metrics_of(entry.definition)
     else:
-        yield from metrics_of(thing.inner)
+        yield from metrics_of(definition.inner)

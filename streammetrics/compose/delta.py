@@ -1,18 +1,46 @@
-"""Corrections of what was counted: rows that came since, and rows that are to go."""
+"""Delta: corrections of what was counted: rows that came since, and rows that are to go."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
+from ..collect.accumulator import accumulate, accumulator_of, definition_of
+from ..collect.definition import Definition, definition_of_header, number_of_states
 from ..collect.feed import change
-from ..collect.holder import Holder, blank_of, states_of
+from ..collect.metric_like import MetricLike, states_of
 from ..state.state import State
-from .bundle import Bundle
+from .bundle import Bundle, BundleDefinition
 
-__all__ = ["Delta"]
+__all__ = ["Delta", "DeltaDefinition"]
 
-H = TypeVar("H", bound=Holder)
+M = TypeVar("M", bound=MetricLike)
+
+
+class DeltaDefinition(BundleDefinition):
+    """The definition of rows that were added and rows that were retracted."""
+
+    kind = "delta"
+
+    @property
+    def name(self) -> str:
+        return "delta"
+
+    def positional_columns(self) -> tuple[str, ...]:
+        return self.definitions["added"].positional_columns()
+
+    def header(self) -> dict[str, Any]:
+        return {"kind": "delta", "of": self.definitions["added"].header()}
+
+    @classmethod
+    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Self:
+        half = len(states) // 2
+        parts = {"added": states[:half], "retracted": states[half:]}
+        return cls({name: definition_of_header(header["of"], some) for name, some in parts.items()})
+
+    @classmethod
+    def number_of_states(cls, header: dict[str, Any]) -> int:
+        return 2 * number_of_states(header["of"])
 
 
 class Delta(Bundle):
@@ -47,14 +75,13 @@ class Delta(Bundle):
     True
     """
 
-    sort = "delta"
-
-    def __init__(self, metric: Holder) -> None:
-        if not isinstance(metric, Holder) or not (metric.adds and metric.counts):
+    def __init__(self, metric: MetricLike) -> None:
+        definition: Definition | None = definition_of(metric) if isinstance(metric, MetricLike) else None
+        if definition is None or not (definition.adds and definition.counts):
             raise TypeError(
                 f"a delta is of a metric, a collection, slices or windows, not of a {type(metric).__name__}"
             )
-        self._things = {"added": metric.copy().reset(), "retracted": metric.copy().reset()}
+        self._accumulator = accumulate(DeltaDefinition({"added": definition, "retracted": definition}))
 
     @property
     def added(self) -> Any:
@@ -66,10 +93,6 @@ class Delta(Bundle):
         """What has counted the rows that are to go."""
         return self["retracted"]
 
-    def by_position(self) -> tuple[str, ...]:
-        made: tuple[str, ...] = self.added.by_position()
-        return made
-
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Self:
         """Count a batch of rows that came; takes, and raises, what `update` of the metric does."""
         self.added.update(y_true, y_score, **columns)
@@ -80,7 +103,7 @@ class Delta(Bundle):
         self.retracted.update(y_true, y_score, **columns)
         return self
 
-    def apply_to(self, total: H) -> H:
+    def apply_to(self, total: M) -> M:
         """Change what was counted to what it would be had the retracted rows never come; return it.
 
         Parameters
@@ -94,31 +117,22 @@ class Delta(Bundle):
             The total is of something else; rows were retracted that are in neither; or no row can be taken away (see
             `subtract`). Nothing was changed.
         """
-        if not isinstance(total, Holder):
+        if not isinstance(total, MetricLike):
             raise TypeError(f"a delta is applied to what counts, not to a {type(total).__name__}")
-        added, retracted = (total.fitting(side) for side in (self.added, self.retracted))
-        change([total.feed.correcting(added.states, retracted.states)])
+        accumulator = accumulator_of(total)
+        added, retracted = (accumulator.fitting(side) for side in self._accumulator.parts.values())
+        change([accumulator.feed.correcting(added.states, retracted.states)])
         return total
 
     def __repr__(self) -> str:
         sides = [f"{_rows(thing)} {name}" for name, thing in self.items()]
         return f"Delta of {type(self.added).__name__}: {', '.join(sides)}"
 
-    def header(self) -> dict[str, Any]:
-        return {"kind": "delta", "of": self.added.header()}
 
-    @classmethod
-    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
-        half = len(states) // 2
-        parts = {"added": states[:half], "retracted": states[half:]}
-        return cls._of({name: blank_of(header["of"], some) for name, some in parts.items()})
-
-    @classmethod
-    def state_count(cls, header: dict[str, Any]) -> int:
-        return 2 * states_of(header["of"])
+DeltaDefinition.public = Delta
 
 
-def _rows(thing: Holder) -> str:
-    """How many rows a thing has counted, as people say it."""
-    rows = max(int(state.rows_seen.sum()) for state in thing.states)
+def _rows(thing: MetricLike) -> str:
+    """Return how many rows an object has counted, in words."""
+    rows = max(int(state.rows_seen.sum()) for state in states_of(thing))
     return f"{rows:,} row{'s' if rows != 1 else ''}"

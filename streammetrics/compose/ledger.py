@@ -1,21 +1,23 @@
-"""What has been added up, and what of: partitions that come again, late or in another order count once."""
+"""Ledger: a total and the partitions that are in it: those that come again, late or in another order count once."""
 
 from __future__ import annotations
 
 import datetime
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..collect.accumulator import Accumulator, accumulate, accumulator_of, definition_of
 from ..collect.binding import PLAIN
+from ..collect.definition import Definition, definition_of_header, number_of_states
 from ..collect.feed import Read
-from ..collect.holder import Holder, blank_of, states_of
+from ..collect.metric_like import MetricLike
 from ..collect.saved import from_bytes, load
 from ..errors import IncompatibleStateError, PartitionConflictError, StateFormatError
 from ..numerics.keys import KINDS, fits, plain, raw
@@ -72,7 +74,147 @@ class Added(State, tag="added"):
         return words.kind, {value: row.tobytes() for value, row in zip(values, table, strict=True)}
 
 
-class Ledger(Holder):
+class LedgerAccumulator(Accumulator):
+    """The accumulator of the total, with the digest of every partition."""
+
+    def __init__(self, definition: Any, states: Sequence[State] | None = None) -> None:
+        self._lock = threading.Lock()
+        self.content: tuple[str, dict[Any, bytes], Accumulator] = "", {}, accumulate(definition.total)
+        super().__init__(definition, states)
+
+    def snapshot(self) -> tuple[str, dict[Any, bytes], Accumulator]:
+        """Return kind of the ids, digests by id, and total, of one moment."""
+        with self._lock:
+            kind, digests, total = self.content
+            return kind, dict(digests), total
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        kind, digests, total = self.snapshot()
+        return Added.of(kind, digests), *total.states
+
+    @property
+    def nbytes(self) -> int:
+        _, digests, total = self.content
+        return total.nbytes + 250 * len(digests)
+
+    def hold(self, states: Sequence[State]) -> None:
+        added, *rest = states
+        assert isinstance(added, Added)
+        definition: Any = self.definition
+        with self._lock:
+            self.content = (*added.read(), accumulate(definition.total, rest))
+
+    def reset(self) -> None:
+        definition: Any = self.definition
+        with self._lock:  # or what somebody adds meanwhile would come back
+            self.content = "", {}, accumulate(definition.total)
+
+    def copy(self) -> Self:
+        kind, digests, total = self.snapshot()
+        made = type(self)(self.definition)
+        made.content = kind, digests, total.copy()
+        return made
+
+    def update(self, first: Any, second: Any, columns: dict[str, Any]) -> None:
+        raise TypeError("a ledger counts no rows itself: add() what has counted those of a partition")
+
+    def add(self, partition_id: Any, state: Any) -> None:
+        """Add what a partition counted, unless it is there already; see `Ledger.add`."""
+        kind, value = _id(partition_id)
+        thing = accumulator_of(_opened(state))
+        with self._lock:
+            held, digests, total = self.content
+            if held not in ("", kind):
+                raise TypeError(f"partition ids of this ledger are of kind {held}, {partition_id!r} is of kind {kind}")
+            thing = total.fitting(thing)
+            digest = bytes.fromhex(thing.digest())
+            if value in digests:
+                _check_same(kind, value, digests[value], digest)
+                return
+            merged = total.copy()
+            merged.merge(thing)
+            self._commit(kind, {value: digest}, merged)
+
+    def _commit(self, kind: str, new: dict[Any, bytes], total: Accumulator) -> None:
+        """Note partitions and their total, in one call that no signal divides: no Python runs in it."""
+        digests = self.content[1]
+        at_once([partial(digests.update, new), partial(self.__dict__.__setitem__, "content", (kind, digests, total))])
+
+    def merge(self, other: Any) -> None:
+        if other is self:
+            return
+        self.check_fits(other)
+        their_kind, theirs, their_total = other.snapshot()
+        with self._lock:
+            kind, ours, total = self.content
+            if kind and their_kind and kind != their_kind:
+                raise IncompatibleStateError(f"partition ids are of kind {kind} here and of kind {their_kind} there")
+            both = [value for value in theirs if value in ours]
+            for value in both:
+                _check_same(kind, value, ours[value], theirs[value])
+            if len(both) == len(theirs):
+                return
+            if both and len(both) < len(ours):
+                raise IncompatibleStateError(_overlap(kind, both, len(ours), len(theirs)))
+            merged = (their_total if both else total).copy()
+            if not both:
+                merged.merge(their_total)
+            self._commit(their_kind, theirs, merged)
+
+
+class LedgerDefinition(Definition):
+    """The definition of a total that partitions are added to."""
+
+    kind = "ledger"
+    accumulator_type = LedgerAccumulator
+    adds = False
+
+    def __init__(self, total: Definition) -> None:
+        self.total = total
+
+    @property
+    def name(self) -> str:
+        return "ledger"
+
+    @cached_property
+    def reads(self) -> tuple[Read, ...]:
+        return Read(Added().empty((AXIS,)), PLAIN), *self.total.reads
+
+    def header(self) -> dict[str, Any]:
+        return {"kind": "ledger", "total": self.total.header()}
+
+    @classmethod
+    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Self:
+        added, *rest = states
+        if not isinstance(added, Added):
+            raise ValueError("a ledger begins with what was added")
+        total = definition_of_header(header["total"], rest)
+        if not total.adds:
+            raise ValueError(f"a ledger holds no {total.type_name}")
+        return cls(total)
+
+    @classmethod
+    def number_of_states(cls, header: dict[str, Any]) -> int:
+        return 1 + number_of_states(header["total"])
+
+    def differences(self, other: Any) -> list[str]:
+        ours, theirs = self.total, other.total
+        if ours.kind != theirs.kind:
+            return [f"its total is a {theirs.kind}, that of this one a {ours.kind}"]
+        return ours.differences(theirs)
+
+    def check_states(self, states: Sequence[State]) -> None:
+        self.total.check_states(states[1:])
+
+    def sealed(self, parts: int | None = None) -> Any:
+        raise TypeError("a ledger goes on: add() what was sealed, or seal its total")
+
+    def coarser(self, bits: int) -> Any:
+        raise TypeError("a ledger keeps digests of what was added, which has the bits it has; coarsen its total")
+
+
+class Ledger(MetricLike):
     """One merged total, and which partitions are in it.
 
     Tasks are retried, batches replayed, files listed twice: a partition that is added again, as it was, changes nothing,
@@ -107,19 +249,12 @@ class Ledger(Holder):
 has 714858656aef...: its rows, or the metrics, are not what they were; count it again, or give it another id
     """
 
-    sort = "ledger"
-    adds: ClassVar[bool] = False
+    _accumulator: LedgerAccumulator
 
-    def __init__(self, metrics: Holder) -> None:
-        if not isinstance(metrics, Holder) or not metrics.adds:
+    def __init__(self, metrics: MetricLike) -> None:
+        if not isinstance(metrics, MetricLike) or not definition_of(metrics).adds:
             raise TypeError(f"a ledger adds up metrics, collections, slices or bundles, not a {type(metrics).__name__}")
-        self._begin("", {}, metrics.copy().reset())
-
-    def _begin(self, kind: str, digests: dict[Any, bytes], total: Any) -> None:
-        self._held: tuple[str, dict[Any, bytes], Any] = kind, digests, total
-        self._lock = threading.Lock()
-
-    # -- adding -------------------------------------------------------------------------------------------------------
+        self._accumulator = LedgerAccumulator(LedgerDefinition(definition_of(metrics)))
 
     def add(self, partition_id: Any, state: Any) -> Self:
         """Add what a partition counted, unless it is there already.
@@ -138,25 +273,8 @@ has 714858656aef...: its rows, or the metrics, are not what they were; count it 
         IncompatibleStateError
             The state is of other metrics; the message names each difference. Whatever is raised, nothing was added.
         """
-        kind, value = _id(partition_id)
-        thing = _opened(state)
-        with self._lock:
-            held, digests, total = self._held
-            if held not in ("", kind):
-                raise TypeError(f"partition ids of this ledger are of kind {held}, {partition_id!r} is of kind {kind}")
-            thing = total.fitting(thing)
-            digest = bytes.fromhex(thing.digest())
-            if value in digests:
-                _check_same(kind, value, digests[value], digest)
-                return self
-            merged = total.copy().merge(thing)
-            self._commit(kind, {value: digest}, merged)
+        self._accumulator.add(partition_id, state)
         return self
-
-    def _commit(self, kind: str, new: dict[Any, bytes], total: Any) -> None:
-        """Note partitions and their total, in one call that no signal divides: no Python runs in it."""
-        digests = self._held[1]
-        at_once([partial(digests.update, new), partial(self.__dict__.__setitem__, "_held", (kind, digests, total))])
 
     def merge(self, other: Self) -> Self:
         """Add what another ledger holds; `other` stays as it is.
@@ -172,138 +290,38 @@ has 714858656aef...: its rows, or the metrics, are not what they were; count it 
             They have some partitions in common, and each has others besides; or their metrics differ. Both are as they
             were.
         """
-        if other is self:
-            return self
-        self.check_fits(other)
-        their_kind, theirs, their_total = other._snapshot()
-        with self._lock:
-            kind, ours, total = self._held
-            if kind and their_kind and kind != their_kind:
-                raise IncompatibleStateError(f"partition ids are of kind {kind} here and of kind {their_kind} there")
-            both = [value for value in theirs if value in ours]
-            for value in both:
-                _check_same(kind, value, ours[value], theirs[value])
-            if len(both) == len(theirs):
-                return self
-            if both and len(both) < len(ours):
-                raise IncompatibleStateError(_overlap(kind, both, len(ours), len(theirs)))
-            merged = their_total.copy() if both else total.copy().merge(their_total)
-            self._commit(their_kind, theirs, merged)
-        return self
-
-    # -- what it holds ------------------------------------------------------------------------------------------------
+        return super().merge(other)
 
     @property
     def total(self) -> Any:
-        """A copy of what all partitions together have seen."""
-        return self._held[2].copy()
+        """A copy of the total of all partitions."""
+        total = self._accumulator.content[2].copy()
+        return total.definition.wrap(total)
 
     @property
     def partitions(self) -> Mapping[Any, str]:
         """The digest of what was added, by partition, in the order of their ids."""
-        kind, digests, _ = self._snapshot()
+        kind, digests, _ = self._accumulator.snapshot()
         return MappingProxyType({plain(kind, v): digests[v].hex() for v in sorted(digests)})
 
     def __contains__(self, partition_id: object) -> bool:
         found = _fitting(partition_id)
-        return found is not None and found[0] == self._held[0] and found[1] in self._held[1]
+        kind, digests, _ = self._accumulator.content
+        return found is not None and found[0] == kind and found[1] in digests
 
     def __len__(self) -> int:
-        return len(self._held[1])
+        return len(self._accumulator.content[1])
 
     def __bool__(self) -> bool:
         return True
 
-    @property
-    def states(self) -> tuple[State, ...]:
-        kind, digests, total = self._snapshot()
-        return Added.of(kind, digests), *total.states
-
-    def take_states(self, states: Sequence[State]) -> None:
-        added, *rest = states
-        assert isinstance(added, Added)
-        with self._lock:
-            self._held = (*added.read(), self._held[2].holding(rest))
-
-    def reads(self) -> tuple[Read, ...]:
-        return Read(Added().empty((AXIS,)), PLAIN), *self._held[2].reads()
-
-    def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
-        """A ledger adds up what has counted."""
-        raise TypeError("a ledger counts no rows itself: add() what has counted those of a partition")
-
-    def reset(self) -> Self:
-        with self._lock:  # or what somebody adds meanwhile would come back
-            self._held = "", {}, self._held[2].copy().reset()
-        return self
-
-    def copy(self) -> Self:
-        kind, digests, total = self._snapshot()
-        return self._of(kind, digests, total.copy())
-
-    def _snapshot(self) -> tuple[str, dict[Any, bytes], Any]:
-        """What is held, of which no thread changes anything meanwhile."""
-        with self._lock:
-            kind, digests, total = self._held
-            return kind, dict(digests), total
-
-    def blank(self) -> Self:
-        return self._of("", {}, self._held[2].blank())
-
-    @classmethod
-    def _of(cls, kind: str, digests: dict[Any, bytes], total: Any) -> Self:
-        new = cls.__new__(cls)
-        new._begin(kind, digests, total)
-        return new
-
-    def recipe(self) -> Callable[[], Holder]:
-        return partial(self._of, "", {}, self._held[2].blank())
-
-    @property
-    def nbytes(self) -> int:
-        size: int = self._held[2].nbytes
-        return size + 250 * len(self)
-
-    def seal(self, partition: tuple[int, int] | None = None) -> Any:
-        """What is added later would be of groups that are closed."""
-        raise TypeError("a ledger goes on: add() what was sealed, or seal its total")
-
-    def coarsen(self, bits: int) -> Any:
-        """Partitions have the digests of what they counted."""
-        raise TypeError("a ledger keeps digests of what was added, which has the bits it has; coarsen its total")
-
-    def __eq__(self, other: object) -> bool:
-        return Holder.__eq__(self, other)
-
-    __hash__ = None
-
     def __repr__(self) -> str:
         some = f"{len(self):,} partition{'s' if len(self) != 1 else ''}"
-        return f"Ledger of {some}: {self._held[2]!r}"
+        total = self._accumulator.content[2]
+        return f"Ledger of {some}: {total.definition.wrap(total)!r}"
 
-    def differences(self, other: Any) -> list[str]:
-        ours, theirs = self._held[2], other._held[2]
-        if ours.sort != theirs.sort:
-            return [f"its total is a {theirs.sort}, that of this one a {ours.sort}"]
-        found: list[str] = ours.differences(theirs)
-        return found
 
-    def check_states(self, states: Sequence[State]) -> None:
-        self._held[2].check_states(states[1:])
-
-    def header(self) -> dict[str, Any]:
-        return {"kind": "ledger", "total": self._held[2].header()}
-
-    @classmethod
-    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
-        added, *rest = states
-        if not isinstance(added, Added):
-            raise ValueError("a ledger begins with what was added")
-        return cls(blank_of(header["total"], rest))
-
-    @classmethod
-    def state_count(cls, header: dict[str, Any]) -> int:
-        return 1 + states_of(header["total"])
+LedgerDefinition.public = Ledger
 
 
 def _id(given: Any) -> tuple[str, Any]:

@@ -1,31 +1,169 @@
-"""Anything that holds states, of the last rows or updates alone."""
+"""Recent: a metric of the last rows or updates alone."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
+from ..collect.accumulator import Accumulator, accumulate, definition_of, known_columns
 from ..collect.feed import MEMORY_LIMIT, Change, change
-from ..collect.task import Metrics
+from ..collect.task import Metrics, agreed
 from ..columns.columns import Batch
 from ..columns.convert import as_columns, is_scalar
 from ..errors import IncompatibleStateError
 from ..numerics.settings import as_int
 from ..state.axes import Axis
 from ..state.state import State
-from .pooled import Pooled, newest, starts
+from .axis_wrapper import inner_of
+from .pooled_windows import PooledDefinition, PooledWrapper, alone, newest, starts
 
-__all__ = ["Recent"]
+__all__ = ["Recent", "RecentDefinition"]
 
 KINDS = {"steps": "(update)", "rows": "(row)"}
 """What is counted, and the column that is added to batches."""
 SLACK = 64  # updates or rows, at least, that are held beyond those that are read, so that few updates drop any
 
 
-class Recent(Pooled):
+class RecentAccumulator(Accumulator):
+    """An accumulator that numbers updates or rows, and drops those that are far behind."""
+
+    def __init__(self, definition: Any, states: Sequence[State] | None = None) -> None:
+        self._numbering = threading.Lock()
+        super().__init__(definition, states)
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """The states of the updates or rows that are read."""
+        return tuple(self._last(self.feed.states))
+
+    def _last(self, states: Sequence[State]) -> list[State]:
+        found: list[State] = self.definition.last(states)  # type: ignore[attr-defined]
+        return found
+
+    def hold(self, states: Sequence[State]) -> None:
+        with self._numbering:
+            # First, so that an interrupt behind it leaves a number that is found again.
+            self._forget_number()
+            super().hold(states)
+
+    def update(self, first: Any, second: Any, columns: dict[str, Any]) -> None:
+        definition: Any = self.definition
+        if self._columns is None:
+            names, roles = known_columns(self)
+            self._columns = (*names, *definition.axis.names), roles
+        table = None if first is None or type(first) is np.ndarray else as_columns(first)
+        if table is None:
+            rows = _rows(first, second, *columns.values())
+            self._count(rows, lambda number: super(RecentAccumulator, self).update(first, second, columns | number))
+            return
+        if columns or second is not None:
+            raise TypeError(f"{definition.type_name}.update() takes a table or columns, not both")
+        read = {name: column for name, column in table.items() if name in definition.columns}  # others have any length
+        self._count(_rows(*read.values()), lambda number: self.feed.count_batch(Batch({**table, **number})))
+
+    def count_batch(self, batch: Batch) -> None:
+        self.update({name: batch.given(name) for name in batch.names}, None, {})
+
+    def _count(self, rows: int, count: Callable[[dict[str, Any]], Any]) -> None:
+        """Count a batch, with the number of the update, or of each row, as a column; drop what is far behind."""
+        definition: Any = self.definition
+        column, by_row, size = definition.axis.names[0], definition.counted == "rows", definition.axis.keep
+        with self._numbering:
+            at, held = self._next(), self.__dict__
+            # A call that fails, before or after the rows are counted, leaves a number that is found again.
+            del held["_step"]
+            count({column: np.arange(at, at + rows) if by_row else at})
+            held["_step"] = at = at + (rows if by_row else min(rows, 1))
+            if rows:
+                oldest = held.setdefault("_oldest", at - 1)
+                if at - oldest > size + max(size, SLACK):
+                    change([Change(self.feed, self._last)])
+                    held["_oldest"] = at - size
+
+    def _next(self) -> int:
+        """Return the number of the next update or row."""
+        held = self.__dict__
+        if "_step" not in held:
+            latest = newest(self.feed.states)
+            held["_step"] = 0 if latest is None else latest + 1
+        return int(held["_step"])
+
+    def _forget_number(self) -> None:
+        for name in ("_step", "_oldest"):
+            self.__dict__.pop(name, None)
+
+    def merge(self, other: Any) -> None:
+        ours: Any = self.definition
+        both = isinstance(other, RecentAccumulator) and other is not self
+        if ours.counted == "rows" and both and ours.places(self.states) and ours.places(other.states):
+            raise IncompatibleStateError(
+                "rows of two streams have no common order, so the last of both are not known: Recent(..., steps=) merges "
+                "step by step"
+            )
+        with self._numbering:
+            self._forget_number()
+            super().merge(other)
+
+
+class RecentDefinition(PooledDefinition):
+    """The definition of the last updates or rows."""
+
+    kind = "recent"
+    accumulator_type = RecentAccumulator
+    adds = False
+    counts = False
+    noun = "update"
+
+    def __init__(
+        self, inner: Any, axis: Axis, on_invalid: str = "raise", memory_limit: int | None = MEMORY_LIMIT
+    ) -> None:
+        super().__init__(inner, axis, on_invalid, memory_limit)
+        block = next((r.state.together for r in inner.reads if r.state.together), None)
+        if self.counted == "rows" and block is not None:
+            raise TypeError(f"rows of one {block} come together: Recent(..., steps=) reads whole updates")
+
+    @property
+    def counted(self) -> str:
+        """What is counted: "steps" or "rows"."""
+        return next(counted for counted, column in KINDS.items() if column == self.axis.names[0])
+
+    @property
+    def name(self) -> str:
+        return f"{self.inner.name} of the last {self.axis.keep:,} {self.counted}"
+
+    @cached_property
+    def columns(self) -> dict[str, bool]:
+        return {name: must for name, must in super().columns.items() if name not in self.axis.names}
+
+    def header(self) -> dict[str, Any]:
+        return {"kind": "recent", "inner": self.inner.header(), self.counted: self.axis.keep}
+
+    @classmethod
+    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Self:
+        counted = next(k for k in KINDS if k in header)
+        return cls(cls.inner_of_header(header, states), _axis(counted, header[counted]))
+
+    def last(self, states: Sequence[State]) -> list[State]:
+        """Return the states of the updates or rows that are read."""
+        latest = newest(states)
+        if latest is None:
+            return [r.state for r in self.reads]
+        out = []
+        for state in states:
+            held, at = starts(state)
+            kept = held[at > latest - (self.axis.keep or 1)]
+            out.append(state if len(kept) == len(state) else state.select(kept))
+        return out
+
+    def pooled(self, states: Sequence[State]) -> list[State]:
+        return [alone(s, starts(s)[0]) for s in self.last(states)]
+
+
+class Recent(PooledWrapper):
     """A metric, a collection, or slices, of the last updates or rows: exactly what these alone would have made.
 
     Parameters
@@ -69,11 +207,6 @@ class Recent(Pooled):
     4.0
     """
 
-    sort = "recent"
-    adds = False
-    counts = False
-    noun = "update"
-
     def __init__(
         self,
         metric: Metrics,
@@ -86,156 +219,22 @@ class Recent(Pooled):
         if (steps is None) == (rows is None):
             raise TypeError("Recent takes steps= or rows=, how many of the last are read")
         axis = _axis("steps", steps) if rows is None else _axis("rows", rows)
-        inner, how = self._holding(metric, on_invalid)
-        self._take(inner, axis, memory_limit=memory_limit, on_invalid=how)
-        self._check()
-
-    def _check(self) -> None:
-        together = next((r.state.together for r in self.inner.reads() if r.state.together), None)
-        if self.kind == "rows" and together is not None:
-            raise TypeError(f"rows of one {together} come together: Recent(..., steps=) reads whole updates")
-
-    # -- what it is ---------------------------------------------------------------------------------------------------
-
-    @property
-    def kind(self) -> str:
-        """What is counted: steps or rows."""
-        return next(kind for kind, column in KINDS.items() if column == self.axis.names[0])
+        inner = inner_of(metric, on_invalid)
+        definition = RecentDefinition(inner, axis, agreed(on_invalid, [inner]), memory_limit)
+        self._accumulator = accumulate(definition)
 
     @property
     def size(self) -> int:
-        """How many of the last are read."""
-        return self.axis.keep or 1
-
-    @property
-    def name(self) -> str:
-        """The name in a bundle."""
-        return f"{self.inner.name} of the last {self.size:,} {self.kind}"
-
-    @property
-    def columns(self) -> dict[str, bool]:
-        return {name: must for name, must in super().columns.items() if name not in self.axis.names}
-
-    def header(self) -> dict[str, Any]:
-        return {"kind": "recent", "inner": self.inner.header(), self.kind: self.size}
-
-    @classmethod
-    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
-        kind = next(k for k in KINDS if k in header)
-        new = cls._of(cls._inner_of(header, states), _axis(kind, header[kind]))
-        new._check()
-        return new
-
-    # -- rows in ------------------------------------------------------------------------------------------------------
-
-    def take(self, first: Any, second: Any, columns: dict[str, Any]) -> Self:
-        table = None if first is None or type(first) is np.ndarray else as_columns(first)
-        if table is None:
-            rows = _rows(first, second, *columns.values())
-            return self._counted(rows, lambda number: super(Recent, self).take(first, second, columns | number))
-        if columns or second is not None:
-            raise TypeError(f"{type(self).__name__}.update() takes a table or columns, not both")
-        read = {name: column for name, column in table.items() if name in self.columns}  # others have any length
-        return self._counted(_rows(*read.values()), lambda number: self.feed.count_batch(Batch({**table, **number})))
-
-    @property
-    def _names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        if "_known" not in self.__dict__:
-            names, roles = super()._names
-            self.__dict__["_known"] = (*names, *self.axis.names), roles
-        return super()._names
-
-    def absorb(self, batch: Batch) -> Self:
-        """Count a batch whose columns other collections may share."""
-        given = {name: batch.given(name) for name in batch.names}
-        return self.take(given, None, {})
-
-    def _counted(self, rows: int, count: Callable[[dict[str, Any]], Any]) -> Self:
-        """Count a batch, with the number of the update, or of each row, as a column; drop what is far behind."""
-        column, by_row = self.axis.names[0], self.kind == "rows"
-        with self._stepping:
-            at, held = self._next(), self.__dict__
-            del held["_step"]  # what fails, before or after they are counted, leaves a number that is found again
-            count({column: np.arange(at, at + rows) if by_row else at})
-            held["_step"] = at = at + (rows if by_row else min(rows, 1))
-            if rows:
-                oldest = held.setdefault("_oldest", at - 1)
-                if at - oldest > self.size + max(self.size, SLACK):
-                    change([Change(self.feed, self._last)])
-                    held["_oldest"] = at - self.size
-        return self
-
-    def _next(self) -> int:
-        """The number of the next update or row."""
-        held = self.__dict__
-        if "_step" not in held:
-            latest = newest(self.feed.states)
-            held["_step"] = 0 if latest is None else latest + 1
-        return int(held["_step"])
-
-    @property
-    def _stepping(self) -> threading.Lock:
-        """Held while steps are numbered."""
-        lock: threading.Lock = self.__dict__.setdefault("_lock", threading.Lock())
-        return lock
-
-    def take_states(self, states: Sequence[State]) -> None:
-        with self._stepping:
-            self._forget()  # first: an interrupt behind it leaves a number that is found again
-            super().take_states(states)
-
-    def reset(self) -> Self:
-        """Forget every row."""
-        with self._stepping:
-            self._forget()
-            return super().reset()
-
-    def merge(self, other: Self) -> Self:
-        """Add the steps of another one, each to the step of its number; rows of two streams are refused.
-
-        Raises
-        ------
-        IncompatibleStateError
-            As of any merge; or both have seen rows, and these are what is counted.
-        """
-        if self.kind == "rows" and isinstance(other, Recent) and other is not self and len(self) and len(other):
-            raise IncompatibleStateError(
-                "rows of two streams have no common order, so the last of both are not known: Recent(..., steps=) merges "
-                "step by step"
-            )
-        with self._stepping:
-            self._forget()
-            super().merge(other)
-        return self
-
-    def _forget(self) -> None:
-        for name in ("_step", "_oldest"):
-            self.__dict__.pop(name, None)
-
-    # -- results of states --------------------------------------------------------------------------------------------
-
-    @property
-    def states(self) -> tuple[State, ...]:
-        """What was seen of the updates or rows that are read."""
-        return tuple(self._last(self.feed.states))
-
-    def _last(self, states: Sequence[State]) -> list[State]:
-        latest = newest(states)
-        if latest is None:
-            return [r.state for r in self.reads()]
-        out = []
-        for state in states:
-            held, at = starts(state)
-            kept = held[at > latest - self.size]
-            out.append(state if len(kept) == len(state) else state.select(kept))
-        return out
-
-    def pooled(self, states: Sequence[State]) -> list[State]:
-        return [self._alone(s, starts(s)[0]) for s in self._last(states)]
+        """How many of the last updates or rows are read."""
+        return definition_of(self).axis.keep or 1
 
     def __repr__(self) -> str:
-        seen = f"{len(self):,} of the last {self.size:,} {self.kind}"
-        return f"Recent({', '.join(self.names)}; {seen}): {self.nbytes / 2**20:.1f} MiB"
+        counted, size = definition_of(self).counted, self._accumulator.nbytes / 2**20
+        seen = f"{len(self):,} of the last {self.size:,} {counted}"
+        return f"Recent({', '.join(self.names)}; {seen}): {size:.1f} MiB"
+
+
+RecentDefinition.public = Recent
 
 
 def _rows(*columns: Any) -> int:

@@ -1,28 +1,31 @@
-"""Metrics with shards of units beside them: what intervals and comparisons need where rows of one user belong together."""
+"""Sharded: metrics with shards of units, for intervals and comparisons where rows of one user are correlated."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
 from ..collect.about import about_of, sharded_refusal_of
+from ..collect.accumulator import accumulate, definition_of
+from ..collect.answers import Answer
 from ..collect.binding import Unit
-from ..collect.collection import MetricCollection
+from ..collect.collection import CollectionDefinition, table_of
+from ..collect.definition import Definition, MetricRead, coarsened, definition_of_header, number_of_states
 from ..collect.feed import MEMORY_LIMIT, Read
-from ..collect.holder import Holder, Reader, blank_of, coarsened, states_of
-from ..collect.interval import DEFAULT_CONFIDENCE, Interval, check_confidence, refused
-from ..collect.metric import Metric, chance
-from ..collect.parted import Parted
+from ..collect.interval import DEFAULT_CONFIDENCE, Interval, refused
+from ..collect.metric import MetricDefinition
+from ..collect.metric_container import MetricContainer
 from ..collect.reading import CellReadings
+from ..collect.records import chance
 from ..collect.sample import Sample, Shards
 from ..collect.scalars import Named, named_numbers
-from ..collect.table import Table, values_table
+from ..collect.table import Table
 from ..collect.task import Metrics, agreed
-from ..collect.wide_bounds import WideValue, warn
+from ..collect.wide_bounds import WideValue
 from ..columns.ids import Ids
 from ..inference.alone import intervals_of
 from ..inference.measured import each
@@ -31,15 +34,258 @@ from ..state.axes import Axis
 from ..state.opaque import OpaqueState
 from ..state.state import State
 from ..statistics.value_order import weight_below
-from .deleted import by_shard, check_cells, deleted, places
-from .front import check_dense
+from .axis_wrapper import check_dense, inner_of
+from .leave_one_shard_out import by_shard, check_cells, deleted, places
 
-__all__ = ["Sharded"]
+__all__ = ["Sharded", "ShardedDefinition"]
 
 FEWEST, MOST = 8, 4096
 
 
-class Sharded(Parted):
+class ShardedAnswer(Answer):
+    """The answer of the metrics about the whole states, with intervals from the shards.
+
+    Parameters
+    ----------
+    definition : ShardedDefinition
+        The metrics and the units.
+    states : sequence of State
+        The states at full resolution, then those by shard.
+    """
+
+    def __init__(self, definition: Any, states: Sequence[State]) -> None:
+        self.definition, self.states = definition, states
+        self.answer: Answer = definition.inner.read(states[: len(states) // 2])
+
+    @property
+    def value(self) -> Any:
+        return self.answer.value
+
+    @property
+    def bounds(self) -> Any:
+        return self.answer.bounds
+
+    @property
+    def explanation(self) -> Any:
+        return self.answer.explanation
+
+    @property
+    def wide(self) -> list[WideValue]:
+        return self.answer.wide
+
+    def numbers(self) -> Named:
+        return self.answer.numbers()
+
+    def intervals(self, confidence: float, method: str | None = None) -> Any:
+        if method not in (None, "jackknife"):
+            return self.answer.intervals(confidence, method)
+        found = {n: one[0] for n, one in self.definition.intervals_of_cells(self.states, confidence).items()}
+        return next(iter(found.values())) if self.definition.is_single else found
+
+    def records(self, confidence: float | None = 0.95) -> list[dict[str, Any]]:
+        rows = self.answer.records(None)
+        if confidence is None:
+            return rows
+        found = self.definition.intervals_of_cells(self.states, confidence)
+        unit = {"unit": self.definition.unit}
+        return [r | chance(r["value"], found[r["metric"]][0]) | unit for r in rows]
+
+
+class ShardedDefinition(Definition):
+    """The definition of metrics with shards of units.
+
+    Parameters
+    ----------
+    inner : Definition
+        The metrics.
+    units : Unit
+        The column of the units, and how it is read.
+    shards : int
+        How many hash classes of units.
+    bits : int
+        log2 of the buckets of histograms in shards.
+    on_invalid, memory_limit
+        As for `Sharded`.
+    unknown : tuple of State
+        The states by shard of metrics that are not known here.
+    """
+
+    kind = "sharded"
+
+    def __init__(
+        self,
+        inner: Any,
+        units: Unit,
+        shards: int,
+        bits: int,
+        on_invalid: str = "raise",
+        memory_limit: int | None = MEMORY_LIMIT,
+        unknown: tuple[State, ...] = (),
+    ) -> None:
+        self.inner, self.units, self.shards, self.shard_bits = inner, units, shards, bits
+        self.on_invalid, self.memory_limit, self._unknown = on_invalid, memory_limit, unknown
+        check_inner(inner)
+
+    def having(self, **parts: Any) -> Self:
+        """Return the same definition with another `inner` or `shard_bits`."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__getstate__() | parts)
+        return made
+
+    # -- the settings -------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return str(self.inner.name)
+
+    @property
+    def names(self) -> list[str]:
+        found: list[str] = self.inner.names
+        return found
+
+    @property
+    def unit(self) -> str:  # type: ignore[override]
+        return self.units.column
+
+    @property
+    def is_single(self) -> bool:  # type: ignore[override]
+        return bool(self.inner.is_single)
+
+    @property
+    def axis(self) -> Axis:
+        """The axis of the states by shard."""
+        return Axis((self.unit,), "shard", self.shards)
+
+    @cached_property
+    def reads(self) -> tuple[Read, ...]:
+        """First what the metrics read, then the same by shard."""
+        whole = [r._replace(binding=replace(r.binding, unit=self.units)) for r in self.inner.reads]
+        coarse = self._unknown or [coarsened(r.state, self.shard_bits) for r in whole]
+        parts = [r._replace(state=s.empty((*r.state.axes, self.axis))) for r, s in zip(whole, coarse, strict=True)]
+        return (*whole, *parts)
+
+    def positional_columns(self) -> tuple[str, ...]:
+        found: tuple[str, ...] = self.inner.positional_columns()
+        return found
+
+    def header(self) -> dict[str, Any]:
+        how = self.units.kind
+        missing = {} if how.missing == "raise" else {"missing": how.missing}
+        values = {"missing_values": encode_setting(how.missing_values)} if how.missing_values else {}
+        about = {"unit": self.unit, "shards": self.shards, "bits": self.shard_bits}
+        return {"kind": "sharded", "inner": self.inner.header(), **about, **missing, **values}
+
+    @classmethod
+    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Self:
+        half = len(states) // 2
+        inner = definition_of_header(header["inner"], states[:half])
+        shards, bits, missing = header["shards"], header["bits"], header.get("missing", "raise")
+        check_settings(header["unit"], shards, bits, missing)
+        values = check_missing("Sharded", decode_setting(header.get("missing_values", [])))
+        known = all(not isinstance(s, OpaqueState) for s in states[:half])
+        # Of states that are not known here, nobody knows what they are at fewer bits.
+        unknown = () if known else tuple(s.empty(s.axes[:-1]) for s in states[half:])
+        return cls(inner, Unit(header["unit"], Ids(missing, values)), shards, bits, unknown=unknown)
+
+    @classmethod
+    def number_of_states(cls, header: dict[str, Any]) -> int:
+        return 2 * number_of_states(header["inner"])
+
+    def differences(self, other: Any) -> list[str]:
+        pairs = {
+            "unit": (self.unit, other.unit),
+            "shards": (self.shards, other.shards),
+            "shard_bits": (self.shard_bits, other.shard_bits),
+            "missing": (self.units.kind.missing, other.units.kind.missing),
+            "missing_values": (self.units.kind.missing_values, other.units.kind.missing_values),
+        }
+        found = [f"{name} is {a!r} here and {b!r} there" for name, (a, b) in pairs.items() if a != b]
+        if self.inner.kind != other.inner.kind:
+            return [*found, f"it holds a {other.inner.kind}, this one a {self.inner.kind}"]
+        return found + list(self.inner.differences(other.inner))
+
+    # -- the answers --------------------------------------------------------------------------------------------------
+
+    def read(self, states: Sequence[State]) -> ShardedAnswer:
+        return ShardedAnswer(self, states)
+
+    def check_states(self, states: Sequence[State]) -> None:
+        half = len(states) // 2
+        for whole, parts in zip(states[:half], states[half:], strict=True):
+            check_cells(whole, parts)
+
+    def metric_reads(self) -> dict[str, MetricRead] | None:
+        found: dict[str, MetricRead] | None = self.inner.metric_reads()
+        return found
+
+    def intervals_of_cells(self, states: Sequence[State], confidence: float) -> dict[str, list[Interval]]:
+        found = {s.name: list(each(intervals_of(s, confidence))) for s in self.samples(states)}
+        made: dict[str, list[Interval]] = {}
+        for name, (metric, place, _) in (self.metric_reads() or {}).items():
+            if name in found:
+                made[name] = found[name]
+                continue
+            state = states[place]
+            values = CellReadings(metric, state).values if state.axes else [metric.reading(state).value]
+            made[name] = [_of_several(name, metric, v, found, i, confidence) for i, v in enumerate(values)]
+        return made
+
+    def samples(self, states: Sequence[State]) -> list[Sample]:
+        half = len(states) // 2
+        whole, parts = states[:half], states[half:]
+        found = {s.name: s for s in self.inner.samples(whole)}
+        return [replace(found[n], shards=s) for n, s in self._shards(whole, parts, found)]
+
+    def _shards(
+        self, whole: Sequence[State], parts: Sequence[State], found: dict[str, Sample]
+    ) -> Iterator[tuple[str, Shards]]:
+        """Yield each number without each shard."""
+        seen: dict[int, tuple[Any, ...]] = {}
+        for name, (metric, place, binding) in (self.metric_reads() or {}).items():
+            grouped = binding.column("group") == self.unit  # then no group is in two shards
+            apart: Any = parts[place].apart() if grouped else parts[place]
+            cells = len(whole[place]) if whole[place].axes else 1  # one, whether or not it has rows
+            total: Any = whole[place]
+            share = about_of(metric).quantile
+            below = None if share is None else weight_below(total, apart, places(apart), share)
+            known = not sharded_refusal_of(metric) and below is None
+            numbers = deleted(name, metric, binding, apart, self.shards) if known else {}
+            below = None if below is None else by_shard(apart, below, self.shards, cells)
+            if place not in seen:  # of all metrics of a state alike
+                both = parts[place].weight_seen, parts[place].positives_seen
+                seen[place] = tuple(by_shard(apart, each, self.shards, cells) for each in both)
+            weights, events = seen[place]
+            none = np.full((self.shards, cells), np.nan)
+            for number in [n for n, s in found.items() if s.metric is metric]:
+                plan = self.unit, self.shards, parts[place].cells.words[-1].kind.removeprefix("shard of ")
+                yield number, Shards(plan, numbers.get(number, none), weights, events, below)
+
+    # -- other definitions --------------------------------------------------------------------------------------------
+
+    def selected(self, names: Mapping[str, str]) -> tuple[Self, list[int]]:
+        inner, at = self.inner.selected(names)
+        half = len(self.reads) // 2
+        return self.having(inner=inner), [*at, *(half + i for i in at)]
+
+    def sealed(self, parts: int | None = None) -> Self:
+        return self.having(inner=self.inner.sealed(parts))
+
+    def coarser(self, bits: int) -> Self:
+        inner = self.inner.coarser(bits) if self.inner.can_coarsen else self.inner
+        fewer = min(bits, self.shard_bits)
+        return self.having(inner=inner, shard_bits=fewer, _unknown=tuple(coarsened(s, fewer) for s in self._unknown))
+
+    def coarsened(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
+        whole = self.inner.coarsened(new.inner, states[: len(states) // 2], bits)
+        came = zip(self.sources(new)[len(whole) :], new.reads[len(whole) :], strict=True)
+        return [*whole, *(coarsened(states[i], new.shard_bits).narrow(read.state) for i, read in came)]
+
+    def sources(self, new: Any) -> list[int]:
+        half, whole = len(self.reads) // 2, self.inner.sources(new.inner)
+        return [*whole, *(half + i for i in whole)]
+
+
+class Sharded(MetricContainer):
     """A metric, or a collection of metrics, whose intervals hold although rows of one unit, such as a user, are alike.
 
     Beside the states at full resolution, which make the values, it keeps coarse ones for each of K hash classes of units:
@@ -89,8 +335,6 @@ class Sharded(Parted):
     True
     """
 
-    sort = "sharded"
-
     def __init__(
         self,
         metric: Metrics,
@@ -105,270 +349,37 @@ class Sharded(Parted):
     ) -> None:
         shards, shard_bits = as_int(shards), as_int(shard_bits)
         check_settings(unit, shards, shard_bits, missing)
-        inner = metric if isinstance(metric, Holder) else MetricCollection(metric, on_invalid=on_invalid)
-        check_inner(inner)
-        how = Ids(missing, check_missing("Sharded", missing_values))
-        self._take(inner.blank(), Unit(unit, how), shards, shard_bits)
-        self.memory_limit = memory_limit
-        self.on_invalid = agreed(on_invalid, [inner])
-        check_dense(self)
-
-    def _take(self, inner: Any, unit: Unit, shards: int, bits: int, opaque: tuple[State, ...] = ()) -> None:
-        self.inner, self.of_unit, self.shards, self.shard_bits, self._opaque = inner, unit, shards, bits, opaque
-
-    @classmethod
-    def _of(
-        cls,
-        inner: Any,
-        unit: Unit,
-        shards: int,
-        bits: int,
-        memory_limit: int | None,
-        on_invalid: str,
-        *,
-        opaque: Any = (),
-    ) -> Self:
-        new = cls.__new__(cls)
-        new._take(inner, unit, shards, bits, opaque)
-        new.memory_limit, new.on_invalid = memory_limit, on_invalid
-        return new
-
-    def _like(self, inner: Any, bits: int | None = None) -> Self:
-        """Make one of the same units that has seen nothing."""
-        bits = self.shard_bits if bits is None else bits
-        known = self.of_unit, self.shards, bits, self.memory_limit, self.on_invalid
-        return self._of(inner, *known, opaque=self._opaque)
-
-    # -- what it is ---------------------------------------------------------------------------------------------------
+        inner = inner_of(metric, on_invalid)
+        units = Unit(unit, Ids(missing, check_missing("Sharded", missing_values)))
+        how = agreed(on_invalid, [inner])
+        definition = ShardedDefinition(inner, units, shards, shard_bits, how, memory_limit)
+        check_dense(definition)
+        self._accumulator = accumulate(definition)
 
     @property
-    def name(self) -> str:
-        """The name in a collection: that of what it holds."""
-        return str(self.inner.name)
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the metrics."""
-        found: list[str] = getattr(self.inner, "names", [self.inner.name])
-        return found
-
-    @property
-    def unit(self) -> str:  # type: ignore[override]
+    def unit(self) -> str:
         """The column of the units."""
-        return self.of_unit.column
+        unit: str = definition_of(self).unit
+        return unit
 
     @property
-    def axis(self) -> Axis:
-        """What tells the coarse states apart."""
-        return Axis((self.unit,), "shard", self.shards)
-
-    def reads(self) -> tuple[Read, ...]:
-        return self._reads
-
-    @cached_property
-    def _reads(self) -> tuple[Read, ...]:
-        """First what the metrics read, then the same by shard."""
-        whole = [r._replace(binding=replace(r.binding, unit=self.of_unit)) for r in self.inner.reads()]
-        coarse = self._opaque or [coarsened(r.state, self.shard_bits) for r in whole]
-        parts = [r._replace(state=s.empty((*r.state.axes, self.axis))) for r, s in zip(whole, coarse, strict=True)]
-        return (*whole, *parts)
-
-    def blank(self) -> Self:
-        return self._like(self.inner.blank())
-
-    def recipe(self) -> Callable[[], Holder]:
-        known = self.of_unit, self.shards, self.shard_bits, self.memory_limit, self.on_invalid
-        return partial(self._of, self.inner.blank(), *known)
-
-    def by_position(self) -> tuple[str, ...]:
-        made: tuple[str, ...] = self.inner.by_position()
-        return made
-
-    def header(self) -> dict[str, Any]:
-        how = self.of_unit.kind
-        missing = {} if how.missing == "raise" else {"missing": how.missing}
-        values = {"missing_values": encode_setting(how.missing_values)} if how.missing_values else {}
-        about = {"unit": self.unit, "shards": self.shards, "bits": self.shard_bits}
-        return {"kind": "sharded", "inner": self.inner.header(), **about, **missing, **values}
-
-    @classmethod
-    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
-        half = len(states) // 2
-        inner = blank_of(header["inner"], states[:half])
-        shards, bits, missing = header["shards"], header["bits"], header.get("missing", "raise")
-        check_settings(header["unit"], shards, bits, missing)
-        check_inner(inner)
-        unit = Unit(
-            header["unit"], Ids(missing, check_missing("Sharded", decode_setting(header.get("missing_values", []))))
-        )
-        known = all(not isinstance(s, OpaqueState) for s in states[:half])
-        # of states that nobody knows here nobody knows either what they are at fewer bits
-        opaque = () if known else tuple(s.empty(s.axes[:-1]) for s in states[half:])
-        return cls._of(inner, unit, shards, bits, MEMORY_LIMIT, "raise", opaque=opaque)
-
-    @classmethod
-    def state_count(cls, header: dict[str, Any]) -> int:
-        return 2 * states_of(header["inner"])
-
-    def brought_down(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
-        whole = self.inner.brought_down(new.inner, states[: len(states) // 2], bits)
-        came = zip(self.sources(new)[len(whole) :], new.reads()[len(whole) :], strict=True)
-        return [*whole, *(coarsened(states[i], new.shard_bits).narrow(read.state) for i, read in came)]
-
-    def sources(self, new: Any) -> list[int]:
-        half, whole = len(self.reads()) // 2, self.inner.sources(new.inner)
-        return [*whole, *(half + i for i in whole)]
-
-    def check_states(self, states: Sequence[State]) -> None:
-        half = len(states) // 2
-        for whole, parts in zip(states[:half], states[half:], strict=True):
-            check_cells(whole, parts)
-
-    def differences(self, other: Any) -> list[str]:
-        pairs = {
-            "unit": (self.unit, other.unit),
-            "shards": (self.shards, other.shards),
-            "shard_bits": (self.shard_bits, other.shard_bits),
-            "missing": (self.of_unit.kind.missing, other.of_unit.kind.missing),
-            "missing_values": (self.of_unit.kind.missing_values, other.of_unit.kind.missing_values),
-        }
-        found = [f"{name} is {a!r} here and {b!r} there" for name, (a, b) in pairs.items() if a != b]
-        if self.inner.sort != other.inner.sort:
-            return [*found, f"it holds a {other.inner.sort}, this one a {self.inner.sort}"]
-        return found + list(self.inner.differences(other.inner))
-
-    def coarser(self, bits: int) -> Self:
-        new = self._like(self.inner.coarser_within(bits), min(bits, self.shard_bits))
-        new._opaque = tuple(coarsened(s, new.shard_bits) for s in self._opaque)
-        return new
-
-    def closing(self, parts: int | None = None) -> Self:
-        return self._like(self.inner.closing(parts))
-
-    def chosen(self, names: Mapping[str, str]) -> tuple[Self, list[int]]:
-        inner, units = self.inner.chosen(names)
-        half = len(self.reads()) // 2
-        return self._like(inner), [*units, *(half + u for u in units)]
-
-    def __getitem__(self, name: str) -> Any:
-        """A metric of a collection, or all below a name, such as those of a model, with its shards."""
-        if not isinstance(self.inner, MetricCollection):
-            raise TypeError(f"{self.inner.name} is one metric: it has no {name!r}")
-        if name not in self.inner and any(n.startswith(f"{name}/") for n in self.inner):
-            return self.task(name)
-        entry = self.inner._plan.entry(name)
-        new = self._like(entry.thing.blank())
-        states, half = self.states, len(self.states) // 2
-        chosen = [states[u] for u in entry.units] + [states[half + u] for u in entry.units]
-        return new.holding([s.narrow(r.state) for s, r in zip(chosen, new.reads(), strict=True)])
-
-    def __iter__(self) -> Any:
-        if not isinstance(self.inner, MetricCollection):
-            raise TypeError(f"{self.inner.name} is one metric: there is nothing to go through")
-        return iter(self.inner)
-
-    # -- results of states --------------------------------------------------------------------------------------------
-
-    def value(self, states: Sequence[State]) -> Any:
-        return self.inner.value(states[: len(states) // 2])
-
-    def value_with_wide(self, states: Sequence[State]) -> tuple[Any, list[WideValue]]:
-        found: tuple[Any, list[WideValue]] = self.inner.value_with_wide(states[: len(states) // 2])
-        return found
-
-    def limits(self, states: Sequence[State]) -> Any:
-        return self.inner.limits(states[: len(states) // 2])
-
-    def explained(self, states: Sequence[State]) -> Any:
-        return self.inner.explained(states[: len(states) // 2])
-
-    def numbers(self, value: Any) -> Named:
-        made: Named = self.inner.numbers(value)
-        return made
+    def shards(self) -> int:
+        """How many hash classes of units there are."""
+        shards: int = definition_of(self).shards
+        return shards
 
     @property
-    def single(self) -> bool:  # type: ignore[override]
-        return bool(self.inner.single)
-
-    def readers(self) -> dict[str, Reader] | None:
-        made: dict[str, Reader] | None = self.inner.readers()
-        return made
-
-    def chances_of_cells(self, states: Sequence[State], confidence: float) -> dict[str, list[Interval]]:
-        found = {s.name: list(each(intervals_of(s, confidence))) for s in self.samples(states)}
-        made: dict[str, list[Interval]] = {}
-        for name, (metric, unit, _) in (self.readers() or {}).items():
-            if name in found:
-                made[name] = found[name]
-                continue
-            state = states[unit]
-            values = CellReadings(metric, state).values if state.axes else [metric.reading(state).value]
-            made[name] = [_of_several(name, metric, v, found, i, confidence) for i, v in enumerate(values)]
-        return made
-
-    def samples(self, states: Sequence[State]) -> list[Sample]:
-        half = len(states) // 2
-        whole, parts = states[:half], states[half:]
-        found = {s.name: s for s in self.inner.samples(whole)}
-        return [replace(found[n], shards=s) for n, s in self._shards(whole, parts, found)]
-
-    def _shards(self, whole: Sequence[State], parts: Sequence[State], found: dict[str, Sample]) -> Any:
-        """What each number is without each shard."""
-        seen: dict[int, tuple[Any, ...]] = {}
-        for name, (metric, unit, binding) in (self.readers() or {}).items():
-            grouped = binding.column("group") == self.unit  # then no group is in two shards
-            apart: Any = parts[unit].apart() if grouped else parts[unit]
-            cells = len(whole[unit]) if whole[unit].axes else 1  # one, whether or not it has rows
-            total: Any = whole[unit]
-            share = about_of(metric).quantile
-            below = None if share is None else weight_below(total, apart, places(apart), share)
-            known = not sharded_refusal_of(metric) and below is None
-            numbers = deleted(name, metric, binding, apart, self.shards) if known else {}
-            below = None if below is None else by_shard(apart, below, self.shards, cells)
-            if unit not in seen:  # of all metrics of a state alike
-                both = parts[unit].weight_seen, parts[unit].positives_seen
-                seen[unit] = tuple(by_shard(apart, each, self.shards, cells) for each in both)
-            weights, events = seen[unit]
-            none = np.full((self.shards, cells), np.nan)
-            for number in [n for n, s in found.items() if s.metric is metric]:
-                plan = self.unit, self.shards, parts[unit].cells.words[-1].kind.removeprefix("shard of ")
-                yield number, Shards(plan, numbers.get(number, none), weights, events, below)
-
-    def chances(self, states: Sequence[State], confidence: float, method: str | None) -> Any:
-        check_confidence(confidence)
-        if method not in (None, "jackknife"):
-            return self.inner.chances(states[: len(states) // 2], confidence, method)
-        found = {n: one[0] for n, one in self.chances_of_cells(states, confidence).items()}
-        return next(iter(found.values())) if self.single else found
-
-    def records(self, states: Sequence[State], confidence: float | None = 0.95) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.inner.records(states[: len(states) // 2], None)
-        if confidence is None:
-            return rows
-        found = self.chances_of_cells(states, confidence)
-        limits = [found[r["metric"]][0] for r in rows]
-        return [r | chance(r["value"], one) | {"unit": self.unit} for r, one in zip(rows, limits, strict=True)]
-
-    # -- results ------------------------------------------------------------------------------------------------------
+    def inner(self) -> Any:
+        """An empty copy of the metrics without their shards."""
+        inner = definition_of(self).inner
+        return inner.wrap(accumulate(inner))
 
     @property
     def whole(self) -> Any:
-        """The metrics without their shards, with what they have seen."""
-        return self.inner.holding(self.states[: len(self.states) // 2]).heeding(self.on_invalid)
-
-    def compute(self) -> Any:
-        """Return the values, as the metrics alone have them."""
-        value, wide = self.value_with_wide(self.states)
-        warn(wide, self.warned_wide, stacklevel=2)
-        return value
-
-    def bounds(self) -> Any:
-        """Return certified limits of the values."""
-        return self.limits(self.states)
-
-    def explain(self) -> Any:
-        """Return the values with what is behind them."""
-        return self.explained(self.states)
+        """The metrics without their shards, with what they have counted."""
+        inner = definition_of(self).inner.with_on_invalid(definition_of(self).on_invalid)
+        states = self._accumulator.states
+        return inner.wrap(accumulate(inner, states[: len(states) // 2]))
 
     def table(self, *, confidence: float | None = DEFAULT_CONFIDENCE) -> Table:
         """Return values, bounds, intervals and counts as one table.
@@ -380,10 +391,34 @@ class Sharded(Parted):
             none. By default it prints only intervals that come from `Sharded`, because rows of one user are correlated.
             None omits intervals.
         """
-        return values_table((), self.records(self.states, check_confidence(confidence)), confidence)
+        return table_of(self, confidence)
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a metric of a collection, or all below a name, such as those of a model, with its shards."""
+        definition = definition_of(self)
+        inner = definition.inner
+        if not isinstance(inner, CollectionDefinition):
+            raise TypeError(f"{inner.name} is one metric: it has no {name!r}")
+        if name not in inner.names and any(n.startswith(f"{name}/") for n in inner.names):
+            return self.task(name)
+        entry = inner.plan.entry(name)
+        new = definition.having(inner=entry.definition)
+        states = self._accumulator.states
+        half = len(states) // 2
+        chosen = [states[u] for u in entry.units] + [states[half + u] for u in entry.units]
+        return new.wrap(accumulate(new, [s.narrow(r.state) for s, r in zip(chosen, new.reads, strict=True)]))
+
+    def __iter__(self) -> Any:
+        if not isinstance(definition_of(self).inner, CollectionDefinition):
+            raise TypeError(f"{self.name} is one metric: there is nothing to go through")
+        return iter(self.names)
 
     def __repr__(self) -> str:
-        return f"Sharded({self.inner!r}; {self.shards} shards of {self.unit})"
+        inner = definition_of(self).inner
+        return f"Sharded({inner.wrap(accumulate(inner))!r}; {self.shards} shards of {self.unit})"
+
+
+ShardedDefinition.public = Sharded
 
 
 def check_settings(unit: Any, shards: Any, shard_bits: Any, missing: Any) -> None:
@@ -398,14 +433,14 @@ def check_settings(unit: Any, shards: Any, shard_bits: Any, missing: Any) -> Non
         raise ValueError(f'missing must be "raise" or "skip", not {missing!r}')
 
 
-def check_inner(inner: Holder) -> None:
-    """Raise for what goes around shards, and not inside."""
-    things = [e.thing for e in inner._plan.entries.values()] if isinstance(inner, MetricCollection) else [inner]
-    for thing in things:
-        if not isinstance(thing, Metric):
+def check_inner(inner: Definition) -> None:
+    """Raise TypeError for wrappers that go around shards, not inside."""
+    inside = [e.definition for e in inner.plan.entries.values()] if isinstance(inner, CollectionDefinition) else [inner]
+    for one in inside:
+        if not isinstance(one, MetricDefinition):
             raise TypeError(
-                f"Sharded takes metrics and collections of metrics, not a {type(thing).__name__}: put the shards inside, "
-                f"such as Sliced(Sharded(...), by=...)"
+                f"Sharded takes metrics and collections of metrics, not a {one.type_name}: put the shards inside, such as "
+                f"Sliced(Sharded(...), by=...)"
             )
 
 

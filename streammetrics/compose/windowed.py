@@ -1,32 +1,34 @@
-"""Anything that holds states, by windows of event time: tumbling as counted, sliding as read, and the lifetime beside."""
+"""Windowed: a metric for every window of event time: tumbling as counted, sliding as read, and the lifetime beside."""
 
 from __future__ import annotations
 
 import datetime
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..collect.accumulator import accumulate, definition_of
 from ..collect.feed import MEMORY_LIMIT, Read
 from ..collect.interval import DEFAULT_CONFIDENCE, check_confidence
-from ..collect.metric import Metric
 from ..collect.table import Table, values_table
 from ..collect.task import Metrics
 from ..columns.convert import python_time
 from ..columns.times import Latest
 from ..numerics.durations import duration_text, microseconds
-from ..numerics.keys import plain, raw
+from ..numerics.keys import plain as plain_time
+from ..numerics.keys import raw
 from ..numerics.settings import as_int, check_whole
 from ..state.axes import EPOCHS, EXPIRED, Axis
 from ..state.policy import settled
 from ..state.state import State
-from .front import REST, Front, check_dense
-from .pooled import newest, starts
+from .axis_wrapper import AxisDefinition, AxisWrapper, object_of_cells
+from .cell_answers import REST, CellAnswers, Places
+from .pooled_windows import newest, starts
 
-__all__ = ["Windowed"]
+__all__ = ["Windowed", "WindowedDefinition"]
 
 Ints = NDArray[np.int64]
 ISO = re.compile(
@@ -34,7 +36,101 @@ ISO = re.compile(
 )  # as tables print times
 
 
-class Windowed(Front):
+class WindowAnswers(CellAnswers):
+    """The answers of all windows; rows of young windows are marked as provisional.
+
+    Parameters
+    ----------
+    definition, states
+        As for `CellAnswers`.
+    now : int, optional
+        The time at which windows are mature or not; by default the end of the newest window.
+    """
+
+    def __init__(self, definition: Any, states: Sequence[State], now: int | None = None) -> None:
+        super().__init__(definition, states)
+        self._now = now
+
+    def records_of(self, places: Places, confidence: float | None) -> list[dict[str, Any]]:
+        definition = self.definition
+        young, latest = definition.length(definition.mature_after, "mature_after="), newest(self.states)
+        if not young or latest is None:
+            return super().records_of(places, confidence)
+        size = definition.axis.size
+        # A window is mature if it begins until then.
+        last = (latest + size if self._now is None else self._now) - young - size
+        made = []
+        for key, at in places.items():
+            rows = super().records_of({key: at}, confidence)
+            start = None if key == REST else definition.stamp(key[0])
+            made += rows if start is None or start <= last else [self._provisional(r) for r in rows]
+        return made
+
+    def _provisional(self, record: dict[str, Any]) -> dict[str, Any]:
+        given = self.definition.mature_after
+        age = given if isinstance(given, (str, int)) else duration_text(self.definition.length(given, ""))
+        why = f"provisional: younger than {age}"
+        return record | {"provisional": True, "reason": f"{record['reason']}; {why}" if record["reason"] else why}
+
+
+class WindowedDefinition(AxisDefinition):
+    """The definition of windows."""
+
+    kind = "windowed"
+    rest: ClassVar[str] = "(expired)"
+    noun: ClassVar[str] = "window"
+    max_time: Any = None
+    mature_after: Any = None
+
+    @property
+    def name(self) -> str:
+        of = f" {self.axis.names[0]}" if self.axis.kind == "step" else ""
+        return f"{self.inner.name} per {width_of(self.axis)}{of}"
+
+    def in_front(self, read: Read) -> Read:
+        latest = _latest(self.axis, self.max_time)
+        made = super().in_front(read)
+        return made if latest is None else made._replace(latest=((self.axis, latest), *made.latest))
+
+    def header(self) -> dict[str, Any]:
+        axis = self.axis
+        kept = {} if axis.keep is None else {"keep": axis.keep}
+        about = {"time": axis.names[0], "width": width_of(axis)}
+        return {"kind": "windowed", "inner": self.inner.header(), **about, **kept}
+
+    @classmethod
+    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Self:
+        axis = axis_of(header["time"], header["width"], header.get("keep"))
+        return cls(cls.inner_of_header(header, states), axis)
+
+    def read(self, states: Sequence[State]) -> WindowAnswers:
+        return WindowAnswers(self, states)
+
+    def find_places(self, states: Sequence[State]) -> Places:
+        found = super().find_places(states)
+        found.pop((None,), None)  # rows without a time, which were left out: they are in no window
+        return found
+
+    def place_of(self, states: Sequence[State], key: Any) -> list[Ints] | None:
+        stamp = self.stamp(key)
+        return None if stamp is None else super().place_of(states, plain_time(EPOCHS[self.axis.kind], stamp))
+
+    def stamp(self, given: Any) -> int | None:
+        """Return a time as columns contain it; None if it is none."""
+        return _stamp(self.axis, given)
+
+    def length(self, given: Any, what: str) -> int:
+        """Return a duration in microseconds or steps."""
+        if given is None:
+            return 0
+        if self.axis.kind == "epoch":
+            return microseconds(given, what)
+        if type(given) is not int or given < 1:
+            raise ValueError(f"{what} takes a number of steps, not {given!r}")
+        return given
+
+
+class Windowed(AxisWrapper):
     """A metric, a collection, or slices, for every window of event time.
 
     Windows lie side by side, and begin at multiples of their width since 1970 (UTC), or since 0: the same everywhere, and
@@ -92,13 +188,6 @@ class Windowed(Front):
     ({100: 0.5, 200: 0.5}, 2)
     """
 
-    sort = "windowed"
-    operational: ClassVar[tuple[str, ...]] = (*Front.operational, "max_time", "mature_after")
-    rest: ClassVar[str] = "(expired)"
-    noun: ClassVar[str] = "window"
-    max_time: Any = None
-    mature_after: Any = None
-
     def __init__(
         self,
         metric: Metrics,
@@ -111,82 +200,38 @@ class Windowed(Front):
         memory_limit: int = MEMORY_LIMIT,
         on_invalid: str | None = None,
     ) -> None:
-        inner, how = self._holding(metric, on_invalid)
-        self._take(inner, axis_of(time, width, keep), memory_limit=memory_limit, on_invalid=how)
-        self.max_time, self.mature_after = max_time, mature_after
-        _latest(self.axis, max_time)
-        self._length(mature_after, "mature_after=")
-        check_dense(self)
-
-    # -- what it is ---------------------------------------------------------------------------------------------------
-
-    @property
-    def name(self) -> str:
-        """The name in a collection."""
-        of = f" {self.time}" if self.axis.kind == "step" else ""
-        return f"{self.inner.name} per {self.width}{of}"
+        axis = axis_of(time, width, keep)
+        _latest(axis, max_time)
+        definition = WindowedDefinition.around(metric, axis, on_invalid, memory_limit)
+        definition.length(mature_after, "mature_after=")
+        self._accumulator = accumulate(definition.having(max_time=max_time, mature_after=mature_after))
 
     @property
     def time(self) -> str:
         """The column that says when a row happened."""
-        return self.axis.names[0]
+        name: str = definition_of(self).axis.names[0]
+        return name
 
     @property
     def width(self) -> str | int:
         """The width of a window: a duration, or so many steps."""
-        return width_of(self.axis)
+        return width_of(definition_of(self).axis)
 
     @property
     def keep(self) -> int | None:
         """How many windows are kept; None for all."""
-        return self.axis.keep
+        keep: int | None = definition_of(self).axis.keep
+        return keep
 
-    def _fronted(self, read: Read) -> Read:
-        latest = _latest(self.axis, self.max_time)
-        made = super()._fronted(read)
-        return made if latest is None else made._replace(latest=((self.axis, latest), *made.latest))
+    @property
+    def max_time(self) -> Any:
+        """The latest time that is believed."""
+        return definition_of(self).max_time
 
-    def header(self) -> dict[str, Any]:
-        kept = {} if self.keep is None else {"keep": self.keep}
-        return {"kind": "windowed", "inner": self.inner.header(), "time": self.time, "width": self.width, **kept}
-
-    @classmethod
-    def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
-        axis = axis_of(header["time"], header["width"], header.get("keep"))
-        return cls._of(cls._inner_of(header, states), axis)
-
-    def differences(self, other: Any) -> list[str]:
-        named = ("time", "width", "keep")
-        pairs = [(n, getattr(self, n), getattr(other, n)) for n in named]
-        found = [f"{n} is {ours!r} here and {theirs!r} there" for n, ours, theirs in pairs if ours != theirs]
-        return found + self._unlike_inside(other)
-
-    # -- windows of states --------------------------------------------------------------------------------------------
-
-    def _found(self, states: Sequence[State]) -> dict[tuple[Any, ...], list[Ints]]:
-        found = super()._found(states)
-        found.pop((None,), None)  # rows without a time, which were left out: they are in no window
-        return found
-
-    def _at(self, states: Sequence[State], key: Any) -> list[Ints] | None:
-        stamp = self._stamp(key)
-        return None if stamp is None else super()._at(states, plain(EPOCHS[self.axis.kind], stamp))
-
-    def _stamp(self, given: Any) -> int | None:
-        """A time as columns hold it; None if it is none."""
-        return _stamp(self.axis, given)
-
-    def _length(self, given: Any, what: str) -> int:
-        """How long something takes, in microseconds or steps."""
-        if given is None:
-            return 0
-        if self.axis.kind == "epoch":
-            return microseconds(given, what)
-        if type(given) is not int or given < 1:
-            raise ValueError(f"{what} takes a number of steps, not {given!r}")
-        return given
-
-    # -- results ------------------------------------------------------------------------------------------------------
+    @property
+    def mature_after(self) -> Any:
+        """How long the windows of a table are provisional."""
+        return definition_of(self).mature_after
 
     def last(self, windows: int = 1, until: Any = None) -> Any:
         """Return what holds the rows of the newest windows: exactly what these alone would have made.
@@ -204,33 +249,34 @@ class Windowed(Front):
             They are no longer told apart: `keep` is less.
         """
         windows = check_whole("last()", windows, 1)
-        states, width = self.states, self.axis.size
-        latest = newest(states)
-        asked = latest if until is None else self._stamp(until)
+        definition, states = definition_of(self), self._accumulator.states
+        width, latest = definition.axis.size, newest(states)
+        asked = latest if until is None else definition.stamp(until)
         if until is not None and asked is None:
             raise ValueError(f"until= takes a time as {self.time} has it, not {until!r}")
         if latest is None or asked is None:
-            return self._made([s.empty(s.axes[1:]) for s in states])
+            return object_of_cells(definition, [s.empty(s.axes[1:]) for s in states])
         end = asked // width * width
         begin = end - (windows - 1) * width
         if self.keep is not None and begin < (oldest := latest - (self.keep - 1) * width):
-            said = plain(EPOCHS[self.axis.kind], oldest)
-            raise ValueError(f"keep={self.keep}: windows before {said} are added up, and no longer told apart")
+            begins_at = plain_time(EPOCHS[definition.axis.kind], oldest)
+            raise ValueError(f"keep={self.keep}: windows before {begins_at} are added up, and no longer told apart")
         chosen = []
         for state in states:
             held, begins = starts(state)
             index = held[(begins >= max(begin, -(1 << 63))) & (begins <= end)]
             chosen.append(settled(state.select(index).rollup(*state.axes[1:])))
-        return self._made(chosen)
+        return object_of_cells(definition, chosen)
 
     def lifetime(self) -> Any:
-        """Return what holds all rows, those of windows that are not kept among them: what no windows would have made."""
+        """Return the object of all rows, with those of windows that are not kept: what no windows would have made."""
         return self.total
 
     @property
     def late(self) -> int:
         """How many rows are in windows that are not kept: of several tasks, of that which has most."""
-        return max(int(s.rows_seen[s.cells.keys[:, 0] == EXPIRED].sum()) for s in self.states)
+        states = self._accumulator.states
+        return max(int(s.rows_seen[s.cells.keys[:, 0] == EXPIRED].sum()) for s in states)
 
     def table(self, *, expired: bool = True, now: Any = None, confidence: float | None = DEFAULT_CONFIDENCE) -> Table:
         """Return a row for every window and metric, the oldest first; what is not kept comes last, where there is any.
@@ -247,7 +293,7 @@ class Windowed(Front):
             None omits intervals.
         """
         shown = self.shown(expired=expired, now=now, confidence=check_confidence(confidence))
-        return values_table(self.levels, shown, confidence)
+        return values_table(definition_of(self).levels, shown, confidence)
 
     def shown(
         self, *, expired: bool = True, now: Any = None, top: int | None = None, confidence: float | None = None
@@ -261,54 +307,24 @@ class Windowed(Front):
         top : int, optional
             Show so many windows, the newest, and what is not kept.
         """
-        if now is not None and self._stamp(now) is None:
+        definition = definition_of(self)
+        if now is not None and definition.stamp(now) is None:
             raise ValueError(f"now= takes a time as {self.time} has it, not {now!r}")
-        states = self.feed.states
-        places = self._places(states)
+        answers = WindowAnswers(definition, self._accumulator.states, definition.stamp(now))
+        places = definition.places(answers.states)
         rest = places.pop(REST, None)
         if top is not None:
             places = dict(list(places.items())[max(len(places) - top, 0) :])
         if expired and rest is not None:
             places[REST] = rest
-        return self._dated(states, places, confidence, self._stamp(now))
-
-    def _records(
-        self, states: Sequence[State], places: dict[Any, list[Ints]], confidence: float | None
-    ) -> list[dict[str, Any]]:
-        return self._dated(states, places, confidence, None)
-
-    def _dated(
-        self, states: Sequence[State], places: dict[Any, list[Ints]], confidence: float | None, now: int | None
-    ) -> list[dict[str, Any]]:
-        """Rows for a table, those of young windows marked."""
-        young, latest = self._length(self.mature_after, "mature_after="), newest(states)
-        if not young or latest is None:
-            return super()._records(states, places, confidence)
-        last = (
-            (latest + self.axis.size if now is None else now) - young - self.axis.size
-        )  # mature if it begins until then
-        made = []
-        for key, at in places.items():
-            rows = super()._records(states, {key: at}, confidence)
-            start = None if key == REST else self._stamp(key[0])
-            made += rows if start is None or start <= last else [self._provisional(r) for r in rows]
-        return made
-
-    def _provisional(self, record: dict[str, Any]) -> dict[str, Any]:
-        said = (
-            self.mature_after
-            if isinstance(self.mature_after, (str, int))
-            else duration_text(self._length(self.mature_after, ""))
-        )
-        why = f"provisional: younger than {said}"
-        return record | {"provisional": True, "reason": f"{record['reason']}; {why}" if record["reason"] else why}
+        return answers.records_of(places, confidence)
 
     def __repr__(self) -> str:
-        inner = self.inner
-        metrics = inner.name if isinstance(inner, Metric) else ", ".join(getattr(inner, "names", [inner.name]))
         keep = f", keep={self.keep}" if self.keep is not None else ""
-        size = f"{len(self)} windows, {self.nbytes / 2**20:.1f} MiB"
-        return f"Windowed({metrics}; {self.time} by {self.width}{keep}): {size}"
+        return f"Windowed({', '.join(self.names)}; {self.time} by {self.width}{keep}): {self._summary('windows')}"
+
+
+WindowedDefinition.public = Windowed
 
 
 def width_of(axis: Axis) -> str | int:

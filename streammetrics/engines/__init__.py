@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike
 
 __all__ = ["fold"]
 
 
-def fold(batches: Iterable[Any], metrics: Holder) -> bytes:
+def fold(batches: Iterable[Any], metrics: MetricLike) -> bytes:
     """Count batches into a fresh copy of `metrics`, and return its bytes: what a worker does.
 
     Parameters
@@ -51,7 +51,7 @@ def fold(batches: Iterable[Any], metrics: Holder) -> bytes:
 
 def check_metrics(metrics: Any) -> None:
     """Raise TypeError for what cannot count by itself, such as a task."""
-    if not isinstance(metrics, Holder):
+    if not isinstance(metrics, MetricLike):
         raise TypeError(
             f"metrics is a metric, a MetricCollection or Sliced; of a {type(metrics).__name__} make one first"
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 import apache_beam as beam
 
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike
 from ..collect.saved import from_bytes
 from .parts import read_columns, total
 
@@ -38,7 +38,7 @@ class Fold(beam.CombineFn):
     1.0
     """
 
-    def __init__(self, metrics: Holder) -> None:
+    def __init__(self, metrics: MetricLike) -> None:
         self.counts = metrics
 
     def create_accumulator(self) -> Accumulator:
@@ -86,7 +86,7 @@ class FoldRows(Fold):
     B 0.0
     """
 
-    def __init__(self, metrics: Holder, *, buffer: int = 4096) -> None:
+    def __init__(self, metrics: MetricLike, *, buffer: int = 4096) -> None:
         super().__init__(metrics)
         self.buffer = buffer
 
@@ -129,7 +129,7 @@ class Accumulator:
 class AccumulatorCoder(beam.coders.Coder):
     """Accumulators as the library's bytes: equal content, equal bytes."""
 
-    def __init__(self, metrics: Holder) -> None:
+    def __init__(self, metrics: MetricLike) -> None:
         self.counts = metrics
 
     def encode(self, value: Accumulator) -> bytes:

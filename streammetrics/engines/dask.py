@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 import dask
 from dask.delayed import Delayed, delayed
 
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike
 from ..collect.saved import merge
 from .parts import fold_part, read_columns, total
 
 __all__ = ["evaluate", "states"]
 
-H = TypeVar("H", bound=Holder)
+H = TypeVar("H", bound=MetricLike)
 
 
 def evaluate(data: Any, metrics: H, *, split_every: int = 16) -> H:
@@ -66,7 +66,7 @@ def evaluate(data: Any, metrics: H, *, split_every: int = 16) -> H:
     return total(dask.compute(*found), metrics)
 
 
-def states(data: Any, metrics: Holder) -> list[Delayed]:
+def states(data: Any, metrics: MetricLike) -> list[Delayed]:
     """Make a delayed state of every partition: bytes, which `streammetrics.merge` takes in any order.
 
     Parameters
@@ -78,7 +78,7 @@ def states(data: Any, metrics: Holder) -> list[Delayed]:
     return [count(part) for part in _parts(data, metrics)]
 
 
-def _parts(data: Any, metrics: Holder) -> Iterable[Any]:
+def _parts(data: Any, metrics: MetricLike) -> Iterable[Any]:
     if hasattr(data, "columns"):
         data = data[read_columns(metrics, data.columns)]
     return data.to_delayed() if hasattr(data, "to_delayed") else data

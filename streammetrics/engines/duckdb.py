@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 import duckdb
 import pyarrow as pa
 
-from ..collect.holder import Holder
 from ..collect.metric import Metric
+from ..collect.metric_like import MetricLike, columns_of
 from ..collect.saved import merge
 from . import fold
 from .parts import read_columns, total, value_of
 
 __all__ = ["evaluate", "register"]
 
-H = TypeVar("H", bound=Holder)
+H = TypeVar("H", bound=MetricLike)
 
 
 def evaluate(data: duckdb.DuckDBPyRelation, metrics: H, *, rows: int = 1 << 17) -> H:
@@ -62,12 +62,13 @@ def evaluate(data: duckdb.DuckDBPyRelation, metrics: H, *, rows: int = 1 << 17) 
     return total([fold(chosen.to_arrow_reader(rows), metrics)], metrics)
 
 
-def register(connection: duckdb.DuckDBPyConnection, metrics: Mapping[str, Holder]) -> None:
+def register(connection: duckdb.DuckDBPyConnection, metrics: Mapping[str, MetricLike]) -> None:
     """Let the SQL of a connection count, merge and read states.
 
     For each name there is ``smet_NAME_agg(...)``, the state of a group of rows as a BLOB, and for a metric that is alone
-    ``smet_NAME(...)``, its value. Both take the columns that must be there, in the order of `columns`. For all there are
-    ``smet_merge_agg(state)`` and ``smet_value(state)`` or ``smet_value(state, metric)``.
+    ``smet_NAME(...)``, its value. Both take the required columns, in the order of
+    `streammetrics.extend.columns_of`. For all there are ``smet_merge_agg(state)`` and
+    ``smet_value(state)`` or ``smet_value(state, metric)``.
 
     Parameters
     ----------
@@ -95,7 +96,7 @@ def register(connection: duckdb.DuckDBPyConnection, metrics: Mapping[str, Holder
     _function(connection, "smet_merge_rows", _merged, "BLOB")
     _function(connection, "smet_value_of", _values, "DOUBLE")
     for name, counted in metrics.items():
-        columns = [column for column, must in counted.columns.items() if must]
+        columns = [column for column, must in columns_of(counted).items() if must]
         rows = _identifier(f"smet_{name}_rows")
         taken = ", ".join(f"a{i}" for i in range(len(columns)))
         packed = ", ".join(f"{_identifier(column)} := a{i}" for i, column in enumerate(columns))
@@ -132,7 +133,7 @@ def _identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _states(groups: pa.ChunkedArray, metrics: Holder) -> pa.Array:
+def _states(groups: pa.ChunkedArray, metrics: MetricLike) -> pa.Array:
     """Count the lists of rows of some groups; a group without rows is null, and has an empty state."""
     return pa.array([fold(_rows(rows), metrics) for rows in groups], pa.binary())
 

@@ -9,14 +9,14 @@ from pyflink.table import DataTypes, Table, TableEnvironment
 from pyflink.table.expressions import col, rand_integer
 from pyflink.table.udf import udaf, udf
 
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike, columns_of
 from ..collect.saved import merge
 from . import fold
 from .parts import read_columns, total, value_of
 
 __all__ = ["evaluate", "merged", "register", "state", "value"]
 
-H = TypeVar("H", bound=Holder)
+H = TypeVar("H", bound=MetricLike)
 
 
 def evaluate(data: Table, metrics: H, *, buckets: int = 64) -> H:
@@ -65,7 +65,7 @@ def evaluate(data: Table, metrics: H, *, buckets: int = 64) -> H:
         return total((bytes(row[0]) for row in rows), metrics)
 
 
-def state(metrics: Holder, columns: Iterable[str] | None = None) -> Any:
+def state(metrics: MetricLike, columns: Iterable[str] | None = None) -> Any:
     """Make an aggregate function (a pandas `udaf`) of columns, whose value is the state of the rows of a group.
 
     Parameters
@@ -79,7 +79,7 @@ def state(metrics: Holder, columns: Iterable[str] | None = None) -> Any:
     -----
     For batches and for windows over time; Flink holds the rows of a group, or window, until it has all.
     """
-    names = [name for name, must in metrics.columns.items() if must] if columns is None else list(columns)
+    names = [name for name, must in columns_of(metrics).items() if must] if columns is None else list(columns)
 
     def count(*given: Any) -> bytes:
         return fold([dict(zip(names, given, strict=True))], metrics)
@@ -106,7 +106,7 @@ def _value(state: Any, metric: str | None = None) -> float | None:
     return None if state is None else value_of(state, metric)
 
 
-def register(env: TableEnvironment, metrics: Mapping[str, Holder]) -> None:
+def register(env: TableEnvironment, metrics: Mapping[str, MetricLike]) -> None:
     """Let SQL count, merge and read states: ``smet_NAME_agg(...)``, ``smet_merge_agg(state)``, ``smet_value(state)``.
 
     Parameters
@@ -114,7 +114,8 @@ def register(env: TableEnvironment, metrics: Mapping[str, Holder]) -> None:
     env : pyflink.table.TableEnvironment
         Where temporary functions of these names are made.
     metrics : mapping of str to Metric, MetricCollection or Sliced
-        What to compute, by names in SQL. Each function takes the columns that must be there, in the order of `columns`.
+        What to compute, by names in SQL. Each function takes the required columns, in the order of
+        `streammetrics.extend.columns_of`.
 
     Examples
     --------

@@ -8,12 +8,12 @@ from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike
 from .parts import fold_part, total
 
 __all__ = ["evaluate"]
 
-H = TypeVar("H", bound=Holder)
+H = TypeVar("H", bound=MetricLike)
 
 
 def evaluate(parts: Iterable[Any], metrics: H, *, workers: int | None = None, processes: bool = False) -> H:

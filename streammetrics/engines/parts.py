@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from ..collect.accumulator import definition_of
 from ..collect.collection import MetricCollection
-from ..collect.holder import Holder
 from ..collect.metric import Metric
+from ..collect.metric_like import MetricLike, answer_of, columns_of
 from ..collect.saved import from_bytes, merge
 from ..columns.ids import Ids
 from ..errors import InvalidInputError
@@ -16,10 +17,10 @@ from . import check_metrics, fold
 
 __all__ = ["fold_part", "read_columns", "total", "value_of"]
 
-H = TypeVar("H", bound=Holder)
+H = TypeVar("H", bound=MetricLike)
 
 
-def fold_part(part: Any, metrics: Holder) -> bytes:
+def fold_part(part: Any, metrics: MetricLike) -> bytes:
     """Count one part of a log: what a task of an engine does.
 
     Parameters
@@ -48,7 +49,7 @@ def _batches(part: Any) -> Iterable[Any]:
     return part if isinstance(part, (Iterator, list, tuple)) else (part,)
 
 
-def read_columns(metrics: Holder, there: Iterable[str]) -> list[str]:
+def read_columns(metrics: MetricLike, there: Iterable[str]) -> list[str]:
     """Return the columns that `update` would read of a table: no others need be fetched.
 
     Raises
@@ -57,17 +58,20 @@ def read_columns(metrics: Holder, there: Iterable[str]) -> list[str]:
         One that must be there is not. Groups and queries are left to `update`: a row that holds lists is a query itself.
     """
     check_metrics(metrics)
-    names, keys = list(there), _ids(metrics)
-    for name, must in metrics.columns.items():
+    names, keys, columns = list(there), _ids(metrics), columns_of(metrics)
+    for name, must in columns.items():
         if must and name not in names and name not in keys:
             found = ", ".join(map(repr, names)) or "none"
             raise InvalidInputError(f"there is no column {name!r}; the table has {found}", column=name)
-    return [name for name in metrics.columns if name in names]
+    return [name for name in columns if name in names]
 
 
-def _ids(metrics: Holder) -> set[str]:
+def _ids(metrics: MetricLike) -> set[str]:
     found = [
-        b.column(need.role) for state, b, *_ in metrics.reads() for need in state.needs() if isinstance(need.kind, Ids)
+        binding.column(need.role)
+        for state, binding, *_ in definition_of(metrics).reads
+        for need in state.needs()
+        if isinstance(need.kind, Ids)
     ]
     return {name for column in found for name in (column if isinstance(column, tuple) else (column,))}
 
@@ -108,7 +112,7 @@ def value_of(state: bytes, name: str | None = None) -> float:
     if asked not in names:
         raise InvalidInputError(f"there is no metric {asked!r} in this state; there are {', '.join(names)}")
     metric = thing if isinstance(thing, Metric) else thing[asked]
-    value = metric.value(metric.states)
+    value = answer_of(metric).value
     if not isinstance(value, float):
         raise InvalidInputError(
             f"the value of {asked} is no single number but a {type(value).__name__}: read it in Python"

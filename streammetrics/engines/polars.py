@@ -7,14 +7,14 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike, columns_of
 from ..collect.saved import merge
 from . import fold
 from .parts import read_columns, total, value_of
 
 __all__ = ["evaluate", "merged", "state", "value"]
 
-H = TypeVar("H", bound=Holder)
+H = TypeVar("H", bound=MetricLike)
 
 
 def evaluate(data: pl.LazyFrame | pl.DataFrame, metrics: H, *, rows: int = 1 << 17) -> H:
@@ -57,7 +57,7 @@ def evaluate(data: pl.LazyFrame | pl.DataFrame, metrics: H, *, rows: int = 1 << 
     return total([fold(chosen.collect_batches(chunk_size=rows), metrics)], metrics)
 
 
-def state(metrics: Holder, columns: Iterable[str] | None = None) -> pl.Expr:
+def state(metrics: MetricLike, columns: Iterable[str] | None = None) -> pl.Expr:
     """Make an expression that counts the rows of each group: one state, as bytes, for each.
 
     Parameters
@@ -86,7 +86,7 @@ def state(metrics: Holder, columns: Iterable[str] | None = None) -> pl.Expr:
     >>> log.group_by("variant").agg(state(sm.CTR())).select("variant", value("state")).sort("variant").rows()
     [('A', 0.5), ('B', 1.0)]
     """
-    names = [name for name, must in metrics.columns.items() if must] if columns is None else list(columns)
+    names = [name for name, must in columns_of(metrics).items() if must] if columns is None else list(columns)
 
     def count(series: Sequence[pl.Series]) -> pl.Series:
         return _binary([fold([dict(zip(names, series, strict=True))], metrics)])

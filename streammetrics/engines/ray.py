@@ -11,14 +11,14 @@ import ray
 from ray.data import Dataset
 from ray.data.aggregate import AggregateFn
 
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike
 from ..collect.saved import merge
 from . import fold
 from .parts import fold_part, read_columns, total
 
 __all__ = ["Fold", "evaluate"]
 
-H = TypeVar("H", bound=Holder)
+H = TypeVar("H", bound=MetricLike)
 
 
 def evaluate(data: Dataset | Iterable[Any], metrics: H) -> H:
@@ -61,7 +61,7 @@ def evaluate(data: Dataset | Iterable[Any], metrics: H) -> H:
     return total(states, metrics)
 
 
-def _of_dataset(data: Dataset, metrics: Holder) -> Iterator[bytes]:
+def _of_dataset(data: Dataset, metrics: MetricLike) -> Iterator[bytes]:
     there = data.columns()
     if there is None:  # without a single row Ray knows no columns
         return
@@ -73,11 +73,11 @@ def _of_dataset(data: Dataset, metrics: Holder) -> Iterator[bytes]:
         yield row["state"]
 
 
-def _folded(block: pa.Table, metrics: Holder) -> pa.Table:
+def _folded(block: pa.Table, metrics: MetricLike) -> pa.Table:
     return pa.table({"state": pa.array([fold([block], metrics)], pa.binary())})
 
 
-def _of_tasks(parts: Iterable[Any], metrics: Holder) -> Iterator[bytes]:
+def _of_tasks(parts: Iterable[Any], metrics: MetricLike) -> Iterator[bytes]:
     """Yield states as they come, and cancel the rest if one fails."""
     held, task = ray.put(metrics), ray.remote(fold_part)
     waiting = [task.remote(part, held) for part in parts]
@@ -116,7 +116,7 @@ class Fold(AggregateFn):
     {0: 0.4, 1: 0.6}
     """
 
-    def __init__(self, metrics: Holder, name: str = "state") -> None:
+    def __init__(self, metrics: MetricLike, name: str = "state") -> None:
         super().__init__(
             name=name,
             init=lambda _: fold((), metrics),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike, columns_of
 from .scorer import Scorer, directions
 
 __all__ = ["Rounds"]
@@ -27,10 +27,10 @@ class Rounds:
         Whether the booster knows which rows are of one query.
     """
 
-    def __init__(self, metrics: Holder, link: str, maximize: bool | None, queries: bool) -> None:
+    def __init__(self, metrics: MetricLike, link: str, maximize: bool | None, queries: bool) -> None:
         Scorer(metrics, link, ("query",) if queries else ())  # raise before anything is copied
         self._scorer = Scorer(metrics.copy().reset(), link, ("query",) if queries else ())
-        self._by_query = "query" in metrics.columns
+        self._by_query = "query" in columns_of(metrics)
         self.names = self._scorer.names
         if not self.names:
             raise ValueError(f"{metrics!r} has no value that is one number: average= makes one of several")

@@ -8,13 +8,13 @@ from typing import Any
 import catboost  # noqa: F401 - without it there is nobody to evaluate for
 import numpy as np
 
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike
 from .boosting import Rounds
 
 __all__ = ["eval_metric"]
 
 
-def eval_metric(metrics: Holder, *, link: str, maximize: bool | None = None) -> EvalMetric:
+def eval_metric(metrics: MetricLike, *, link: str, maximize: bool | None = None) -> EvalMetric:
     """A metric for the `eval_metric` of `CatBoost`, `CatBoostClassifier` and `CatBoostRegressor`.
 
     Parameters
@@ -59,7 +59,7 @@ class EvalMetric:
 
     no_jit = True  # else CatBoost tries to compile the methods with numba, and warns that it cannot
 
-    def __init__(self, metrics: Holder, link: str, maximize: bool | None) -> None:
+    def __init__(self, metrics: MetricLike, link: str, maximize: bool | None) -> None:
         self._given = metrics, link, maximize
         self._rounds = Rounds(metrics, link, maximize, queries=False)
         self.name = self._rounds.only()
@@ -83,7 +83,7 @@ class EvalMetric:
         return named, self._given
 
 
-def named(metrics: Holder, link: str, maximize: bool | None) -> EvalMetric:
+def named(metrics: MetricLike, link: str, maximize: bool | None) -> EvalMetric:
     """Make it of a class of the metric's name, which is what CatBoost shows."""
     made = EvalMetric(metrics, link, maximize)
     made.__class__ = type(made.name, (EvalMetric,), {})

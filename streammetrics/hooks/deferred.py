@@ -18,7 +18,8 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from .. import errors
-from ..collect.holder import Holder, unknown_column
+from ..collect.accumulator import definition_of, unknown_column
+from ..collect.metric_like import MetricLike, columns_of
 from ..columns.convert import as_columns, library_of
 from ..compose.bundle import Bundle
 from ..errors import InvalidInputError, MemoryLimitError, NotArrivedError, StreamMetricsError
@@ -26,7 +27,7 @@ from ..numerics.once import at_once
 
 __all__ = ["CARRIERS", "Carrier", "Deferred", "Flight"]
 
-H = TypeVar("H", bound=Holder)
+H = TypeVar("H", bound=MetricLike)
 
 EVERY, MOST_FLYING, TIMEOUT = 50, 4, 600.0
 SHOWN = 10
@@ -162,14 +163,14 @@ class Deferred(Generic[H]):
         queue: int = MOST_FLYING,
         timeout: float = TIMEOUT,
     ) -> None:
-        if not isinstance(metrics, Holder) or isinstance(metrics, Bundle):
+        if not isinstance(metrics, MetricLike) or isinstance(metrics, Bundle):
             raise TypeError(f"metrics is a metric, a MetricCollection or slices, not a {type(metrics).__name__}")
         for name, value in (("every", every), ("queue", queue)):
             if type(value) is not int or value < 1:
                 raise ValueError(f"{name} is a number of {'steps' if name == 'every' else 'copies'}, not {value!r}")
         self.metrics, self.every, self.snapshot, self.queue = metrics, every, snapshot, queue
         self.timeout = timeout
-        self._columns = metrics.columns
+        self._columns = columns_of(metrics)
         self._lock = threading.RLock()
         self._forget()
 
@@ -216,7 +217,8 @@ class Deferred(Generic[H]):
             given: dict[Any, Any] = {name: table[name] for name in self._columns if name in table}
         else:
             if not columns.keys() <= self._columns.keys():
-                raise unknown_column(self, next(n for n in columns if n not in self._columns), self._columns)
+                unknown = next(name for name in columns if name not in self._columns)
+                raise unknown_column(type(self).__name__, unknown, self._columns)
             given = {0: y_true, 1: y_score, **columns}
         marks = []
         for name, column in given.items():
@@ -326,7 +328,7 @@ class Deferred(Generic[H]):
 
     def _named(self, name: Any) -> str:
         """A column by name, also if it was given by position."""
-        roles = self.metrics.by_position()
+        roles = definition_of(self.metrics).positional_columns()
         return name if isinstance(name, str) else roles[name] if name < len(roles) else f"column {name}"
 
     # -- results ------------------------------------------------------------------------------------------------------
@@ -425,7 +427,7 @@ class Deferred(Generic[H]):
         return f"Deferred(every={self.every}, {self.pending:,} steps pending): {self.metrics!r}"
 
 
-def _unpickled(kind: type[Deferred[Any]], metrics: Holder, settings: Mapping[str, Any]) -> Any:
+def _unpickled(kind: type[Deferred[Any]], metrics: MetricLike, settings: Mapping[str, Any]) -> Any:
     return kind(metrics, **settings)
 
 

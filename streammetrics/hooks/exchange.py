@@ -17,7 +17,8 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.holder import Holder
+from ..collect.accumulator import definition_of
+from ..collect.metric_like import MetricLike, empty_copy, states_of, with_states
 from ..collect.saved import from_bytes
 from ..errors import IncompatibleStateError, SyncError
 from ..state import frame
@@ -26,7 +27,7 @@ from ..state.state import State
 
 __all__ = ["Transport", "add_up", "spelled"]
 
-H = TypeVar("H", bound=Holder)
+H = TypeVar("H", bound=MetricLike)
 Ints = NDArray[np.int64]
 
 RECORD = struct.Struct("<32sBBq")
@@ -73,9 +74,9 @@ def add_up(metrics: H, transport: Transport) -> H:
         A rank is gone or stuck, or failed before; all that are left raise.
     """
     try:
-        if not isinstance(metrics, Holder):
+        if not isinstance(metrics, MetricLike):
             raise TypeError(f"sync() takes a metric, collection, slices or bundle, not a {type(metrics).__name__}")
-        blank, states = metrics.blank(), metrics.states
+        blank, states = empty_copy(metrics), states_of(metrics)
         plan = _plan(blank)
         asked = transport.sums and any(_pays(facts_of(s), transport.size) for s in states)
         data = b"" if asked else frame.write(states)
@@ -84,19 +85,18 @@ def add_up(metrics: H, transport: Transport) -> H:
         raise
     said = _first(transport, Said(plan, False, asked, len(data)))
     _check(transport, said, blank)
-    new = metrics.copy()
     if any(s.dense for s in said):
-        new.take_states(_with_sums(transport, states))
+        total = _with_sums(transport, states)
     else:
-        parts = transport.gather_uneven(data, [s.length for s in said])
-        new.take_states(_merged(parts))
-    return new
+        total = _merged(transport.gather_uneven(data, [s.length for s in said]))
+    made: H = with_states(metrics, total)
+    return made
 
 
-def _plan(blank: Holder) -> bytes:
+def _plan(blank: MetricLike) -> bytes:
     """What is counted, and how what is not framed is laid out."""
     sha = hashlib.sha256(blank.digest().encode())
-    for state in blank.states:
+    for state in states_of(blank):
         sha.update(repr([(p.name, getattr(p, "form", "tally")) for p in state.parts().values()]).encode())
         sha.update(repr(state.reasons).encode())
     return sha.digest()
@@ -127,7 +127,7 @@ def _texts(transport: Transport, said: Sequence[Said], mine: bytes) -> list[byte
 # -- what cannot be added ----------------------------------------------------------------------------------------------
 
 
-def _check(transport: Transport, said: Sequence[Said], blank: Holder) -> None:
+def _check(transport: Transport, said: Sequence[Said], blank: MetricLike) -> None:
     """Raise on all ranks if one has failed, or counts something else."""
     if not any(s.failed or s.plan != said[0].plan for s in said):
         return
@@ -139,13 +139,13 @@ def _check(transport: Transport, said: Sequence[Said], blank: Holder) -> None:
 
 def _differences(said: Sequence[Said], texts: Sequence[bytes]) -> list[str]:
     """Say how each kind of metrics differs from that of rank 0, and which ranks have it."""
-    first, out = from_bytes(texts[0]), []
+    first, out = definition_of(from_bytes(texts[0])), []
     for plan in dict.fromkeys(s.plan for s in said if s.plan != said[0].plan):
         ranks = [r for r, s in enumerate(said) if s.plan == plan]
         who = f"{spelled(ranks)} against rank 0"
-        other = from_bytes(texts[ranks[0]])
-        if other.sort != first.sort:
-            what = [f"it is a {type(other).__name__}, not a {type(first).__name__}"]
+        other = definition_of(from_bytes(texts[ranks[0]]))
+        if other.kind != first.kind:
+            what = [f"it is a {other.type_name}, not a {first.type_name}"]
         else:
             what = first.differences(other)
         out.append(f"{who}: {', '.join(what) or 'releases differ'}")

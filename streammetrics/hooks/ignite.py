@@ -10,8 +10,9 @@ import ignite.distributed as idist
 import torch
 from ignite.metrics import Metric as IgniteMetric
 
+from ..collect.accumulator import accumulator_of
 from ..collect.collection import MetricCollection
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike
 from ..collect.saved import from_bytes, merge
 from .scorer import Scorer, scores
 
@@ -55,12 +56,12 @@ class Metric(IgniteMetric):
 
     def __init__(
         self,
-        metrics: Holder,
+        metrics: MetricLike,
         output_transform: Callable[[Any], Any] = lambda output: output,
         *,
         link: str = "identity",
     ) -> None:
-        self._scorer = Scorer(metrics, link, metrics.columns if isinstance(metrics, Holder) else ())
+        self._scorer = Scorer(metrics, link, None)
         if not self._scorer.names:
             raise ValueError(f"{metrics!r} has no value that is one number: average= makes one of several")
         self.metrics = metrics
@@ -95,7 +96,7 @@ class Metric(IgniteMetric):
     def compute(self) -> float | dict[str, float]:
         """Return the value of what all processes have counted, or of a collection the values by name."""
         found = scores(self._total())
-        return found if isinstance(self.metrics, MetricCollection) else found[self.metrics.name]  # type: ignore[attr-defined]
+        return found if isinstance(self.metrics, MetricCollection) else found[self.metrics.name]
 
     def state_dict(self) -> OrderedDict[str, torch.Tensor]:
         """Return what all processes have counted, for a checkpoint; every process calls this."""
@@ -112,13 +113,13 @@ class Metric(IgniteMetric):
             It is of other metrics.
         """
         found = from_bytes(state_dict["counted"].cpu().numpy().tobytes())
-        self.metrics.check_fits(found)
+        accumulator_of(self.metrics).check_fits(accumulator_of(found))
         self.metrics.reset()
         if idist.get_rank() == 0:
             self.metrics.merge(found)
 
-    def _total(self) -> Holder:
+    def _total(self) -> MetricLike:
         if idist.get_world_size() == 1:
             return self.metrics
-        total: Holder = merge(idist.all_gather(self.metrics.to_bytes()))
+        total: MetricLike = merge(idist.all_gather(self.metrics.to_bytes()))
         return total

@@ -14,14 +14,14 @@ import numpy as np
 from jax.experimental import multihost_utils
 from numpy.typing import NDArray
 
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike
 from ..errors import SyncError, SyncTimeoutError
 from .deadline import TIMEOUT, Deadline
 from .exchange import add_up
 
 __all__ = ["sync"]
 
-H = TypeVar("H", bound=Holder)
+H = TypeVar("H", bound=MetricLike)
 
 
 def sync(metrics: H, timeout: float | timedelta = TIMEOUT) -> H:

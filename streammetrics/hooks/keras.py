@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from ..collect.collection import MetricCollection
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike, empty_copy
 from ..collect.saved import from_bytes
 from ..columns.convert import as_array
 from .keras_backends import call, get_keras_mask, read, settle
@@ -67,13 +67,13 @@ class Metric(keras.metrics.Metric):
     1.0
     """
 
-    def __init__(self, metrics: Holder, *, link: str = "identity", name: str | None = None, every: int = 1) -> None:
+    def __init__(self, metrics: MetricLike, *, link: str = "identity", name: str | None = None, every: int = 1) -> None:
         self._scorer = Scorer(metrics, link)
         if not self._scorer.names:
             raise ValueError(f"{metrics!r} has no value that is one number: average= makes one of several")
         if every < 1:
             raise ValueError(f"every is a number of steps, at least 1, not {every!r}")
-        own = getattr(metrics, "name", None) or "metrics"
+        own = metrics.name or "metrics"
         super().__init__(name=name or own)
         self._before = f"{name}_" if name and name != own else ""
         self.every, self._steps, self._shown = every, 0, np.zeros(0)
@@ -82,7 +82,7 @@ class Metric(keras.metrics.Metric):
             self._direction = "up" if up[0] else "down"  # what EarlyStopping(mode="auto") looks for
 
     @property
-    def metrics(self) -> Holder:
+    def metrics(self) -> MetricLike:
         """What has been counted."""
         settle()
         return self._scorer.metrics
@@ -122,7 +122,7 @@ class Metric(keras.metrics.Metric):
 
     def get_config(self) -> dict[str, Any]:
         """Return what makes this metric again, with no rows."""
-        data = base64.b64encode(self._scorer.metrics.blank().to_bytes()).decode()
+        data = base64.b64encode(empty_copy(self._scorer.metrics).to_bytes()).decode()
         return {"metrics": data, "link": self._scorer.link, "name": self.name, "every": self.every}
 
     @classmethod
@@ -190,7 +190,7 @@ class Evaluate(keras.callbacks.Callback):
 
     def __init__(
         self,
-        metrics: Holder,
+        metrics: MetricLike,
         validation_data: Any = None,
         *,
         link: str = "identity",
@@ -200,7 +200,7 @@ class Evaluate(keras.callbacks.Callback):
         prefix: str = "val_",
     ) -> None:
         super().__init__()
-        self._scorer = Scorer(metrics, link, metrics.columns if columns is not None or validation_data is None else ())
+        self._scorer = Scorer(metrics, link, None if columns is not None or validation_data is None else ())
         self.metrics, self.validation_data, self.batch_size = metrics, validation_data, batch_size
         self.columns, self.output, self.prefix = columns, output, prefix
 

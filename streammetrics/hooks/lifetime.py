@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Self
 
-from ..collect.holder import Holder
+from ..collect.accumulator import definition_of
+from ..collect.metric_like import MetricLike, answer_of, empty_copy
 from ..collect.saved import merge
 from ..collect.scalars import settled_names
+from ..compose.axis_wrapper import AxisWrapper
 from ..compose.bundle import Bundle
-from ..compose.front import Front
 
 __all__ = ["Lifetime"]
 
@@ -45,8 +46,8 @@ class Lifetime:
 
     # One tuple holds all that changes, and is replaced as one: an interrupt leaves what was before, or what is after.
 
-    def __init__(self, metrics: Holder, window: int | None = None, panes: int = 10) -> None:
-        if not isinstance(metrics, Holder) or isinstance(metrics, (Bundle, Front)):
+    def __init__(self, metrics: MetricLike, window: int | None = None, panes: int = 10) -> None:
+        if not isinstance(metrics, MetricLike) or isinstance(metrics, (Bundle, AxisWrapper)):
             raise TypeError(f"metrics is a metric or a MetricCollection, not a {type(metrics).__name__}")
         fits = window is None or (type(window) is int and window > 0 and window % max(panes, 1) == 0)
         if type(panes) is not int or panes < 2 or not fits:
@@ -54,7 +55,7 @@ class Lifetime:
                 f"window= is some updates for each of panes=, of which there are at least 2; not {window!r} and {panes!r}"
             )
         self.window, self.panes = window, panes
-        self._held = _Held(metrics.copy(), (metrics.blank(),), 0)
+        self._held = _Held(metrics.copy(), (empty_copy(metrics),), 0)
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Self:
         """Count a batch in both; takes, and raises, what `update` of the metrics does."""
@@ -69,7 +70,7 @@ class Lifetime:
     def lifetime(self) -> Any:
         return self._held.all()
 
-    def _values(self) -> list[tuple[str, Holder]]:
+    def _values(self) -> list[tuple[str, MetricLike]]:
         return [("window", self._held.recent()), ("lifetime", self._held.all())]
 
     def _told(self, values: Any) -> Any:
@@ -86,8 +87,8 @@ class Lifetime:
         return self._told({_under(s, n): value for s, made in self._values() for n, value in _named(made).items()})
 
     def flat(self, undefined: str = "omit") -> dict[str, float]:
-        """Return what `compute` does as plain floats for a logger (see `flat` of the metrics)."""
-        numbers = [(_under(s, n), x) for s, made in self._values() for n, x in made.numbers(made.value(made.states))]
+        """Return what `compute` does as plain floats for a logger (see `streammetrics.flat`)."""
+        numbers = [(_under(s, n), x) for s, made in self._values() for n, x in answer_of(made).numbers()]
         return self._told(settled_names(numbers, undefined))
 
     def reset(self) -> Self:
@@ -99,30 +100,29 @@ class Lifetime:
 class _Held(NamedTuple):
     """What came before the last pane, the panes of the window, and how many updates the last of them has."""
 
-    before: Holder
-    panes: tuple[Holder, ...]
+    before: MetricLike
+    panes: tuple[MetricLike, ...]
     updates: int
 
-    def all(self) -> Holder:
+    def all(self) -> MetricLike:
         """The metrics of every row."""
         return self.before.copy().merge(self.panes[-1])
 
-    def recent(self) -> Holder:
+    def recent(self) -> MetricLike:
         """The metrics of the window."""
         return merge(self.panes)
 
     def turned(self, most: int) -> _Held:
         """With a new pane behind the last; the oldest falls out of a full window."""
-        return _Held(self.all(), (*self.panes, self.before.blank())[-most:], 0)
+        return _Held(self.all(), (*self.panes, empty_copy(self.before))[-most:], 0)
 
     def reset(self) -> _Held:
-        blank = self.before.blank()
-        return _Held(blank, (blank.blank(),), 0)
+        return _Held(empty_copy(self.before), (empty_copy(self.before),), 0)
 
 
 def _named(metrics: Any) -> dict[str, Any]:
-    value = metrics.value(metrics.states)
-    return value if hasattr(metrics, "names") else {metrics.name: value}
+    value: Any = answer_of(metrics).value
+    return {metrics.name: value} if definition_of(metrics).is_single else value
 
 
 def _under(span: str, name: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import lightgbm
 import numpy as np
 
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike
 from .boosting import Rounds
 
 __all__ = ["eval_metric", "feval"]
@@ -18,7 +18,7 @@ Results = list[tuple[str, float, bool]]
 class Evaluation:
     """Metrics of the predictions of each round, as LightGBM takes them."""
 
-    def __init__(self, metrics: Holder, *, link: str, maximize: bool | None = None) -> None:
+    def __init__(self, metrics: MetricLike, *, link: str, maximize: bool | None = None) -> None:
         self._rounds = Rounds(metrics, link, maximize, queries=True)
         self._rounds.check_directions()
 

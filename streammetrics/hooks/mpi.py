@@ -15,14 +15,14 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike
 from ..errors import SyncError
 from .deadline import TIMEOUT, Deadline
 from .exchange import add_up
 
 __all__ = ["sync"]
 
-H = TypeVar("H", bound=Holder)
+H = TypeVar("H", bound=MetricLike)
 
 LONGEST_PAUSE = 0.002  # seconds between two looks
 MOST_COUNT = 2**31 - 1  # bytes of one message

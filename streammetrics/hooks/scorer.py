@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..collect.about import best_of
+from ..collect.accumulator import definition_of
 from ..collect.collection import MetricCollection
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike, answer_of, columns_of, empty_copy
 from ..columns.classes import Classes, FoundClasses
 from ..columns.columns import Label, Matrix, Score
 from ..columns.convert import as_array, one_column
@@ -24,10 +25,10 @@ Floats = NDArray[np.float64]
 LINKS = ("probability", "logit", "log", "identity")
 
 
-def scores(metrics: Holder) -> dict[str, float]:
+def scores(metrics: MetricLike) -> dict[str, float]:
     """Return every value that is one number, as the metrics name it; NaN where it is undefined. Arrays are left out."""
-    found = metrics.value(metrics.states)
-    named = found if isinstance(found, dict) else {metrics.name: found}  # type: ignore[attr-defined]
+    found = answer_of(metrics).value
+    named = found if isinstance(found, dict) else {metrics.name: found}
     return {name: value for name, value in named.items() if isinstance(value, float)}
 
 
@@ -41,8 +42,8 @@ class Scorer:
     link : {"probability", "logit", "log", "identity"}
         What predictions are. `logit` is turned into probabilities (of several classes by softmax), unless the metrics
         read logits (`scale="logit"`); `log` into what it is the logarithm of; `identity` is left alone.
-    gives : iterable of str
-        The columns that the model hands over besides labels, predictions and weights.
+    gives : iterable of str, or None
+        The columns that the model provides besides labels, predictions and weights; None for all that the metrics read.
 
     Raises
     ------
@@ -52,15 +53,16 @@ class Scorer:
         The link is unknown or does not fit the metrics, or they read columns that nobody hands over.
     """
 
-    def __init__(self, metrics: Holder, link: str, gives: Iterable[str] = ()) -> None:
-        if not isinstance(metrics, Holder):
+    def __init__(self, metrics: MetricLike, link: str, gives: Iterable[str] | None = ()) -> None:
+        if not isinstance(metrics, MetricLike):
             hint = "; write AUC(), not AUC" if isinstance(metrics, type) else "; put several in a MetricCollection"
             raise TypeError(f"expected a metric or a MetricCollection, got {metrics!r}{hint}")
         if link not in LINKS:
             raise ValueError(f"link= says what predictions are, one of {', '.join(LINKS)}; got {link!r}")
         self.metrics, self.link = metrics, link
-        self._predictions = "y_score" if "y_score" in metrics.columns else "y_pred"
-        self._check_columns(gives)
+        columns = columns_of(metrics)
+        self._predictions = "y_score" if "y_score" in columns else "y_pred"
+        self._check_columns(columns if gives is None else gives)
         scales = self._scales()
         self._squash = link == "logit" and scales != {"logit"}
         self._of_labels, self._single = self._shape()
@@ -98,21 +100,24 @@ class Scorer:
     @cached_property
     def names(self) -> list[str]:
         """The names of the values, which depend on settings alone."""
-        return list(scores(self.metrics.blank()))
+        return list(scores(empty_copy(self.metrics)))
 
     def _check_columns(self, gives: Iterable[str]) -> None:
-        must = {name for name, needed in self.metrics.columns.items() if needed}
+        columns = columns_of(self.metrics)
+        must = {name for name, needed in columns.items() if needed}
         handed = {"y_true", self._predictions, *gives}
         if must - handed:
             raise ValueError(
                 f"{self.metrics!r} reads {', '.join(sorted(must - handed))}; handed over are only "
                 f"{', '.join(sorted(handed))} and sample_weight"
             )
-        if not {"y_true", self._predictions} <= set(self.metrics.columns):
+        if not {"y_true", self._predictions} <= set(columns):
             raise ValueError(f"{self.metrics!r} reads no labels with predictions: there is nothing to score a model by")
 
     def _kinds(self, role: str) -> list[Any]:
-        return [need.kind for state, *_ in self.metrics.reads() for need in state.needs() if need.role == role]
+        return [
+            need.kind for state, *_ in definition_of(self.metrics).reads for need in state.needs() if need.role == role
+        ]
 
     def _reads_classes(self, role: str) -> bool:
         return any(isinstance(kind, (Classes, FoundClasses)) for kind in self._kinds(role))
@@ -159,11 +164,10 @@ class Scorer:
         return elementary.sigmoid(wide) if self._of_labels or self._single else _softmax(wide)
 
 
-def directions(metrics: Holder, maximize: bool | None = None) -> dict[str, bool | None]:
+def directions(metrics: MetricLike, maximize: bool | None = None) -> dict[str, bool | None]:
     """Whether higher values are better, by name; `maximize` where a metric does not say, None where nobody does."""
-    several = isinstance(metrics, MetricCollection)
-    things: dict[str, Any] = {n: metrics[n] for n in metrics} if several else {metrics.name: metrics}  # type: ignore
-    best = {name: best_of(thing) for name, thing in things.items()}
+    named = {n: metrics[n] for n in metrics} if isinstance(metrics, MetricCollection) else {metrics.name: metrics}
+    best = {name: best_of(thing) for name, thing in named.items()}
     return {name: which == "high" if which in ("high", "low") else maximize for name, which in best.items()}
 
 

@@ -8,14 +8,17 @@ from typing import Any
 import torch
 import torch.distributed
 
-from ..collect.holder import Holder
+from ..collect.accumulator import accumulator_of
+from ..collect.metric import Metric
+from ..collect.metric_container import MetricContainer
+from ..collect.metric_like import MetricLike, empty_copy, states_of
 from ..collect.saved import from_bytes
 from ..errors import IncompatibleStateError, StateFormatError
 from .deferred import CARRIERS, Deferred
 
 __all__ = ["Deferred", "Tensors", "TensorsUnderWay", "load_state_dict", "state_dict"]
 
-Metrics = Holder | Deferred[Any]
+Metrics = MetricLike | Deferred[Any]
 
 INTEGERS = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 PLAIN = {*INTEGERS, torch.float16, torch.float32, torch.float64}
@@ -150,16 +153,18 @@ def load_state_dict(metrics: Any, saved: Mapping[str, torch.Tensor] | Sequence[M
             )
     for name, thing in named.items():
         counted = thing.reset().metrics if isinstance(thing, Deferred) else thing.reset()
-        counted.take_states(found[name].states)
+        accumulator_of(counted).hold(states_of(found[name]))
     return metrics
 
 
 def _named(metrics: Any) -> dict[str, Any]:
     """Metrics by name."""
-    if isinstance(metrics, Mapping) and not isinstance(metrics, Holder):
+    if isinstance(metrics, Mapping) and not isinstance(metrics, MetricLike):
         return dict(metrics)
     counted = metrics.metrics if isinstance(metrics, Deferred) else metrics
-    return {getattr(counted, "name", "metrics"): metrics}
+    # Saved checkpoints call everything else, such as a bundle, "metrics".
+    name = counted.name if isinstance(counted, (Metric, MetricContainer)) else "metrics"
+    return {name: metrics}
 
 
 def _share(saved: list[Any]) -> list[Any]:
@@ -169,9 +174,9 @@ def _share(saved: list[Any]) -> list[Any]:
     return saved
 
 
-def _merged(name: str, thing: Any, shares: Sequence[Mapping[str, torch.Tensor]]) -> Holder:
+def _merged(name: str, thing: Any, shares: Sequence[Mapping[str, torch.Tensor]]) -> MetricLike:
     """What some ranks have seen of one thing, together."""
-    made: Holder = (thing.metrics if isinstance(thing, Deferred) else thing).blank()
+    made: MetricLike = empty_copy(thing.metrics if isinstance(thing, Deferred) else thing)
     for share in shares:
         if name not in share:
             raise IncompatibleStateError(f"nothing is saved of {name!r}; there are {', '.join(share) or 'none'}")

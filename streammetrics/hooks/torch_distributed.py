@@ -20,14 +20,14 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch.distributed.distributed_c10d import AllgatherOptions, AllreduceOptions, BroadcastOptions
 
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike
 from ..errors import SyncError
 from .deadline import TIMEOUT, Deadline
 from .exchange import add_up, spelled
 
 __all__ = ["sync"]
 
-H = TypeVar("H", bound=Holder)
+H = TypeVar("H", bound=MetricLike)
 
 GRACE = 1.0  # seconds to note that a group is closed
 MARGIN = 0.2  # seconds before the end in which the absent are named

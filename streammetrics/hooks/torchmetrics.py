@@ -11,7 +11,8 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 from ..collect.about import best_of
-from ..collect.holder import Holder
+from ..collect.accumulator import accumulator_of, definition_of
+from ..collect.metric_like import MetricLike, answer_of, columns_of, empty_copy, states_of
 from ..collect.saved import from_bytes, merge
 from ..compose.bundle import Bundle
 from ..errors import IncompatibleStateError, InvalidInputError, StateFormatError, StreamMetricsError
@@ -61,17 +62,17 @@ class TorchMetric(torchmetrics.Metric):
     is_differentiable = False
     full_state_update = False
 
-    def __init__(self, metric: Holder | Deferred[Any], **settings: Any) -> None:
+    def __init__(self, metric: MetricLike | Deferred[Any], **settings: Any) -> None:
         super().__init__(**settings)
         inner = metric.metrics if isinstance(metric, Deferred) else metric
-        if not isinstance(inner, Holder) or isinstance(inner, Bundle):
+        if not isinstance(inner, MetricLike) or isinstance(inner, Bundle):
             hint = "; write AUC(), not AUC" if isinstance(metric, type) else ""
             raise TypeError(f"expected a metric, a MetricCollection or Deferred, got {metric!r}{hint}")
         self._target = metric
-        self._key = NAME + inner.blank().digest()[:16]
+        self._key = NAME + empty_copy(inner).digest()[:16]
         # NaN equals nothing, itself included: compute groups take no two of these for one
         self.add_state(self._key, torch.tensor(float("nan")), dist_reduce_fx=None)
-        self._total: Holder | None = None
+        self._total: MetricLike | None = None
         self._fed = 0  # how often; `_update_count` is overwritten by collections that share
 
     @property
@@ -110,7 +111,7 @@ class TorchMetric(torchmetrics.Metric):
         self._count(self._target, preds, target, columns)
 
     def _count(self, into: Any, preds: Any, target: Any, columns: dict[str, Any]) -> None:
-        roles = self._inner.by_position()
+        roles = definition_of(self._inner).positional_columns()
         if target is None:
             into.update(preds, **columns)
         elif len(roles) == 1:  # among others, in a collection: of both it reads one
@@ -120,11 +121,8 @@ class TorchMetric(torchmetrics.Metric):
 
     def _filter_kwargs(self, **kwargs: Any) -> dict[str, Any]:
         """Of what a collection is given, the columns that this one reads."""
-        return {
-            name: column
-            for name, column in kwargs.items()
-            if name in ("preds", "target") or name in self._inner.columns
-        }
+        read = {"preds", "target", *columns_of(self._inner)}
+        return {name: column for name, column in kwargs.items() if name in read}
 
     def forward(self, preds: Any, target: Any = None, **columns: Any) -> Any:
         """Count a batch, and return the value of this batch alone; NaN where undefined, without a warning.
@@ -133,12 +131,12 @@ class TorchMetric(torchmetrics.Metric):
         """
         if self._is_synced:
             raise TorchMetricsUserError("this metric holds what all ranks have seen; call unsync() before forward()")
-        batch = self._inner.blank()
+        batch = empty_copy(self._inner)
         self._count(batch, preds, target, columns)
         self.update(preds, target, **columns)
         if self.dist_sync_on_step and self._distributed():
             batch = self._gathered(lambda: batch.to_bytes(), self.dist_sync_fn, self.process_group)
-        self._forward_cache = self._tensors(batch.value(batch.states))
+        self._forward_cache = self._tensors(answer_of(batch).value)
         return self._forward_cache
 
     def compute(self) -> Any:
@@ -220,9 +218,10 @@ class TorchMetric(torchmetrics.Metric):
         if not isinstance(saved, torch.Tensor) or saved.dtype != torch.uint8:
             raise StateFormatError(f"{name}: expected a uint8 tensor, as state_dict() returns it")
         loaded = from_bytes(saved.numpy(force=True).tobytes())
-        self._inner.check_fits(loaded)
+        counted = accumulator_of(self._inner)
+        counted.check_fits(accumulator_of(loaded))
         self.reset()
-        self._inner.take_states(loaded.states)
+        counted.hold(states_of(loaded))
         self._fed = self._update_count = 1  # it has something to compute from
 
     def merge_state(self, incoming_state: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from transformers import EvalPrediction
 
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike
 from ..columns.convert import as_array
 from .scorer import Scorer
 
@@ -59,13 +59,13 @@ class compute_metrics:  # noqa: N801 - named as the argument that it is given to
 
     def __init__(
         self,
-        metrics: Holder,
+        metrics: MetricLike,
         *,
         link: str,
         ignore_index: int = -100,
         columns: Callable[[EvalPrediction], Mapping[str, Any]] | None = None,
     ) -> None:
-        self._scorer = Scorer(metrics, link, metrics.columns if columns is not None else ())
+        self._scorer = Scorer(metrics, link, None if columns is not None else ())
         self.metrics, self.ignore_index, self.columns = metrics, ignore_index, columns
         self._done = False
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xgboost
 
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike
 from .boosting import Rounds
 
 __all__ = ["custom_metric", "eval_metric"]
@@ -66,7 +66,7 @@ class custom_metric:  # noqa: N801 - named as the argument that it is given to
     (['logloss', 'normalized_entropy'], 3)
     """
 
-    def __init__(self, metrics: Holder, *, link: str, maximize: bool | None = None) -> None:
+    def __init__(self, metrics: MetricLike, *, link: str, maximize: bool | None = None) -> None:
         self._rounds = Rounds(metrics, link, maximize, queries=True)
         self.maximize = list(self._rounds.directions.values())[-1]
 
@@ -112,7 +112,7 @@ class eval_metric:  # noqa: N801 - named as the argument that it is given to
     ['logloss', 'auc']
     """
 
-    def __init__(self, metrics: Holder, *, link: str, maximize: bool | None = None) -> None:
+    def __init__(self, metrics: MetricLike, *, link: str, maximize: bool | None = None) -> None:
         self._rounds = Rounds(metrics, link, maximize, queries=False)
         self.__name__ = self._rounds.only()
         self.maximize = self._rounds.directions[self.__name__]

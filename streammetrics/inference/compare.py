@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..collect.holder import Holder
+from ..collect.accumulator import definition_of
 from ..collect.interval import alpha_of
+from ..collect.metric_like import MetricLike, states_of
 from ..collect.sample import Sample
 from ..errors import InvalidInputError
 from .changes import changes_of
-from .comparison import Comparisons
+from .comparison import Comparison, Comparisons
 from .pairs import Left, Pair, paired
 from .readings import Settings, read
 from .sequential import Look
@@ -19,8 +20,8 @@ __all__ = ["compare", "compare_all"]
 
 
 def compare(
-    a: Holder,
-    b: Holder,
+    a: MetricLike,
+    b: MetricLike,
     *,
     confidence: float = 0.95,
     independent: bool = False,
@@ -30,7 +31,7 @@ def compare(
     users: float | None = None,
     covariates: Any = (),
     adjust: str | None = None,
-) -> Any:
+) -> Comparison | Comparisons:
     """Return by how much a differs from b, with interval and p-value; of collections and slices, for each number.
 
     Where both sides have the same shards of units (`Sharded`), shard k is left out on both sides: right for two models of
@@ -98,14 +99,14 @@ def compare(
     alpha_of(confidence)
     settings = Settings(confidence, look_at(sequential, users, planned, confidence), relative, adjust)
     found = compare_all(a, b, settings, independent=independent, covariates=covariates)
-    if a.single and b.single and len(found) == 1 and not found.left:
+    if definition_of(a).is_single and definition_of(b).is_single and len(found) == 1 and not found.left:
         return next(iter(found.values()))
     return found
 
 
 def compare_all(
-    a: Holder,
-    b: Holder,
+    a: MetricLike,
+    b: MetricLike,
     settings: Settings,
     *,
     independent: bool = False,
@@ -132,18 +133,21 @@ def look_at(sequential: bool, users: float | None, planned: float | None, confid
 
 def samples_of(side: Any) -> list[Sample]:
     """Return what a side says of itself."""
-    if not isinstance(side, Holder):
+    if not isinstance(side, MetricLike):
         raise InvalidInputError(f"compare takes metrics, collections, slices or windows, not a {type(side).__name__}")
-    return side.samples(side.states)
+    found: list[Sample] = definition_of(side).samples(states_of(side))
+    return found
 
 
 def _sides(a: Any, b: Any) -> tuple[list[Pair], list[Left]]:
     return paired(samples_of(a), samples_of(b))
 
 
-def slices_of(side: Holder) -> tuple[str, ...]:
+def slices_of(side: MetricLike) -> tuple[str, ...]:
     """Return the columns that slices are made by."""
-    return tuple(dict.fromkeys(n for r in side.reads() for x in r.state.axes if x.kind != "shard" for n in x.names))
+    return tuple(
+        dict.fromkeys(n for r in definition_of(side).reads for x in r.state.axes if x.kind != "shard" for n in x.names)
+    )
 
 
 def _nothing(a: Any, b: Any) -> str:
@@ -154,7 +158,7 @@ def _nothing(a: Any, b: Any) -> str:
 def _before(covariates: Any) -> list[Pair]:
     """The pairs of covariates."""
     given = list(covariates)
-    if len(given) == 2 and all(isinstance(x, Holder) for x in given):
+    if len(given) == 2 and all(isinstance(x, MetricLike) for x in given):
         given = [tuple(given)]
     found = []
     for pair in given:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.drawn import Drawn
 from ..collect.interval import Interval
+from ..collect.plottable import Plottable
 from ..collect.table import Layout, Table, show
 from .measured import each
 from .pairs import Left
@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison(Drawn):
+class Comparison(Plottable):
     """How one number differs between two sides, and whether that can be trusted.
 
     Parameters
@@ -189,7 +189,7 @@ def comparisons_of(reading: Reading, p: Floats, settings: Settings) -> list[Comp
     ]
 
 
-class Comparisons(Mapping[Any, Comparison], Drawn):
+class Comparisons(Mapping[Any, Comparison], Plottable):
     """Comparisons by name; of slices, by their keys and the name: ``found["auc"]``, ``found["DE", "auc"]``.
 
     Parameters

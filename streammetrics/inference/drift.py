@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike, states_of
 from ..errors import InvalidInputError
 from ..numerics.buckets import first_of
 from ..numerics.elementary import log
@@ -76,7 +76,7 @@ class Drift(NamedTuple):
     reference: tuple[float, ...]
 
 
-def drift(scores: Holder | State, reference: Holder | State, bins: int = BINS, floor: float = FLOOR) -> Drift:
+def drift(scores: MetricLike | State, reference: MetricLike | State, bins: int = BINS, floor: float = FLOOR) -> Drift:
     """Return how far scores have moved from a reference: a treatment from its control, today from last month.
 
     Formula: with p and q the shares of rows in a bin, of the scores and of the reference, sums over bins of p log(p / q)
@@ -135,7 +135,7 @@ def drift(scores: Holder | State, reference: Holder | State, bins: int = BINS, f
     return Drift(psi, _divergence(high, low), js, word, _edges(b, tops), p, q)
 
 
-def population_stability_index(scores: Holder | State, reference: Holder | State) -> Stability:
+def population_stability_index(scores: MetricLike | State, reference: MetricLike | State) -> Stability:
     """Return how far scores have moved from a reference: a treatment from its control, today from last month.
 
     Formula: the sum over bins of (p - q) ln(p / q), with p and q the shares of rows in a bin, of the scores and of the
@@ -179,7 +179,7 @@ def population_stability_index(scores: Holder | State, reference: Holder | State
 
 def _histogram(given: Any) -> ScoreHistogram:
     """The scores of one cell that something holds."""
-    states: Sequence[State] = given.states if isinstance(given, Holder) else (given,)
+    states: Sequence[State] = states_of(given) if isinstance(given, MetricLike) else (given,)
     for state in states:
         if isinstance(state, ScoreHistogram) and not state.axes:
             return state

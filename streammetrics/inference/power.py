@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.holder import Holder
+from ..collect.accumulator import definition_of
 from ..collect.interval import alpha_of, reach
+from ..collect.metric_like import MetricLike, states_of
 from ..collect.scales import scale_of
 from ..errors import InvalidInputError
 from ..numerics.elementary import exp, log1p
@@ -66,7 +67,7 @@ class Plan(NamedTuple):
 
 
 def power(
-    holder: Holder,
+    holder: MetricLike,
     metric: str | None = None,
     *,
     relative: float = 0.01,
@@ -131,7 +132,7 @@ def power(
     >>> round(sm.power(rate, users=5_000, planned=plan.users).relative, 4)
     0.05
     """
-    found = {s.name: s for s in holder.samples(holder.states)}
+    found = {s.name: s for s in definition_of(holder).samples(states_of(holder))}
     if metric is None and len(found) == 1:
         metric = next(iter(found))
     if metric not in found:

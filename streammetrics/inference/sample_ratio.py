@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike, states_of
 from ..collect.sample import keys_of
 from ..errors import InvalidInputError
 from ..numerics.elementary import exp, log1p, x_minus_log1p
@@ -75,10 +75,10 @@ class SampleRatio(NamedTuple):
 
 
 def sample_ratio_mismatch(
-    users: Mapping[Any, float] | Holder,
+    users: Mapping[Any, float] | MetricLike,
     planned: Mapping[Any, float] | None = None,
     *,
-    sample: Holder | None = None,
+    sample: MetricLike | None = None,
 ) -> SampleRatio:
     """Test the counts of users by arm against the planned shares, at this look and at any number of them.
 
@@ -122,8 +122,10 @@ def sample_ratio_mismatch(
     (True, '1.2e+07', 0.4944)
     """
     share, several = 1.0, None
-    counted, state = (users, None) if not isinstance(users, Holder) else _counted(users)
-    nobody = dict.fromkeys(planned or (), 0.0) if isinstance(users, Holder) else {}  # an arm without rows has no cell
+    counted, state = (users, None) if not isinstance(users, MetricLike) else _counted(users)
+    nobody = (
+        dict.fromkeys(planned or (), 0.0) if isinstance(users, MetricLike) else {}
+    )  # an arm without rows has no cell
     if sample is not None or isinstance(state, KeySample):
         known = state if sample is None else _state_of(sample, (KeySample,))
         assert known is not None
@@ -155,7 +157,7 @@ def _tested(users: Mapping[Any, float], planned: Mapping[Any, float] | None) -> 
     return (math.inf if evidence > LARGEST else float(exp(evidence))), shares
 
 
-def _counted(users: Holder) -> tuple[dict[Any, float], State]:
+def _counted(users: MetricLike) -> tuple[dict[Any, float], State]:
     """The exposures of each arm of what counts them; none yet of a sample."""
     state = _state_of(users, (UnitSums, KeySample))
     if isinstance(state, KeySample):
@@ -164,9 +166,9 @@ def _counted(users: Holder) -> tuple[dict[Any, float], State]:
     return {arm: float(cell.exposures) for arm, cell in zip(_arms(state), cells, strict=True)}, state
 
 
-def _state_of(holder: Holder, kinds: tuple[type[State], ...]) -> State:
+def _state_of(holder: MetricLike, kinds: tuple[type[State], ...]) -> State:
     """What a holder counts users in, by arm."""
-    for state in holder.states:
+    for state in states_of(holder):
         if isinstance(state, kinds) and [(a.kind, len(a.names)) for a in state.axes] == [("key", 1)]:
             return state
     needed = " or ".join("PerUnit(...)" if kind is UnitSums else "DistinctSample()" for kind in kinds)

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.drawn import Drawn
-from ..collect.holder import Holder
 from ..collect.interval import Interval, alpha_of
+from ..collect.metric_like import MetricLike
+from ..collect.plottable import Plottable
 from ..collect.sample import Sample
 from ..collect.table import Layout, Table, show
 from ..errors import InvalidInputError
@@ -88,7 +88,7 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Scorecard(Drawn):
+class Scorecard(Plottable):
     """What to do with each treatment, and why.
 
     Parameters
@@ -107,7 +107,7 @@ class Scorecard(Drawn):
         What each arm says of all its slices together.
     """
 
-    arms: Mapping[Any, Holder]
+    arms: Mapping[Any, MetricLike]
     control: Any
     asked: Asked
     progress: Mapping[Any, Progress]
@@ -174,7 +174,7 @@ class Scorecard(Drawn):
         """
         return self._table(self.arms, adjust)
 
-    def _table(self, arms: Mapping[Any, Holder], adjust: str | None) -> Table:
+    def _table(self, arms: Mapping[Any, MetricLike], adjust: str | None) -> Table:
         samples = {arm: samples_of(thing) for arm, thing in arms.items()}
         return self.tabled(slices_of(arms[self.control]), samples, adjust)
 
@@ -277,7 +277,7 @@ def _first(compared: Compared) -> Compared:
     return compared._replace(change=one, few=few[0], slack=(down, up))
 
 
-def whole(thing: Holder) -> Holder:
+def whole(thing: MetricLike) -> MetricLike:
     """Return all slices of an arm together."""
     while slices_of(thing):
         if not hasattr(thing, "total"):

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
+from streammetrics.collect.accumulator import accumulator_of, definition_of
+from streammetrics.collect.metric_like import empty_copy, with_states
 from streammetrics.collect.saved import load, save
 from streammetrics.compose.checkpoint import Checkpoint, ranges
 from streammetrics.compose.checkpoint import Log as Known
@@ -96,7 +98,7 @@ class Keeper:
                 f"{name}: rankings keep queries whole across the parts of a log, which a checkpoint cannot; score each "
                 f"file by itself, and merge what is saved"
             )
-        if any(getattr(state, "spill_dir", None) for state, *_ in metrics.reads()):
+        if any(getattr(state, "spill_dir", None) for state, *_ in definition_of(metrics).reads):
             raise InvalidInputError(
                 f"{name}: rows of groups that are spilled to disk go with the process, and are in no checkpoint; leave "
                 f'spill_dir away, sort the log by group (grouped="sorted"), or take a sample=True'
@@ -105,9 +107,9 @@ class Keeper:
     def open(self, metrics: Any) -> Checkpoint:
         """Return where to go on from: what is on the disk, or nothing counted yet."""
         if self.begun is None:
-            self.begun = Checkpoint(metrics.blank(), self._known, self._count)
+            self.begun = Checkpoint(empty_copy(metrics), self._known, self._count)
         try:
-            self.begun.total.check_fits(metrics)
+            accumulator_of(self.begun.total).check_fits(accumulator_of(metrics))
         except IncompatibleStateError as error:
             raise IncompatibleStateError(
                 f"{os.fspath(self.path)}: is the checkpoint of other metrics or slices: {error}; name another file, or "
@@ -157,7 +159,7 @@ class Keeper:
         total, done, rows = begun.total.copy(), [i for a, b in begun.done for i in range(a, b)], begun.rows
         for one in kept:
             if one is not None:
-                total.merge(begun.total.holding(one.states))
+                total.merge(with_states(begun.total, one.states))
                 done += one.done
                 rows += one.rows
         return Checkpoint(total, begun.log, begun.parts, ranges(done), rows)

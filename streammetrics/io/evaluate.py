@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.collection import MetricCollection
+from streammetrics.collect.metric_like import columns_of, empty_copy, states_of
 from streammetrics.columns.columns import Matrix, Score, Weight
 from streammetrics.columns.ids import Ids
 from streammetrics.compose.bundle import Bundle
@@ -171,7 +173,7 @@ def evaluate(
     asked = list(where)
     counted = metrics if window is None else Windowed(metrics, width=window.width, time=window.time)
     made = {one.name for one in asked}
-    columns = [name for name, must in counted.columns.items() if must and name not in made]
+    columns = [name for name, must in columns_of(counted).items() if must and name not in made]
     columns += [name for one in asked for name in one.columns]
     _check_unasked(metrics, {*columns, *keys})
     uses = _uses(metrics, keys, asked, window)
@@ -180,7 +182,7 @@ def evaluate(
     filters = {one.name: replace(one, kinds=tuple(kinds[one.name].items())) for one in asked}
     for one in filters.values():
         one.check(log.schema)
-    wheres = {read.binding.where for read in metrics.reads()}
+    wheres = {read.binding.where for read in definition_of(metrics).reads}
     if filters:
         parts = [part.with_flags(tuple(filters.values())) for part in parts]
     count = threads or cpus()
@@ -242,14 +244,14 @@ class Around:
         """Make what counts all slices in one pass; or, where there are none, all rows: slices add up to these, exactly."""
         # Counting by all columns at once, to be rolled up in the end, is no faster: more slices miss the cache.
         if not self.all:
-            return metrics.blank()
+            return empty_copy(metrics)
         kept: dict[Any, Any] = {names: {"limit": self.limit} for names in self.sets}
         kept |= {names: {"limit": 0, "values": keys} for names, keys in named.items()}
         sliced: list[Sliced] = [Sliced(metrics, by=names, **kept[names]) for names in self.sets]
         if self.arm is not None:
             sliced = [Sliced(one, by=self.arm) for one in (metrics, *sliced)]
         return MetricCollection(
-            dict(zip(map(slice_name, self.all), sliced, strict=True)), on_invalid=metrics.on_invalid
+            dict(zip(map(slice_name, self.all), sliced, strict=True)), on_invalid=definition_of(metrics).on_invalid
         )
 
     def pinned(self, total: Any) -> dict[Any, Sequence[Any]]:
@@ -257,8 +259,8 @@ class Around:
         found: dict[Any, Sequence[Any]] = {}
         for names, full in zip(self.sets, self.all[len(self.all) - len(self.sets) :], strict=True):
             if isinstance(total, MetricCollection) and slice_name(full) in total:
-                sliced = total[slice_name(full)]
-                axis = (sliced if self.arm is None else sliced.inner).axis
+                definition = definition_of(total[slice_name(full)])
+                axis = (definition if self.arm is None else definition.inner).axis
                 found |= {names: axis.pinned} if axis.limit == 0 else {}
         return found
 
@@ -276,7 +278,7 @@ def _count(
     if query is not None and size is None:
         return _count_scattered(Shares(query, parts, shares_of(None)), metrics, threads, watch)
     queries = None if query is None else Queries(query)
-    workers = [_Counter(metrics.blank(), queries) for _ in range(min(threads, max(len(parts), 1)))]
+    workers = [_Counter(empty_copy(metrics), queries) for _ in range(min(threads, max(len(parts), 1)))]
     rows = _run(_Job(parts), workers, watch)
     if queries is not None and queries.returned():  # which counters refuse, where they see it
         return _count_scattered(Shares(query, parts, shares_of(size)), metrics, threads, watch)
@@ -298,7 +300,7 @@ def _count_kept(
     for i in done:
         parts[i].read_bytes = parts[i].bytes  # for the bar
     job = _Job(parts, done)
-    workers = [_Counter(metrics.blank(), None, keeper) for _ in range(min(threads, len(parts) - len(done)))]
+    workers = [_Counter(empty_copy(metrics), None, keeper) for _ in range(min(threads, len(parts) - len(done)))]
 
     def watched(progress: Progress) -> None:
         keeper.write(workers)
@@ -322,8 +324,8 @@ def _count_scattered(
     _raise_first(readers)
     found = shares.close()
     if not found:  # there were no rows
-        return metrics.blank(), rows
-    counters = [_Counter(metrics.blank(), None) for _ in range(min(threads, len(found)))]
+        return empty_copy(metrics), rows
+    counters = [_Counter(empty_copy(metrics), None) for _ in range(min(threads, len(found)))]
     _run(_Job(found), counters, None)
     _raise_first(counters)
     return _merged(counters), rows
@@ -342,7 +344,7 @@ def _uses(
     """What the columns of a log are read for."""
     ids, made = _ids(metrics), {one.name for one in asked}
     compared = [condition for one in asked for condition in one.conditions]
-    values = {*metrics.columns, *(one.column for one in compared if not one.sign)} - made - set(ids)
+    values = {*columns_of(metrics), *(one.column for one in compared if not one.sign)} - made - set(ids)
     whole = {one.column for one in compared if one.large} - values
     exact = {one.column for one in compared if one.exact} - values
     steps = {window.time} if window is not None and isinstance(window.width, int) else set()
@@ -353,7 +355,7 @@ def _uses(
 def _numbers(metrics: MetricCollection | Sharded) -> set[str]:
     """Return the columns that must be numbers: scores, weights, targets, values."""
     found: set[str] = set()
-    for state, binding, *_ in metrics.reads():
+    for state, binding, *_ in definition_of(metrics).reads:
         for need in state.needs():
             kind = need.kind.kind if isinstance(need.kind, Matrix) else need.kind
             if isinstance(kind, (Score, Weight)):
@@ -364,8 +366,9 @@ def _numbers(metrics: MetricCollection | Sharded) -> set[str]:
 
 def _ids(metrics: MetricCollection | Sharded) -> list[str]:
     """Return the columns of groups, queries and units, which are read as keys of slices are."""
-    found = [b.column(n.role) for state, b, *_ in metrics.reads() for n in state.needs() if isinstance(n.kind, Ids)]
-    found += [read.binding.unit.column for read in metrics.reads() if read.binding.unit is not None]
+    reads = definition_of(metrics).reads
+    found = [b.column(n.role) for state, b, *_ in reads for n in state.needs() if isinstance(n.kind, Ids)]
+    found += [read.binding.unit.column for read in reads if read.binding.unit is not None]
     return [name for column in found for name in (column if isinstance(column, tuple) else (column,))]
 
 
@@ -385,7 +388,7 @@ def _count_joined(pieces: list[Piece], total: MetricCollection) -> None:
 
 def _check_unasked(metrics: MetricCollection | Sharded, read: set[str]) -> None:
     """Raise where a column that is read for something else would weigh the rows of a task that names no weights."""
-    for state, binding, *_ in metrics.reads():
+    for state, binding, *_ in definition_of(metrics).reads:
         for need in state.needs():
             if need.optional and need.role not in binding.bound and need.role in read:
                 raise InvalidInputError(
@@ -487,7 +490,7 @@ class _Counter(_Worker):
         """Hold on to what was counted by now: whole parts."""
         assert self.keeper is not None
         with self.keeper.timed():
-            self.kept = Kept(self.metrics.states, tuple(self.done), self.rows)
+            self.kept = Kept(states_of(self.metrics), tuple(self.done), self.rows)
 
     def _pieces(self, number: int, part: Part | Share) -> Iterator[Piece | Gathered]:
         """Yield rows that are counted at once; whole queries where these are asked for."""

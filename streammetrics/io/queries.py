@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streammetrics.collect.holder import Holder
+from streammetrics.collect.accumulator import definition_of
+from streammetrics.collect.metric_like import MetricLike
 from streammetrics.columns.columns import Batch
 from streammetrics.columns.convert import as_columns
 from streammetrics.columns.ids import Ids
@@ -25,9 +26,9 @@ __all__ = ["Ints", "Piece", "Queries", "query_column", "query_ids", "together"]
 Ints = NDArray[np.int64]
 
 
-def query_column(metrics: Holder) -> str | tuple[str, ...] | None:
+def query_column(metrics: MetricLike) -> str | tuple[str, ...] | None:
     """Return the column whose equal rows must come together; None if no metric asks for that."""
-    asked = [read for read in metrics.reads() if read.state.together is not None]
+    asked = [read for read in definition_of(metrics).reads if read.state.together is not None]
     names = list(dict.fromkeys(binding.column(state.together or "") for state, binding, *_ in asked))
     if len(names) > 1:
         raise InvalidInputError(f"one pass keeps the rows of one column together, not of {names[0]!r} and {names[1]!r}")

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..collect.metric import METRICS, Metric
+from ..collect.metric_like import empty_copy
 from ..state.state import State
 from .case import Case, Law, LawError, shown
 from .metrics import METRIC_LAWS, registered
@@ -69,9 +71,9 @@ def check_metric(
     Examples
     --------
     >>> import streammetrics as sm
-    >>> sm.check_metric(sm.BrierScore)
+    >>> sm.extend.check_metric(sm.BrierScore)
     """
-    prototype = metric(**metric.about.example) if isinstance(metric, type) else metric.blank()
+    prototype = metric(**metric.about.example) if isinstance(metric, type) else empty_copy(metric)
     for example in range(examples):
         for law in LAWS:
             run(law, example_case(prototype, data, seed, example))
@@ -134,7 +136,7 @@ def metric_case(metric: Metric[Any, Any], columns: Columns, rng: np.random.Gener
     """Return a case of a metric and rows, which are made to fit together."""
     columns = fitting(metric.make_state(), columns)
     bad = {n.role: bad_value(n.kind) for n in metric.make_state().needs() if bad_value(n.kind) is not None}
-    return Case(metric.blank, columns, rng, bad, metric)
+    return Case(partial(empty_copy, metric), columns, rng, bad, metric)
 
 
 def run(law: Law, case: Case) -> None:

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..collect.accumulator import definition_of
 from ..collect.metric import Metric
+from ..collect.metric_like import columns_of, states_of
 from ..columns.columns import Matrix, Need, Weight
 from ..errors import StreamMetricsError, UndefinedMetricWarning, WideBoundsWarning
 from .specimens import Columns, fitting
@@ -128,7 +130,7 @@ class Case(NamedTuple):
 
 def by_name(thing: Any, columns: Columns) -> Any:
     """Update a thing with those columns that it reads, by keyword: plain arrays take another way than tables."""
-    known = thing.columns
+    known = columns_of(thing)
     return thing.update(**{name: column for name, column in columns.items() if name in known})
 
 
@@ -145,12 +147,12 @@ def same(a: Any, b: Any, expected: str) -> None:
 
 
 def _difference(a: Any, b: Any) -> str:
-    for x, y in zip(a.states, b.states, strict=False):
+    for x, y in zip(states_of(a), states_of(b), strict=False):
         if found := x.differences(y):
             return "; ".join(found)
         if x != y:
             return f"{type(x).__name__} of {_content(x)} and {_content(y)}"
-    return f"headers {shown(a.header())} and {shown(b.header())}"
+    return f"headers {shown(definition_of(a).header())} and {shown(definition_of(b).header())}"
 
 
 def _content(state: Any) -> str:
@@ -186,7 +188,7 @@ def quiet(action: Callable[[], Any]) -> Any:
 
 def folded(thing: Any) -> list[list[bool]]:
     """Which cells of the states had too many rows to keep them exactly."""
-    return [(s.by_cell(s.folds[1]) > 0).tolist() for s in thing.states if s.folds is not None]
+    return [(s.by_cell(s.folds[1]) > 0).tolist() for s in states_of(thing) if s.folds is not None]
 
 
 def value_of(thing: Any) -> Any:

@@ -12,9 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..collect.about import about_of
+from ..collect.accumulator import definition_of
 from ..collect.collection import MetricCollection
 from ..collect.interval import QUERIES, ROWS
-from ..collect.metric import METRICS, Metric, dropped_of
+from ..collect.metric import METRICS, Metric
+from ..collect.metric_like import coarsen, empty_copy, with_states
+from ..collect.records import dropped_of
 from ..collect.saved import from_bytes, merge
 from ..columns.columns import Label, Score
 from ..columns.ids import Ids
@@ -54,7 +57,7 @@ def within_bounds(case: Case) -> None:
     value, (low, high) = value_of(metric), metric.bounds()
     same_value(
         value,
-        metric.reading(from_bytes(metric.to_bytes()).state).value,
+        metric.reading(from_bytes(metric.to_bytes(), Metric).state).value,
         "reading(state) to have what compute() returns",
     )
     v, a, b = numbers(value), numbers(low), numbers(high)
@@ -234,12 +237,12 @@ def shifted_logits(case: Case) -> None:
     if metric is None or not {"scale", "num_classes"} <= metric.settings.keys():
         return
     try:
-        make = type(metric)(**(metric.settings | {k: v for k, v in several.items() if k in metric.settings})).blank
+        prototype = type(metric)(**(metric.settings | {k: v for k, v in several.items() if k in metric.settings}))
     except ValueError:  # these settings are not of classes, or not of logits
         return
     classes, logits = case.rng.integers(0, 3, case.n), case.rng.integers(-256, 257, (case.n, 3)) / 32
     constants = case.rng.integers(-64, 65, (case.n, 1)) / 4  # of so few bits that sums are exact
-    whole, moved = (make().update(classes, given) for given in (logits, logits + constants))
+    whole, moved = (empty_copy(prototype).update(classes, given) for given in (logits, logits + constants))
     same_value(value_of(whole), value_of(moved), "a constant added to a row of logits to change nothing", CLOSE)
 
 
@@ -254,7 +257,7 @@ def column_formats(case: Case) -> None:
 
 def table_formats(case: Case) -> None:
     """Mappings, data frames, Arrow tables, record batches, events and keywords of equal columns count alike."""
-    metric = whole = case.fed()
+    whole = case.fed()
     if _has_single_events(case):
         one = case.make()
         for event in events(case.columns):
@@ -263,7 +266,7 @@ def table_formats(case: Case) -> None:
     for what, table in tables(case.columns):
         same(whole, case.make().update(table), f"a {what} to count alike")
     same(whole, case.make().update(**case.columns), "keywords to count alike")
-    must = [role for role in metric._names[1] if role in case.columns]
+    must = [role for role in definition_of(whole).positional_columns() if role in case.columns]
     rest = {k: v for k, v in case.columns.items() if k not in must}
     same(whole, case.make().update(*(case.columns[r] for r in must), **rest), "positions to count alike")
 
@@ -291,7 +294,7 @@ def undropped(metric: Any) -> Any:
     """Return a metric that has seen the same good rows, and no bad ones."""
     state = metric.state
     flats = {name: array for name, array in state.cells.flats.items() if name != "dropped"}
-    return metric.holding([state.holding(replace(state.cells, flats=flats)).present()])
+    return with_states(metric, [state.holding(replace(state.cells, flats=flats)).present()])
 
 
 def dropping(case: Case) -> Callable[[], Any]:
@@ -318,11 +321,12 @@ def in_collection(case: Case) -> None:
     whole = MetricCollection(metrics).update(case.columns)
     chosen = ["", *case.rng.choice(list(metrics), 2)]
     for name in chosen:
-        alone = metrics[name].blank().update(case.columns)
+        alone = empty_copy(metrics[name]).update(case.columns)
         same(alone, whole[name], f"{metrics[name]!r} to be in company what it is alone")
     parts = [MetricCollection(metrics).update(case.take(rows)) for rows in case.parts(2)]
     same(case.fed(), merge(parts)[""], "merged collections to hold what merged metrics hold")
-    same(case.fed(), from_bytes(whole.to_bytes())[""], "bytes of a collection to hold what the metric holds")
+    decoded = from_bytes(whole.to_bytes(), MetricCollection)
+    same(case.fed(), decoded[""], "bytes of a collection to hold what the metric holds")
     same(case.fed(), whole.only([""])[""], "only() to keep what the metric holds")
 
 
@@ -336,7 +340,7 @@ def company(metric: Metric[Any, Any], columns: Columns) -> dict[str, Metric[Any,
             theirs = other.make_state()
             if theirs.tag == mine.tag and theirs.needs() == mine.needs():
                 other.update(columns)
-                found[tag] = other.blank()
+                found[tag] = empty_copy(other)
         except Exception:  # noqa: BLE001 - another scale; rows that contradict its settings; broken itself
             continue
     return found
@@ -349,16 +353,16 @@ def _has(metric: Any, setting: str) -> bool:
 def coarsened(case: Case) -> None:
     """A histogram brought down to fewer bits is what the rows would have made there."""
     metric = case.make()
-    if metric.coarsens and (metric.settings.get("bits") or 0) > 8:
-        expect(metric.coarsen(8).settings["bits"] == 8, "coarsen(8) to have 8 bits")
+    if definition_of(metric).can_coarsen and (metric.settings.get("bits") or 0) > 8:
+        expect(coarsen(metric, 8).settings["bits"] == 8, "coarsen(8) to have 8 bits")
     if hasattr(metric.state, "coarsen") and "bits" in metric.settings and (metric.state.bits or 0) > 8:
         bits = int(case.rng.integers(8, metric.state.bits))
-        low = metric.coarsen(bits)  # with a limit of its own: rows that are kept exactly come down with the bits
+        low = coarsen(metric, bits)  # with a limit of its own: rows that are kept exactly come down with the bits
         usual = type(metric)(
             **(metric.settings | {"bits": bits} | ({"limit": low.limit} if hasattr(low, "limit") else {}))
         )
         same(usual, low, f"coarsen({bits}) to change bits and limit alone")
-        same(low.update(case.columns), case.fed().coarsen(bits), f"coarsen({bits}) to give what {bits} bits would")
+        same(low.update(case.columns), coarsen(case.fed(), bits), f"coarsen({bits}) to give what {bits} bits would")
 
 
 METRIC_LAWS: list[Law] = [

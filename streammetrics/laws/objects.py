@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..collect.metric import METRICS
+from ..collect.metric_like import states_of
 from ..collect.saved import from_bytes, merge
 from ..errors import IncompatibleStateError, InvalidInputError
 from ..state.state import State
@@ -210,7 +211,7 @@ def failed_merge_changes_nothing(case: Case) -> None:
     """A merge with something else raises and leaves both as they were."""
     a = case.fed()
     before = a.to_bytes()
-    for other in (object(), a.states[0], _another(a)):
+    for other in (object(), states_of(a)[0], _another(a)):
         theirs = pickle.dumps(other)
         refuses(IncompatibleStateError, partial(a.merge, other), f"merging {shown(other)}")
         expect(a.to_bytes() == before, "a refused merge to change nothing", "other bytes")
@@ -243,14 +244,14 @@ def absent_class(case: Case) -> None:
 
 def _outgrows(whole: Any, parts: list[Any]) -> bool:
     """Whether rows go to buckets, or only a class knows that they do not."""
-    asking = [s for s in whole.states if s.folds is not None and not s.folds_by_rows]
+    asking: list[Any] = [s for s in states_of(whole) if s.folds is not None and not s.folds_by_rows]
     large = any((s.by_cell(s.folds[0]) > s.most).any() for s in asking)
     return large or _bucketed(whole) > sum(map(_bucketed, parts))
 
 
 def _bucketed(thing: Any) -> int:
     """How many rows are in buckets, of cells that had too many to keep them exactly."""
-    folding = [(s.cells.tallies, s.folds[1]) for s in thing.states if s.folds is not None]
+    folding = [(s.cells.tallies, s.folds[1]) for s in states_of(thing) if s.folds is not None]
     return sum(int(tallies[rows].counts.sum()) for tallies, rows in folding)
 
 

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from ..collect.about import sharded_refusal_of
+from ..collect.accumulator import definition_of
 from ..collect.collection import MetricCollection
+from ..collect.definition import coarsened
 from ..collect.feed import shard_codes
-from ..collect.holder import coarsened
+from ..collect.metric_like import answer_of, columns_of, states_of
 from ..columns.columns import Batch
 from ..compose.sharded import Sharded
 from ..compose.sliced import Sliced
@@ -36,17 +38,16 @@ def shards_are_alone(case: Case) -> None:
     units = _units(case)
     sharded = sharding(case)().update(case.columns | units)
     alone = case.fed()
-    half = len(sharded.states) // 2
-    for ours, theirs in zip(sharded.states[:half], alone.states, strict=True):
+    states = states_of(sharded)
+    half = len(states) // 2
+    for ours, theirs in zip(states[:half], states_of(alone), strict=True):
         expect(ours == theirs, "the state of the metric alone", "another")
-    of = shards_of(units[UNIT])
+    of, bits = shards_of(units[UNIT]), definition_of(sharded).shard_bits
     for k in np.unique(of).tolist():
         mine = case.fed(case.take(np.flatnonzero(of == k)))
-        for parts, theirs in zip(sharded.states[half:], mine.states, strict=True):
+        for parts, theirs in zip(states[half:], states_of(mine), strict=True):
             at = np.flatnonzero(parts.cells.words[-1].values[parts.cells.keys[:, -1]] == k)
-            expect(
-                parts.under(at, 1) == coarsened(theirs, sharded.shard_bits), f"shard {k} to be its units'", "another"
-            )
+            expect(parts.under(at, 1) == coarsened(theirs, bits), f"shard {k} to be its units'", "another")
 
 
 def without_each_shard(case: Case) -> None:
@@ -58,15 +59,16 @@ def without_each_shard(case: Case) -> None:
         return
     units = _units(case)
     sharded = sharding(case)().update(case.columns | units)
-    found = quiet(partial(sharded.samples, sharded.states))
+    definition = definition_of(sharded)
+    found = quiet(partial(definition.samples, states_of(sharded)))
     of, whole = shards_of(units[UNIT]), case.fed()
     for k in range(SHARDS):
         rest = case.fed(case.take(np.flatnonzero(of != k)))
         if folded(rest) != folded(whole):  # so few rows are kept exactly, and have other values
             continue
-        bits = sharded.shard_bits
-        state = _at_levels(coarsened(rest.states[0], bits), coarsened(whole.states[0], bits))
-        values = dict(metric.numbers(quiet(partial(metric.value, [state]))))
+        bits = definition.shard_bits
+        state = _at_levels(coarsened(states_of(rest)[0], bits), coarsened(states_of(whole)[0], bits))
+        values = dict(quiet(definition_of(metric).read([state]).numbers))
         for one in found:
             shards = one.shards
             if shards is not None and shards.below is None and one.name in values:
@@ -74,7 +76,7 @@ def without_each_shard(case: Case) -> None:
                 same_value(values[one.name], came, f"{one.name} without shard {k}")
     for one in found:
         if one.shards is not None:
-            expect(one.shards.events.sum() == whole.states[0].positives_seen.sum(), "the positives of all shards")
+            expect(one.shards.events.sum() == states_of(whole)[0].positives_seen.sum(), "the positives of all shards")
 
 
 def _at_levels(state: State, whole: State) -> State:
@@ -103,7 +105,7 @@ def shards_in_any_order(case: Case) -> None:
     keys = {"key": sample_keys(case.rng, case.n, str(case.rng.choice(KEYS)), several=3)[case.blocks]}
     steps = {"step": case.rng.integers(0, 60, case.n)[case.blocks]}
     sharded = case._replace(make=made, columns=case.columns | units | keys | steps)
-    sharded = sharded._replace(columns={n: c for n, c in sharded.columns.items() if n in made().columns})
+    sharded = sharded._replace(columns={n: c for n, c in sharded.columns.items() if n in columns_of(made())})
     for law in (splits, order, merge_leaves_other, merge_with_itself, bytes_round_trip, absent_class):
         law(sharded)
 
@@ -119,7 +121,7 @@ def shards_in_slices(case: Case) -> None:
         same(alone, sliced[value], f"slice {value} to be what its rows make alone")
         one, other = quiet(alone.interval), quiet(sliced.interval)[value]
         if case.metric is not None:
-            same_value(alone.value(alone.states), one.estimate, "the estimate of an interval to be the value")
+            same_value(answer_of(alone).value, one.estimate, "the estimate of an interval to be the value")
             expect(repr(one) == repr(other), f"the interval of slice {value} alone, {one}", other)
 
 

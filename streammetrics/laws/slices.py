@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..collect.collection import MetricCollection
+from ..collect.metric_like import columns_of
 from ..collect.saved import from_bytes, merge
 from ..compose.sliced import Sliced
 from ..numerics.keys import fixed_hash, sort_key
@@ -85,8 +86,9 @@ def collections_of_slices(case: Case) -> None:
     halves = merge([collected({n: c[rows] for n, c in columns.items()}) for rows in case.parts(2)])
     same(whole, halves, "halves of a collection of slices to merge")
     for name, make in made.items():
-        alone = make().update({n: c for n, c in columns.items() if n in make().columns})
-        for what, found in (("", whole), ("merged ", halves), ("decoded ", from_bytes(whole.to_bytes()))):
+        alone = make().update({n: c for n, c in columns.items() if n in columns_of(make())})
+        decoded = from_bytes(whole.to_bytes(), MetricCollection)
+        for what, found in (("", whole), ("merged ", halves), ("decoded ", decoded)):
             same(alone, found[name], f"{name!r} of a {what}collection to be what it is alone")
         same(alone, whole.only([name])[name], f"only() to keep {name!r} as it is alone")
 

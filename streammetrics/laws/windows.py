@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..collect.accumulator import definition_of
+from ..collect.metric_like import columns_of, states_of, with_states
 from ..compose.decayed import Decayed
 from ..compose.delta import Delta
 from ..compose.sharded import Sharded
@@ -40,7 +42,7 @@ def windows_in_any_order(case: Case) -> None:
     )
     make = made[case.rng.integers(3)]
     windowed = case._replace(make=make, columns=case.columns | {"step": _steps(case)} | keys)
-    read = {n: c for n, c in windowed.columns.items() if n in make().columns}
+    read = {n: c for n, c in windowed.columns.items() if n in columns_of(make())}
     for law in (splits, order, merge_leaves_other, bytes_round_trip, absent_class):
         law(windowed._replace(columns=read))
 
@@ -53,7 +55,7 @@ def fades(case: Case) -> None:
         expect("fade" in str(error), "a refusal that says why no row can fade", error)
         return
     keep = int(case.rng.integers(1, 5))
-    read = {n: c for n, c in (case.columns | {"step": _steps(case)}).items() if n in {*case.make().columns, "step"}}
+    read = {n: c for n, c in (case.columns | {"step": _steps(case)}).items() if n in {*columns_of(case.make()), "step"}}
     make = lambda: Decayed(case.make(), half_life=WIDTH, keep=keep)  # noqa: E731 - a case takes what makes it
     faded = case._replace(make=make, columns=read)
     epochs = read["step"] // WIDTH
@@ -65,7 +67,8 @@ def fades(case: Case) -> None:
             of_epoch.merge(of_epoch.copy())
         expected.merge(of_epoch)
     whole = faded.fed()
-    same(expected, case.make().holding(whole.pooled(whole.states)), "each epoch to count twice as often as that before")
+    pooled = definition_of(whole).pooled(states_of(whole))
+    same(expected, with_states(case.make(), pooled), "each epoch to count twice as often as that before")
     for law in (splits, order, bytes_round_trip):
         law(faded)
 
@@ -80,7 +83,7 @@ def corrections(case: Case) -> None:
         lambda: Sharded(case.make(), unit="step", shards=8),
     )
     for make in made:
-        read = {n: c for n, c in columns.items() if n in make().columns}
+        read = {n: c for n, c in columns.items() if n in columns_of(make())}
         one = case._replace(make=make, columns=read)
         whole, part, expected = one.fed(), one.fed(one.take(gone)), one.fed(one.take(rest))
         before, theirs = whole.to_bytes(), part.to_bytes()
@@ -92,7 +95,7 @@ def corrections(case: Case) -> None:
             expect("taken away" in str(error), "a refusal that says that rows cannot be taken away", error)
             continue
         expect((whole.to_bytes(), part.to_bytes()) == (before, theirs), "copies to change alone", "other bytes")
-        if all(map(_comes_apart, whole.states, expected.states, part.states)):
+        if all(map(_comes_apart, states_of(whole), states_of(expected), states_of(part))):
             same(expected, less, "what is left to be what the other rows make")
             same(expected, delta.apply_to(whole), "a delta of retracted rows to leave what the other rows make")
 

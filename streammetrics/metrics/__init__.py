@@ -3,6 +3,7 @@
 import types as _types
 import typing as _typing
 
+from ..collect.metric import Metric as _Metric
 from .curves import *
 from .decisions import *
 from .groups import *
@@ -11,7 +12,10 @@ from .ranking import *
 from .regression import *
 from .values import *
 
-if not _typing.TYPE_CHECKING:  # what metrics are made of is in modules, and these are no names of the face
+if not _typing.TYPE_CHECKING:  # metrics and functions; the types of their results are in streammetrics.results
     __all__ = [
-        n for n, thing in globals().items() if not n.startswith("_") and not isinstance(thing, _types.ModuleType)
+        name
+        for name, thing in globals().items()
+        if not name.startswith("_")
+        and (isinstance(thing, _types.FunctionType) or (isinstance(thing, type) and issubclass(thing, _Metric)))
     ]

@@ -45,24 +45,24 @@ class OfClasses(ScoredLabels[S, T]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.which) > 1:
-            raise ValueError(f"{type(self).__name__}: give one of {', '.join(self.which)}")
+        if len(self._class_settings) > 1:
+            raise ValueError(f"{type(self).__name__}: give one of {', '.join(self._class_settings)}")
         if self.labels is not None and not (self.labels == "discover" and self._discovers):
             check_labels(type(self).__name__, self.labels)
-        for classes in self.which.values():
+        for classes in self._class_settings.values():
             check_ignored(type(self).__name__, classes, getattr(self, "ignore_class", None))
 
     _discovers = False
 
     @property
-    def which(self) -> dict[str, Any]:
+    def _class_settings(self) -> dict[str, Any]:
         """The setting that says which classes or labels there are; empty for two classes."""
         names = ("num_classes", "labels", "num_labels")
         return {n: getattr(self, n) for n in names if getattr(self, n, None) is not None}
 
     def spread(self, state: Any) -> Any:
         """Return the state itself for two classes; one that holds it for each of several."""
-        return by_label(state, **self.which) if self.which else state
+        return by_label(state, **self._class_settings) if self._class_settings else state
 
 
 class Several(OfClasses[S, Any]):
@@ -75,7 +75,7 @@ class Several(OfClasses[S, Any]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.which and self.average != "macro":
+        if not self._class_settings and self.average != "macro":
             raise ValueError(f"{type(self).__name__}: average= needs num_classes=, labels= or num_labels=")
 
     def read(self, state: Any) -> Reading:
@@ -84,7 +84,7 @@ class Several(OfClasses[S, Any]):
     def reading(self, state: Any) -> Reading:
         return average_of(self, state) if isinstance(state, (ByLabel, PairCounts)) else self.read(state)
 
-    def suffixed(self, name: str) -> str:
+    def _with_average(self, name: str) -> str:
         """Return the name with the average, where it is not the usual one."""
         return {"macro": name, None: f"{name}_each"}.get(self.average, f"{name}_{self.average}")
 

@@ -15,6 +15,9 @@ __all__ = ["FAMILIES", "shown"]
 FAMILIES = (decisions, probabilities, curves, groups, regression, ranking, values)
 """The packages of metrics, in the order in which pages have them."""
 
+MODULES = ("streammetrics.extend", "streammetrics.results")
+"""The modules that are shown beside the families: for authors of metrics, and the types of results."""
+
 
 def _metrics_of(family: ModuleType) -> list[str]:
     return sorted(name for name, thing in vars(family).items() if isinstance(thing, type) and _is_metric(thing))
@@ -25,12 +28,12 @@ def _is_metric(thing: type) -> bool:
 
 
 def shown(names: Mapping[str, Any]) -> list[str]:
-    """Return what a user types of the package's names: no modules but the families."""
+    """Return the names of the package that users type: no modules but the families and `MODULES`."""
     return sorted(
         name
         for name, thing in names.items()
         if (not name.startswith("_") or name.startswith("__"))
-        and (not isinstance(thing, ModuleType) or thing in FAMILIES)
+        and (not isinstance(thing, ModuleType) or thing in FAMILIES or thing.__name__ in MODULES)
     )
 
 

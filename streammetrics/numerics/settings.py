@@ -96,6 +96,9 @@ class _Signature:
         )
 
 
+@typing.dataclass_transform(
+    frozen_default=True, kw_only_default=True, eq_default=False, field_specifiers=(setting, union)
+)
 class Settings:
     """Base of states and metrics: a frozen dataclass whose fields are its settings.
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..collect.holder import Holder
-from ..collect.metric import badness
+from ..collect.metric_like import MetricLike
+from ..collect.records import badness
 from ..collect.table import Table
 from ..compose.bundle import Bundle
 from ..compose.checkpoint import Checkpoint
@@ -72,7 +72,7 @@ def assemble(
 
 def flat(objects: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the objects of a dict or list of them, each with its name."""
-    if isinstance(objects, Mapping) and not isinstance(objects, (Holder, Comparisons)):
+    if isinstance(objects, Mapping) and not isinstance(objects, (MetricLike, Comparisons)):
         for inner, one in objects.items():
             yield from flat(one, f"{name}/{inner}" if name else str(inner))
     elif isinstance(objects, (list, tuple)):
@@ -96,7 +96,7 @@ def _sort_out(name: str, thing: Any, found: _Found) -> None:
         found.pairs.append((name, thing))
     elif isinstance(thing, Table):
         found.tables.append((name, thing))
-    elif isinstance(thing, Holder):
+    elif isinstance(thing, MetricLike):
         found.held += _unfolded(name, thing)
     else:
         raise InvalidInputError(

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..collect.accumulator import definition_of
+from ..collect.metric_like import states_of
 from ..inference.compare import samples_of
 from ..inference.scorecard import Question, Scorecard
 from ..numerics.keys import shown
@@ -142,8 +144,8 @@ def _arms(card: Scorecard, colours: Mapping[Any, int]) -> dict[str, Any]:
     shares = card.ratio.shares if card.ratio is not None else {}
     rows = []
     for arm, number in colours.items():
-        facts = card.arms[arm].reads()
-        held = card.arms[arm].states
+        facts = definition_of(card.arms[arm]).reads
+        held = states_of(card.arms[arm])
         n = max((int(np.sum(s.rows_seen)) for s in held[: max(1, len(facts) // 2)]), default=0)
         users = card.ratio.users.get(arm) if card.ratio is not None else None
         planned = card.ratio.planned.get(arm) if card.ratio is not None else None

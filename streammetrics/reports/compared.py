@@ -71,8 +71,10 @@ FOREST_NOTE = ("Largest impact first: share of rows times difference. Dotted: th
                "An arrow: the interval goes on.")  # fmt: skip
 
 
-def each_of(some: Comparisons | list[Comparison]) -> list[Comparison]:
+def each_of(some: Comparison | Comparisons | list[Comparison]) -> list[Comparison]:
     """Return comparisons one by one."""
+    if isinstance(some, Comparison):
+        return [some]
     return list(some.values()) if isinstance(some, Comparisons) else some
 
 

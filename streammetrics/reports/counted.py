@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ..collect.collection import MetricCollection
+from ..collect.accumulator import definition_of
+from ..collect.collection import MetricCollection, contents_of
+from ..collect.metric_like import answer_of
 from ..collect.table import show
 from ..collect.wide_bounds import MARK
-from ..compose.front import Front
+from ..compose.axis_wrapper import AxisWrapper
 from ..compose.windowed import Windowed
 from ..inference.compare import compare
 from .blocks import Fact, Page, Part, Side, Value, Values, Words
@@ -46,8 +48,8 @@ def add_held(
             later.append(Part("charts", f"Over time{f': {name}' if name else ''}", "", (charts, None), WINDOW_NOTE))
             continue
         for inner, piece in pieces(thing, name):
-            if isinstance(piece, Front):
-                grid = slices(piece, SLICES, f"By {', '.join(piece.levels)}", sort, min_rows)
+            if isinstance(piece, AxisWrapper):
+                grid = slices(piece, SLICES, f"By {', '.join(definition_of(piece).levels)}", sort, min_rows)
                 where.append(_grid_part(grid))
             else:
                 intervals = _intervals(piece, rows_independent)
@@ -84,11 +86,11 @@ WINDOW_NOTE = "Every window on its own; dots with their intervals, or a line wit
 def _drifts(windowed: Windowed, compared: Sequence[tuple[str, Any]]) -> list[Chart]:
     """The difference that decides, window by window, of two models that are compared."""
     whole = [c for _, some in compared for c in each_of(some) if not c.keys]
-    groups = rivals(windowed) if by_unit(windowed) and whole and len(windowed.levels) == 1 else []
+    groups = rivals(windowed) if by_unit(windowed) and whole and len(definition_of(windowed).levels) == 1 else []
     if not groups or len(groups[0]) != 2:
         return []
     models = groups[0]
-    by_window = compare(windowed.task(models[1]), windowed.task(models[0])).values()
+    by_window = each_of(compare(windowed.task(models[1]), windowed.task(models[0])))
     found = [c for c in by_window if c.keys and c.keys[0] is not None]
     name = found[0].name if found else ""
     mine = sorted((c for c in found if c.name == name and not isinstance(c.keys[0], str)), key=lambda c: c.keys[0])
@@ -129,13 +131,13 @@ def _intervals(thing: Any, rows_independent: bool) -> dict[str, tuple[float, flo
     """The intervals of a collection, by name: by unit, or of independent rows if that was said."""
     if not (by_unit(thing) or rows_independent) or is_sliced(thing):
         return {}
-    return {r["metric"]: (r["interval_low"], r["interval_high"]) for r in thing.records(thing.states, 0.95)
+    return {r["metric"]: (r["interval_low"], r["interval_high"]) for r in answer_of(thing).records(0.95)
             if math.isfinite(r["interval_low"])}  # fmt: skip
 
 
 def _values(collection: MetricCollection, intervals: Mapping[str, tuple[float, float]], title: str) -> Values:
     found = tasks_of(overall(collection))
-    known = {name: metric for name, metric, *_ in collection.contents()}
+    known = {name: metric for name, metric, *_ in contents_of(collection)}
     sides = [Side(name or "value", i % COLOURS) for i, name in enumerate(found)]
     names = dict.fromkeys(
         n for records in found.values() for n, r in records.items() if not isinstance(r["value"], np.ndarray)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..collect.collection import MetricCollection
+from ..collect.collection import MetricCollection, contents_of
 from ..metrics.decisions.agreement import ConfusionMatrix
 from ..metrics.probabilities.calibration import CalibrationCurve
 from ..metrics.ranking.gains import NDCG
@@ -55,7 +55,7 @@ def others(collection: MetricCollection) -> list[Chart]:
 def held(collection: MetricCollection, kind: type[S], fits: Any = lambda state: True) -> list[tuple[str, int, S]]:
     """Return name, colour and state of each task that has such a state with rows in it."""
     found: dict[str, S] = {}
-    for name, _, (state, *_), _ in collection.contents():
+    for name, _, (state, *_), *_ in contents_of(collection):
         seen = state.facts() if isinstance(state, kind) else {}
         if isinstance(state, kind) and fits(state) and seen["rows"] and seen.get("weight", 1):
             found.setdefault(name.rpartition("/")[0] or "all rows", state)
@@ -66,7 +66,7 @@ def _cutoffs(collection: MetricCollection) -> Iterator[Chart]:
     """NDCG by cut-off, of the cut-offs that were counted."""
     curves: list[Any] = []
     empty: dict[str, Any] = {}
-    for full, metric, *_ in collection.contents():
+    for full, metric, *_ in contents_of(collection):
         if isinstance(metric, NDCG):  # what queries without a relevant document are worth, as the tables have it
             empty.setdefault(full.rpartition("/")[0] or "all rows", metric.empty)
     for name, number, state in held(collection, RankingSums):

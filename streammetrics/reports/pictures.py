@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..collect.collection import MetricCollection
+from ..collect.collection import MetricCollection, contents_of
 from ..metrics.curves.areas import AUC, AveragePrecision
 from ..metrics.curves.points import GainCurve, PRCurve, ROCCurve
 from ..metrics.probabilities.calibration import CalibrationCurve
@@ -56,7 +56,7 @@ class Best(NamedTuple):
 def models(collection: MetricCollection) -> list[Model]:
     """Return the models of a collection whose rows are kept by score, one of each task."""
     found: dict[str, tuple[ScoresByLabel, str]] = {}
-    for name, _, (state, *_), _ in collection.contents():
+    for name, _, (state, *_), *_ in contents_of(collection):
         pooled = ""
         if isinstance(state, ByLabel) and isinstance(state, ScoreHistogram):
             state, pooled = state.pooled(), "labels" if state.num_labels else "classes"

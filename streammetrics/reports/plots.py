@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..collect.drawn import drawing
-from ..collect.holder import Holder
 from ..collect.metric import Metric
+from ..collect.metric_like import MetricLike
+from ..collect.plottable import drawing
 from ..inference.comparison import Comparison, Comparisons
 from ..inference.scorecard import Scorecard
 from ..metrics.curves.areas import AUC, AveragePrecision
@@ -58,7 +58,7 @@ def plot(thing: Any, ax: Any = None, *, label: str | None = None) -> Any:
     for kind, draw in DRAWN.items():
         if isinstance(thing, kind):
             return draw(thing, ax, label)
-    if isinstance(thing, (Holder, Comparison, Comparisons, Scorecard)):
+    if isinstance(thing, (MetricLike, Comparison, Comparisons, Scorecard)):
         return _of_page(thing, ax)
     raise TypeError(
         f"plot() draws {', '.join(kind.__name__ for kind in DRAWN)} and what reports show, not a {type(thing).__name__}"
@@ -68,7 +68,7 @@ def plot(thing: Any, ax: Any = None, *, label: str | None = None) -> Any:
 def _of_page(thing: Any, ax: Any) -> Any:
     """Draw the first pictures that the page of something has."""
     found = {part.kind: part.data for part in reversed(assemble(thing, "").parts)}
-    if isinstance(thing, Holder) and "charts" in found and found["charts"][0]:
+    if isinstance(thing, MetricLike) and "charts" in found and found["charts"][0]:
         return _charts(found["charts"][0], ax)
     if "scorecard" in found:
         card: Figures = found["scorecard"]

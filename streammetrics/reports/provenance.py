@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..collect.collection import MetricCollection
-from ..compose.front import Front
+from ..collect.accumulator import definition_of
+from ..collect.collection import MetricCollection, contents_of
+from ..compose.axis_wrapper import AxisWrapper
 from ..compose.sharded import Sharded
 from ..compose.windowed import Windowed
 from ..errors import MemoryLimitError
@@ -37,7 +38,7 @@ def pieces_of(thing: Any) -> list[tuple[str, MetricCollection]]:
     """The collections that something holds, of all rows."""
     if isinstance(thing, Windowed):
         return pieces_of(thing.lifetime())
-    return [(n, unsharded(p)) for n, p in pieces(thing) if not isinstance(p, Front)]
+    return [(n, unsharded(p)) for n, p in pieces(thing) if not isinstance(p, AxisWrapper)]
 
 
 def given_terms(provenance: Mapping[str, Any] | None) -> list[tuple[str, str]]:
@@ -71,7 +72,7 @@ def about_card(name: str, card: Scorecard) -> list[tuple[str, str]]:
     """How a scorecard was asked, and of what."""
     of = f" of {name}" if name else ""
     one = card.arms[card.control]
-    axes = [a for r in one.reads() for a in r.state.axes if a.kind == "shard"]
+    axes = [a for r in definition_of(one).reads for a in r.state.axes if a.kind == "shard"]
     shards = f"over {axes[0].size} shards of {', '.join(axes[0].names)}" if axes else "of rows taken as independent"
     looks = "valid at every look" if any(p.sequential for p in card.progress.values()) else "of one look"
     asked = ", ".join(
@@ -95,7 +96,7 @@ def _counted_terms(collection: MetricCollection) -> list[tuple[str, str]]:
     rows = f"{count(most['rows'])} counted" if most["rows"] is not None else ""
     rate = f", {count(most['positives'])} positives" if most["positives"] is not None else ""
     out = {f"{count(n)} {why_left_out(k, r['columns'].get(k))}" for r in found for k, n in r["dropped"].items()}
-    bindings = [b for _, _, _, b in collection.contents()]
+    bindings = [content.binding for content in contents_of(collection)]
     weights = sorted({str(b.column("sample_weight")) for b in bindings})
     weighed = most["weight"] is not None and most["rows"] is not None and most["weight"] != most["rows"]
     where = sorted({str(b.where) for b in bindings if b.where})

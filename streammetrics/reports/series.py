@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..collect.accumulator import definition_of
 from ..compose.windowed import Windowed
 from ..inference.comparison import Comparison
 from ..numerics.keys import shown
@@ -26,7 +27,7 @@ Lines = list[tuple[str, Points]]  # with their names, which may be alike: None a
 def windows_of(windowed: Windowed, intervals: bool) -> list[Chart]:
     """Return a picture of each metric by window, a line for each model or arm; with its intervals, if they are wanted."""
     records = list(windowed.table(expired=False, confidence=0.95 if intervals else None))
-    others = [name for name in windowed.levels if name != windowed.time]
+    others = [name for name in definition_of(windowed).levels if name != windowed.time]
     found: dict[str, dict[tuple[Any, ...], Points]] = {}
     for record in records:
         task, _, metric = record["metric"].rpartition("/")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..collect.collection import MetricCollection
+from ..collect.collection import MetricCollection, contents_of
 from ..collect.metric import Metric
 from ..collect.table import show
 from ..metrics.averages import Several
@@ -50,7 +50,7 @@ class Values(NamedTuple):
 def values_of(collection: MetricCollection) -> list[Values]:
     """Return the metrics of a collection whose values are arrays."""
     found = []
-    for full, metric, (state, *_), binding in collection.contents():
+    for full, metric, (state, *_), binding, _ in contents_of(collection):
         value = metric.reading(state).value
         if isinstance(value, np.ndarray):
             task, _, name = full.rpartition("/")
@@ -110,7 +110,7 @@ def each_class(collection: MetricCollection) -> list[Grid]:
     """Return a table by class of what the states of a collection know of each, whatever was asked; worst confusions."""
     made: list[Grid] = []
     tables: dict[tuple[str, ...], list[Values]] = {}
-    for full, metric, (state, *_), binding in collection.contents():
+    for full, metric, (state, *_), binding, _ in contents_of(collection):
         names = names_of(metric, state, binding.column("y_true"))
         task = full.rpartition("/")[0]
         for one in _asked(task, state, names):

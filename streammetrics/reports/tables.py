@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from ..collect.accumulator import definition_of
 from ..collect.interval import Interval
-from ..collect.metric import Metric, badness
+from ..collect.metric import Metric
+from ..collect.records import badness
 from ..collect.table import bound, marked, show
 from ..collect.wide_bounds import MARK
-from ..compose.front import Front
+from ..compose.axis_wrapper import AxisWrapper
 from ..compose.sliced import Sliced
 from ..compose.windowed import Windowed
 from ..inference.words import digits
@@ -49,17 +51,17 @@ def grids(
     """Return the tables of an object: all rows, then by slice and window; with intervals if a confidence is given."""
     made = []
     for name, piece in pieces(thing):
-        if not isinstance(piece, Front):
+        if not isinstance(piece, AxisWrapper):
             made.append(headline(piece, "" if name == "overall" else name, confidence))
             made += breakdowns(unsharded(piece))
             continue
-        title = name or f"by {', '.join(piece.levels)}"
+        title = name or f"by {', '.join(definition_of(piece).levels)}"
         *whole, last = views(piece)
         made += [slices(one, top, title, sort, min_rows, confidence) for one in whole]
         within = windows_in(piece)
         if within is not None:
             title = f"{title} and {within.width} of {within.time}"
-        if within is None or piece.inner.sort == within.sort:  # of slices within arms windows are in csv and json
+        if within is None or definition_of(piece).inner.kind == definition_of(within).kind:
             made.append(slices(last, top, title, sort, min_rows, confidence))
     return made
 
@@ -139,7 +141,7 @@ def share(confidence: float) -> str:
     return f"{100.0 * confidence:.4g} %"
 
 
-def _resting(thing: Whole | Front, confidence: float | None) -> list[str]:
+def _resting(thing: Whole | AxisWrapper, confidence: float | None) -> list[str]:
     """Say what intervals rest on."""
     if confidence is None:
         return []
@@ -164,9 +166,9 @@ def _without(found: Sequence[Record], most: int | None = None) -> list[str]:
 class _Rivals:
     """Which values of a row compete: those of one metric on the same labels and rows."""
 
-    def __init__(self, thing: Whole | Front) -> None:
+    def __init__(self, thing: Whole | AxisWrapper) -> None:
         self._of: dict[str, tuple[Metric[Any, Any], Any]] = {}
-        for name, (_, metric, _, binding) in contents(thing).items():
+        for name, (_, metric, _, binding, _) in contents(thing).items():
             rows = binding.column("y_true"), binding.where, binding.column("sample_weight"), binding.corrects
             if metric.about.best is not None:
                 self._of[name] = metric, (metric.about.best, rows)
@@ -250,7 +252,7 @@ def _values(count: int) -> str:
 
 
 def slices(
-    sliced: Front,
+    sliced: AxisWrapper,
     top: int | None = SHOWN,
     title: str = "",
     sort: str | None = None,
@@ -261,9 +263,11 @@ def slices(
     found = by_slice(sliced, top, sort, min_rows, confidence)
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for record in found:
-        key = [record["slice"].get(name, "") for name in sliced.levels]  # as they are: null is no text of four letters
+        key = [
+            record["slice"].get(name, "") for name in definition_of(sliced).levels
+        ]  # as they are: null is no text of four letters
         groups.setdefault((record["other"], *key), []).append(record)
-    most = len(groups) if top is None or not isinstance(sliced.inner, Front) else top
+    most = len(groups) if top is None or not isinstance(sliced.inner, AxisWrapper) else top
     first = max(len(groups) - most, 0) if isinstance(sliced, Windowed) else 0  # the newest
     told = dict(list(groups.items())[first : first + most])
     found = [record for records in told.values() for record in records]
@@ -277,7 +281,7 @@ def slices(
         line
         for records in told.values()
         for line in _lines(
-            [called(records[0], n) for n in sliced.levels],
+            [called(records[0], n) for n in definition_of(sliced).levels],
             tasks_of(records),
             metrics,
             _Rivals(sliced),
@@ -285,28 +289,28 @@ def slices(
             decimals,
         )
     ]
-    heads = [*sliced.levels, *(["task"] if several else []), "rows", "positives", *metrics]
-    names = len(sliced.levels) + several
+    heads = [*definition_of(sliced).levels, *(["task"] if several else []), "rows", "positives", *metrics]
+    names = len(definition_of(sliced).levels) + several
     remarks = _more(sliced, top, bool(sort or min_rows), len(groups) - len(told))
     remarks += _limited(sliced)
     remarks += [*_certified(found), *_reasons(found), *_without(found, SEVERAL), *_resting(sliced, confidence)]
     return Grid(title, heads, rows, names, names, remarks)
 
 
-def _more(sliced: Front, top: int | None, chosen: bool, left: int) -> list[str]:
+def _more(sliced: AxisWrapper, top: int | None, chosen: bool, left: int) -> list[str]:
     """Say how many slices and windows there are that the table has not."""
-    if isinstance(sliced.inner, Front):
+    if isinstance(sliced.inner, AxisWrapper):
         return [f"and {left:,} more: --format csv has all"] if left else []
     more = 0 if chosen or top is None else max(len(sliced) - top, 0)
     which = "older windows" if isinstance(sliced, Windowed) else "slices with fewer rows"
     return [f"and {more:,} {which}: --top {len(sliced)} shows them, --format csv has all"] if more else []
 
 
-def _limited(sliced: Front) -> list[str]:
+def _limited(sliced: AxisWrapper) -> list[str]:
     """Say which keys a limit keeps, and what share of the rows it does not."""
     if not isinstance(sliced, Sliced):
         return []
-    limit, named = sliced.axis.limit, sliced.axis.pinned
+    limit, named = definition_of(sliced).axis.limit, definition_of(sliced).axis.pinned
     if limit is None:
         return []
     chosen = [f"{limit:,} of smallest hash"] if limit or not named else []

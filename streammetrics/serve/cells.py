@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ..collect.accumulator import definition_of
+from ..collect.metric_like import answer_of
 from ..collect.sample import Sample
-from ..compose.sharded import Sharded
 from ..compose.sliced import Sliced
 from ..errors import InvalidInputError
 from ..inference.compare import samples_of, slices_of
@@ -49,43 +50,43 @@ def phases(total: Any, experiment: Experiment) -> set[Any]:
     return {key[at] for key in total.keys if key[at] is not None}
 
 
-def in_phase(holder: Any, experiment: Experiment, phase: Any) -> Any:
+def in_phase(slices: Any, experiment: Experiment, phase: Any) -> Any:
     """Return what was counted in a phase; all of it, if there are none."""
     if experiment.phase is None:
-        return holder
-    at = _place(holder, experiment, experiment.phase)
-    return holder.select(lambda key: key[at] == phase)
+        return slices
+    at = _place(slices, experiment, experiment.phase)
+    return slices.select(lambda key: key[at] == phase)
 
 
-def _place(holder: Any, experiment: Experiment, column: str) -> int:
+def _place(slices: Any, experiment: Experiment, column: str) -> int:
     """Which of the columns in front this is; raise if it is none, or the arm is not."""
-    by = holder.by if isinstance(holder, Sliced) else ()
+    by = slices.by if isinstance(slices, Sliced) else ()
     for name in (experiment.arm, column):
         if name not in by:
             raise InvalidInputError(f"parts are not sliced by {name!r} in front, but by {', '.join(by) or 'nothing'}")
     return by.index(column)
 
 
-def narrowed(holder: Any, experiment: Experiment, *columns: str) -> Any:
+def narrowed(slices: Any, experiment: Experiment, *columns: str) -> Any:
     """Return what was counted by arm and these slice columns alone."""
-    _place(holder, experiment, experiment.arm)
-    if missing := [name for name in columns if name not in slices_of(holder)]:
+    _place(slices, experiment, experiment.arm)
+    if missing := [name for name in columns if name not in slices_of(slices)]:
         raise InvalidInputError(f"parts are not sliced by {missing[0]!r}")
     names = (experiment.arm, *columns)
-    front = tuple(name for name in names if name in holder.by)
-    rolled = holder if front == holder.by else holder.rollup(front)
+    front = tuple(name for name in names if name in slices.by)
+    rolled = slices if front == slices.by else slices.rollup(front)
     behind = [name for name in slices_of(rolled.inner) if name not in names]
     return rolled.across(*behind) if behind else rolled
 
 
-def by_arm(holder: Any, experiment: Experiment) -> Samples:
+def by_arm(slices: Any, experiment: Experiment) -> Samples:
     """Return every number of each arm."""
-    return split(samples_of(narrowed(holder, experiment)))
+    return split(samples_of(narrowed(slices, experiment)))
 
 
-def by_slice(holder: Any, experiment: Experiment, column: str) -> Samples:
+def by_slice(slices: Any, experiment: Experiment, column: str) -> Samples:
     """Return every number of each arm, by the keys of a slice column."""
-    return split(samples_of(narrowed(holder, experiment, column)))
+    return split(samples_of(narrowed(slices, experiment, column)))
 
 
 def split(samples: Sequence[Sample]) -> Samples:
@@ -101,27 +102,26 @@ def split(samples: Sequence[Sample]) -> Samples:
     return found
 
 
-def only(holder: Any, metric: str) -> Any:
+def only(slices: Any, metric: str) -> Any:
     """Return one metric of slices by arm; raise if there is none of this name."""
-    inner = holder.inner
-    names = inner.names if isinstance(inner, Sharded) or not inner.single else [inner.name]
-    if metric not in names:
-        raise InvalidInputError(f"there is no metric {metric!r}; there are {', '.join(names)}")
-    return holder if inner.single else holder.only([metric])
+    inner = definition_of(slices).inner
+    if metric not in inner.names:
+        raise InvalidInputError(f"there is no metric {metric!r}; there are {', '.join(inner.names)}")
+    return slices if inner.is_single else slices.only([metric])
 
 
 def positives(arms: Any, metric: str) -> dict[str, int | None]:
     """Return how many positives a metric has seen in each arm, of slices by arm; None of a metric that knows none."""
     (column,) = arms.by
-    found = only(arms, metric)
-    return {str(row[column]): row["positives"] for row in found.records(found.states, None)}
+    found = answer_of(only(arms, metric)).records(None)
+    return {str(row[column]): row["positives"] for row in found}
 
 
 def left_out(arms: Any) -> dict[str, int]:
     """Return the rows left out by reason, those of the metric that left out most, of slices by arm."""
     (column,) = arms.by
     most: dict[tuple[str, str], int] = {}
-    for row in arms.records(arms.states, None):
+    for row in answer_of(arms).records(None):
         for reason, count in row["dropped"].items():
             key = reason, str(row[column])
             most[key] = max(most.get(key, 0), count)

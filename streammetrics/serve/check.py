@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from ..collect.holder import Holder
+from ..collect.accumulator import definition_of
+from ..collect.metric_like import MetricLike, empty_copy, states_of
 from ..compose.sliced import Sliced
 from ..errors import IncompatibleStateError
 from ..state.declare import Flat
@@ -26,8 +27,8 @@ def metrics_of(experiment: Experiment) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in asked if name))
 
 
-def narrowed(holder: Holder, names: Iterable[str]) -> Any:
-    """Return what a holder has of some metrics, in its order; raise where it lacks one.
+def narrowed(metrics: MetricLike, names: Iterable[str]) -> Any:
+    """Return the same with some of its metrics, in their order; raise if it lacks one of these.
 
     Examples
     --------
@@ -36,11 +37,11 @@ def narrowed(holder: Holder, names: Iterable[str]) -> Any:
     >>> narrowed(arms, ["ctr"]).names
     ['ctr']
     """
-    known: list[str] = getattr(holder, "names", [getattr(holder, "name", "")])
+    known: list[str] = definition_of(metrics).names
     wanted = {name: _metric(name, known) for name in names}
     if lacking := [name for name, metric in wanted.items() if metric is None]:
         raise IncompatibleStateError(f"the experiment reads {', '.join(lacking)}, and this has {', '.join(known)}")
-    return holder if set(known) <= set(wanted.values()) else holder.only(set(wanted.values()))  # type: ignore[attr-defined]
+    return metrics if set(known) <= set(wanted.values()) else metrics.only(set(wanted.values()))  # type: ignore[attr-defined]
 
 
 def _metric(number: str, known: Iterable[str]) -> str | None:
@@ -82,7 +83,7 @@ class Checker:
         What was counted so far of an experiment, or None: what has the plan after a restart.
     """
 
-    def __init__(self, held: Callable[[str], Holder | None]) -> None:
+    def __init__(self, held: Callable[[str], MetricLike | None]) -> None:
         self._held = held
         self._plans: dict[str, Plan] = {}
         self._fits: dict[str, _Fits] = {}
@@ -127,8 +128,9 @@ def _by_arm(experiment: Experiment, part: Summary) -> None:
             f"{what} takes metrics by arm, sm.Sliced(..., by=[{experiment.arm!r}, ...]), not {_told(thing)}"
         )
     slices = [*experiment.slices, *([] if experiment.phase is None else [experiment.phase])]
-    if lacking := [name for name in slices if name not in thing.levels]:
-        raise IncompatibleStateError(f"{what} has slices by {', '.join(lacking)}; this is by {', '.join(thing.levels)}")
+    levels = definition_of(thing).levels
+    if lacking := [name for name in slices if name not in levels]:
+        raise IncompatibleStateError(f"{what} has slices by {', '.join(lacking)}; this is by {', '.join(levels)}")
     if part.left > 0:
         raise IncompatibleStateError(
             f"{what}: a limit of slices left {part.left:.1%} of the rows without an arm; put it on slices within arms, "
@@ -145,7 +147,7 @@ def _by_arm(experiment: Experiment, part: Summary) -> None:
         raise IncompatibleStateError(
             f"{what}: the rows of one hour weigh more than {HEAVIEST:,}; scale the weights down"
         )
-    if once := sorted({str(tag) for tag in map(_once, thing.reads()) if tag}):
+    if once := sorted({str(tag) for tag in map(_once, definition_of(thing).reads) if tag}):
         raise IncompatibleStateError(
             f"{what}: {', '.join(once)} has closed groups, which can be there once, and not each hour; post it open"
         )
@@ -164,7 +166,7 @@ def _told(thing: Any) -> str:
 def _agreed(experiment: Experiment, plan: Plan | None, part: Any, kinds: dict[str, str]) -> Plan:
     """The plan of all before and this part, which may be the first of a metric; raise where they differ."""
     if plan is None:
-        return Plan(part.blank(), kinds)
+        return Plan(empty_copy(part), kinds)
     common = [name for name in plan.metrics.names if name in part.names]
     if not common:
         raise IncompatibleStateError(
@@ -172,8 +174,9 @@ def _agreed(experiment: Experiment, plan: Plan | None, part: Any, kinds: dict[st
             f"them: post new metrics beside these"
         )
     here, there = (thing if thing.names == common else thing.ordered(common) for thing in (plan.metrics, part))
-    made = _added(experiment, plan, kinds, list(here.differences(there)))
-    return made if set(part.names) <= set(plan.metrics.names) else made._replace(metrics=part.blank())
+    found = definition_of(here).differences(definition_of(there))
+    made = _added(experiment, plan, kinds, found)
+    return made if set(part.names) <= set(plan.metrics.names) else made._replace(metrics=empty_copy(part))
 
 
 def _added(experiment: Experiment, plan: Plan, kinds: dict[str, str], differences: list[str]) -> Plan:
@@ -185,11 +188,11 @@ def _added(experiment: Experiment, plan: Plan, kinds: dict[str, str], difference
     return plan._replace(kinds=plan.kinds | kinds)
 
 
-def kinds_of(holder: Any) -> dict[str, str]:
+def kinds_of(metrics: Any) -> dict[str, str]:
     """Return what the keys of each column are, as far as a row has shown it."""
     return {
         name: words.kind
-        for state in holder.states
+        for state in states_of(metrics)
         for name, words in zip((n for axis in state.axes for n in axis.names), state.cells.words, strict=False)
         if words.kind
     }

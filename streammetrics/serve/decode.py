@@ -16,7 +16,7 @@ __all__ = ["Decoded", "decoded"]
 
 
 class Decoded(NamedTuple):
-    """The digest of what a frame holds, as `Holder.digest` has it, and its rows; or what is wrong with it."""
+    """The digest of what a frame holds, as `MetricLike.digest` has it, and its rows; or what is wrong with it."""
 
     digest: str = ""
     seen: Seen = Seen()

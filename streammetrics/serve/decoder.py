@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, Protocol
 
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike
 from ..collect.saved import from_bytes
 from ..errors import StreamMetricsError
 from ..state.frame import head_of
@@ -118,9 +118,9 @@ class InThread:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def counted_before(store: Any, experiment: str) -> Holder | None:
+def counted_before(store: Any, experiment: str) -> MetricLike | None:
     """Return something that was counted of an experiment, or None: what has its plan after a restart."""
     kept = store.total(experiment)
     frames = [kept[1]] if kept is not None else [part.data for _, part in store.parts(experiment)[:1]]
-    found: Holder | None = from_bytes(frames[0]) if frames else None
+    found: MetricLike | None = from_bytes(frames[0]) if frames else None
     return found

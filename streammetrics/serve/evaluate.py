@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike
 from ..errors import StreamMetricsError
 from ..inference.sample_ratio import SampleRatio, sample_ratio_mismatch
 from .card import Side, adjusted
@@ -31,7 +31,7 @@ LARGEST = sys.float_info.max
 
 def evaluate(
     experiment: Experiment,
-    total: Holder | None,
+    total: MetricLike | None,
     *,
     version: int,
     now: float,
@@ -49,7 +49,7 @@ def evaluate(
     ----------
     experiment : Experiment
         Its definition.
-    total : Holder or None
+    total : MetricLike or None
         All that was counted: sliced by the arm in front, alone or with other columns. None before the first part.
     version : int
         Of the definition.

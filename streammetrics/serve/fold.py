@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..collect.holder import Holder, made
-from ..collect.parted import Parted
+from ..collect.accumulator import accumulator_of, definition_of
+from ..collect.metric_container import MetricContainer
+from ..collect.metric_like import MetricLike, object_of_header, states_of, with_states
 from ..collect.saved import merge
 from ..state.frame import Frame, merge_groups
 
 __all__ = ["added_up", "added_up_by"]
 
 
-def added_up(parts: Iterable[Holder | bytes]) -> Any:
+def added_up(parts: Iterable[MetricLike | bytes]) -> Any:
     """Return the sum of parts, of the metrics that all of them have with the same settings; they stay as they are.
 
     The order does not matter, nor that of metrics: where it differs, that of their names is taken.
@@ -33,7 +34,7 @@ def added_up(parts: Iterable[Holder | bytes]) -> Any:
     """
     alike: dict[Any, list[Any]] = {}
     for part in parts:
-        alike.setdefault(None if isinstance(part, Holder) else Frame(part).kind.about, []).append(part)
+        alike.setdefault(None if isinstance(part, MetricLike) else Frame(part).kind.about, []).append(part)
     lone = alike.pop(None, [])
     return _sum([*lone, *map(merge, alike.values())])
 
@@ -56,36 +57,43 @@ def added_up_by(groups: Sequence[int], parts: Sequence[bytes]) -> dict[int, Any]
     for some in alike.values():
         about, merged = merge_groups(some)
         for group, states in merged.items():
-            found.setdefault(group, []).append(made(about, states))
+            found.setdefault(group, []).append(object_of_header(about, states))
     return {group: found[group][0] if len(found[group]) == 1 else _sum(found[group]) for group in sorted(found)}
 
 
-def _sum(holders: Sequence[Any]) -> Any:
-    first, *others = _alike(holders)
+def _sum(parts: Sequence[Any]) -> Any:
+    first, *others = _alike(parts)
     return first.copy().merge(_together(others)) if others else first.copy()
 
 
-def _alike(holders: Sequence[Any]) -> Sequence[Any]:
-    """Holders of the metrics that all of them have with the same settings, in one order; as they are if there are none."""
-    first, *others = holders
-    if not all(isinstance(one, Parted) for one in holders):
-        return holders
-    if all(one.names == first.names and not first.differences(one) for one in others):
-        return holders
-    shared = sorted(set.intersection(*({*one.names} for one in holders)))
-    if len(shared) > 1:  # an experiment's own are alike: who checks parts sees to it
+def _alike(parts: Sequence[Any]) -> Sequence[Any]:
+    """Return the parts with the metrics that all have in common, in one order; unchanged if there are none."""
+    first, *others = parts
+    if not all(isinstance(one, MetricContainer) for one in parts):
+        return parts
+    if all(one.names == first.names and not _differences(first, one) for one in others):
+        return parts
+    shared = sorted(set.intersection(*({*one.names} for one in parts)))
+    # A single shared metric is not compared: `Checker` has ensured that all parts count it with the same settings.
+    if len(shared) > 1:
         shared = [
-            name for name in shared if not any(first.ordered([name]).differences(one.ordered([name])) for one in others)
+            name
+            for name in shared
+            if not any(_differences(first.ordered([name]), one.ordered([name])) for one in others)
         ] or shared
-    return [one.ordered(shared) for one in holders]
+    return [one.ordered(shared) for one in parts]
 
 
-def _together(holders: Sequence[Any]) -> Any:
-    """The sum of many in one fold, which takes as long as two or three merges."""
-    first, *others = holders
+def _differences(one: Any, other: Any) -> list[str]:
+    """Return in words how the settings of two objects differ."""
+    found: list[str] = definition_of(one).differences(definition_of(other))
+    return found
+
+
+def _together(parts: Sequence[Any]) -> Any:
+    """Return the sum of many parts; all states are merged at once, which takes as long as two or three merges."""
+    first, *others = parts
     if not others:
         return first
-    whole = first.blank()
-    columns = zip(first.states, *(first.fitting(one).states for one in others), strict=True)
-    whole.take_states([mine.merge(*theirs) for mine, *theirs in columns])
-    return whole
+    fitting = [accumulator_of(first).fitting(accumulator_of(one)).states for one in others]
+    return with_states(first, [mine.merge(*theirs) for mine, *theirs in zip(states_of(first), *fitting, strict=True)])

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
+from ..collect.metric_like import nbytes
 from ..collect.saved import from_bytes
 
 __all__ = ["Fold", "Folds", "Names", "Place"]
@@ -60,7 +61,7 @@ class Folds:
     def hold(self, place: Place, fold: Fold) -> None:
         """Keep a fold, in place of those not asked for longest."""
         with self._lock:
-            idle = self._ready.hold(place, fold, fold.made.nbytes)
+            idle = self._ready.hold(place, fold, nbytes(fold.made))
         for there, (names, made) in idle:
             packed = bytes(made.to_bytes())
             with self._lock:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
-from ..collect.holder import Holder
+from ..collect.metric_like import MetricLike
 from ..errors import InvalidInputError, PushError
 from .keys import HOUR, Key, hour_text, key_of
 
@@ -42,7 +42,7 @@ class Answer(NamedTuple):
 
 def push(
     url: str,
-    metrics: Holder | bytes,
+    metrics: MetricLike | bytes,
     *,
     experiment: str,
     source: str,
@@ -94,7 +94,7 @@ def push(
     streammetrics.errors.PushError: rank/2026-06-01T09/job-0 was not stored by http://127.0.0.1:9: Connection refused
     """
     key = key_of(experiment, source, _hour(hour), seq)
-    data = metrics.to_bytes() if isinstance(metrics, Holder) else metrics
+    data = metrics.to_bytes() if isinstance(metrics, MetricLike) else metrics
     if not isinstance(data, bytes):
         raise TypeError(f"push() takes metrics by arm, or their bytes, not a {type(metrics).__name__}")
     secret = token_of(token)

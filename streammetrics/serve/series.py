@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ..collect.holder import Holder
-from ..compose.stacked import stacked
+from ..collect.metric_like import MetricLike
+from ..compose.concat_slices import stacked
 from ..errors import StreamMetricsError
 from ..inference.changes import changes_of
 from ..inference.compare import samples_of
@@ -75,8 +75,8 @@ class Series:
             if (kind, hour) not in self._kept or self._kept[kind, hour].names != window.names
         }
         for some in runs(stale):
-            holders = {hour: stale[hour].made() for hour in some}
-            for hour, points in points_of(experiment, phase, holders).items():
+            counted = {hour: stale[hour].made() for hour in some}
+            for hour, points in points_of(experiment, phase, counted).items():
                 self._kept[kind, hour] = Kept(stale[hour].names, points)
         length = 1 if kind == "hour" else DAY
         known = (point for hour in sorted(windows) for point in self._kept[kind, hour].points)
@@ -116,7 +116,7 @@ def runs(hours: Iterable[int]) -> Iterator[list[int]]:
         yield some
 
 
-def points_of(experiment: Experiment, phase: Any, windows: Mapping[int, Holder]) -> dict[int, list[Point]]:
+def points_of(experiment: Experiment, phase: Any, windows: Mapping[int, MetricLike]) -> dict[int, list[Point]]:
     """Return what windows say, with intervals of one look: all read side by side; nothing where one cannot be read."""
     found: dict[int, list[Point]] = {hour: [] for hour in windows}
     for arms in _alike(experiment, phase, windows):
@@ -131,12 +131,12 @@ def points_of(experiment: Experiment, phase: Any, windows: Mapping[int, Holder])
     return found
 
 
-def _alike(experiment: Experiment, phase: Any, windows: Mapping[int, Holder]) -> Iterator[Samples]:
+def _alike(experiment: Experiment, phase: Any, windows: Mapping[int, MetricLike]) -> Iterator[Samples]:
     """The numbers of each arm by window, for windows of the same metrics together: one may have come later."""
     alike: dict[tuple[str, ...], dict[int, Any]] = {}
-    for hour, holder in windows.items():
+    for hour, counted in windows.items():
         try:
-            one = narrowed(in_phase(holder, experiment, phase), experiment)
+            one = narrowed(in_phase(counted, experiment, phase), experiment)
         except StreamMetricsError:  # parts of before the slices were asked for
             continue
         names = sorted(n for n in one.names if any(m == n or m.startswith(f"{n}/") for m in experiment.metrics))

@@ -146,5 +146,5 @@ class Simulation:
         }
 
     def _tastes(self) -> NDArray[np.float64]:
-        """Drawn anew, which is cheap: so the simulation stays plain data, that goes to other processes."""
+        """Draw the tastes of all users. They are not kept, so that the simulation stays small plain data to pickle."""
         return np.random.default_rng(self.seed).normal(size=self.users)

@@ -10,7 +10,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.holder import described, inconsistent
+from ..collect.accumulator import accumulate, definition_of
+from ..collect.definition import described, inconsistent
 from ..compose.sliced import Sliced
 from ..errors import StateFormatError
 from ..state.axes import OTHER, Vocabulary
@@ -27,7 +28,7 @@ class Summary(NamedTuple):
 
     Parameters
     ----------
-    thing : Holder
+    thing : MetricLike
         Its metrics and their settings: one that has seen nothing, of all parts that were read together.
     keys : set
         Of slices, the keys of the first column.
@@ -71,7 +72,7 @@ def summaries(frames: Sequence[Frame]) -> Iterator[Summary]:
     thing = _described(frames[0].kind)
     for sections in read_together(frames):
         with inconsistent():
-            thing.check_states([one.apart() for one in sections])
+            definition_of(thing).check_states([one.apart() for one in sections])
         yield from _each(thing, sections)
 
 
@@ -79,12 +80,13 @@ _known: WeakKeyDictionary[Kind, Any] = WeakKeyDictionary()
 
 
 def _described(kind: Kind) -> Any:
-    """What frames of a kind are about: made once as long as there is the kind, as it takes as long as to read a frame."""
+    """Return the empty object of frames of a kind; it is kept, because to make it takes as long as to read a frame."""
     if kind not in _known:
         about = json.loads(kind.about)
         if about == {"kind": "state"}:
             raise StateFormatError("this is one state; post the metrics that it is of: to_bytes() of a Sliced")
-        _known[kind] = described(about, [schema.like for schema in kind.sections])
+        definition = described(about, [schema.like for schema in kind.sections])
+        _known[kind] = definition.wrap(accumulate(definition))
     return _known[kind]
 
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from ..collect.metric_like import nbytes
 from ..collect.saved import from_bytes
 from .fold import added_up, added_up_by
 from .keys import HOUR, Part
@@ -43,7 +44,7 @@ class _Total:
 
     def take(self, at: tuple[int, int], made: Any) -> None:
         self.at, self.made, self.digest = at, made, None
-        self.size = 0 if made is None else made.nbytes
+        self.size = 0 if made is None else nbytes(made)
 
 
 class Totals:

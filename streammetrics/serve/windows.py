@@ -52,9 +52,9 @@ class Window(NamedTuple):
     made: Callable[[], Any]
 
     @classmethod
-    def of(cls, holder: Any) -> Window:
-        """Return what a holder is, which is here already."""
-        return cls(frozenset([holder.digest()]), lambda: holder)
+    def of(cls, counted: Any) -> Window:
+        """Return the window of metrics that are in memory already."""
+        return cls(frozenset([counted.digest()]), lambda: counted)
 
 
 class Windows:

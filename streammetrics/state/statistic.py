@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Self, dataclass_transform
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics.settings import Settings, setting, union, unions
+from ..numerics.settings import Settings, unions
 from .axes import Axis
 from .declare import Array, Flat, Part
 from .tally import Entries
@@ -19,7 +19,6 @@ __all__ = ["Statistic"]
 Ints = NDArray[np.int64]
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, eq_default=False, field_specifiers=(setting, union))
 class Statistic(Settings):
     """What a statistic declares: settings, parts, the columns it needs, its kernels, and what else may be asked of it."""
 

@@ -42,7 +42,7 @@ class KeyCounts(State, tag="key_counts"):
     limit : int
         How many different keys there may be, in all slices together: MemoryLimitError beyond, and nothing was counted.
     missing, missing_values
-        As `sm.group` takes them.
+        As `sm.extend.group` takes them.
     edges : tuple of float
         If there are any, the column holds numbers, and keys are their bins: 0 for those below the first edge, i for
         edges[i - 1] <= v < edges[i], the last of these with its upper edge, and one more for those above.

@@ -34,7 +34,7 @@ class KeySample(KeyKinds, tag="key_sample"):
     limit : int
         How many different keys a cell keeps. While there are more, keys whose hash has fewest zeros in front go.
     missing, missing_values
-        As `sm.group` takes them.
+        As `sm.extend.group` takes them.
 
     Notes
     -----

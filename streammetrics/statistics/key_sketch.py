@@ -35,7 +35,7 @@ class KeySketch(KeyKinds, tag="key_sketch"):
     depth : int
         How many tables there are.
     missing, missing_values
-        As `sm.group` takes them.
+        As `sm.extend.group` takes them.
 
     Notes
     -----

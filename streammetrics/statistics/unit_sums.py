@@ -37,7 +37,7 @@ class UnitSums(WeighedRows, tag="unit_sums"):
     cap : float, optional
         Outcomes beyond count as this.
     missing, missing_values
-        As `sm.group` takes them.
+        As `sm.extend.group` takes them.
 
     Notes
     -----

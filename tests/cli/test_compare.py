@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import empty_copy
 
 METRICS = "auc,log_loss,calibration,ctr"
 MODELS = ("--label", "click", "--score", "old", "--score", "new", "--metrics", METRICS)
@@ -262,7 +263,7 @@ class TestWindows:
         assert [r["value"] for r in some] == expected["value"]
         assert [r["interval_high"] for r in some] == expected["interval_high"]
         assert some[0]["slice"] == {"ts": "2024-05-01T00:00:00+00:00"}
-        cross = sm.Sliced(held.blank(), by="country").update(rows).table().to_dict()
+        cross = sm.Sliced(empty_copy(held), by="country").update(rows).table().to_dict()
         some = [r for r in found if r["by"] == ["country", "ts"]]
         assert [r["value"] for r in some] == cross["value"]
         whole = sm.Sliced(sm.Sharded(task("old"), unit="user_id"), by="country").update(rows).table().to_dict()

@@ -30,7 +30,7 @@ class TestScreen:
         ran = run("eval", log, *BASE, "--format", "json")
         assert ran.code == 0
         assert ran.err == ""
-        expected = sm.MetricCollection([sm.METRICS[tag]() for tag in DEFAULT]).update(columns(table))
+        expected = sm.MetricCollection([sm.extend.METRICS[tag]() for tag in DEFAULT]).update(columns(table))
         assert ran.values == expected.compute()
         assert [r["metric"] for r in ran.records] == list(DEFAULT)
 
@@ -499,7 +499,7 @@ class TestInvalidRows:
         assert fails("eval", path, *BASE).startswith(f"{path}: row 0: column 'pctr_b': expected float, found 'a'")
 
     def test_too_many_slices(self, fails, write, monkeypatch):
-        monkeypatch.setattr("streammetrics.collect.holder.Holder.memory_limit", 1 << 16)
+        monkeypatch.setattr("streammetrics.collect.definition.Definition.memory_limit", 1 << 16)
         n = 5000
         path = write(click=np.zeros(n, np.int8), pctr_b=np.full(n, 0.5), user=np.arange(n))
         line = fails("eval", path, *BASE, "--metrics", "auc", "--by", "user")

@@ -12,16 +12,16 @@ from streammetrics.reports.grid import Cell, Grid, show
 class TestCatalog:
     def test_lists_every_metric(self, run):
         lines = run("catalog").out.splitlines()
-        for tag, metric in sm.METRICS.items():
+        for tag, metric in sm.extend.METRICS.items():
             line = next(line for line in lines if line.split()[:1] and line.split()[0].partition("[")[0] == tag)
             assert metric.about.formula in line
             assert metric.about.cost in line
             assert metric.about.bound in line
 
-    @pytest.mark.parametrize("tag", sm.METRICS)
+    @pytest.mark.parametrize("tag", sm.extend.METRICS)
     def test_tells_about_one(self, run, tag):
         out = run("catalog", tag).out
-        assert sm.METRICS[tag].__doc__.splitlines()[0] in out
+        assert sm.extend.METRICS[tag].__doc__.splitlines()[0] in out
         assert f"On the command line: {tag}" in out
 
     def test_suggests(self, fails):

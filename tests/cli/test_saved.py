@@ -176,7 +176,7 @@ def test_show_takes_whatever_was_saved(run, tmp_path):
 
 
 def test_show_does_not_take_a_bare_state(fails, tmp_path):
-    sm.save(sm.ScoreHistogram(), tmp_path / "state")
+    sm.save(sm.extend.ScoreHistogram(), tmp_path / "state")
     assert "bare ScoreHistogram" in fails("show", tmp_path / "state")
 
 

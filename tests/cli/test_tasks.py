@@ -162,7 +162,7 @@ class TestTypes:
     def test_every_screen_is_of_metrics_that_there_are(self):
         for kind in TYPES.values():
             names = kind.screen + kind.hard + kind.drawn
-            assert {name.partition("@")[0] for name in names} <= set(sm.METRICS)
+            assert {name.partition("@")[0] for name in names} <= set(sm.extend.METRICS)
 
     def test_regression(self, run, write):
         y, a, b = [3.0, -0.5, 2.0, 7.0], [2.5, 0.0, 2.0, 8.0], [3.0, 0.5, 2.0, 6.0]

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.accumulator import definition_of
+from streammetrics.collect.metric_like import columns_of, empty_copy
 from streammetrics.laws.case import same
 from streammetrics.laws.specimens import fitting, sample
 
@@ -20,18 +22,18 @@ def test_a_collection_and_slices_of_a_metric_take_what_it_takes(tag: str) -> Non
     metric = draws.usual(tag)
     state = metric.make_state()
     columns = fitting(state, sample(state.needs(), np.random.default_rng(1), N, "plain", weighted=False))
-    roles = metric.by_position()
+    roles = definition_of(metric).positional_columns()
     given = [columns.get(role, np.full(N, 0.5)) for role in roles]
     more = {name: column for name, column in columns.items() if name not in roles}
-    alone = metric.blank().update(*given, **more)
-    assert alone == metric.blank().update(columns)
-    collection = sm.MetricCollection(metric.blank()).update(*given, **more)
+    alone = empty_copy(metric).update(*given, **more)
+    assert alone == empty_copy(metric).update(columns)
+    collection = sm.MetricCollection(empty_copy(metric)).update(*given, **more)
     same(collection[metric.name], alone, "a collection to take what its metric takes")
-    nested = sm.MetricCollection({"in": sm.MetricCollection(metric.blank())}).update(*given, **more)
+    nested = sm.MetricCollection({"in": sm.MetricCollection(empty_copy(metric))}).update(*given, **more)
     assert nested["in"] == collection
-    sliced = sm.Sliced(metric.blank(), by="k").update(*given, **more, k=np.full(N, 7))
+    sliced = sm.Sliced(empty_copy(metric), by="k").update(*given, **more, k=np.full(N, 7))
     same(sliced.total, alone, "slices to take what their metric takes")
-    both = sm.Sliced(sm.MetricCollection(metric.blank()), by="k").update(*given, **more, k=np.full(N, 7))
+    both = sm.Sliced(sm.MetricCollection(empty_copy(metric)), by="k").update(*given, **more, k=np.full(N, 7))
     same(both.total, collection, "slices of a collection to take what it takes")
 
 
@@ -55,7 +57,7 @@ def test_a_value_beside_columns_is_refused_whenever_it_comes(kind: Any) -> None:
     arrays = np.array([0, 1]), np.array([0.2, 0.7])
     for thing in (sm.AUC(), sm.MetricCollection(sm.AUC(), sm.LogLoss()), sm.Sliced(sm.AUC(), by="k"), sm.Mean()):
         key = {"k": np.array([1, 2])} if isinstance(thing, sm.Sliced) else {}
-        several = arrays[: len(thing.by_position())]
+        several = arrays[: len(definition_of(thing).positional_columns())]
         for _ in range(2):  # plain batches before, and none
             digest = thing.digest()
             for bad in scalars(kind):
@@ -112,7 +114,7 @@ AROUND = {
 )
 def test_columns_that_nobody_reads_have_as_many_rows(around: str, second: Any) -> None:
     thing, rows = AROUND[around](), 1 if isinstance(second, str) else len(second)
-    more = {"k": [1, 2]} if "k" in thing.columns else {}
+    more = {"k": [1, 2]} if "k" in columns_of(thing) else {}
     for _ in range(2):
         for y in ([0, 1], np.array([0, 1])):
             with pytest.raises(sm.InvalidInputError, match=f"y_score has {rows} rows, y_true has 2"):

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 import streammetrics as sm
 from streammetrics.collect import feed
+from streammetrics.collect.accumulator import accumulator_of
+from streammetrics.collect.metric_like import columns_of, empty_copy
 from streammetrics.kernels import row_sums
 from streammetrics.statistics import weighed
 
@@ -90,9 +92,9 @@ def test_a_bad_value_changes_nothing(name, bad, row):
 )
 @pytest.mark.parametrize("row", [0, 447, 448, 1499])
 def test_a_lone_metric_takes_back_what_it_counted(metric, row):
-    fed = metric.blank().update(**{n: c for n, c in batch(1500).items() if n in metric.columns})
+    fed = empty_copy(metric).update(**{n: c for n, c in batch(1500).items() if n in columns_of(metric)})
     before = fed.digest()
-    worse = {n: c for n, c in batch(1500, seed=3).items() if n in metric.columns}
+    worse = {n: c for n, c in batch(1500, seed=3).items() if n in columns_of(metric)}
     worse["y_true"][row] = 3
     with pytest.raises(sm.InvalidInputError, match="y_true"):
         fed.update(**worse)
@@ -143,7 +145,7 @@ def test_drafts_are_not_kept_for_ever():
     fed = sm.CTR()
     for step in range(1, 600):
         fed.update(np.zeros(2 * step, np.uint8)[::step])
-    assert len(fed.feed._content[1].drafts) <= feed.MOST_DRAFTS
+    assert len(accumulator_of(fed).feed._content[1].drafts) <= feed.MOST_DRAFTS
     assert fed.state.rows.tolist() == [2 * 599, 0]
 
 
@@ -170,7 +172,7 @@ def test_after_a_batch_without_room_all_others_count(metric):
         for n, keys in ((50, 4), (6000, 3000))
     )
     whole = sm.Sliced(metric, by="key").update(**few)
-    fed = sm.Sliced(metric, by="key", memory_limit=20 * whole.nbytes).update(**few).update(**few)
+    fed = sm.Sliced(metric, by="key", memory_limit=20 * sm.nbytes(whole)).update(**few).update(**few)
     for _ in range(2):
         with pytest.raises(sm.MemoryLimitError):
             fed.update(**many)
@@ -213,7 +215,7 @@ def test_what_is_asked_of_bad_rows_changes_between_batches():
     ctr.update(good).update(good)
     with pytest.raises(sm.InvalidInputError):
         ctr.update(bad)
-    ctr.feed.on_invalid = "drop"
+    accumulator_of(ctr).feed.on_invalid = "drop"
     ctr.update(bad)
     assert ctr.explain()["dropped"] == {"y_true": 1}
 

@@ -21,7 +21,8 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.collect.holder import Holder
+from streammetrics.collect.accumulator import definition_of
+from streammetrics.collect.metric_like import MetricLike, columns_of, states_of
 from streammetrics.numerics import compiled
 
 PLACES = 6  # of each call
@@ -143,7 +144,7 @@ def count(thing: Any, batch: dict[str, Any]) -> None:
         thing.add(str(len(batch["y_true"])), sm.CTR().update(batch))
         return
     for part in thing.values() if isinstance(thing, sm.Bundle) else [thing]:
-        part.update({n: column for n, column in batch.items() if n in part.columns})
+        part.update({n: column for n, column in batch.items() if n in columns_of(part)})
 
 
 CALLS: dict[str, Callable[[Any, str, list[dict[str, Any]]], Callable[[], Any]]] = {
@@ -164,7 +165,9 @@ def cases() -> list[tuple[str, str]]:
 def takes(thing: Any, name: str, call: str) -> bool:
     """Whether there is such a call."""
     if call == "subtract":
-        return isinstance(thing, Holder) and thing.adds and all(s.subtracts for s in thing.states)
+        return (
+            isinstance(thing, MetricLike) and definition_of(thing).adds and all(s.subtracts for s in states_of(thing))
+        )
     if name == "recent rows" and call == "merge":
         return False
     return {"add": name == "ledger", "merge": True, "reset": True}.get(call, name not in ONLY_MERGED)

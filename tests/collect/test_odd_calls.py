@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import columns_of
 
 Y = [0, 1, 1, 0]
 DAY = dt.date(2024, 5, 1)
@@ -105,7 +106,7 @@ def test_one_thing_is_no_list_of_parts() -> None:
 @pytest.mark.parametrize("metrics", ["same", "common"])
 def test_a_metric_and_a_collection_do_not_merge(metrics: str) -> None:
     one, several = sm.CTR(), sm.MetricCollection(sm.CTR())
-    for a, b in ((one, several), (several, one), (several, sm.CTR().states[0]), (several, sm.Bundle({"a": one}))):
+    for a, b in ((one, several), (several, one), (several, sm.CTR().state), (several, sm.Bundle({"a": one}))):
         with pytest.raises(sm.IncompatibleStateError, match="cannot merge a"):
             sm.merge([a, b], metrics=metrics)
 
@@ -124,7 +125,7 @@ def test_what_slices_and_windows_share(around: Any) -> None:
 
     def made(*metrics: Any) -> Any:
         new = around(list(metrics))
-        return new.update({n: c for n, c in rows.items() if n in new.columns})
+        return new.update({n: c for n, c in rows.items() if n in columns_of(new)})
 
     here, there = made(sm.AUC(), sm.CTR(), sm.LogLoss()), made(sm.LogLoss(), sm.CTR())
     before = here.digest(), there.digest()
@@ -222,11 +223,11 @@ def test_a_bundle_takes_names(things: Any) -> None:
         (lambda s: s.rollup(3), "rollup[(][)] takes a column name, or several, not 3"),
         (lambda s: s.rollup(None), "rollup[(][)] takes a column name, or several, not None"),
         (lambda s: s.select(3), "select[(][)] takes keys, or a function of a key, not 3"),
-        (lambda s: s.coarsen("x"), "coarsen[(][)] takes a whole number, not 'x'"),
-        (lambda s: s.coarsen(10.5), "coarsen[(][)] takes a whole number, not 10.5"),
-        (lambda s: s.seal(3), "partition= takes [(]i, n[)] with 0 <= i < n, not 3"),
-        (lambda s: s.seal((1,)), "partition= takes [(]i, n[)]"),
-        (lambda s: s.seal((0.5, 2)), "partition= takes [(]i, n[)]"),
+        (lambda s: sm.coarsen(s, "x"), "coarsen[(][)] takes a whole number, not 'x'"),
+        (lambda s: sm.coarsen(s, 10.5), "coarsen[(][)] takes a whole number, not 10.5"),
+        (lambda s: sm.seal(s, 3), "partition= takes [(]i, n[)] with 0 <= i < n, not 3"),
+        (lambda s: sm.seal(s, (1,)), "partition= takes [(]i, n[)]"),
+        (lambda s: sm.seal(s, (0.5, 2)), "partition= takes [(]i, n[)]"),
         (lambda s: s["a"].interval("x"), "confidence must be between 0 and 1, .* not 'x'"),
         (lambda s: s.interval(float("nan")), "confidence must be between 0 and 1, .* not nan"),
         (lambda s: sm.compare(s, s, confidence="x"), "confidence must be between 0 and 1, .* not 'x'"),
@@ -256,7 +257,7 @@ def test_whole_numbers_of_numpy_are_some() -> None:
     slices = sm.Sliced(sm.CTR(), by="k").update([0, 1, 1], k=["a", "a", "b"])
     assert list(slices.top(np.int32(1))) == ["a"]
     assert sm.merge(slices.split(np.uint8(2))) == slices
-    assert sm.AUC().coarsen(np.int64(12)).state.bits == 12
+    assert sm.coarsen(sm.AUC(), np.int64(12)).state.bits == 12
     assert list(slices.select("a")) == ["a"]
 
 
@@ -283,10 +284,10 @@ HELD = {
 def test_what_holds_a_metric_takes_bad_rows_as_it_does(name: str) -> None:
     rows: dict[str, Any] = {"y_true": [0, 1, 7], "k": ["a"] * 3, "t": [0] * 3, "u": [1, 2, 3], "step": [0] * 3}
     drops, raises = HELD[name](DROP), HELD[name]({})
-    drops.update({n: c for n, c in rows.items() if n in drops.columns})
+    drops.update({n: c for n, c in rows.items() if n in columns_of(drops)})
     assert "0.5" in str(drops.compute())
     with pytest.raises(sm.InvalidInputError, match="found 7 in row 2"):
-        raises.update({n: c for n, c in rows.items() if n in drops.columns})
+        raises.update({n: c for n, c in rows.items() if n in columns_of(drops)})
 
 
 def test_metrics_that_do_not_agree_on_bad_rows() -> None:

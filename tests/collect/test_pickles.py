@@ -57,13 +57,13 @@ print(metrics.compute()["plugin.odds"])
 
 
 def test_a_class_within_a_function_is_pickled_as_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streammetrics.collect.metric.METRICS", dict(sm.METRICS))
+    monkeypatch.setattr("streammetrics.collect.metric.METRICS", dict(sm.extend.METRICS))
 
-    class Local(sm.Metric[sm.ScoreSums, float], tag="tests.local"):
-        def make_state(self) -> sm.ScoreSums:
-            return sm.ScoreSums(terms=("score",))
+    class Local(sm.extend.Metric[sm.extend.ScoreSums, float], tag="tests.local"):
+        def make_state(self) -> sm.extend.ScoreSums:
+            return sm.extend.ScoreSums(terms=("score",))
 
-        def of(self, state: sm.ScoreSums) -> float:
+        def of(self, state: sm.extend.ScoreSums) -> float:
             return float(state.total("score"))
 
     seen = Local().update([0, 1], [0.25, 0.5])

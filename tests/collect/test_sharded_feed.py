@@ -7,6 +7,8 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.collect import feed
+from streammetrics.collect.accumulator import accumulator_of, definition_of
+from streammetrics.collect.metric_like import columns_of
 
 INNER = {
     "auc": lambda: sm.AUC(limit=0),
@@ -35,7 +37,7 @@ def pair(inner, **more):
 
 
 def feed_both(quick, slow, batch):
-    batch = {n: c for n, c in batch.items() if n in quick.columns}
+    batch = {n: c for n, c in batch.items() if n in columns_of(quick)}
     quick.update(**batch)
     slow.update(**{n: c.tolist() if c.dtype.kind != "f" else c for n, c in batch.items()})
 
@@ -49,7 +51,7 @@ def test_the_quick_way_makes_the_same_bits(inner, dtype, grid):
     for n in (0, 1, 3, 700, 70_000, 257):  # shards are met one after the other; exact rows are folded
         feed_both(quick, slow, rows(rng, n, dtype=dtype, grid=grid, label="i8" if n == 700 else bool))
     assert quick.digest() == slow.digest()
-    held = quick.feed._content[1]
+    held = accumulator_of(quick).feed._content[1]
     assert held is not None
     assert any(d.cells is not None for d in held.drafts.values()), "the quick way was not taken"
 
@@ -96,13 +98,13 @@ def test_bytes_that_overflow_again_and_again():
 def test_a_bad_batch_changes_nothing(inner, where):
     rng = np.random.default_rng(4)
     metric = sm.Sharded(INNER[inner](), unit="u")
-    fed = [{n: c for n, c in rows(rng, 70_000, grid=True).items() if n in metric.columns} for _ in range(2)]
+    fed = [{n: c for n, c in rows(rng, 70_000, grid=True).items() if n in columns_of(metric)} for _ in range(2)]
     for batch in fed:
         metric.update(**batch)
     before = metric.digest()
     metric.update(**{n: c[:0] for n, c in fed[0].items()})  # drafts are bound again
     for column, value in (("y_score", np.nan), ("y_true", 3)):
-        batch = {n: c for n, c in rows(rng, 3000, label="u1").items() if n in metric.columns}
+        batch = {n: c for n, c in rows(rng, 3000, label="u1").items() if n in columns_of(metric)}
         batch[column][where] = value
         with pytest.raises(sm.InvalidInputError, match=f"row {where:,}"):
             metric.update(**batch)
@@ -158,5 +160,5 @@ def test_failed_batches_leave_no_shard_behind():
 
 def test_a_draft_is_made_for_what_it_can_count_alone():
     coarse = sm.Sharded(sm.AUC(), unit="u", shard_bits=16)  # shards of exact rows
-    assert not all(map(feed._drafts, coarse.reads()))
-    assert all(map(feed._drafts, sm.Sharded(sm.AUC(), unit="u").reads()))
+    assert not all(map(feed._drafts, definition_of(coarse).reads))
+    assert all(map(feed._drafts, definition_of(sm.Sharded(sm.AUC(), unit="u")).reads))

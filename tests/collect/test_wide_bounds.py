@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import columns_of, states_of, with_states
 from streammetrics.collect.reading import Reading
 from streammetrics.collect.wide_bounds import MARK, are_wide, sentence_of
 from streammetrics.reports.tables import grids
@@ -64,7 +65,9 @@ OBJECTS: dict[str, Any] = {
 
 def fed(name: str) -> Any:
     thing = OBJECTS[name]()
-    return thing.update({n: c for n, c in {"y_true": LABELS, "y_score": SHARED, **KEYS}.items() if n in thing.columns})
+    return thing.update(
+        {n: c for n, c in {"y_true": LABELS, "y_score": SHARED, **KEYS}.items() if n in columns_of(thing)}
+    )
 
 
 @pytest.mark.parametrize("name", OBJECTS)
@@ -115,7 +118,7 @@ def test_infinite_bounds_of_a_metric_without_a_grid() -> None:
     assert RANGE in message
     assert "use R2" in message
     assert RANGE in repr(metric)
-    collection = sm.MetricCollection(metric).holding(metric.states)
+    collection = with_states(sm.MetricCollection(metric), states_of(metric))
     with pytest.warns(sm.WideBoundsWarning, match="-inf to"):
         (record,) = collection.table()
     assert record["bound_low"] == -math.inf
@@ -214,4 +217,4 @@ def test_one_against_one_is_exact_for_small_data(classes: int) -> None:
     metric = sm.AUC(num_classes=classes, multi_class="ovo").update(y, p)
     low, high = metric.bounds()
     assert low == high == metric.compute() == pytest.approx(expected, rel=1e-13)
-    assert metric.nbytes < 100 << 20
+    assert sm.nbytes(metric) < 100 << 20

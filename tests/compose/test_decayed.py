@@ -11,6 +11,8 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.collect.about import about_of
+from streammetrics.collect.accumulator import definition_of
+from streammetrics.collect.metric_like import empty_copy
 from streammetrics.laws.case import numbers, value_of
 from streammetrics.laws.specimens import fitting, sample
 
@@ -59,7 +61,7 @@ def fades(metric) -> bool:
 def test_rows_that_come_twice_change_the_value_of_what_grows_alone(metric) -> None:
     state = metric.make_state()
     rows = fitting(state, sample(state.needs(), np.random.default_rng(1), 40, "plain", weighted=True))
-    once = metric.blank().update(rows)
+    once = empty_copy(metric).update(rows)
     twice = once.copy().merge(once.copy())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -78,7 +80,7 @@ def test_what_cannot_fade_is_refused() -> None:
         with pytest.raises(TypeError, match="of which no row can fade"):
             sm.Decayed(metric, half_life=1)
     assert sm.Decayed(sm.ConfusionMatrix(normalize="all"), half_life=1).name == "confusion_matrix decayed by 1 step"
-    assert sm.Decayed(sm.Histogram((0.0, 1.0), density=True), half_life=1).single
+    assert definition_of(sm.Decayed(sm.Histogram((0.0, 1.0), density=True), half_life=1)).is_single
 
 
 def test_workers_merge_and_runs_go_on() -> None:

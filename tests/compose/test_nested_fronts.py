@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.accumulator import accumulate, definition_of
 
 ROWS = {"y_true": [1, 1, 0, 0, 1, 0, 1], "k": [*"aabbbbb"], "ts": [0, 0, 0, 3600, 3600, 3600, 7200]}
 
@@ -34,7 +35,7 @@ def test_tables_of_slices_that_fade(asked, keys):
 
 def test_ledgers_and_checkpoints_are_not_sealed():
     with pytest.raises(TypeError, match="seal its total"):
-        sm.Ledger(sm.CTR()).add("a", sm.CTR().update([0, 1])).seal()
+        sm.seal(sm.Ledger(sm.CTR()).add("a", sm.CTR().update([0, 1])))
 
 
 def test_a_refused_batch_that_would_have_folded():
@@ -52,15 +53,16 @@ def test_a_refused_batch_that_would_have_folded():
 
 
 def test_bytes_of_what_no_constructor_makes():
-    slices, fading = sm.Sliced(sm.CTR(), by="k"), sm.Decayed(sm.CTR(), half_life=5)
-    recent = sm.Recent(sm.CTR(), rows=3)
+    slices, fading = (
+        definition_of(thing) for thing in (sm.Sliced(sm.CTR(), by="k"), sm.Decayed(sm.CTR(), half_life=5))
+    )
     for made in (
-        sm.Sliced._of(recent, slices.axis),
-        sm.Decayed._of(sm.Count(), fading.axis),
-        sm.Decayed._of(sm.CTR(), fading.axis._replace(keep=41)),
+        slices.having(inner=definition_of(sm.Recent(sm.CTR(), rows=3))),
+        fading.having(inner=definition_of(sm.Count())),
+        fading.having(axis=fading.axis._replace(keep=41)),
     ):
         with pytest.raises(sm.StateFormatError):
-            sm.from_bytes(made.to_bytes())
+            sm.from_bytes(accumulate(made).to_bytes())
 
 
 def test_keys_of_epochs_and_of_what_fades():
@@ -96,8 +98,10 @@ def test_states_that_fewer_bits_make_one(front, bits):
     def made(fine, less, shards=10):
         return IN_FRONT[front]([sm.AUC(bits=fine), sm.Gini(bits=less), sm.LogLoss()], shards)
 
-    coarse = made(14, 12).update(_scored()).coarsen(bits)
+    coarse = sm.coarsen(made(14, 12).update(_scored()), bits)
     direct = made(bits, bits, min(bits, 10))
-    assert [r.state.settings for r in coarse.reads()] == [r.state.settings for r in direct.reads()]
+    assert [r.state.settings for r in definition_of(coarse).reads] == [
+        r.state.settings for r in definition_of(direct).reads
+    ]
     assert coarse.digest() == direct.update(_scored()).digest()
     assert sm.from_bytes(coarse.update(_scored(1)).to_bytes()).compute() == direct.update(_scored(1)).compute()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import empty_copy
 
 
 @pytest.mark.parametrize("turn", [1, -1])
@@ -22,7 +23,7 @@ def test_counts_of_several_tasks(turn: int) -> None:
     assert sliced.top(1).keys == [0]
     assert sliced.table(min_rows=2).to_dict()["t"] == [0, 0]
     assert {row["t"] for row in sliced.shown(sort="rows", top=1)} == {0}
-    assert str(sm.Delta(both.blank()).update(rows)).count("4 rows") == 1
+    assert str(sm.Delta(empty_copy(both)).update(rows)).count("4 rows") == 1
 
 
 KEYS: list[Any] = [

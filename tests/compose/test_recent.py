@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.accumulator import accumulator_of, definition_of
+from streammetrics.collect.metric_like import columns_of, states_of, with_states
 from streammetrics.laws import Case, run
 from streammetrics.laws.case import same
 from streammetrics.laws.objects import (
@@ -59,7 +61,7 @@ def last(log: list[dict[str, np.ndarray]], steps: int | None = None, rows: int |
 
 
 def whole(recent):
-    return recent._made(recent.pooled(recent.states))
+    return with_states(recent.inner, definition_of(recent).pooled(states_of(recent)))
 
 
 @pytest.mark.slow
@@ -67,7 +69,7 @@ def whole(recent):
 @pytest.mark.parametrize("make", SUBJECTS.values(), ids=SUBJECTS)
 def test_it_is_what_the_last_alone_would_have_made(make, size) -> None:
     recent, log = sm.Recent(make(), **size), []
-    for i, batch in enumerate(batches(3, 180, recent.columns)):
+    for i, batch in enumerate(batches(3, 180, columns_of(recent))):
         recent.update(batch) if i % 3 else recent.update(**batch)
         log.append(batch)
         if i in (60, 100):
@@ -76,7 +78,7 @@ def test_it_is_what_the_last_alone_would_have_made(make, size) -> None:
             rows = last(log, **size)
             expected = make() if rows is None else make().update(rows)
             same(expected, whole(recent), "the last alone")
-    assert len(recent.feed.states[0]) <= 2 * recent.size + 70
+    assert len(accumulator_of(recent).feed.states[0]) <= 2 * recent.size + 70
 
 
 def test_reading_is_that_of_what_it_holds() -> None:
@@ -88,11 +90,11 @@ def test_reading_is_that_of_what_it_holds() -> None:
     assert recent.bounds() == alone.bounds()
     assert recent.explain() == alone.explain()
     assert recent.interval() == alone.interval()
-    assert recent.flat() == alone.flat()
+    assert sm.flat(recent) == sm.flat(alone)
     assert repr(recent.table()) == repr(alone.table())
     assert repr(recent).startswith("Recent(ctr, auc; 2 of the last 2 steps)")
     assert recent.name.endswith("of the last 2 steps")
-    assert [s.name for s in recent.samples(recent.states)] == ["ctr", "auc"]
+    assert [s.name for s in definition_of(recent).samples(states_of(recent))] == ["ctr", "auc"]
 
 
 @pytest.mark.slow
@@ -100,7 +102,7 @@ def test_reading_is_that_of_what_it_holds() -> None:
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_the_laws_of_objects_that_know_no_order(subject: str, size) -> None:
     make = lambda: sm.Recent(SUBJECTS[subject](), **size)  # noqa: E731 - a case takes what makes it
-    columns = next(b for b in batches(5, 99, make().columns) if len(b["y_true"]) > 4)
+    columns = next(b for b in batches(5, 99, columns_of(make())) if len(b["y_true"]) > 4)
     case = Case(make, columns, np.random.default_rng(0), {"y_true": 2, "sample_weight": -1.0})
     laws = [reset_is_fresh, bytes_round_trip, reading_changes_nothing, merge_with_itself,
             empty_is_identity, failed_update_changes_nothing, failed_merge_changes_nothing]  # fmt: skip
@@ -149,7 +151,7 @@ def test_a_batch_that_is_refused_is_no_update() -> None:
     with pytest.raises(TypeError, match="a table or columns, not both"):
         recent.update({"value": [1.0]}, sample_weight=[1.0])
     assert recent.update([]).compute() == 1.0
-    assert recent.columns == {"value": True, "sample_weight": False}
+    assert columns_of(recent) == {"value": True, "sample_weight": False}
 
 
 @pytest.mark.parametrize("kind", ["steps", "rows"])
@@ -157,14 +159,15 @@ def test_a_batch_that_is_counted_before_memory_ends_is_an_update(kind: str, monk
     """What comes after it goes on behind it."""
     table = {"y_true": np.array([0, 1, 1])}
     recent, whole = (sm.Recent(sm.CTR(), **{kind: 4}).update(table) for _ in range(2))
-    real = recent.feed.count_batch
+    feed = accumulator_of(recent).feed
+    real = feed.count_batch
 
     def count(batch: Any) -> None:
         real(batch)
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(recent.feed, "count_batch", count)
+        patch.setattr(feed, "count_batch", count)
         with pytest.raises(MemoryError):
             recent.update(table)
     assert recent.update(table).to_bytes() == whole.update(table).update(table).to_bytes()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import empty_copy
 
 TABLE = Path(sm.__file__).parent / "guide" / "peers" / "values.toml"
 rng = np.random.default_rng(12)
@@ -48,4 +49,4 @@ def test_the_table_of_peers_names_what_there_is() -> None:
             for line in lines:
                 assert set(line) in ({"why"}, *({"ours", "data", *more} for more in ((), ("note",), ("given", "note"))))
                 if "ours" in line:
-                    assert eval(line["ours"], vars(sm)).blank() is not None
+                    assert empty_copy(eval(line["ours"], vars(sm))) is not None

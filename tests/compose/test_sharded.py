@@ -8,6 +8,8 @@ from scipy import stats
 
 import streammetrics as sm
 from streammetrics.collect.about import about_of
+from streammetrics.collect.accumulator import definition_of
+from streammetrics.collect.metric_like import columns_of, empty_copy, states_of
 from streammetrics.state import frame
 
 USERS, SHARDS = 300, 16
@@ -24,11 +26,12 @@ def log(seed=3, n=6000):
 
 def shards_of(user):
     """The shard of each row, as an object that counts rows by shard has them."""
-    state = sm.Sharded(sm.Count(), unit="user", shards=SHARDS).update(value=np.arange(len(user)), user=user).states[1]
+    every = sm.Sharded(sm.Count(), unit="user", shards=SHARDS).update(value=np.arange(len(user)), user=user)
+    state = states_of(every)[1]
     found = {}
     for one in np.unique(user).tolist():
-        alone = sm.Sharded(sm.Count(), unit="user", shards=SHARDS).update(value=[0], user=[one]).states[1]
-        found[one] = int(alone.cells.words[-1].values[0])
+        alone = sm.Sharded(sm.Count(), unit="user", shards=SHARDS).update(value=[0], user=[one])
+        found[one] = int(states_of(alone)[1].cells.words[-1].values[0])
     assert set(found.values()) == set(state.cells.words[-1].values.tolist())
     return np.array([found[u] for u in user.tolist()])
 
@@ -39,15 +42,15 @@ def shards_of(user):
 def test_the_interval_is_the_jackknife_of_naive_code(metric):
     rows = log()
     made = sm.Sharded(metric, unit="user", shards=SHARDS)
-    made.update({n: c for n, c in rows.items() if n in made.columns})
+    made.update({n: c for n, c in rows.items() if n in columns_of(made)})
     of = shards_of(rows["user"])
     scale = about_of(metric).interval_scale
     forth = {"logit": lambda v: np.log(v / (1 - v)), "log": np.log, "natural": lambda v: v}[scale]
     back = {"logit": lambda x: 1 / (1 + np.exp(-x)), "log": np.exp, "natural": lambda x: x}[scale]
 
     def value(keep):
-        names = {n for n in ("y_true", "y_score") if n in metric.columns}
-        return metric.blank().update({n: rows[n][keep] for n in names}).compute()
+        names = {n for n in ("y_true", "y_score") if n in columns_of(metric)}
+        return empty_copy(metric).update({n: rows[n][keep] for n in names}).compute()
 
     points = forth(np.array([value(of != k) for k in range(SHARDS)]))
     error = np.sqrt((SHARDS - 1) / SHARDS * ((points - points.mean()) ** 2).sum())
@@ -99,7 +102,7 @@ def test_few_units_have_no_interval_and_say_why():
 def test_what_has_no_interval_says_what_to_use(metric, why):
     rows = log() | {"value": np.arange(6000)}
     made = sm.Sharded(metric, unit="user")
-    found = made.update({n: rows[n] for n in made.columns if n in rows}).interval()
+    found = made.update({n: rows[n] for n in columns_of(made) if n in rows}).interval()
     assert np.isnan(found.low)
     assert why in found.reason
 
@@ -124,13 +127,13 @@ def test_other_shards_do_not_merge():
 
 def test_shards_that_are_not_those_of_the_total_are_refused():
     a, b = (sm.Sharded(sm.CTR(), unit="user").update(log(n=n)) for n in (100, 101))
-    frame_of_both = frame.write([a.states[0], b.states[1]], a.header())
+    frame_of_both = frame.write([states_of(a)[0], states_of(b)[1]], definition_of(a).header())
     with pytest.raises(sm.StateFormatError, match="not the rows of the state beside them"):
         sm.from_bytes(frame_of_both)
     sliced = [sm.Sliced(s, by="arm") for s in (sm.Sharded(sm.CTR(), unit="user"),) * 2]
     a, b = (s.update(log(n=n)) for s, n in zip(sliced, (100, 101), strict=True))
     with pytest.raises(sm.StateFormatError, match="not the rows"):
-        sm.from_bytes(frame.write([a.states[0], b.states[1]], a.header()))
+        sm.from_bytes(frame.write([states_of(a)[0], states_of(b)[1]], definition_of(a).header()))
 
 
 def test_parts_of_a_collection():
@@ -148,8 +151,8 @@ def test_parts_of_a_collection():
 def test_coarser_shards_are_those_of_coarser_metrics():
     made = sm.Sharded(sm.AUC(), unit="user").update(log())
     fewer = sm.Sharded(sm.AUC(bits=8), unit="user", shard_bits=8).update(log())
-    assert made.coarsen(8) == fewer
-    assert made.coarsen(12).states[1] == made.states[1]
+    assert sm.coarsen(made, 8) == fewer
+    assert states_of(sm.coarsen(made, 12))[1] == states_of(made)[1]
 
 
 def test_bits_of_a_sketch_do_not_come_down():
@@ -161,11 +164,12 @@ def test_bits_of_a_sketch_do_not_come_down():
     }
     alone = sm.KeyFrequency(key=3).update(value=rows["value"])
     assert sm.Sharded(sm.KeyFrequency(key=3), unit="unit", shards=8).update(rows).compute() == alone.compute()
-    both = sm.MetricCollection({"often": sm.KeyFrequency(key=3), "auc": sm.AUC()}).update(rows).coarsen(10)
+    both = sm.MetricCollection({"often": sm.KeyFrequency(key=3), "auc": sm.AUC()}).update(rows)
+    both = sm.coarsen(both, 10)
     assert both["often"] == alone
     assert both["auc"] == sm.AUC(bits=10).update(rows["y_true"], rows["y_score"])
     with pytest.raises(TypeError, match="key_frequency@3 has no histogram to coarsen"):
-        alone.coarsen(8)
+        sm.coarsen(alone, 8)
 
 
 def test_tables_say_which_unit():
@@ -187,7 +191,7 @@ def test_groups_that_are_not_the_units():
     made = sm.Sharded(sm.GroupAUC(), unit="user", shards=SHARDS)
     made.update(y_true=rows["y_true"], y_score=rows["y_score"], group=rows["query"], user=rows["user"])
     of = shards_of(rows["user"])
-    (sample,) = made.samples(made.states)
+    (sample,) = definition_of(made).samples(states_of(made))
     for k in range(3):
         keep = of != k
         rest = sm.GroupAUC().update(rows["y_true"][keep], rows["y_score"][keep], group=rows["query"][keep])
@@ -213,6 +217,6 @@ def test_a_quantile_knows_what_lies_below_it_in_each_shard():
     """Its error comes from the share below it (Woodruff), not from values without each shard."""
     rows = log(n=600)
     made = sm.Sharded(sm.Quantile(q=0.5), unit="user", shards=SHARDS).update(value=rows["y_score"], user=rows["user"])
-    (sample,) = made.samples(made.states)
+    (sample,) = definition_of(made).samples(states_of(made))
     assert sample.shards.below is not None
     assert sample.shards.below.sum() == pytest.approx(300, abs=5)

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.accumulator import accumulator_of
+from streammetrics.collect.metric_like import empty_copy
 from streammetrics.laws.specimens import fitting, sample
 
 ROWS = 24  # too few for what adds up by cell first, and would write where there is no room
@@ -17,7 +19,7 @@ ROWS = 24  # too few for what adds up by cell first, and would write where there
 def rooms(thing: Any) -> list[dict[bool, set[int]]]:
     """Of each state, for how many cells the parts in front, and those with all axes behind, have room."""
     found: list[dict[bool, set[int]]] = []
-    for counter in thing.feed._content[1].counters:
+    for counter in accumulator_of(thing).feed._content[1].counters:
         parts, by_level = counter.statistic.parts(), {}
         for name, array in counter.flats.items():
             by_level.setdefault(parts[name].front, set()).add(len(array))
@@ -29,7 +31,11 @@ def rooms(thing: Any) -> list[dict[bool, set[int]]]:
 @pytest.mark.parametrize("metric", draws.FIRST, ids=repr)
 def test_parts_have_room_for_as_many_cells(metric: Any, around: str) -> None:
     """Cells come one by one, and their first weights when there is room for more than there are."""
-    front = sm.Sliced(metric.blank(), by="k") if around == "sliced" else sm.Windowed(metric.blank(), width=1, time="k")
+    front = (
+        sm.Sliced(empty_copy(metric), by="k")
+        if around == "sliced"
+        else sm.Windowed(empty_copy(metric), width=1, time="k")
+    )
     state = metric.make_state()
     rng = np.random.default_rng(5)
     for weighted in (False, True):

@@ -90,13 +90,13 @@ def test_a_worker_that_dies_counts_once(tmp_path: Path) -> None:
 
 
 def test_a_metric_that_only_this_script_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streammetrics.collect.metric.METRICS", dict(sm.METRICS))
+    monkeypatch.setattr("streammetrics.collect.metric.METRICS", dict(sm.extend.METRICS))
 
-    class Odds(sm.Metric[sm.ScoreSums, float], tag="engines.odds"):
-        def make_state(self) -> sm.ScoreSums:
-            return sm.ScoreSums(terms=("score",))
+    class Odds(sm.extend.Metric[sm.extend.ScoreSums, float], tag="engines.odds"):
+        def make_state(self) -> sm.extend.ScoreSums:
+            return sm.extend.ScoreSums(terms=("score",))
 
-        def of(self, state: sm.ScoreSums) -> float:
+        def of(self, state: sm.extend.ScoreSums) -> float:
             return float(state.total("score"))
 
     Odds.__module__, Odds.__qualname__ = "__main__", "Odds"  # as in a script, or a notebook

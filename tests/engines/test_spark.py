@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 
 from streammetrics.engines import spark
 from streammetrics.engines.spark import tasks
-from streammetrics.engines.spark.asked import holder_of
+from streammetrics.engines.spark.asked import make_empty_metrics
 from streammetrics.engines.spark.run import _many_keys
 
 pytestmark = pytest.mark.filterwarnings(QUIET)
@@ -96,7 +96,7 @@ def test_no_rows(log: Any, by: Any) -> None:
     for metrics, closed in ((sm.MetricCollection(PLAIN), False), (sm.GroupAUC(), True), (sm.NDCG(k=5), False)):
         nothing = sm.Sliced(metrics, by=by) if by else metrics
         found = spark.evaluate(log.where("false"), metrics, by)
-        assert found.state.digest() == (nothing.seal() if closed else nothing).digest()
+        assert found.state.digest() == (sm.seal(nothing) if closed else nothing).digest()
         assert len(found.table) == (0 if by else len(getattr(metrics, "names", [0])))
 
 
@@ -105,7 +105,7 @@ def test_empty_partitions(log: Any) -> None:
     rows = LOG.filter(np.asarray(LOG["arm"]) == 0)
     assert spark.evaluate(few, PLAIN).state.digest() == sm.MetricCollection(PLAIN).update(rows).digest()
     assert (
-        spark.evaluate(few, sm.GroupAUC(), partitions=30).state.digest() == sm.GroupAUC().update(rows).seal().digest()
+        spark.evaluate(few, sm.GroupAUC(), partitions=30).state.digest() == sm.seal(sm.GroupAUC().update(rows)).digest()
     )
 
 
@@ -119,14 +119,14 @@ SKIPS = sm.MetricCollection(sm.Task(sm.GroupAUC(missing="skip"), group="country"
 @pytest.mark.parametrize("metrics", [sm.GroupAUC(), GROUPS, sm.MetricCollection(PAIRS), SKIPS])
 def test_groups_are_closed_where_they_are(log: Any, metrics: Any) -> None:
     done = spark.evaluate(log, metrics)
-    assert done.state.digest() == metrics.copy().update(LOG).seal().digest()
+    assert done.state.digest() == sm.seal(metrics.copy().update(LOG)).digest()
     assert done.state.compute() == metrics.copy().update(LOG).compute()
     assert len(done.state.to_bytes()) < 20_000
 
 
 def test_groups_in_slices(log: Any) -> None:
     whole = sm.Sliced(GROUPS, by=["country", "arm"]).update(LOG)
-    assert spark.evaluate(log, GROUPS, by=["country", "arm"]).state.digest() == whole.seal().digest()
+    assert spark.evaluate(log, GROUPS, by=["country", "arm"]).state.digest() == sm.seal(whole).digest()
 
 
 def ranked(metrics: Any, rows: Any = LOG) -> Any:
@@ -140,7 +140,7 @@ def test_queries_are_counted_whole(log: Any) -> None:
 
 def test_groups_that_are_queries_are_closed_too(log: Any) -> None:
     metrics = [sm.NDCG(k=3), sm.Task(sm.GroupAUC(), group="query")]
-    assert spark.evaluate(log, metrics).state.digest() == ranked(metrics).seal().digest()
+    assert spark.evaluate(log, metrics).state.digest() == sm.seal(ranked(metrics)).digest()
 
 
 def test_groups_that_are_not_the_queries_stay_open(log: Any) -> None:
@@ -169,7 +169,7 @@ class Context:
 def fold(monkeypatch: pytest.MonkeyPatch, metrics: Any, by: Any = (), **asked: Any) -> list[dict[str, Any]]:
     monkeypatch.setattr(tasks, "TaskContext", Context)
     batches = LOG.combine_chunks().to_batches(max_chunksize=1000)
-    made = tasks.folding(holder_of(metrics, by), LOG.column_names, 8, **asked)(batches)
+    made = tasks.folding(make_empty_metrics(metrics, by), LOG.column_names, 8, **asked)(batches)
     return [row for batch in made for row in batch.to_pylist()]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import with_states
 from streammetrics.hooks import exchange
 from streammetrics.hooks.deadline import Deadline
 from streammetrics.hooks.exchange import add_up, spelled
@@ -116,7 +117,7 @@ def test_all_name_the_same_differences() -> None:
 def test_a_rank_that_fails_tells_the_others() -> None:
     class Late(sm.CTR):
         @property
-        def states(self) -> Any:
+        def _accumulator(self) -> Any:
             raise sm.InvalidInputError("y_true: step 7 was bad")
 
     got, _ = together(3, lambda r: Late() if r == 1 else sm.CTR())
@@ -127,12 +128,12 @@ def test_a_rank_that_fails_tells_the_others() -> None:
 
 
 def test_more_rows_than_can_be_counted_raise_everywhere() -> None:
-    got, _ = together(2, lambda r: sm.CTR().holding([_many(sm.CTR().update(y_true=[0, 1]).state)]))
+    got, _ = together(2, lambda r: with_states(sm.CTR(), [_many(sm.CTR().update(y_true=[0, 1]).state)]))
     assert {type(g) for g in got} <= {sm.CounterOverflowError, sm.StateFormatError}
     assert len({str(g) for g in got}) == 1
 
 
-def _many(state: sm.State) -> sm.State:
+def _many(state: sm.extend.State) -> sm.extend.State:
     for _ in range(60):
         state = state.merge(state)
     return state

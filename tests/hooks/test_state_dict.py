@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import empty_copy
 
 torch = pytest.importorskip("torch")
 
@@ -43,7 +44,7 @@ def test_names() -> None:
     several = {"train": fed(metrics()), "valid": fed(sm.AUC()), "arms": arms, "all": sm.Bundle({"x": fed(sm.AUC())})}
     saved = state_dict(several)
     assert list(saved) == list(several)
-    blank = {n: t.blank() for n, t in several.items()}
+    blank = {n: empty_copy(t) for n, t in several.items()}
     assert load_state_dict(blank, saved) is blank
     assert {n: t.digest() for n, t in blank.items()} == {n: t.digest() for n, t in several.items()}
     assert list(state_dict(sm.AUC())) == ["auc"]

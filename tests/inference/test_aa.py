@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.accumulator import definition_of
+from streammetrics.collect.metric_like import states_of
 from streammetrics.columns.columns import Batch
 from streammetrics.columns.ids import Ids
 from streammetrics.compose.aa import CHUNK, SALT
@@ -35,7 +37,7 @@ def by_slicing(table, metrics, arms, alpha):
     for salt in hashes_of(np.arange(RUNS), SALT).tolist():
         arm = (hashes_of(ids, salt) >> np.uint64(32)) * np.uint64(arms) >> np.uint64(32)
         sliced = sm.Sliced(sm.Sharded(metrics, unit="user"), by="arm").update(table | {"arm": arm.astype(np.int64)})
-        for sample in sliced.samples(sliced.states):
+        for sample in definition_of(sliced).samples(states_of(sliced)):
             assert [k[0] for k in sample.keys] == list(range(arms))
             deleted, weights = sample.shards.deleted, sample.shards.weights
             sides = [Replicates(v, deleted[:, i], weights[:, i]) for i, v in enumerate(sample.values.tolist())]

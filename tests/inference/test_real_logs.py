@@ -13,6 +13,8 @@ from scipy.stats import rankdata
 
 import streammetrics as sm
 from streammetrics.collect.about import about_of
+from streammetrics.collect.accumulator import definition_of
+from streammetrics.collect.metric_like import states_of
 from streammetrics.inference.changes import side
 
 DATA = Path(os.environ.get("STREAMMETRICS_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -106,7 +108,7 @@ def test_errors_of_shards_are_those_of_users_drawn_anew(table: str) -> None:
     for salt in range(SALTS):
         sharded = sm.Sharded(METRICS, unit="user")
         sharded.update(log["label"], log["score_a"], user=salted(log["user_id"], salt))
-        for sample in sharded.samples(sharded.states):
+        for sample in definition_of(sharded).samples(states_of(sharded)):
             error = side(sample, about_of(sample.metric).interval_scale).standard_error[0]
             ratios[sample.name].append(float(error) / expected[sample.name])
     for each in ratios.values():

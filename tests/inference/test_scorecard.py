@@ -7,6 +7,7 @@ import pytest
 from sides import Side, ratio, some
 
 import streammetrics as sm
+from streammetrics.collect.accumulator import definition_of
 from streammetrics.errors import InvalidInputError
 from streammetrics.inference.calibration import Calibrations
 from streammetrics.inference.changes import changes_of
@@ -229,7 +230,7 @@ def test_slices_of_calibrations_are_adjusted_by_what_is_said_of_them():
     for name, rate in (("old", 1.02), ("new", 1 / 1.02)):
         top, bottom = (rng.poisson(20_000 * r, (16, len(keys))) for r in (rate, 1.0))
         both[name] = Side(ratio("calibration", CALIBRATION, top, bottom, keys=keys))
-    samples = {k: s.samples(()) for k, s in both.items()}
+    samples = {k: definition_of(s).samples(()) for k, s in both.items()}
     whole = {k: Side(some(rng, "calibration", CALIBRATION)) for k in both}
     card = sm.scorecard(whole, control="old", primary="calibration")
     alone, together = (list(card.tabled(("k",), samples, adjust)) for adjust in (None, "holm"))

@@ -16,17 +16,17 @@ from streammetrics.io.logs import Log
 from streammetrics.io.scattered import Stream
 
 
-class Queries(sm.State, tag="tests.queries"):
+class Queries(sm.extend.State, tag="tests.queries"):
     """Rows and squared sizes of queries: wrong as soon as one is cut."""
 
-    rows = sm.Flat()
-    squares = sm.Flat()
+    rows = sm.extend.Flat()
+    squares = sm.extend.Flat()
     together = "query"
 
-    def needs(self) -> tuple[sm.Need, ...]:
-        return sm.number(), sm.query()
+    def needs(self) -> tuple[sm.extend.Need, ...]:
+        return sm.extend.number(), sm.extend.query()
 
-    def absorb(self, into: Any, at: Any, y_true: sm.Column, query: sm.Column) -> None:  # type: ignore[override]
+    def absorb(self, into: Any, at: Any, y_true: sm.extend.Column, query: sm.extend.Column) -> None:  # type: ignore[override]
         ids = query.values.reshape(len(query.values), -1)
         starts = np.flatnonzero(np.r_[True, (ids[1:] != ids[:-1]).any(axis=1)])
         sizes = np.diff(np.r_[starts, len(ids)])
@@ -34,7 +34,7 @@ class Queries(sm.State, tag="tests.queries"):
         np.add.at(into["squares"], at[starts], sizes**2)
 
 
-class MeanSize(sm.Metric[Queries, float], tag="tests.mean_size"):
+class MeanSize(sm.extend.Metric[Queries, float], tag="tests.mean_size"):
     """Size of the query that a document lies in."""
 
     def make_state(self) -> Queries:
@@ -46,12 +46,15 @@ class MeanSize(sm.Metric[Queries, float], tag="tests.mean_size"):
 
 @pytest.fixture(autouse=True)
 def _registered() -> Any:
-    sm.METRICS[MeanSize.about.tag], sm.State.by_tag[Queries.tag] = MeanSize, Queries
+    sm.extend.METRICS[MeanSize.about.tag], sm.extend.State.by_tag[Queries.tag] = MeanSize, Queries
     yield
-    del sm.METRICS[MeanSize.about.tag], sm.State.by_tag[Queries.tag]
+    del sm.extend.METRICS[MeanSize.about.tag], sm.extend.State.by_tag[Queries.tag]
 
 
-del sm.METRICS[MeanSize.about.tag], sm.State.by_tag[Queries.tag]  # the tests of all metrics are not about these
+del (
+    sm.extend.METRICS[MeanSize.about.tag],
+    sm.extend.State.by_tag[Queries.tag],
+)  # the tests of all metrics are not about these
 
 
 def write(folder: Path, queries: Any, files: int, group: int, rng: Any) -> None:

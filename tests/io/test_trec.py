@@ -25,7 +25,7 @@ RUNS = {  # what trec_eval printed, of what, and how it was asked
 }
 
 
-def measures(level: float | None) -> Iterator[tuple[str, sm.Metric[Any, Any]]]:
+def measures(level: float | None) -> Iterator[tuple[str, sm.extend.Metric[Any, Any]]]:
     """Our metrics by the names of trec_eval."""
     graded: dict[str, Any] = {"ties": "document"}
     ranked = graded | {"relevance_level": level}

@@ -29,7 +29,7 @@ def neighbours(n: int, dtype: Any) -> Any:
 def test_bins_are_exact(n: int, dtype: Any) -> None:
     p = neighbours(n, dtype)
     expected = [min(int(Fraction(x) * n), n - 1) for x in p.tolist()]
-    state = counted(sm.ScoreBins(n_bins=n, sums=False), {"y_true": np.zeros(len(p), bool), "y_score": p})
+    state = counted(sm.extend.ScoreBins(n_bins=n, sums=False), {"y_true": np.zeros(len(p), bool), "y_score": p})
     assert np.array_equal(state.rows[0], np.bincount(expected, minlength=n))
 
 
@@ -75,7 +75,7 @@ def test_scores_lie_between_the_ends_of_their_bucket(scale: str, bits: int) -> N
     if scale != "probability":
         s = np.concatenate([s, -s, rng.normal(0, 1e300, 50), rng.normal(0, 1e-40, 50), [-0.0, 3.5e38]])
     for scores in (s, np.clip(s, -3e38, 3e38).astype(np.float32)):
-        empty = sm.ScoreHistogram(scale=scale, bits=bits, limit=0)
+        empty = sm.extend.ScoreHistogram(scale=scale, bits=bits, limit=0)
         rows = {"y_true": np.zeros(len(scores), bool), "y_score": scores, "cell": np.arange(len(scores))}
         state = counted(empty, rows, "cell")
         at = state.cells.tallies["rows"].places.astype(np.int64) >> 1

@@ -16,14 +16,14 @@ SCALES = ("probability", "real", "logit")
 
 def buckets(scores: Any, scale: str, bits: int) -> Any:
     """The bucket of every score, found by giving each a slice of its own."""
-    empty = sm.ScoreHistogram(scale=scale, bits=bits, limit=0)
+    empty = sm.extend.ScoreHistogram(scale=scale, bits=bits, limit=0)
     rows = {"y_true": np.zeros(len(scores), bool), "y_score": scores, "cell": np.arange(len(scores))}
     return by_cell(empty, rows, "cell").cells.tallies["rows"].places.astype(np.int64) >> 1
 
 
 def counted(scores: Any, scale: str, bits: int) -> Any:
     """How many of sorted scores are in each bucket."""
-    empty = sm.ScoreHistogram(scale=scale, bits=bits, limit=0)
+    empty = sm.extend.ScoreHistogram(scale=scale, bits=bits, limit=0)
     held = by_cell(empty, {"y_true": np.zeros(len(scores), bool), "y_score": scores}).rows
     out = np.zeros(empty.buckets, np.int64)
     out[held.places.astype(np.int64) >> 1] = held.counts
@@ -96,9 +96,9 @@ def test_coarsening_gives_what_counting_coarsely_gives(scale: str, dtype: Any, w
     extra = {"sample_weight": w} if weighted else {}
     fine = sm.AUC(scale=scale, bits=16).update(y, s, **extra)
     for bits in (8, 11, 15):
-        assert fine.coarsen(bits).digest() == sm.AUC(scale=scale, bits=bits).update(y, s, **extra).digest()
+        assert sm.coarsen(fine, bits).digest() == sm.AUC(scale=scale, bits=bits).update(y, s, **extra).digest()
     for exact in (np.array([0.0, 0.5, 1.0]), np.array([0.25, 0.75])):  # on the grid at 16 bits and below
-        assert not sm.AUC(bits=16).update(np.arange(len(exact)) % 2, exact).coarsen(8).explain()["off_grid"]
+        assert not sm.coarsen(sm.AUC(bits=16).update(np.arange(len(exact)) % 2, exact), 8).explain()["off_grid"]
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -112,7 +112,7 @@ def test_off_grid_is_a_bit_lost(scale: str) -> None:
         (2.0**-33, 16),
         (0.0, 16),
     ):
-        empty = sm.ScoreHistogram(scale=scale, bits=bits, limit=0)
+        empty = sm.extend.ScoreHistogram(scale=scale, bits=bits, limit=0)
         state = by_cell(empty, {"y_true": np.zeros(1, bool), "y_score": np.array([score])})
         mantissa = bits - 6 if scale == "probability" else bits - 9
         z = min(score, 1 - score) if scale == "probability" else score
@@ -150,11 +150,11 @@ def test_slices_are_lone_states_side_by_side(tag: str, weighted: bool) -> None:
     y, s, w = log(5000, "probability", np.float32)
     keys = np.random.default_rng(1).integers(0, 7, len(y))
     extra = {"sample_weight": w} if weighted else {}
-    sliced = sm.Sliced(sm.METRICS[tag](), by="k")
+    sliced = sm.Sliced(sm.extend.METRICS[tag](), by="k")
     sliced.update({"y_true": y, "y_score": s, "k": keys} | extra)
     for key in range(7):
         mine = keys == key
-        alone = sm.METRICS[tag]().update(
+        alone = sm.extend.METRICS[tag]().update(
             {"y_true": y[mine], "y_score": s[mine]} | {k: v[mine] for k, v in extra.items()}
         )
         assert sliced[key].to_bytes() == alone.to_bytes()

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import columns_of, empty_copy
 from streammetrics.columns.columns import Label
 from streammetrics.laws import OBJECT_LAWS, Case, run
 from streammetrics.laws.case import same
@@ -31,7 +32,9 @@ def _is_logged(metric):
 PROBABILITY = [
     m for m in draws.VARIANTS if m.about.tag in draws.BINARY and getattr(m, "scale", "probability") == "probability"
 ]
-PROBABILITY = [m for m in PROBABILITY if getattr(m, "threshold", 0.5) is not None and not getattr(m, "which", None)]
+PROBABILITY = [
+    m for m in PROBABILITY if getattr(m, "threshold", 0.5) is not None and not getattr(m, "_class_settings", None)
+]
 PROBABILITY = [m for m in PROBABILITY if _is_logged(m)]
 BINDINGS = {
     "plain": {},
@@ -89,7 +92,7 @@ def test_every_law(chosen, log, seed):
     def make():
         return collection(chosen)
 
-    read = {name: column for name, column in log.items() if name in make().columns or name == "sample_weight"}
+    read = {name: column for name, column in log.items() if name in columns_of(make()) or name == "sample_weight"}
     bad = {"y_true": 2, "y_score": np.nan, "click": 2, "pctr": np.inf, "w": -1.0}
     case = Case(make, read, np.random.default_rng(seed), {k: v for k, v in bad.items() if k in read})
     for law in OBJECT_LAWS:
@@ -106,7 +109,7 @@ def test_each_metric_is_what_it_is_alone(chosen, log):
             alone = sm.MetricCollection(sm.Task({"m": metric}, **BINDINGS[task])).update(log)
             same(alone["m"], whole[f"{task}/{name}"], f"{task}/{name} to be what it is alone")
             if not BINDINGS[task]:
-                same(metric.blank().update(log), whole[f"{task}/{name}"], f"{name} to be what it is without a task")
+                same(empty_copy(metric).update(log), whole[f"{task}/{name}"], f"{name} to be what it is without a task")
 
 
 @pytest.mark.slow
@@ -155,6 +158,6 @@ def test_each_metric_is_in_the_company_of_all_others_what_it_is_alone(first):
             columns = fitting(metric.make_state(), columns)
         whole = sm.MetricCollection({str(i): m for i, m in enumerate(several)}).update(columns)
         for i, metric in enumerate(several):
-            same(metric.blank().update(columns), whole[str(i)], f"{metric!r} to be in company what it is alone")
+            same(empty_copy(metric).update(columns), whole[str(i)], f"{metric!r} to be in company what it is alone")
 
     hold()

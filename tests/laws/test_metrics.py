@@ -144,12 +144,12 @@ def takes_soft_labels(cls):
 @pytest.mark.slow
 @pytest.mark.parametrize("metric", [sm.AUC(), sm.AveragePrecision(scale="real")], ids=repr)
 def test_every_law_at_the_usual_resolution(metric):
-    sm.check_metric(metric, seed=1, examples=draws.tries(2))
+    sm.extend.check_metric(metric, seed=1, examples=draws.tries(2))
 
 
 @pytest.mark.slow
 def test_rows_that_check_metric_makes_up_weigh_their_labels():
-    sm.check_metric(sm.Accuracy(num_labels=3), examples=2)
+    sm.extend.check_metric(sm.Accuracy(num_labels=3), examples=2)
 
 
 @pytest.mark.parametrize(

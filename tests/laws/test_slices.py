@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streammetrics as sm
+from streammetrics.collect.accumulator import accumulate, definition_of
+from streammetrics.collect.metric_like import columns_of
 from streammetrics.laws import OBJECT_LAWS, Case, run
 from streammetrics.laws.case import same
 from streammetrics.laws.slices import expected_keys, slices_are_alone, slices_roll_up, slicing
@@ -97,7 +99,7 @@ def test_every_law_of_objects(subject):
     def hold(log, limit, seed):
         columns, keys = log
         make = slicing(case_of(subject, columns), keys, {"limit": limit})
-        read = {n: c for n, c in columns.items() if n in make().columns}
+        read = {n: c for n, c in columns.items() if n in columns_of(make())}
         bad = {n: v for n, v in {"y_true": 2, "y_score": np.inf, "sample_weight": -1.0}.items() if n in read}
         case = Case(make, read | keys, np.random.default_rng(seed), bad)
         for law in OBJECT_LAWS:
@@ -120,8 +122,8 @@ def test_dropped_rows_are_counted_in_their_slice(subject):
         def make():
             inner = subject()
             kept = inner if isinstance(inner, sm.MetricCollection) else sm.MetricCollection({"m": inner})
-            kept.on_invalid = "drop"
-            return kept
+            dropping = definition_of(kept).with_on_invalid("drop")
+            return dropping.wrap(accumulate(dropping))
 
         slices_are_alone(case_of(make, columns), keys, {"limit": limit})
 

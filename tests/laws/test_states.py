@@ -22,13 +22,13 @@ from streammetrics.state import frame
 from streammetrics.state.state import State
 
 BUILT_IN = [
-    sm.ScoreHistogram(bits=8),
-    sm.ScoreHistogram(bits=8, scale="real"),
-    sm.ScoreSums(),
-    sm.ScoreSums(terms=("score", "log_loss", "brier")),
-    sm.ScoreSums(terms=("brier", "log_loss"), scale="logit"),
-    sm.DecisionCounts(thresholds=(0.9, -1.0, 0.25)),
-    sm.DecisionCounts(column="y_pred"),
+    sm.extend.ScoreHistogram(bits=8),
+    sm.extend.ScoreHistogram(bits=8, scale="real"),
+    sm.extend.ScoreSums(),
+    sm.extend.ScoreSums(terms=("score", "log_loss", "brier")),
+    sm.extend.ScoreSums(terms=("brier", "log_loss"), scale="logit"),
+    sm.extend.DecisionCounts(thresholds=(0.9, -1.0, 0.25)),
+    sm.extend.DecisionCounts(column="y_pred"),
 ]
 
 
@@ -193,13 +193,13 @@ class TestUnknownClasses:
 @contextmanager
 def unknown():
     """Only what the package itself defines is registered."""
-    kept = dict(State.by_tag), dict(sm.METRICS)
-    for registry in (State.by_tag, sm.METRICS):
+    kept = dict(State.by_tag), dict(sm.extend.METRICS)
+    for registry in (State.by_tag, sm.extend.METRICS):
         for tag in [t for t in registry if t.startswith("plugin.")]:
             del registry[tag]
     yield
     State.by_tag.update(kept[0])
-    sm.METRICS.update(kept[1])
+    sm.extend.METRICS.update(kept[1])
 
 
 class TestBytesThatLie:

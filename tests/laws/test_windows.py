@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import columns_of
 from streammetrics.laws import OBJECT_LAWS, Case, run
 
 
@@ -53,7 +54,7 @@ def test_every_law_of_objects(subject):
             "key": rng.choice(["a", "b", "c", "é"], n),
             "step": rng.choice([-3, 0, 4, 5, 11, 12, 40], n),
         }
-        read = {name: column for name, column in drawn.items() if name in subject().columns}
+        read = {name: column for name, column in drawn.items() if name in columns_of(subject())}
         case = Case(subject, read, np.random.default_rng(seed), {k: v for k, v in BAD.items() if k in read})
         for law in OBJECT_LAWS:
             run(law, case)

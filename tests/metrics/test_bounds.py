@@ -142,7 +142,7 @@ def every_half(kind: str, scale: str) -> Any:
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
 @pytest.mark.parametrize(
     "metric",
-    [m for t, m in sm.METRICS.items() if issubclass(m, ScoredMetric) and t in draws.BINARY],
+    [m for t, m in sm.extend.METRICS.items() if issubclass(m, ScoredMetric) and t in draws.BINARY],
     ids=lambda m: m.about.tag,
 )
 @pytest.mark.parametrize("scale", ["probability", "real", "logit"])

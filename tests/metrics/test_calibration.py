@@ -194,12 +194,12 @@ def test_one_histogram_serves_auc_and_quantiles() -> None:
     both = sm.MetricCollection(sm.AUC(), sm.CalibrationTable(), sm.ExpectedCalibrationError(strategy="quantile"))
     both.update(y, p)
     assert len(both.plan()) == 1
-    assert both.coarsen(10)["calibration_table"] == sm.CalibrationTable(bits=10).update(y, p)
+    assert sm.coarsen(both, 10)["calibration_table"] == sm.CalibrationTable(bits=10).update(y, p)
 
 
 def test_uniform_bins_have_nothing_to_coarsen() -> None:
     y, p = log()
-    assert sm.CalibrationCurve().update(y, p).coarsen(12) == sm.CalibrationCurve(bits=12).update(y, p)
+    assert sm.coarsen(sm.CalibrationCurve().update(y, p), 12) == sm.CalibrationCurve(bits=12).update(y, p)
 
 
 @pytest.mark.slow

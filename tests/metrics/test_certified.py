@@ -19,6 +19,7 @@ from weighed_rows import WEIGHTS, Rows, cuts, totals, weights_of
 
 import streammetrics as sm
 from streammetrics.collect.about import about_of
+from streammetrics.collect.metric_like import columns_of, empty_copy
 from streammetrics.laws.case import quiet
 
 F = Fraction
@@ -464,7 +465,7 @@ def test_the_truth_is_within_and_is_the_value_where_it_is_certain(metric: Any) -
         for i, style in enumerate(STYLES):
             for j, kind in enumerate(kinds):
                 columns, each = drawn(metric, 1000 * k + 10 * i + j, style, kind)
-                fed = metric.blank().update(**columns)
+                fed = empty_copy(metric).update(**columns)
                 value, limits = quiet(fed.compute), quiet(fed.bounds)
                 sure = kind in ("none", "dyadic", "ordinary") and (small or metric.about.tag not in RANKED)
                 if len(each) == 1:
@@ -562,8 +563,8 @@ def test_numbers_are_rounded_once_at_any_weight(n: int, kind: str) -> None:
             "count": total,
         }  # fmt: skip
         for tag, truth in expected.items():
-            metric = sm.METRICS[tag]()
-            metric.update(**({"value": y} if "value" in metric.columns else {"y_true": y, "y_pred": p}), **weights)
+            metric = sm.extend.METRICS[tag]()
+            metric.update(**({"value": y} if "value" in columns_of(metric) else {"y_true": y, "y_pred": p}), **weights)
             assert metric.compute() == float(truth), metric
             assert metric.bounds() == (metric.compute(),) * 2
         if kind not in ("none", "dyadic"):

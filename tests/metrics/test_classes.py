@@ -95,7 +95,7 @@ def check(oracle: Any, tag: str, which: dict[str, int], y: Any, p: Any, w: Any) 
     if tag == "log_loss" and oracle.scale != "logit":
         wide = np.clip(wide, eps, 1 - eps)
     expected = numbers(oracle.of(y, wide, w))
-    metric = sm.METRICS[tag](**which, **oracle.settings)
+    metric = sm.extend.METRICS[tag](**which, **oracle.settings)
     metric.update({"y_true": y, "y_score": s} | ({} if (w == 1).all() else {"sample_weight": w}))
     value, (low, high) = numbers(quiet(metric.compute)), map(numbers, metric.bounds())
     if metric.explain().get("off_grid"):
@@ -111,7 +111,7 @@ def check(oracle: Any, tag: str, which: dict[str, int], y: Any, p: Any, w: Any) 
 
 
 def test_every_metric_of_classes_and_labels_is_compared() -> None:
-    for tag, metric in sm.METRICS.items():
+    for tag, metric in sm.extend.METRICS.items():
         if (
             not metric.__module__.startswith("streammetrics.")
             or not issubclass(metric, OfClasses)
@@ -130,21 +130,23 @@ def test_every_metric_of_classes_and_labels_is_compared() -> None:
 def test_classes_by_name_by_number_and_found_are_the_same(tag: str) -> None:
     y, p, w = LOGS[0]["weighted"]
     names = np.array(["ant", "bee", "cat", "dög"])
-    expected = sm.METRICS[tag](num_classes=K).update(y, p, sample_weight=w).compute()
+    expected = sm.extend.METRICS[tag](num_classes=K).update(y, p, sample_weight=w).compute()
     guess = p.argmax(axis=1)
     others = [
-        sm.METRICS[tag](labels=tuple(names)).update(names[y], p, sample_weight=w),
-        sm.METRICS[tag](labels=tuple(names), threshold=None).update(list(names[y]), names[guess], sample_weight=w),
-        sm.METRICS[tag](labels="discover").update(names[y].astype(object), names[guess], sample_weight=w),
-        sm.METRICS[tag](labels="discover").update(
+        sm.extend.METRICS[tag](labels=tuple(names)).update(names[y], p, sample_weight=w),
+        sm.extend.METRICS[tag](labels=tuple(names), threshold=None).update(
+            list(names[y]), names[guess], sample_weight=w
+        ),
+        sm.extend.METRICS[tag](labels="discover").update(names[y].astype(object), names[guess], sample_weight=w),
+        sm.extend.METRICS[tag](labels="discover").update(
             [s.encode() for s in names[y]], [s.encode() for s in names[guess]], sample_weight=w
         ),
-        sm.METRICS[tag](labels=(7, 1 << 40, 1 << 50, 1 << 60), threshold=None).update(
+        sm.extend.METRICS[tag](labels=(7, 1 << 40, 1 << 50, 1 << 60), threshold=None).update(
             np.array([7, 1 << 40, 1 << 50, 1 << 60])[y],
             np.array([7, 1 << 40, 1 << 50, 1 << 60])[guess],
             sample_weight=w,
         ),
-        sm.METRICS[tag](num_classes=K, threshold=None).update(
+        sm.extend.METRICS[tag](num_classes=K, threshold=None).update(
             y.astype(np.uint8), guess.astype(np.float32), sample_weight=w
         ),
     ]
@@ -166,8 +168,8 @@ def test_curves_of_the_highest_class() -> None:
     right, top = (p.argmax(axis=1) == y).astype(int), p.max(axis=1)
     for tag in CURVES:
         for scale in ({}, {"strategy": "quantile"}):
-            several = sm.METRICS[tag](num_classes=K, **scale).update(y, p, sample_weight=w).compute()
-            plain = sm.METRICS[tag](**scale).update(right, top, sample_weight=w).compute()
+            several = sm.extend.METRICS[tag](num_classes=K, **scale).update(y, p, sample_weight=w).compute()
+            plain = sm.extend.METRICS[tag](**scale).update(right, top, sample_weight=w).compute()
             for ours, theirs in zip(several, plain, strict=True):
                 assert np.array_equal(ours, theirs, equal_nan=True)
 

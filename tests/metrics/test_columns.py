@@ -14,6 +14,7 @@ import pytest
 from scipy import stats
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import states_of
 from streammetrics.statistics.key_counts import KeyCounts
 
 CASES = [(tag, i) for tag in oracles.ORACLES for i in range(len(oracles.ORACLES[tag]))]
@@ -52,7 +53,7 @@ def test_random_columns(tag: str, i: int, name: str) -> None:
         "keys": {"value": np.round(table[0].astype(np.float64)).clip(-1e9, 1e9).astype(np.int64)},
         "numbers": {"value": table[0]},
     }[oracle.over]
-    metric = sm.METRICS[tag](**oracle.settings).update(given | {"sample_weight": w})
+    metric = sm.extend.METRICS[tag](**oracle.settings).update(given | {"sample_weight": w})
     expected = oracle.of(*given.values(), w)
     value = metric.reading(metric.state).value
     if isinstance(expected, dict):
@@ -182,7 +183,7 @@ def test_a_sketch_is_never_too_low() -> None:
     ]
     assert np.mean(beyond) < 0.1
     both = sm.MetricCollection(sm.KeyFrequency(1), sm.KeyFrequency(2))
-    assert len(both.states) == 1
+    assert len(states_of(both)) == 1
 
 
 def test_what_lies_outside_of_a_histogram() -> None:

@@ -12,6 +12,7 @@ import pytest
 from sklearn import metrics as sk
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import empty_copy, states_of
 from streammetrics.laws.case import quiet
 from streammetrics.metrics.decisions.geometric import _root
 
@@ -60,7 +61,7 @@ def test_matrices_at_thresholds() -> None:
 
 def test_one_state_serves_thresholds_of_several_metrics() -> None:
     both = sm.MetricCollection({"a": sm.Precision(threshold=(0.1, 0.6)), "b": sm.Recall(threshold=0.3)})
-    assert len(both.update([0, 1, 1], [0.2, 0.4, 0.9]).states) == 1
+    assert len(states_of(both.update([0, 1, 1], [0.2, 0.4, 0.9]))) == 1
     assert both.compute()["b"] == 1.0
 
 
@@ -122,7 +123,7 @@ def test_settings_that_contradict_each_other() -> None:
 @pytest.mark.parametrize("zero", [0.0, 1.0])
 @pytest.mark.parametrize(
     "cls",
-    [c for c in sm.METRICS.values() if c.about.tag in of.RATIOS and hasattr(c, "zero_division")],
+    [c for c in sm.extend.METRICS.values() if c.about.tag in of.RATIOS and hasattr(c, "zero_division")],
     ids=lambda c: c.about.tag,
 )
 def test_zero_division(cls: Any, zero: float) -> None:
@@ -216,7 +217,7 @@ def test_a_threshold_beside_the_highest_of_classes_and_in_bytes() -> None:
     assert repr(cut) == "Precision(threshold=0.5, num_labels=3, top_k=2)"
     for metric in (both, alone, cut):
         assert repr(sm.from_bytes(metric.to_bytes())) == repr(metric)
-        assert metric.blank().settings == metric.settings
+        assert empty_copy(metric).settings == metric.settings
     with pytest.raises(sm.IncompatibleStateError, match=r"threshold is None here and 0\.5 there"):
         alone.merge(cut)
 
@@ -243,7 +244,7 @@ def test_between_groups(tag: str, i: int) -> None:
         rng = np.random.default_rng(seed)
         y, s, group = rng.integers(0, 2, 150), rng.random(150), rng.choice(["a", "b", "unsaid"], 150)
         w = rng.integers(1, 9, 150) / 4 if weighted else np.ones(150)
-        metric = sm.METRICS[tag](**settings).update(y, s, group=group, sample_weight=w)
+        metric = sm.extend.METRICS[tag](**settings).update(y, s, group=group, sample_weight=w)
         assert metric.compute() == pytest.approx(expected(y, s >= 0.5, group, w), rel=1e-14)
         assert metric.bounds() == (metric.compute(),) * 2
         assert set(metric.explain()[next(iter(metric.rates))]) == {"a", "b", "unsaid"}
@@ -284,12 +285,12 @@ def labelings() -> dict[str, tuple[Any, Any]]:
 def test_two_labelings(tag: str, i: int, log: str) -> None:
     settings, expected = of.LABELINGS[tag][i]
     a, b = labelings()[log]
-    metric = sm.METRICS[tag](**settings).update(a, b)
+    metric = sm.extend.METRICS[tag](**settings).update(a, b)
     value, (low, high) = quiet(metric.compute), metric.bounds()
     np.testing.assert_allclose(value, expected(a, b), rtol=1e-10, atol=1e-12)
     assert np.all((low <= value) & (value <= high)) or np.isnan(value).all()
     np.testing.assert_allclose(low, high, rtol=1e-10, atol=1e-10)
-    swapped = sm.METRICS[tag](**settings).update(
+    swapped = sm.extend.METRICS[tag](**settings).update(
         np.array(list("abcdefghijklmnopqrstuvwxyzäöüß"))[b % 30], np.char.mod("%d", a)
     )
     if log != "renamed" and tag not in ("homogeneity", "completeness", "v_measure", "pair_confusion_matrix"):

@@ -7,6 +7,7 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import empty_copy, with_states
 from streammetrics.statistics import scores as module
 from streammetrics.statistics.scores import ScoreHistogram
 
@@ -60,10 +61,10 @@ def test_splits_and_merges_change_no_byte(offset, monkeypatch):
         metric = sm.AUC(scale="real", bits=15, limit=40)
         for one in (metric, sm.Sliced(metric, by="user")):
             columns = data if one is not metric else {k: v for k, v in data.items() if k != "user"}
-            whole = one.blank().update(columns).to_bytes()
+            whole = empty_copy(one).update(columns).to_bytes()
             for many in (2, 7):
                 split = [parts(columns, i) for i in np.array_split(rng.permutation(n), many)]
-                fed, made = one.blank(), [one.blank().update(part) for part in split]
+                fed, made = empty_copy(one), [empty_copy(one).update(part) for part in split]
                 for part in split:
                     fed.update(part)
                 assert fed.to_bytes() == whole
@@ -89,4 +90,4 @@ def test_scores_that_should_be_in_buckets_are_refused():
     assert not exact.folded
     wrong = ScoreHistogram(scale="real", bits=19, limit=100).holding(exact.cells)
     with pytest.raises(sm.StateFormatError, match="more exact rows"):
-        sm.from_bytes(sm.AUC(scale="real", limit=100).holding((wrong,)).to_bytes())
+        sm.from_bytes(with_states(sm.AUC(scale="real", limit=100), (wrong,)).to_bytes())

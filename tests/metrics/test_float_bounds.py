@@ -14,6 +14,7 @@ import pytest
 from weighed_rows import WEIGHTS, Rows, cuts, totals, weights_of
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import empty_copy
 from streammetrics.laws.case import quiet
 
 F = Fraction
@@ -277,7 +278,7 @@ def test_what_labelings_tell(metric: Any, share: Any, kind: str) -> None:
             mutual = together(rows)
             if not min(mutual[1:]) or mutual[0] < D("1e-60"):
                 continue
-            found = metric.blank().update(true, predicted, sample_weight=w)
+            found = empty_copy(metric).update(true, predicted, sample_weight=w)
             holds(found, share(*mutual), rows)
             low, high = found.bounds()
             assert high - low < 1e-13 * high or kind in ("small", "one is nearly all")

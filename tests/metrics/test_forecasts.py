@@ -37,7 +37,7 @@ LOGS = logs()
 def columns_of(tag: str, settings: dict[str, Any], table: Any) -> dict[str, Any]:
     """The columns of a metric, made of two."""
     y, p = table.T
-    roles = [n.role for n in sm.METRICS[tag](**settings).make_state().needs() if n.role != "sample_weight"]
+    roles = [n.role for n in sm.extend.METRICS[tag](**settings).make_state().needs() if n.role != "sample_weight"]
     found = {"y_true": y, "y_pred": p, "lag": np.roll(y, 1), "lower": np.minimum(p, y[::-1]), "upper": p + 1}
     width = settings.get("members") or len(settings.get("quantiles", ()))
     if width:
@@ -51,7 +51,7 @@ def test_oracles(tag: str, i: int, log: str) -> None:
     oracle, (table, w) = oracles.ORACLES[tag][i], LOGS[log]
     columns = columns_of(tag, oracle.settings, table)
     weights = {} if (w == 1).all() else {"sample_weight": w}
-    metric = sm.METRICS[tag](**oracle.settings).update(**columns, **weights)
+    metric = sm.extend.METRICS[tag](**oracle.settings).update(**columns, **weights)
     want = oracle.of({n: c.astype(np.float64) for n, c in columns.items()}, w)
     low, high = metric.bounds()
     if oracle.bounded:
@@ -68,10 +68,10 @@ def test_oracles(tag: str, i: int, log: str) -> None:
 def test_without_rows_and_without_weight(tag: str) -> None:
     settings, table = oracles.ORACLES[tag][0].settings, LOGS["normal"][0][:3]
     columns = columns_of(tag, settings, table)
-    empty = sm.METRICS[tag](**settings)
+    empty = sm.extend.METRICS[tag](**settings)
     assert math.isnan(empty.compute())
     assert empty.explain()["reason"] == "no rows"
-    nothing = sm.METRICS[tag](**settings).update(**columns, sample_weight=np.zeros(3))
+    nothing = sm.extend.METRICS[tag](**settings).update(**columns, sample_weight=np.zeros(3))
     assert math.isnan(nothing.compute())
     assert nothing.explain()["reason"]
 

@@ -15,6 +15,7 @@ import pytest
 from oracles_groups import group_auc
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import empty_copy, with_states
 from streammetrics.statistics.groups.closed import GROUP_WEIGHTS
 
 DATA = Path(os.environ.get("STREAMMETRICS_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -47,7 +48,7 @@ def test_every_group_by_scikit_learn(text: bool, dtype: Any, weighted: bool, n: 
             metric = sm.GroupAUC(group_weight=by, one_class=one)
             assert metric.reading(state).value == pytest.approx(expected, rel=1e-13)
             assert (
-                metric.reading(sm.from_bytes(sm.GroupAUC().holding([state]).to_bytes()).state).value
+                metric.reading(sm.from_bytes(with_states(sm.GroupAUC(), [state]).to_bytes()).state).value
                 == metric.reading(state).value
             )
 
@@ -98,15 +99,15 @@ def test_a_perfect_order_is_1_and_a_wrong_one_0_whatever_the_weights() -> None:
         w = np.random.default_rng(seed).random(6) + 0.1
         for by in GROUP_WEIGHTS:
             metric = sm.GroupAUC(group_weight=by)
-            assert metric.blank().update(y, s, group=group, sample_weight=w).bounds() == (1.0, 1.0)
-            assert metric.blank().update(y, s[::-1], group=group, sample_weight=w).bounds() == (0.0, 0.0)
+            assert empty_copy(metric).update(y, s, group=group, sample_weight=w).bounds() == (1.0, 1.0)
+            assert empty_copy(metric).update(y, s[::-1], group=group, sample_weight=w).bounds() == (0.0, 0.0)
 
 
 def test_sums_beyond_those_of_weights_are_refused() -> None:
-    state = sm.GroupAUC().update([0, 1], [0.25, 0.5], group=[1, 1]).seal().state
+    state = sm.seal(sm.GroupAUC().update([0, 1], [0.25, 0.5], group=[1, 1])).state
     flats = {n: a.copy() for n, a in state.cells.flats.items()}
     flats["sums"][..., 33] += 1  # by 2**-32 of one
-    held = sm.GroupAUC(sealed=1).holding([state.holding(replace(state.cells, flats=flats))])
+    held = with_states(sm.GroupAUC(sealed=1), [state.holding(replace(state.cells, flats=flats))])
     with pytest.raises(sm.StateFormatError, match="sums that no groups have"):
         sm.from_bytes(held.to_bytes())
 
@@ -144,7 +145,7 @@ def test_whoever_holds_which_rows(text: bool, tmp_path: Path) -> None:
     assert merged.compute() == whole.compute()
     assert sm.from_bytes(whole.to_bytes()).compute() == whole.compute()
     owner = sm.group_partition(table["group"], 3)
-    closed = [fed(table, owner == i, partition=(i, 3)).seal() for i in range(3)]
+    closed = [sm.seal(fed(table, owner == i, partition=(i, 3))) for i in range(3)]
     sealed = sm.merge([c.to_bytes() for c in closed])
     assert sealed.compute() == whole.compute()
     assert len(sealed.to_bytes()) < 4000
@@ -271,7 +272,7 @@ def test_a_sorted_log_takes_constant_memory(dtype: Any, weighted: bool) -> None:
         assert steps.compute() == merged.compute() == expected
         assert steps.explain()["rows"] == merged.explain()["rows"] == 5000
         assert merged.explain()["parts"] <= 6
-        assert merged.seal().compute() == expected
+        assert sm.seal(merged).compute() == expected
     with pytest.raises(sm.InvalidInputError, match=r"expected ascending keys, found .* in row 0"):
         steps.update({k: v[:10] for k, v in table.items()})
     with pytest.raises(sm.IncompatibleStateError, match="keys overlap"):

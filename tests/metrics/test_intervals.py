@@ -14,6 +14,7 @@ import pytest
 import streammetrics as sm
 from streammetrics.collect.about import about_of
 from streammetrics.collect.interval import Estimate
+from streammetrics.collect.metric_like import empty_copy
 from streammetrics.collect.reading import estimate_of
 from streammetrics.collect.scales import SCALES
 from streammetrics.laws import example_case
@@ -248,13 +249,13 @@ def test_delong_on_the_tables(name: str) -> None:
 # -- bootstrap -------------------------------------------------------------------------------------------------------
 
 
-def bootstrap(metric: sm.Metric[Any, Any], rows: tuple[np.ndarray, ...], times: int = 300) -> float:
+def bootstrap(metric: sm.extend.Metric[Any, Any], rows: tuple[np.ndarray, ...], times: int = 300) -> float:
     """The standard deviation of the value over rows drawn again."""
     rng, n = np.random.default_rng(6), len(rows[0])
     values = []
     for _ in range(times):
         at = rng.integers(0, n, n)
-        values.append(metric.blank().update(*(column[at] for column in rows)).compute())
+        values.append(empty_copy(metric).update(*(column[at] for column in rows)).compute())
     return float(np.std(values))
 
 
@@ -274,9 +275,9 @@ def bootstrap(metric: sm.Metric[Any, Any], rows: tuple[np.ndarray, ...], times: 
     ],
     ids=repr,
 )
-def test_errors_are_those_of_the_bootstrap(metric: sm.Metric[Any, Any]) -> None:
+def test_errors_are_those_of_the_bootstrap(metric: sm.extend.Metric[Any, Any]) -> None:
     rows = log(2_000, 7)
-    found = metric.blank().update(*rows).interval()
+    found = empty_copy(metric).update(*rows).interval()
     assert found.standard_error == pytest.approx(bootstrap(metric, rows), rel=0.13)  # three of its own errors
 
 
@@ -286,7 +287,7 @@ def test_errors_of_several_classes_are_those_of_the_bootstrap(metric: Any) -> No
     y = rng.choice(3, 1_500, p=[0.6, 0.3, 0.1])
     decided = np.where(rng.random(1_500) < 0.6, y, rng.integers(0, 3, 1_500))
     made = metric(num_classes=3, threshold=None)
-    found = made.blank().update(y, decided).interval()
+    found = empty_copy(made).update(y, decided).interval()
     assert found.standard_error == pytest.approx(bootstrap(made, (y, decided)), rel=0.13)
 
 
@@ -296,11 +297,11 @@ RUNS = 400
 RATE, TOP = 0.1, 0.01
 
 
-def cover(metric: sm.Metric[Any, Any], truth: float, draw: Any, runs: int = RUNS) -> None:
+def cover(metric: sm.extend.Metric[Any, Any], truth: float, draw: Any, runs: int = RUNS) -> None:
     """The interval holds the truth as often as it says: 93 to 97 %, beside three errors of the count."""
     hit = 0
     for seed in range(runs):
-        low, high, *_ = metric.blank().update(**draw(np.random.default_rng(seed))).interval()
+        low, high, *_ = empty_copy(metric).update(**draw(np.random.default_rng(seed))).interval()
         hit += low <= truth <= high
     slack = 3 * math.sqrt(0.95 * 0.05 / runs)
     assert 0.93 - slack / 2 <= hit / runs <= 0.97 + slack / 2, (metric, hit / runs)
@@ -327,7 +328,7 @@ def truths() -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("metric", TRUTHS, ids=repr)
-def test_intervals_of_rows_cover(metric: sm.Metric[Any, Any], truths: dict[str, Any]) -> None:
+def test_intervals_of_rows_cover(metric: sm.extend.Metric[Any, Any], truths: dict[str, Any]) -> None:
     cover(metric, truths[repr(metric)], clicks(1_000))
 
 
@@ -340,7 +341,7 @@ def test_intervals_of_queries_cover() -> None:
 
     many = draw(np.random.default_rng(99), 200_000)
     for metric in (sm.NDCG(3), sm.MeanReciprocalRank(), sm.HitRate(1)):
-        cover(metric, metric.blank().update(**many).compute(), draw, 300)
+        cover(metric, empty_copy(metric).update(**many).compute(), draw, 300)
 
 
 @pytest.mark.slow
@@ -389,7 +390,7 @@ def test_weighted_intervals_cover() -> None:
     ],
     ids=repr,
 )
-def test_refusals_name_what_to_use(metric: sm.Metric[Any, Any], use: str) -> None:
+def test_refusals_name_what_to_use(metric: sm.extend.Metric[Any, Any], use: str) -> None:
     found = example_case(metric, None, 1, 0).fed().interval()
     assert use in found.reason
     assert np.isnan([found.low, found.high, found.standard_error]).all()
@@ -443,7 +444,7 @@ def test_tables_collections_and_slices_have_them() -> None:
     whole = sm.MetricCollection(metrics).update(y, s)
     found = whole.interval(0.9)
     for name, metric in metrics.items():
-        assert repr(found[name]) == repr(metric.blank().update(y, s).interval(0.9)), name
+        assert repr(found[name]) == repr(empty_copy(metric).update(y, s).interval(0.9)), name
     for row in whole.table(confidence=0.9):
         assert repr((row["interval_low"], row["interval_high"])) == repr(found[row["metric"]][:2])
     assert all(math.isnan(row["interval_low"]) for row in whole.table(confidence=None))

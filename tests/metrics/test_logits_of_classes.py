@@ -10,6 +10,7 @@ from scipy import special
 from sklearn import metrics as sk
 
 import streammetrics as sm
+from streammetrics.collect.accumulator import definition_of
 from streammetrics.laws.case import value_of
 from streammetrics.metrics.curves.scored import ScoredMetric
 from streammetrics.state import frame
@@ -24,7 +25,7 @@ P = special.softmax(Z, axis=1)
 
 def on_classes() -> list[Any]:
     """Every metric that ranks rows of classes by their scores, but the one that reads probabilities alone."""
-    ranking = [c for c in sm.METRICS.values() if issubclass(c, ScoredMetric) and c is not sm.ThresholdedAUC]
+    ranking = [c for c in sm.extend.METRICS.values() if issubclass(c, ScoredMetric) and c is not sm.ThresholdedAUC]
     return [c for c in ranking if {"num_classes", "scale"} <= c(**c.about.example).settings.keys()]
 
 
@@ -95,6 +96,6 @@ def test_states_of_both_meanings_do_not_merge() -> None:
     with pytest.raises(sm.IncompatibleStateError, match="softmax"):
         new.empty().merge(old.empty())
     assert not sm.AUC(num_labels=3, scale="logit").make_state().softmax
-    saved = frame.write([old.empty()], sm.AUC(**settings).header())
+    saved = frame.write([old.empty()], definition_of(sm.AUC(**settings)).header())
     with pytest.raises(sm.StateFormatError, match=r"do not read the states .*: softmax is True here and False there"):
         sm.from_bytes(saved)

@@ -14,12 +14,13 @@ import oracles_decisions
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import states_of
 from streammetrics.laws.case import numbers, value_of
 
 HERE = Path(__file__).parent.parent
 DATA = Path(os.environ.get("STREAMMETRICS_DATA", HERE.parent.parent / "shared" / "data"))
 TABLES = ("ctr_video", "ctr_fashion_men", "binary_flights")
-OWN = sorted(t for t, m in sm.METRICS.items() if m.__module__.startswith("streammetrics."))
+OWN = sorted(t for t, m in sm.extend.METRICS.items() if m.__module__.startswith("streammetrics."))
 ORACLES = oracles.ORACLES | oracles_decisions.DECISIONS
 CASES = [(tag, i) for tag in ORACLES for i in range(len(ORACLES[tag]))]
 
@@ -89,7 +90,7 @@ def check(oracle: Any, tag: str, y: Any, p: Any, w: Any) -> None:
     wide = s.astype(np.float64)
     reads_loss = tag in ("log_loss", "normalized_entropy") and oracle.scale != "logit"
     expected = oracle.of(y, oracles.clipped(wide, eps) if reads_loss else wide, w)
-    metric = sm.METRICS[tag](**oracle.settings)
+    metric = sm.extend.METRICS[tag](**oracle.settings)
     metric.update({"y_true": y, "y_score": s} | ({} if (w == 1).all() else {"sample_weight": w}))
     value, (low, high) = value_of(metric), metric.bounds()
     value, low, high, expected = map(numbers, (value, low, high, expected))
@@ -98,7 +99,7 @@ def check(oracle: Any, tag: str, y: Any, p: Any, w: Any) -> None:
             value if np.isnan(expected).any() else np.where(np.isnan(value), 0.0, value)
         )  # 0/0 in a normalised matrix: scikit-learn's 0
         np.testing.assert_allclose(known, expected, rtol=1e-14, atol=1e-15)
-        if metric.states[0].rounded is None:
+        if states_of(metric)[0].rounded is None:
             small = np.nan_to_num(value) < 2**-10  # may have had bits below 2**-60
             assert np.array_equal(low[~small], high[~small], equal_nan=True)
             np.testing.assert_allclose(low[small], high[small], atol=2**-58)

@@ -60,7 +60,7 @@ def test_orders_equal_those_of_all_pairs(tag: str, settings: Any, of: Any, log: 
     weights = {} if (w == 1).all() else {"sample_weight": w}
     want, slack = expected(of, y, p, w), 1e-15
     for limit, bits in ((1 << 14, 7), (0, 7), (0, 2), (20, 11)):
-        metric = sm.METRICS[tag](**settings, limit=limit, bits=bits).update(y, p, **weights)
+        metric = sm.extend.METRICS[tag](**settings, limit=limit, bits=bits).update(y, p, **weights)
         value, (low, high) = metric.compute(), metric.bounds()
         if math.isnan(want):
             assert metric.explain()["reason"]

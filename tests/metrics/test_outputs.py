@@ -115,7 +115,7 @@ BUCKETS = {"error_quantile", "residual_quantile", "median_absolute_error"}
 
 
 def test_every_metric_of_outputs_is_here() -> None:
-    averaged = {tag for tag, cls in sm.METRICS.items() if "multioutput" in cls.__dataclass_fields__}
+    averaged = {tag for tag, cls in sm.extend.METRICS.items() if "multioutput" in cls.__dataclass_fields__}
     assert averaged == {*TRUTHS, *FLOATS, *BUCKETS}
 
 
@@ -133,10 +133,10 @@ def test_the_mean_over_outputs_is_rounded_once(tag: str, outputs: int) -> None:
             TRUTHS[tag](*([F(x) for x in column.tolist()] for column in (y[:, i], p[:, i], w))) for i in range(outputs)
         ]
         known = [v for v in values if v is not None]
-        metric = sm.METRICS[tag](num_outputs=outputs).update(y, p, sample_weight=w)
+        metric = sm.extend.METRICS[tag](num_outputs=outputs).update(y, p, sample_weight=w)
         assert metric.compute() == float(sum(known, F(0)) / len(known))
         assert metric.bounds() == (metric.compute(),) * 2
-        each = sm.METRICS[tag](num_outputs=outputs, multioutput="raw_values").reading(metric.state).value
+        each = sm.extend.METRICS[tag](num_outputs=outputs, multioutput="raw_values").reading(metric.state).value
         assert np.array_equal(each, [math.nan if v is None else float(v) for v in values], equal_nan=True)
 
 
@@ -145,8 +145,8 @@ def test_the_mean_of_quantiles_is_rounded_once(tag: str) -> None:
     for seed in range(5):
         rng = np.random.default_rng(seed)
         y, p = np.zeros((5, 3)), rng.integers(-200, 200, (5, 3)) / 64  # each has a bucket of its own
-        metric = sm.METRICS[tag](num_outputs=3).update(y, p)
-        each = sm.METRICS[tag](num_outputs=3, multioutput="raw_values").reading(metric.state).value
+        metric = sm.extend.METRICS[tag](num_outputs=3).update(y, p)
+        each = sm.extend.METRICS[tag](num_outputs=3, multioutput="raw_values").reading(metric.state).value
         assert metric.compute() == float(sum(map(F, each.tolist())) / 3)
         low, high = metric.bounds()
         assert low <= metric.compute() <= high

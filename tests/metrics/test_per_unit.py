@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import empty_copy
 
 N, ARMS = 4000, ("a", "b")
 rng = np.random.default_rng(5)
@@ -121,7 +122,7 @@ def test_intervals_by_shard_are_those_of_users():
         for name, (metric, sides) in whole.items():
             found[name].append(metric.interval().standard_error / clustered(*sides))
             assert metric.interval().estimate == metric.compute()
-        found["rows"].append(ratio.inner.blank().update(click=click, shown=row["shown"]).interval().standard_error)
+        found["rows"].append(empty_copy(ratio.inner).update(click=click, shown=row["shown"]).interval().standard_error)
         found["rows"][-1] /= clustered(*by_user)
     for name in ("per_unit", "ratio", "ctr"):
         assert abs(np.mean(found[name]) - 1) < 0.06

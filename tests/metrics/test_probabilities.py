@@ -12,6 +12,7 @@ import pytest
 from scipy import special, stats
 
 import streammetrics as sm
+from streammetrics.collect.accumulator import definition_of
 from streammetrics.errors import InvalidInputError
 from streammetrics.numerics.chi_square import chi2_tail
 
@@ -52,7 +53,7 @@ def test_as_from_outside(tag: str, i: int, weighted: bool) -> None:
     columns = log(oracle.log)
     n = len(next(iter(columns.values())))
     w = np.random.default_rng(1).integers(0, 9, n) / 4 if weighted else np.ones(n)
-    metric = sm.METRICS[tag](**oracle.settings)
+    metric = sm.extend.METRICS[tag](**oracle.settings)
     for rows in (slice(0, 20), slice(20, n)):
         part = {name: column[rows] for name, column in columns.items()}
         metric.update(part | ({"sample_weight": w[rows]} if weighted else {}))
@@ -104,7 +105,7 @@ def test_gamma_zero_is_log_loss() -> None:
 @pytest.mark.parametrize("tag", ["d2_log_loss", "d2_brier", "log_loss_skill_score", "tjur_discrimination"])
 def test_standard_errors_are_those_of_the_jackknife(tag: str) -> None:
     c = log("binary", 200)
-    metric = sm.METRICS[tag]
+    metric = sm.extend.METRICS[tag]
     n = len(c["y_true"])
     without = [metric().update({k: np.delete(v, i) for k, v in c.items()}).compute() for i in range(n)]
     error = math.sqrt((n - 1) * np.var(without))
@@ -220,9 +221,9 @@ def test_undefined_has_a_reason(metric: Any, y: list[int], p: list[float], reaso
         (lambda: sm.BrierSkillScore(baseline=True, base_rate=0.1), "instead of base_rate="),
         (lambda: sm.LogLossSkillScore(base_rate=0.1, num_classes=3), "two classes"),
         (lambda: sm.LogLossSkillScore(baseline=True, eps=0.0), "eps= above 0"),
-        (lambda: sm.RowTerms(terms=("focal@2.0",), over="models"), "no term over models"),
-        (lambda: sm.RowTerms(terms=("kl",), over="distributions"), "width="),
-        (lambda: sm.RowTerms(terms=("nonsense",)), "has no term"),
+        (lambda: sm.extend.RowTerms(terms=("focal@2.0",), over="models"), "no term over models"),
+        (lambda: sm.extend.RowTerms(terms=("kl",), over="distributions"), "width="),
+        (lambda: sm.extend.RowTerms(terms=("nonsense",)), "has no term"),
     ],
 )
 def test_settings_that_make_no_sense(make: Any, match: str) -> None:
@@ -347,7 +348,7 @@ PEERS = {  # torcheval 0.0.7, PyTorch, Keras 3 (in float32)
 def test_values_that_peers_gave(peer: str) -> None:
     metric, columns, weights, expected = PEERS[peer]
     near = 1e-6 if peer.startswith("keras") else 1e-12
-    named = dict(zip(metric.by_position(), columns, strict=False))
+    named = dict(zip(definition_of(metric).positional_columns(), columns, strict=False))
     assert metric.copy().update(named | weights).compute() == pytest.approx(expected, rel=near)
 
 

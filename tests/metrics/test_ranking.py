@@ -26,7 +26,7 @@ def test_random_queries(tag: str, i: int, kind: str) -> None:
     for ties in ("average", "order"):
         for dtype in (np.float32, np.float64):
             rounded = [q._replace(scores=np.array(q.scores, dtype).tolist()) for q in queries]
-            metric = sm.METRICS[tag](**oracle.settings, ties=ties).update(columns(queries, dtype))
+            metric = sm.extend.METRICS[tag](**oracle.settings, ties=ties).update(columns(queries, dtype))
             np.testing.assert_allclose(metric.compute(), expected(oracle, rounded, ties), rtol=1e-13, atol=1e-15)
 
 

@@ -48,13 +48,13 @@ def test_subtopics(tag: str, i: int, weighted: bool) -> None:
     lists, rows = drawn(np.random.default_rng(i), about, weighted)
     values = [(value(q), q.weight) for q in lists]
     told = [(v, w) for v, w in values if v is not None]
-    metric = sm.METRICS[tag](**settings).update(rows)
+    metric = sm.extend.METRICS[tag](**settings).update(rows)
     wanted = math.fsum(v * w for v, w in told) / math.fsum(w for _, w in told)
     assert metric.compute() == pytest.approx(wanted, rel=1e-12)
     assert metric.interval().reason is None
     shuffled = np.random.default_rng(1).permutation(len(rows["query"]))
     shuffled = shuffled[np.argsort(np.array(rows["query"])[shuffled], kind="stable")]
-    again = sm.METRICS[tag](**settings).update({n: np.array(v)[shuffled] for n, v in rows.items()})
+    again = sm.extend.METRICS[tag](**settings).update({n: np.array(v)[shuffled] for n, v in rows.items()})
     assert again.to_bytes() == metric.to_bytes()
 
 
@@ -104,9 +104,9 @@ def test_exposure(tag: str, i: int, times: int) -> None:
             for name, v in zip(rows, (item, scores[item], query, times), strict=True):
                 rows[name].append(v)
     wanted = value(shown)
-    assert sm.METRICS[tag](**settings).update(rows).compute() == pytest.approx(wanted, rel=1e-12)
+    assert sm.extend.METRICS[tag](**settings).update(rows).compute() == pytest.approx(wanted, rel=1e-12)
     texts = rows | {"item": [f"i{item:02d}" for item in rows["item"]]}
-    assert sm.METRICS[tag](**settings).update(texts).compute() == pytest.approx(wanted, rel=1e-12)
+    assert sm.extend.METRICS[tag](**settings).update(texts).compute() == pytest.approx(wanted, rel=1e-12)
 
 
 def test_items_beyond_the_first_k_are_not_kept() -> None:
@@ -138,9 +138,9 @@ def test_popularity(tag: str) -> None:
         "sample_weight": [weights[q] for q, one in enumerate(lists) for _ in one],
     }
     wanted = sum(w * value(one) for w, one in zip(weights, lists, strict=True)) / sum(weights)
-    assert sm.METRICS[tag](**settings).update(rows).compute() == pytest.approx(wanted, rel=1e-13)
+    assert sm.extend.METRICS[tag](**settings).update(rows).compute() == pytest.approx(wanted, rel=1e-13)
     one = [p[:1] * 2 for p in lists[:2]]  # a matrix with a row a list
-    table = sm.METRICS[tag](2).update(popularity=np.array(one), y_score=np.ones((2, 2)), query=[0, 1])
+    table = sm.extend.METRICS[tag](2).update(popularity=np.array(one), y_score=np.ones((2, 2)), query=[0, 1])
     assert table.compute() == pytest.approx(np.mean([value(p) for p in one]), rel=1e-13)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import empty_copy
 
 METRICS = [sm.NDCG(2), sm.MeanAveragePrecision(denominator="relevant"), sm.MeanReciprocalRank(), sm.HitRate(1)]
 Y = [[3, 0, 1], [0, 0, 2], [0, 1, 9]]
@@ -31,8 +32,8 @@ def test_a_matrix_with_a_mask_is_the_long_form() -> None:
     long = {"y_true": np.ravel(Y), "y_score": np.ravel(S), "query": np.repeat([1, 2, 3], 3), "mask": np.ravel(MASK)}
     assert family().update(long).to_bytes() == expected
     for metric in METRICS:
-        alone = metric.blank().update(np.array(Y), np.array(S), mask=np.array(MASK, bool))
-        assert alone == metric.blank().update(LONG)
+        alone = empty_copy(metric).update(np.array(Y), np.array(S), mask=np.array(MASK, bool))
+        assert alone == empty_copy(metric).update(LONG)
 
 
 def test_columns_of_lists_are_the_long_form() -> None:

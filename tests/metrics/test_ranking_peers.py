@@ -32,7 +32,7 @@ def one(order: list[float]) -> dict[str, Any]:
     return {"y_true": order, "y_score": range(len(order), 0, -1), "query": [0] * len(order)}
 
 
-def rounded(metric: sm.Metric[Any, Any], order: list[float]) -> float:
+def rounded(metric: sm.extend.Metric[Any, Any], order: list[float]) -> float:
     return round(metric.update({k: list(v) for k, v in one(order).items()}).compute(), 4)
 
 

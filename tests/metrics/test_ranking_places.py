@@ -36,7 +36,7 @@ def reference(oracle: Any, tag: str, queries: list[Query], ties: str) -> Any:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("tag", "i"), CASES)
 def test_random_queries(tag: str, i: int, kind: str) -> None:
-    oracle, metric = ORACLES[tag][i], sm.METRICS[tag]
+    oracle, metric = ORACLES[tag][i], sm.extend.METRICS[tag]
     if "relevance_level" in oracle.settings and "relevant" in kind:
         pytest.skip("what is relevant here is not counted at this level")
     queries = random_queries(np.random.default_rng([KINDS.index(kind), i]), kind)
@@ -54,12 +54,12 @@ def test_random_queries(tag: str, i: int, kind: str) -> None:
 def test_ties_at_best_and_at_worst(tag: str, ties: str) -> None:
     oracle = FIRST[tag][0]
     queries = random_queries(np.random.default_rng(4), "ties weights")
-    got = sm.METRICS[tag](**oracle.settings, ties=ties).update(columns(queries)).compute()
+    got = sm.extend.METRICS[tag](**oracle.settings, ties=ties).update(columns(queries)).compute()
     assert got == pytest.approx(expected(oracle, queries, ties), rel=1e-12)
 
 
 def test_every_ranking_metric_has_its_line() -> None:
-    tags = {tag for tag, metric in sm.METRICS.items() if issubclass(metric, RankingMetric)}
+    tags = {tag for tag, metric in sm.extend.METRICS.items() if issubclass(metric, RankingMetric)}
     assert {*FIRST, *ORACLES, *LISTS} >= tags
 
 
@@ -84,7 +84,7 @@ JUDGED = {  # as pytrec_eval has them: b, a, z, c, f were returned in this order
 
 def test_as_trec_eval() -> None:
     # pytrec_eval 0.5.11 of {a: 1, b: 0, c: 2, e: 1, f: 0}, returned b 5, a 4, z 3, c 2, f 1
-    said: list[tuple[sm.Metric[Any, Any], float]] = [
+    said: list[tuple[sm.extend.Metric[Any, Any], float]] = [
         (sm.BPref(ties="document"), 0.3333333333333333),
         (sm.InferredAP(ties="document"), 0.3333349999666673),
         (sm.ElevenPointPrecision(ties="document", missing="unjudged"), 0.36363636363636365),
@@ -122,7 +122,7 @@ def test_no_mean_over_orders_where_one_decides() -> None:
     with pytest.raises(ValueError, match="pessimistic"):
         sm.BPref(ties="average")
     with pytest.raises(ValueError, match="one order"):
-        sm.RankingSums(terms=("bpref",))
+        sm.extend.RankingSums(terms=("bpref",))
     assert set(ORDERS) == {"order", "document", "optimistic", "pessimistic"}
 
 

@@ -16,6 +16,7 @@ from counting import counted
 from sklearn import metrics as sk
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import columns_of, empty_copy, states_of, with_states
 from streammetrics.numerics.exact import exact_to_fraction
 
 DATA = Path(os.environ.get("STREAMMETRICS_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -70,7 +71,7 @@ def check(tag: str, i: int, y: Any, p: Any, w: Any) -> None:
     expected = oracle.of(Y, P, w)
     weights = {} if (w == 1).all() else {"sample_weight": w}
     width = {"num_outputs": y.shape[1]} if y.ndim == 2 else {}
-    metric = sm.METRICS[tag](**oracle.settings, **width, multioutput="raw_values").update(y, p, **weights)
+    metric = sm.extend.METRICS[tag](**oracle.settings, **width, multioutput="raw_values").update(y, p, **weights)
     tolerance = {"rtol": oracle.rtol, "atol": 0.0}
     if "deviance" in tag:  # the reference's own rounding: its terms may cancel
         tolerance["atol"] = 1e-13 * float(np.abs(P).max() ** max(1, 2 - oracle.settings.get("power", 1.0)))
@@ -78,7 +79,7 @@ def check(tag: str, i: int, y: Any, p: Any, w: Any) -> None:
         error = 2.0**-52 * float(np.log1p(np.abs(P)).max())
         tolerance["atol"] = error * (1.0 if tag == "rmsle" else 2.0 * math.sqrt(np.max(expected)))
     np.testing.assert_allclose(metric.compute(), expected, **tolerance)
-    averaged = sm.METRICS[tag](**oracle.settings, **width).update(y, p, **weights)
+    averaged = sm.extend.METRICS[tag](**oracle.settings, **width).update(y, p, **weights)
     assert averaged.compute() == pytest.approx(np.mean(metric.compute()), rel=1e-14)
     assert averaged.bounds() == (averaged.compute(), averaged.compute())
 
@@ -129,8 +130,8 @@ def test_sums_are_those_of_fractions(spread: int, width: int | None) -> None:
     shape = (1500,) if width is None else (1500, width)
     y, p = (r.normal(0, 1, shape) * np.exp2(r.integers(-spread, spread + 1, shape)) for _ in range(2))
     w = np.exp2(r.uniform(-36, 30.9, 1500))
-    regression = sm.RegressionSums(terms=("absolute", "squared"), num_outputs=width)
-    moments = sm.Moments(columns=("y_true", "y_pred"), terms=("x", "xx", "xy"), num_outputs=width)
+    regression = sm.extend.RegressionSums(terms=("absolute", "squared"), num_outputs=width)
+    moments = sm.extend.Moments(columns=("y_true", "y_pred"), terms=("x", "xx", "xy"), num_outputs=width)
     columns = {"y_true": y, "y_pred": p, "sample_weight": w}
     for slices in (None, 3, 2000):
         at = r.integers(0, slices or 1, 1500)
@@ -145,7 +146,7 @@ def test_sums_are_those_of_fractions(spread: int, width: int | None) -> None:
                 for c in range(width or 1):
                     a, b = (v.reshape(1500, -1)[rows, c] for v in (y, p))
                     A, B, W = (oracles.fractions(v) for v in (a, b, w[rows]))
-                    if isinstance(lone, sm.Moments):
+                    if isinstance(lone, sm.extend.Moments):
                         truth = {
                             "x": sum(x * u for x, u in zip(A, W, strict=True)),
                             "xx": sum(x * x * u for x, u in zip(A, W, strict=True)),
@@ -161,7 +162,7 @@ def test_sums_are_those_of_fractions(spread: int, width: int | None) -> None:
 
 
 def test_a_sum_that_cancels_leaves_nothing() -> None:
-    state = sm.Moments(columns=("value",), terms=("x", "xx"))
+    state = sm.extend.Moments(columns=("value",), terms=("x", "xx"))
     values = np.array([2.0**400, 2.0**-400, 1.0, -(2.0**400), -1.0, -(2.0**-400)])
     state = counted(state, {"value": values})
     assert state.total("x") == 0
@@ -294,11 +295,11 @@ def test_variance_weighted() -> None:
 def test_a_collection_keeps_one_state_of_each_kind() -> None:
     losses = [sm.MAE(), sm.RMSE(), sm.MAPE(), sm.SMAPE(), sm.WMAPE(), sm.PinballLoss(alpha=0.9), sm.HuberLoss()]
     metrics = sm.MetricCollection([*losses, sm.R2(), sm.PearsonCorrelation(), sm.MeanError(), sm.ExplainedVariance()])
-    assert len(metrics.states) == 2
+    assert len(states_of(metrics)) == 2
     y, p, w = LOGS["weighted"]
     metrics.update(y, p, sample_weight=w)
     for metric in losses:
-        assert metrics[metric.name] == metric.blank().update(y, p, sample_weight=w)
+        assert metrics[metric.name] == empty_copy(metric).update(y, p, sample_weight=w)
 
 
 def test_zero_targets_are_counted() -> None:
@@ -318,9 +319,9 @@ def test_settings_that_make_no_sense() -> None:
     with pytest.raises(ValueError, match=r"no Tweedie distribution of power 0\.5"):
         sm.TweedieDeviance(power=0.5)
     with pytest.raises(ValueError, match="has no term 'cubed'; there are absolute"):
-        sm.RegressionSums(terms=("cubed",))
+        sm.extend.RegressionSums(terms=("cubed",))
     with pytest.raises(ValueError, match="one column or two different ones"):
-        sm.Moments(columns=("a", "a"))
+        sm.extend.Moments(columns=("a", "a"))
     with pytest.raises(sm.InvalidInputError, match="rows of 2 values"):
         sm.MAE(num_outputs=2).update(np.ones((3, 3)), np.ones((3, 3)))
 
@@ -344,13 +345,13 @@ def test_targets_that_are_all_alike_are_as_the_docstring_says(finite: bool) -> N
 def test_sums_beyond_float64_are_infinite(metric: Any) -> None:
     """What bytes may hold, though rows do not make it: sums are up to 2**1087."""
     columns = {"y_true": [1.0, 2.0], "y_pred": [2.0, 1.0], "value": [1.0, 2.0]}
-    state = metric.blank().update(**{c: columns[c] for c in columns if c in metric.columns}).state
+    state = empty_copy(metric).update(**{c: columns[c] for c in columns if c in columns_of(metric)}).state
     sums = state.cells.flats["sums"].copy()
     sums[..., -1] = 1 << 20  # the top chunk
     huge = state.holding(dataclasses.replace(state.cells, flats={**state.cells.flats, "sums": sums}))
     assert not np.isfinite(np.asarray(metric.reading(huge).value)) or isinstance(metric, (sm.R2, sm.MeanError, sm.RMSE))
     assert metric.reading(huge).bounds is not None
-    held = metric.holding([huge])
+    held = with_states(metric, [huge])
     held.explain()
     held.interval()
     sm.Bundle({"all": held}).interval()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import empty_copy
 from streammetrics.laws.specimens import fitting, sample
 
 N = 24
@@ -20,8 +21,8 @@ def test_a_filled_metric_says_what_it_holds(metric: Any) -> None:
     state = metric.make_state()
     columns = fitting(state, sample(state.needs(), np.random.default_rng(2), N, "plain", weighted=True))
     settings = repr(metric)
-    assert repr(metric.blank().update({r: c[:0] for r, c in columns.items()})) == settings
-    filled = metric.blank().update(columns)
+    assert repr(empty_copy(metric).update({r: c[:0] for r, c in columns.items()})) == settings
+    filled = empty_copy(metric).update(columns)
     shown = repr(filled)
     assert shown.startswith(settings[:-1] if settings[-2] != "(" else type(metric).__name__ + "(")
     rows = filled.state.facts().get("rows")

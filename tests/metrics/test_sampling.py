@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import empty_copy
 from streammetrics.laws.case import quiet
 from streammetrics.numerics.sampling import undone
 
@@ -19,7 +20,7 @@ RANKS = [
     for m in draws.VARIANTS
     if m.about.rank_based
     and getattr(m, "scale", "real") != "real"
-    and not (getattr(m, "which", None) or getattr(m, "sealed", None) or isinstance(m, sm.ThresholdedAUC))
+    and not (getattr(m, "_class_settings", None) or getattr(m, "sealed", None) or isinstance(m, sm.ThresholdedAUC))
 ]
 
 
@@ -40,9 +41,9 @@ def log(scale: str, n: int = 400) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("metric", RANKS, ids=repr)
 def test_the_order_of_scores_is_not_corrected(metric) -> None:
     columns = log(metric.scale)
-    alone = metric.blank()
+    alone = empty_copy(metric)
     plain = quiet(lambda: sm.MetricCollection({"m": alone}).update(columns))
-    task = sm.Task({"m": metric.blank()}, negative_rate=RATE, corrects="score", scale=metric.scale)
+    task = sm.Task({"m": empty_copy(metric)}, negative_rate=RATE, corrects="score", scale=metric.scale)
     corrected = sm.MetricCollection(task).update(columns)
     assert corrected["m"].digest() == plain["m"].digest()
     a, b = (quiet(lambda c=c: (c.compute()["m"], c.bounds()["m"])) for c in (plain, corrected))
@@ -88,7 +89,7 @@ def test_what_reads_scores_is_corrected() -> None:
         sm.ExpectedCalibrationError(), sm.ExpectedCalibrationError(strategy="quantile", n_bins=5),
     ]  # fmt: skip
     fed = sm.MetricCollection(sm.Task(metrics, negative_rate=RATE, corrects="score")).update(y_true=y, y_score=p)
-    direct = sm.MetricCollection([m.blank() for m in metrics]).update(y_true=y, y_score=q)
+    direct = sm.MetricCollection([empty_copy(m) for m in metrics]).update(y_true=y, y_score=q)
     a, b = fed.compute(), direct.compute()
     assert a.keys() == b.keys()
     for name in a:
@@ -111,7 +112,7 @@ def test_metrics_that_are_not_known_read_what_they_read(monkeypatch: pytest.Monk
     data = fed.to_bytes()
     with monkeypatch.context() as without:
         for metric in (sm.CalibrationTable, sm.Gini):
-            without.delitem(sm.METRICS, metric.about.tag)
+            without.delitem(sm.extend.METRICS, metric.about.tag)
         assert sm.from_bytes(data).to_bytes() == data
     assert sm.from_bytes(data) == fed
 
@@ -141,7 +142,7 @@ def test_fixed_thresholds_stand_among_corrected_scores(rows: int, many: int, cur
     metric = sm.ThresholdedAUC(num_thresholds=many, curve=curve)
     task = sm.Task({"m": metric}, negative_rate=RATE, corrects="score")
     found = sm.MetricCollection(task).update(y_true=y, y_score=p)["m"]
-    by_hand = metric.blank().update(y, p / (p + (1 - p) / RATE))
+    by_hand = empty_copy(metric).update(y, p / (p + (1 - p) / RATE))
     if rows < 1000:
         assert found.compute() == by_hand.compute()
     low, high = found.bounds()

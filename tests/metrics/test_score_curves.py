@@ -11,6 +11,7 @@ from oracles_curves import ORACLES, UPLIFT, curve, uplift
 from sklearn import metrics as sk
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import empty_copy
 from streammetrics.laws.case import numbers, quiet
 
 
@@ -56,11 +57,11 @@ def test_as_the_peer(tag: str, i: int, log: str) -> None:
     if tag == "enrichment_factor" and log == "fractional weights":
         pytest.skip("a fraction of a row is no row to round up to")
     expected = numbers(oracle.of(y, s, w, *([t] if tag in UPLIFT else [])))
-    exact = fed(sm.METRICS[tag](**oracle.settings), y, s, w, t)
+    exact = fed(sm.extend.METRICS[tag](**oracle.settings), y, s, w, t)
     np.testing.assert_allclose(numbers(exact.compute()), expected, rtol=1e-10, atol=1e-12)
     if "curve" in tag:
         return
-    for metric in (exact, fed(sm.METRICS[tag](bits=8, **oracle.settings), y, s, w, t)):
+    for metric in (exact, fed(sm.extend.METRICS[tag](bits=8, **oracle.settings), y, s, w, t)):
         (low, high), value = metric.bounds(), metric.compute()
         assert low <= value <= high
         assert low - 1e-12 * abs(low) <= expected[0] <= high + 1e-12 * abs(high)
@@ -68,10 +69,10 @@ def test_as_the_peer(tag: str, i: int, log: str) -> None:
 
 @pytest.mark.parametrize("tag", [t for t in ORACLES if "curve" not in t])
 def test_undefined_values_say_why(tag: str) -> None:
-    metric = sm.METRICS[tag]()
+    metric = sm.extend.METRICS[tag]()
     for y in ([], [1, 1]):
         given = {"y_true": y, "y_score": [0.5] * len(y)} | ({"treatment": [1] * len(y)} if tag in UPLIFT else {})
-        found = sm.METRICS[tag]().update(given)
+        found = sm.extend.METRICS[tag]().update(given)
         value = quiet(found.compute)
         assert math.isnan(value) or tag in ("precision_at_k_rows", "enrichment_factor")
         assert (found.explain()["reason"] is None) == (not math.isnan(value))
@@ -244,7 +245,7 @@ def test_curves_by_slice_read_well() -> None:
     for metric in (sm.ROCCurve(), sm.PRCurve(), sm.DETCurve()):
         sliced = sm.Sliced(metric, by="k").update(y, p, k=k)
         points = sliced["a"].compute()
-        for ours, alone in zip(points, metric.blank().update(y[k == "a"], p[k == "a"]).compute(), strict=True):
+        for ours, alone in zip(points, empty_copy(metric).update(y[k == "a"], p[k == "a"]).compute(), strict=True):
             np.testing.assert_array_equal(ours, alone)
         text = str(sliced.table())
         assert f"{max(map(len, points))} points: {', '.join(points._fields)}" in text

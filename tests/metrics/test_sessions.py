@@ -10,6 +10,7 @@ import oracles_sessions as oracles
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import states_of
 from streammetrics.statistics.groups import rows as group_rows
 
 N = 400
@@ -79,5 +80,5 @@ def test_undefined(metric: Any) -> None:
 def test_one_state_with_the_auc_of_groups() -> None:
     u, y, s, _ = LOGS["ties"]
     both = sm.MetricCollection(sm.GroupAUC(), sm.GroupAveragePrecision(), sm.SessionRecallAtK(2)).update(y, s, group=u)
-    assert len(both.states) == 1
+    assert len(states_of(both)) == 1
     assert both["group_average_precision"].compute() == sm.GroupAveragePrecision().update(y, s, group=u).compute()

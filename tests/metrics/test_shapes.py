@@ -14,7 +14,8 @@ import pytest
 from sklearn import metrics as sk
 
 import streammetrics as sm
-from streammetrics.collect.metric import dropped_of
+from streammetrics.collect.metric_like import empty_copy
+from streammetrics.collect.records import dropped_of
 from streammetrics.columns.classes import Classes
 from streammetrics.columns.columns import Label, LabelWeight
 from streammetrics.laws.case import same
@@ -51,10 +52,10 @@ DECIDED = [
 @pytest.mark.parametrize("metric", FLAT, ids=repr)
 def test_a_matrix_of_one_column_is_that_column(metric: Any) -> None:
     columns = rows(metric)
-    expected = metric.blank().update(columns)
+    expected = empty_copy(metric).update(columns)
     for shape in (lambda c: c[:, None], lambda c: np.asfortranarray(np.stack([c, c, c], axis=1))[:, 1:2]):
         made = {r: shape(c) if c.ndim == 1 else c for r, c in columns.items()}
-        thing = metric.blank()
+        thing = empty_copy(metric)
         for part in (slice(0, 5), slice(5, 11), slice(11, N)):  # later batches find the draft of the first
             thing.update({r: c[part] for r, c in made.items()})
         same(thing, expected, f"{metric!r} of matrices of one column to be that of columns")
@@ -63,7 +64,7 @@ def test_a_matrix_of_one_column_is_that_column(metric: Any) -> None:
 @pytest.mark.parametrize("metric", CLASSED, ids=repr)
 def test_one_hot_classes(metric: Any) -> None:
     columns, kinds = rows(metric), {n.role: n.kind for n in metric.make_state().needs()}
-    expected = metric.blank().update(columns)
+    expected = empty_copy(metric).update(columns)
     hot = dict(columns)
     for role in of(metric, kind=Classes):
         kind = kinds[role]
@@ -71,12 +72,12 @@ def test_one_hot_classes(metric: Any) -> None:
         hot[role] = columns[role][:, None] == known
     for dtype in (bool, np.int8, np.float32):
         made = {r: c.astype(dtype) if hot[r] is not columns[r] else c for r, c in hot.items()}
-        same(metric.blank().update(made), expected, "one-hot classes to be classes")
+        same(empty_copy(metric).update(made), expected, "one-hot classes to be classes")
     listed = {r: c.astype(int).tolist() if hot[r] is not columns[r] else c for r, c in hot.items()}
-    same(metric.blank().update(listed), expected, "lists of one-hot rows to be classes")
+    same(empty_copy(metric).update(listed), expected, "lists of one-hot rows to be classes")
     parts = {f"{r}{i}": c[:, i] for r, c in hot.items() if c is not columns[r] for i in range(c.shape[1])}
     bound = {r: tuple(f"{r}{i}" for i in range(c.shape[1])) for r, c in hot.items() if c is not columns[r]}
-    task = sm.MetricCollection(sm.Task({"m": metric.blank()}, **bound))
+    task = sm.MetricCollection(sm.Task({"m": empty_copy(metric)}, **bound))
     task.update({r: c for r, c in columns.items() if r not in bound} | parts)
     assert task["m"].state == expected.state
 
@@ -101,18 +102,18 @@ def test_weights_of_rows_and_labels(metric: Any) -> None:
     weights = columns["sample_weight"]
     width = metric.settings["num_labels"]
     every = columns | {"sample_weight": np.stack([weights] * width, axis=1)}
-    by_row = metric.blank().update(columns)
-    same(metric.blank().update(every), by_row, "weights of labels that are equal to be weights of rows")
+    by_row = empty_copy(metric).update(columns)
+    same(empty_copy(metric).update(every), by_row, "weights of labels that are equal to be weights of rows")
     keys = np.tile(["a", "b", "c"], N // 3)
-    by_slice = sm.Sliced(metric.blank(), by="k").update(**columns, k=keys)
-    same(sm.Sliced(metric.blank(), by="k").update(**every, k=keys), by_slice, "the same in slices")
+    by_slice = sm.Sliced(empty_copy(metric), by="k").update(**columns, k=keys)
+    same(sm.Sliced(empty_copy(metric), by="k").update(**every, k=keys), by_slice, "the same in slices")
     own = columns | {"sample_weight": np.random.default_rng(8).choice([0.0, 0.5, 1.0, 3.0], (N, width))}
-    whole, sliced = metric.blank().update(own), sm.Sliced(metric.blank(), by="k").update(**own, k=keys)
+    whole, sliced = empty_copy(metric).update(own), sm.Sliced(empty_copy(metric), by="k").update(**own, k=keys)
     same(sliced.total, whole, "slices to add up")
-    for thing in (whole, sliced, metric.blank()):
+    for thing in (whole, sliced, empty_copy(metric)):
         same(sm.from_bytes(thing.to_bytes()), thing, "weights of labels to be read again")
-    same(metric.blank().update({n: c[:9] for n, c in own.items()}).merge(
-        metric.blank().update({n: c[9:] for n, c in own.items()})), whole, "parts to add up")  # fmt: skip
+    same(empty_copy(metric).update({n: c[:9] for n, c in own.items()}).merge(
+        empty_copy(metric).update({n: c[9:] for n, c in own.items()})), whole, "parts to add up")  # fmt: skip
     alone = {n: v for n, v in metric.settings.items() if n not in ("num_labels", "average", "labels", "num_classes")}
     for i, state in enumerate(whole.state.each()):
         one = type(metric)(**alone).update({r: c[:, i] if c.ndim == 2 else c for r, c in own.items()})
@@ -158,14 +159,14 @@ NAMES = {"word": ("no", "yes"), "bytes": (b"n", b"y"), "sign": (-1, 1), "float":
 @pytest.mark.parametrize("metric", DECIDED, ids=repr)
 def test_decisions_are_called_what_labels_are(metric: Any, names: str) -> None:
     columns, called = rows(metric), np.array(NAMES[names])
-    expected = metric.blank().update(columns)
+    expected = empty_copy(metric).update(columns)
     roles = ("y_true", "y_pred") if "y_pred" in columns else ("y_true",)
     named = columns | {r: called[columns[r].astype(int)] for r in roles}
     for how in ({"labels": NAMES[names]}, {"pos_label": NAMES[names][1]}):
-        task = sm.MetricCollection(sm.Task({"m": metric.blank()}, **how)).update(named)
+        task = sm.MetricCollection(sm.Task({"m": empty_copy(metric)}, **how)).update(named)
         assert task["m"] == expected
     if named["y_pred"].ndim == 1:
-        task = sm.MetricCollection(sm.Task({"m": metric.blank()}, labels=NAMES[names]))
+        task = sm.MetricCollection(sm.Task({"m": empty_copy(metric)}, labels=NAMES[names]))
         with pytest.raises(sm.InvalidInputError, match="y_pred"):
             task.update(named | {"y_pred": np.array(["maybe"] * N)})
 
@@ -179,11 +180,11 @@ def test_soft_labels_are_called_what_labels_are(metric: Any, names: str) -> None
     made = {**NAMES, "turned round": (1, 0)}[names]
     columns = rows(metric)
     hard = np.round(columns["y_true"])
-    expected = metric.blank().update(columns | {"y_true": hard})
+    expected = empty_copy(metric).update(columns | {"y_true": hard})
     named = columns | {"y_true": np.array(made)[hard.astype(int)]}
     for how in ({"labels": made}, {"pos_label": made[1]}):
         for column in (named["y_true"], named["y_true"].tolist(), np.asfortranarray(named["y_true"])):
-            task = sm.MetricCollection(sm.Task({"m": metric.blank()}, **how)).update(named | {"y_true": column})
+            task = sm.MetricCollection(sm.Task({"m": empty_copy(metric)}, **how)).update(named | {"y_true": column})
             assert task["m"] == expected
             assert sm.from_bytes(task.to_bytes()) == task
 
@@ -206,7 +207,9 @@ def test_labels_are_named_to_a_task_where_that_helps() -> None:
             metric.update(columns)
 
 
-IGNORING = [c for c in sm.METRICS.values() if {"ignore_class", "num_classes"} <= inspect.signature(c).parameters.keys()]
+IGNORING = [
+    c for c in sm.extend.METRICS.values() if {"ignore_class", "num_classes"} <= inspect.signature(c).parameters.keys()
+]
 
 
 @pytest.mark.parametrize("known", [{"num_classes": 3}, {"labels": ("a", "b", "c")}, {"labels": (5, 7, 9)}], ids=repr)
@@ -221,7 +224,7 @@ def test_one_hot_rows_of_the_class_that_is_ignored(of: Any, settings: Any, known
     rng = np.random.default_rng(3)
     y = rng.integers(0, 3, 60)
     scores = np.eye(3, dtype=int)[rng.permutation(y)] if "threshold" in settings else rng.dirichlet(np.ones(3), 60)
-    plain, hot = (metric.blank().update(given, scores) for given in (np.array(names)[y], np.eye(3, dtype=int)[y]))
+    plain, hot = (empty_copy(metric).update(given, scores) for given in (np.array(names)[y], np.eye(3, dtype=int)[y]))
     same(hot, plain, "one-hot classes to be classes")
     assert int((y == 1).sum()) == sum(dropped_of(plain.state).values())
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import columns_of, empty_copy
 from streammetrics.laws.case import quiet
 
 F = Fraction
@@ -58,7 +59,7 @@ def test_small_probabilities(name: str, size: float) -> None:
     p = size * (0.5 + rng.random(20) / 2)
     y = np.r_[1, 1, np.zeros(18, int)]
     columns: dict[str, Any] = {"y_true": y, "y_score": p, "group": np.zeros(20, int)}
-    made = metric.blank().update(**{n: c for n, c in columns.items() if n in metric.columns})
+    made = empty_copy(metric).update(**{n: c for n, c in columns.items() if n in columns_of(metric)})
     truth = oracle([F(int(v)) for v in y], [F(float(v)) for v in p])
     held(made.bounds()[0], quiet(made.compute), made.bounds()[1], truth)
 
@@ -70,7 +71,7 @@ def test_small_probabilities(name: str, size: float) -> None:
 )
 def test_small_losses(metric: Any, logit: float) -> None:
     columns: dict[str, Any] = {"y_true": [0, 0], "y_score": [logit, logit], "group": [1, 1]}
-    made = metric.blank().update(**{n: c for n, c in columns.items() if n in metric.columns})
+    made = empty_copy(metric).update(**{n: c for n, c in columns.items() if n in columns_of(metric)})
     truth = math.log1p(math.exp(logit)) / (math.log(2.0) if metric.about.tag == "normalized_entropy" else 1.0)
     held(made.bounds()[0], quiet(made.compute), made.bounds()[1], F(truth))
 
@@ -93,7 +94,7 @@ def test_slices_are_as_certain_as_they_are_alone(size: float) -> None:
     rng = np.random.default_rng(3)
     y, p, k = rng.integers(0, 2, 600), size * rng.random(600), rng.integers(0, 40, 600)
     given = [
-        metric.blank() for name, (metric, _) in CASES.items() if name not in ("soft brier", "calibration", "groups")
+        empty_copy(metric) for name, (metric, _) in CASES.items() if name not in ("soft brier", "calibration", "groups")
     ]
     more = [sm.LogLoss(), sm.NormalizedEntropy(), sm.CalibrationFreeNE(), sm.BrierSkillScore()]
     soft = sm.Task([sm.LogLoss(soft_labels=True), sm.CTR(soft_labels=True)], y_true="soft")

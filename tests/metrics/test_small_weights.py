@@ -21,6 +21,7 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.collect.about import about_of
+from streammetrics.collect.metric_like import empty_copy
 from streammetrics.laws.case import numbers, quiet
 from streammetrics.laws.specimens import fitting, sample
 from streammetrics.statistics.groups.closed import GROUP_WEIGHTS
@@ -59,7 +60,7 @@ def larger(metric: Any) -> Any:
     """The metric for weights that are TIMES as large."""
     if metric.settings.get("ddof"):
         return type(metric)(**metric.settings | {"ddof": metric.ddof * TIMES})
-    return metric.blank()
+    return empty_copy(metric)
 
 
 def as_small(metric: Any, value: Any) -> Any:
@@ -119,7 +120,7 @@ def check_bounds(metric: Any, logs: Iterable[int]) -> None:
         columns = columns_of(metric, np.random.default_rng(i), "plain" if style == "against" else style, kind)
         if style == "against" and metric.make_state().together is None:
             columns = against(columns)
-        fed = metric.blank().update(columns)
+        fed = empty_copy(metric).update(columns)
         value, (low, high) = numbers(quiet(fed.compute)), map(numbers, quiet(fed.bounds))
         assert ((low <= value) & (value <= high) | np.isnan(low) | np.isnan(value) | np.isnan(high)).all(), (
             kind,
@@ -225,10 +226,10 @@ def test_gauc_whoever_holds_the_rows(kind: str, by: str, tmp_path: Path) -> None
         assert spilled.explain()["spilled_rows"]
         limits = {spilled.bounds()}
     made = [
-        whole, whole.seal(), sm.merge(halves), sm.from_bytes(whole.to_bytes()), sm.from_bytes(whole.seal().to_bytes()),
+        whole, sm.seal(whole), sm.merge(halves), sm.from_bytes(whole.to_bytes()), sm.from_bytes(sm.seal(whole).to_bytes()),
         sm.GroupAUC(group_weight=by, grouped="sorted").update(columns),
-        sm.merge([sm.GroupAUC(group_weight=by, partition=(i, 2)).update(
-            {k: v[sm.group_partition(columns["group"], 2) == i] for k, v in columns.items()}).seal() for i in (0, 1)]),
+        sm.merge([sm.seal(sm.GroupAUC(group_weight=by, partition=(i, 2)).update(
+            {k: v[sm.group_partition(columns["group"], 2) == i] for k, v in columns.items()})) for i in (0, 1)]),
         sm.Sliced(sm.GroupAUC(group_weight=by), by="k").update(columns | {"k": odd}).total,
     ]  # fmt: skip
     limits |= {m.bounds() for m in made}
@@ -282,14 +283,14 @@ def test_bucket_error_where_a_group_is_just_large_enough() -> None:
 # -- what numpy counts -----------------------------------------------------------------------------------------------
 
 
-class Masses(sm.State, tag="small.masses"):
+class Masses(sm.extend.State, tag="small.masses"):
     """Weight by label, in a part of a name of its own, counted in numpy."""
 
-    rows = sm.Flat()
-    mass = sm.Flat(2, form="fixed")
+    rows = sm.extend.Flat()
+    mass = sm.extend.Flat(2, form="fixed")
 
     def needs(self) -> Any:
-        return sm.label(), sm.weight()
+        return sm.extend.label(), sm.extend.weight()
 
     def absorb(self, into: Any, at: Any, **columns: Any) -> None:
         np.add.at(into["rows"], at, 1)
@@ -301,7 +302,7 @@ class Masses(sm.State, tag="small.masses"):
         return {"rows": int(self.rows)}
 
 
-class Share(sm.Metric[Masses, float]):
+class Share(sm.extend.Metric[Masses, float]):
     """Weighted share of positives."""
 
     def make_state(self) -> Masses:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import columns_of
 
 RNG = np.random.default_rng(11)
 Y, S, W = RNG.integers(0, 2, 500), RNG.random(500), RNG.integers(0, 9, 500) / 4
@@ -50,8 +51,8 @@ def test_the_mean_of_scores() -> None:
 def test_in_compositions(make: Any, more: Any) -> None:
     columns = {"y_score": S, **more}
     bare, told = make(sm.PredictedCTR()), make(sm.PredictedCTR())
-    bare.update({n: c for n, c in columns.items() if n in bare.columns})
-    told.update({n: c for n, c in {"y_true": Y, **columns}.items() if n in told.columns})
+    bare.update({n: c for n, c in columns.items() if n in columns_of(bare)})
+    told.update({n: c for n, c in {"y_true": Y, **columns}.items() if n in columns_of(told)})
     assert bare.compute() == told.compute()
     assert sm.from_bytes(bare.to_bytes()) == bare
 

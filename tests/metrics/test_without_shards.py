@@ -10,7 +10,9 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.collect.about import about_of
-from streammetrics.compose.deleted import deleted
+from streammetrics.collect.accumulator import definition_of
+from streammetrics.collect.metric_like import states_of
+from streammetrics.compose.leave_one_shard_out import deleted
 from streammetrics.numerics import compiled
 from streammetrics.statistics import score_readouts
 
@@ -26,11 +28,11 @@ def sliced(metric, rows, slices=7):
 
 
 def table(metric, state, count=64):
-    return deleted(metric.name, metric, metric.reads()[0].binding, state, count)[metric.name]
+    return deleted(metric.name, metric, definition_of(metric).reads[0].binding, state, count)[metric.name]
 
 
 def coarse(holder):
-    return holder.states[-1]
+    return states_of(holder)[-1]
 
 
 @pytest.mark.parametrize("kind", METRICS)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import states_of, with_states
 from streammetrics.errors import InvalidInputError
 from streammetrics.hooks.lifetime import Lifetime
 from streammetrics.reports import families
@@ -126,7 +127,9 @@ def test_matrices_of_their_own_kind(tmp_path):
     pairs = sm.PairConfusionMatrix().update([0, 1, 2, 1], [0, 1, 1, 1])
     both = sm.CorrelationMatrix(variables=("price", "clicks")).update(price=[1.0, 2.0, 4.0], clicks=[0.0, 1.0, 1.0])
     for thing in (pairs, both):
-        told = "\n".join(str(texts(g)) + g.title for g in grids(sm.MetricCollection(thing).holding(thing.states)))
+        told = "\n".join(
+            str(texts(g)) + g.title for g in grids(with_states(sm.MetricCollection(thing), states_of(thing)))
+        )
         assert "true class" not in told
         sm.report(thing, tmp_path / "page.html")
 

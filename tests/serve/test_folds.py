@@ -24,7 +24,7 @@ def made():
 
 
 def test_as_they_are_then_packed_then_forgotten(made):
-    size, packed = made[0].made.nbytes, len(made[0].made.to_bytes())
+    size, packed = sm.nbytes(made[0].made), len(made[0].made.to_bytes())
     room = IDLE * 4 * size
     folds = Folds(room)
     for i, one in enumerate(made):
@@ -45,7 +45,7 @@ def test_as_they_are_then_packed_then_forgotten(made):
 
 
 def test_what_is_used_stays(made):
-    folds = Folds(IDLE * 2 * made[0].made.nbytes)
+    folds = Folds(IDLE * 2 * sm.nbytes(made[0].made))
     folds.hold(place(0), made[0])
     for i in range(1, COUNT):
         folds.hold(place(i), made[i])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -19,6 +19,8 @@ from serve.fakes import HOUR, NOW, World, arms, world
 from serve.slow import Slow, frames_with_trouble
 
 import streammetrics as sm
+from streammetrics.collect.accumulator import definition_of
+from streammetrics.collect.metric_like import states_of
 from streammetrics.serve import ingest
 from streammetrics.serve.apart import DecoderApart
 from streammetrics.serve.app import create_app
@@ -104,7 +106,8 @@ def weighed(weight: float) -> sm.Sliced:
 
 def closed() -> sm.Sliced:
     arms = sm.Sliced([sm.CTR(), sm.AUC(bits=10), sm.GroupAUC()], by=["arm", "country"])
-    return arms.update([0, 1], [0.25, 0.5], arm=["A", "A"], country=["br", "br"], group=["u", "u"]).seal()
+    arms.update([0, 1], [0.25, 0.5], arm=["A", "A"], country=["br", "br"], group=["u", "u"])
+    return cast(sm.Sliced, sm.seal(arms))
 
 
 def in_no_arm(limit: int | None) -> bytes:
@@ -116,9 +119,9 @@ def in_no_arm(limit: int | None) -> bytes:
     )
     states = [
         other.holding(replace(other.cells, axes=mine.cells.axes))
-        for mine, other in zip(said.states, held.states, strict=True)
+        for mine, other in zip(states_of(said), states_of(held), strict=True)
     ]
-    return frame.write(states, said.header())
+    return frame.write(states, definition_of(said).header())
 
 
 def test_a_part_has_a_metric_that_was_counted_before(here: World) -> None:

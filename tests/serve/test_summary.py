@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streammetrics as sm
+from streammetrics.collect.accumulator import definition_of
+from streammetrics.collect.metric_like import columns_of, states_of
 from streammetrics.serve.check import kinds_of
 from streammetrics.serve.decode import decoded
 from streammetrics.serve.simulated import Simulation
@@ -22,7 +24,7 @@ from streammetrics.state import frame
 from streammetrics.state.frame import Frame
 
 SMALL = Simulation(days=2, users=100, rows=20, countries=1, sources=("web",))
-HOLDERS = {
+METRICS = {
     "slices": lambda: sm.Sliced([sm.CTR(), sm.AUC()], by=["arm", "country"], on_invalid="drop"),
     "shards": lambda: sm.Sliced(sm.Sharded([sm.CTR(), sm.LogLoss()], unit="user"), by="arm", on_invalid="drop"),
     "slices in slices": lambda: sm.Sliced(sm.Sliced(sm.AUC(), by="country", limit=1), by="arm", on_invalid="drop"),
@@ -40,30 +42,30 @@ def parts() -> list[sm.Sliced]:
     return [SMALL.part("web", hour) for hour in range(SMALL.start, SMALL.start + 4)]
 
 
-def filled(holder: Any, rows: list[Any]) -> Any:
+def filled(metrics: Any, rows: list[Any]) -> Any:
     if not rows:
-        return holder
+        return metrics
     arm, country, user, y, p = (list(column) for column in zip(*rows, strict=True))
-    names = [*holder.levels] if isinstance(holder, sm.Sliced) else []
+    names = [*definition_of(metrics).levels] if isinstance(metrics, sm.Sliced) else []
     given: dict[str, Any] = {name: {"arm": arm, "country": country}[name] for name in names}
-    if "user" in holder.columns:
+    if "user" in columns_of(metrics):
         given["user"] = user
-    if "group" in holder.columns:
+    if "group" in columns_of(metrics):
         given["group"] = user
-    return holder.update(y_true=y, y_score=p, **given)
+    return metrics.update(y_true=y, y_score=p, **given)
 
 
 def naive(part: Any) -> dict[str, Any]:
     """What one part says of itself."""
     dropped: dict[str, int] = {}
-    for state in part.states:
+    for state in states_of(part):
         for reason, count in zip(state.reasons, np.sum(state.flat("dropped"), axis=0).tolist(), strict=True):
             dropped[reason] = max(dropped.get(reason, 0), count)
     return {
         "keys": {key[0] if isinstance(key, tuple) else key for key in getattr(part, "keys", [])},
         "kinds": kinds_of(part),
-        "rows": max(int(state.rows_seen.sum()) for state in part.states),
-        "weight": max(float(state.weight_seen.sum()) for state in part.states),
+        "rows": max(int(state.rows_seen.sum()) for state in states_of(part)),
+        "weight": max(float(state.weight_seen.sum()) for state in states_of(part)),
         "dropped": {reason: count for reason, count in dropped.items() if count},
         "left": part.left if isinstance(part, sm.Sliced) else 0.0,
     }
@@ -75,15 +77,15 @@ def told(found: Summary) -> dict[str, Any]:
 
 @pytest.mark.slow
 @short(30)
-@given(st.sampled_from([*HOLDERS]), st.lists(st.lists(ROW, max_size=6), min_size=1, max_size=5))
+@given(st.sampled_from([*METRICS]), st.lists(st.lists(ROW, max_size=6), min_size=1, max_size=5))
 def test_parts_read_together_are_what_each_says_alone(name: str, batches: list[list[Any]]) -> None:
-    parts = [filled(HOLDERS[name](), rows) for rows in batches]
+    parts = [filled(METRICS[name](), rows) for rows in batches]
     for some in (parts, parts[:1]):
         held: dict[int, Summary] = {}
         found = decoded([p.to_bytes() for p in some], 1 << 24, [partial(held.__setitem__, i) for i in range(len(some))])
         assert [one.digest for one in found] == [part.digest() for part in some]
         assert [told(held[i]) for i in range(len(some))] == [naive(part) for part in some]
-        assert not any(list(one.thing.differences(parts[0])) for one in held.values())
+        assert not any(list(definition_of(one.thing).differences(definition_of(parts[0]))) for one in held.values())
 
 
 @pytest.mark.slow
@@ -97,8 +99,9 @@ def test_however_few_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def contradicting() -> bytes:
     """Shards of one part beside the metrics of another."""
     first, second, *_ = parts()
-    half = len(first.states) // 2
-    return bytes(frame.write([*first.states[:half], *second.states[half:]], first.header()))
+    half = len(states_of(first)) // 2
+    states = [*states_of(first)[:half], *states_of(second)[half:]]
+    return bytes(frame.write(states, definition_of(first).header()))
 
 
 @pytest.mark.slow

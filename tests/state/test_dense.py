@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import empty_copy, states_of
 from streammetrics.state.dense import facts_of, flat_bytes, from_dense, spread
 
 METRICS = {
@@ -16,7 +17,7 @@ METRICS = {
 }
 
 
-def counted(metric: sm.Metric, seed: int, n: int, *, weighted: bool = False) -> sm.Metric:
+def counted(metric: sm.extend.Metric, seed: int, n: int, *, weighted: bool = False) -> sm.extend.Metric:
     rng = np.random.default_rng(seed)
     made = metric.copy()
     weights = {"sample_weight": rng.choice([0.5, 1.0, 1 / 3], n)} if weighted else {}
@@ -26,7 +27,7 @@ def counted(metric: sm.Metric, seed: int, n: int, *, weighted: bool = False) -> 
     return made.update(rng.random(scores.shape) < scores, scores, **weights)
 
 
-def summed(parts: list[sm.State]) -> sm.State:
+def summed(parts: list[sm.extend.State]) -> sm.extend.State:
     facts = [facts_of(p) for p in parts]
     assert all(f.places for f in facts)
     weighted = any(f.weighted for f in facts)
@@ -65,10 +66,10 @@ def test_what_was_dropped_is_added() -> None:
         (sm.Accuracy(labels="discover"), {}),
     ],
 )
-def test_what_grows_has_no_dense_form(metric: sm.Metric, rows: dict[str, list[float]]) -> None:
+def test_what_grows_has_no_dense_form(metric: sm.extend.Metric, rows: dict[str, list[float]]) -> None:
     if rows:
-        metric = metric.blank().update(rows)
-    assert facts_of(metric.states[0]).places == 0
+        metric = empty_copy(metric).update(rows)
+    assert facts_of(states_of(metric)[0]).places == 0
 
 
 def test_more_than_can_be_counted_raises() -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import columns_of, empty_copy, states_of
 from streammetrics.numerics.canonical import canonical_json
 from streammetrics.state import frame, section
 from streammetrics.state.axes import EXPIRED, OTHER
@@ -41,7 +42,9 @@ def flats(state: Any, **arrays: Any) -> Any:
 def test_a_place_has_a_row_and_no_more_than_there_are(metric: Any, less: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind another place, whose rows hide it in the sum."""
     roles = (
-        {"value": [1.0, 1.0, 1.0, 2.0]} if "value" in metric.columns else {"y_true": [0, 1] * 2, "y_score": [0.25] * 4}
+        {"value": [1.0, 1.0, 1.0, 2.0]}
+        if "value" in columns_of(metric)
+        else {"y_true": [0, 1] * 2, "y_score": [0.25] * 4}
     )
     state = metric.update(**roles).state
     real = section._Writer._tally
@@ -67,7 +70,7 @@ def test_a_place_has_a_row_and_no_more_than_there_are(metric: Any, less: int, mo
 @pytest.mark.parametrize("word", [b"1E+999999999", b"1E+999999999999999999", b"NaN", b"0x1", b" 1", b"1_0"])
 def test_a_decimal_is_its_digits(word: bytes) -> None:
     """Ten letters are not a gigabyte of them."""
-    state = sm.Sliced(sm.CTR(), by="k").update([1], k=[Decimal("1.5")]).states[0]
+    state = states_of(sm.Sliced(sm.CTR(), by="k").update([1], k=[Decimal("1.5")]))[0]
     words = replace(state.cells.words[0], values=(word,))
     begin = time.process_time()
     refused(state.holding(replace(state.cells, words=(words,))), "no decimal")
@@ -76,7 +79,7 @@ def test_a_decimal_is_its_digits(word: bytes) -> None:
 
 def test_a_decimal_that_is_pinned_is_its_digits() -> None:
     part = sm.Sliced(sm.CTR(), by="k", limit=1, values=[Decimal("1.5")])
-    head = schema_of(part.states[0]).head
+    head = schema_of(states_of(part)[0]).head
     text = canonical_json(head).replace("1.5", "1E+999999999")
     with pytest.raises((sm.StateFormatError, ValueError)):
         read_schema(json.loads(text))
@@ -84,10 +87,10 @@ def test_a_decimal_that_is_pinned_is_its_digits() -> None:
 
 @pytest.mark.parametrize("mark", [OTHER, EXPIRED])
 def test_marks_are_of_axes_that_know_them(mark: int) -> None:
-    state = sm.Sliced(sm.CTR(), by=["j", "k"]).update([1, 0], j=["a", None], k=["b", None]).states[0]
+    state = states_of(sm.Sliced(sm.CTR(), by=["j", "k"]).update([1, 0], j=["a", None], k=["b", None]))[0]
     keys = np.sort(np.where(state.cells.keys < 0, mark, state.cells.keys), axis=0)
     refused(state.holding(replace(state.cells, keys=keys)), "no limit left over|expired, and keeps all")
-    limited = sm.Sliced(sm.CTR(), by=["j", "k"], limit=1).update([1, 0], j=["a", "c"], k=["b", "d"]).states[0]
+    limited = states_of(sm.Sliced(sm.CTR(), by=["j", "k"], limit=1).update([1, 0], j=["a", "c"], k=["b", "d"]))[0]
     keys = limited.cells.keys.copy()
     assert (keys[0] == OTHER).all()
     keys[0, 1] = -1
@@ -96,7 +99,7 @@ def test_marks_are_of_axes_that_know_them(mark: int) -> None:
 
 @pytest.mark.parametrize("said", [{"keep": 3}, {"keep": 1 << 64, "kind": "step", "size": 5}])
 def test_only_epochs_are_kept_for_so_long(said: dict[str, Any]) -> None:
-    head = schema_of(sm.Sliced(sm.CTR(), by="k").states[0]).head
+    head = schema_of(states_of(sm.Sliced(sm.CTR(), by="k"))[0]).head
     with pytest.raises(sm.StateFormatError, match="an axis is declared in an unknown way"):
         read_schema(head | {"axes": [{"names": ["k"]} | said]})
 
@@ -139,10 +142,10 @@ def test_what_keeps_all_rows_exactly_has_none_in_buckets(
     metric: Any, known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has no buckets: to merge such a state, or to read a curve from it, raised AssertionError."""
-    metric, several = metric.blank(), getattr(metric, "which", {})
+    metric, several = empty_copy(metric), getattr(metric, "_class_settings", {})
     labels = np.array([[1, 0]]) if several.get("num_labels") else np.array([1])
     scores = np.array([[0.5, 0.5]]) if several else np.array([0.5])
-    more = {"treatment": np.array([1])} if "treatment" in metric.columns else {}
+    more = {"treatment": np.array([1])} if "treatment" in columns_of(metric) else {}
     state = metric.update(y_true=labels, y_score=scores, **more).state
     exact, rows, _ = state.folds
     tallies = state.cells.tallies

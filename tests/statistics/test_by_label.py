@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect.metric_like import empty_copy
 from streammetrics.statistics.bins import ScoreBins
 from streammetrics.statistics.by_label import TopBins, by_label
 from streammetrics.statistics.labels import DecisionCounts
@@ -110,6 +111,6 @@ def test_weights_by_label_come_back_and_slices_of_labels_answer(cls):
     slices = sm.Sliced(metric, by="k").update(rows)
     assert sm.from_bytes(slices.to_bytes()) == slices
     for key, value in slices.compute().items():
-        alone = metric.blank().update({n: c[rows["k"] == key] for n, c in rows.items()})
+        alone = empty_copy(metric).update({n: c[rows["k"] == key] for n, c in rows.items()})
         assert sm.from_bytes(alone.to_bytes()) == alone
         assert np.array_equal(value, alone.compute(), equal_nan=True)

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...collect.collection import MetricCollection
-from ...collect.holder import Holder
+from ...collect.metric_like import MetricLike
 from ...compose.bundle import Bundle
 from ...compose.sliced import Sliced
 
-__all__ = ["holder_of"]
+__all__ = ["make_empty_metrics"]
 
 
-def holder_of(metrics: Any, by: str | Iterable[str] = ()) -> Holder:
+def make_empty_metrics(metrics: Any, by: str | Iterable[str] = ()) -> MetricLike:
     """Return metrics, or slices of them, that have seen nothing.
 
     Raises
@@ -26,4 +26,4 @@ def holder_of(metrics: Any, by: str | Iterable[str] = ()) -> Holder:
     names = (by,) if isinstance(by, str) else tuple(by)
     if names:
         return Sliced(metrics, by=names)
-    return metrics.copy().reset() if isinstance(metrics, Holder) else MetricCollection(metrics)
+    return metrics.copy().reset() if isinstance(metrics, MetricLike) else MetricCollection(metrics)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from ...collect.holder import Holder
+from ...collect.metric_like import MetricLike
 from ..parts import read_columns
 
 __all__ = ["column", "needed"]
@@ -17,7 +17,7 @@ def column(name: str) -> Column:
     return f.col(f"`{quoted}`")
 
 
-def needed(frame: DataFrame, metrics: Holder) -> DataFrame:
+def needed(frame: DataFrame, metrics: MetricLike) -> DataFrame:
     """Return the columns that metrics read.
 
     Raises

@@ -10,12 +10,13 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from ...collect.holder import Holder
+from ...collect.accumulator import accumulate, definition_of
 from ...collect.metric import Metric
+from ...collect.metric_like import MetricLike, answer_of, seal, states_of
 from ...collect.saved import merge
 from ...collect.table import Table
 from ...compose.sliced import Sliced
-from .asked import holder_of
+from .asked import make_empty_metrics
 from .frames import column, needed
 from .raised import said_plainly
 from .tasks import STATES, folding, merging
@@ -44,7 +45,7 @@ class Evaluated:
     def table(self) -> Table:
         """Values with their bounds and counts, a row for each slice and metric; worked out when it is asked for."""
         state = self.state
-        made: Table = Table((), state.records(state.states)) if isinstance(state, Metric) else state.table()
+        made: Table = Table((), answer_of(state).records()) if isinstance(state, Metric) else state.table()
         return made
 
 
@@ -94,7 +95,7 @@ def evaluate(
     -----
     Exact, with all rows of a query or group in one task, are two kinds of metrics whose rows are shuffled whatever the
     strategy. Ranking metrics (NDCG and its like): rows are sorted by query and counted between queries. GroupAUC: every
-    task closes its groups, so what is merged has constant size, and is what `update(...).seal()` makes of all rows.
+    task closes its groups, so what is merged has constant size, and is what `seal` makes of all rows.
     Where GroupAUC reads other groups than the queries of ranking metrics, it keeps its rows open, which is bounded.
     Rows that Spark may give differently when it repeats a task (`rand()`, `limit` without an order) are counted as given.
 
@@ -108,7 +109,7 @@ def evaluate(
     """
     if strategy not in STRATEGIES:
         raise ValueError(f'strategy must be "auto", "states" or "rows", not {strategy!r}')
-    counted = holder_of(metrics, by)
+    counted = make_empty_metrics(metrics, by)
     rows = needed(frame, counted)
     with said_plainly():
         folded, seals = _folded(rows, counted, strategy, partitions)
@@ -116,7 +117,7 @@ def evaluate(
     return _evaluated(counted, found, seals)
 
 
-def _folded(rows: DataFrame, counted: Holder, strategy: str, partitions: int | None) -> tuple[DataFrame, bool]:
+def _folded(rows: DataFrame, counted: MetricLike, strategy: str, partitions: int | None) -> tuple[DataFrame, bool]:
     """Return the states of some rows, merged by bucket, and whether their groups were closed."""
     together = together_of(counted, rows.columns)
     if together is not None:
@@ -131,7 +132,7 @@ def _folded(rows: DataFrame, counted: Holder, strategy: str, partitions: int | N
     return _merged(_mapped(rows, counted, BUCKETS)), False
 
 
-def _mapped(rows: DataFrame, metrics: Holder, *asked: Any) -> DataFrame:
+def _mapped(rows: DataFrame, metrics: MetricLike, *asked: Any) -> DataFrame:
     """Fold the rows of each task; columns go by number, as mapInArrow takes a dot in a name for a field."""
     names = rows.columns
     return rows.toDF(*map(str, range(len(names)))).mapInArrow(folding(metrics, names, *asked), STATES)
@@ -149,12 +150,10 @@ def _many_keys(rows: DataFrame, by: tuple[str, ...]) -> bool:
     return len(seen) == LOOK and len(set(seen)) > MANY * LOOK
 
 
-def _evaluated(counted: Holder, found: list[bytes], seals: bool) -> Evaluated:
+def _evaluated(counted: MetricLike, found: list[bytes], seals: bool) -> Evaluated:
     """Merge what came, into metrics with the settings that were given."""
-    total = counted.closing(1) if seals else counted
-    if found:
-        whole = merge(found)
-        total.take_states((whole.seal((0, 1)) if seals else whole).states)
-    elif seals:
-        total.take_states(counted.seal((0, 1)).states)
-    return Evaluated(total)
+    whole = merge(found) if found else counted
+    definition = definition_of(counted)
+    if seals:
+        whole, definition = seal(whole, (0, 1)), definition.sealed(1)
+    return Evaluated(definition.wrap(accumulate(definition, states_of(whole))))

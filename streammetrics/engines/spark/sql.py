@@ -9,12 +9,13 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import arrow_udf
 
-from ...collect.holder import Holder
+from ...collect.accumulator import definition_of
+from ...collect.metric_like import MetricLike, columns_of
 from ...collect.saved import merge
 from ...errors import InvalidInputError, StateFormatError
 from ...metrics.curves.areas import AUC
 from ..parts import value_of
-from .asked import holder_of
+from .asked import make_empty_metrics
 
 __all__ = ["aggregate", "merge_states", "register", "state_value"]
 
@@ -33,7 +34,8 @@ def register(session: SparkSession, aggregates: Mapping[str, Any] | None = None)
         Classic or Connect.
     aggregates : mapping of str to metrics, optional
         `{"ctr": Task(...)}` registers `smet_ctr_agg`. Its arguments are the columns that the metrics read: first those of
-        `update(y_true, y_score)`, then the others in the order of `metrics.columns`; optional ones may be left out.
+        `update(y_true, y_score)`, then the others in the order of `streammetrics.extend.columns_of`; optional
+        ones may be left out.
 
     Notes
     -----
@@ -86,8 +88,8 @@ def aggregate(metrics: Any) -> Callable[..., Any]:
     >>> auc = spark.aggregate(sm.AUC())  # doctest: +SKIP
     >>> log.groupBy("day").agg(auc("click", "pctr").alias("state"))  # doctest: +SKIP
     """
-    counted = holder_of(metrics)
-    if any(read.state.together is not None for read in counted.reads()):
+    counted = make_empty_metrics(metrics)
+    if any(read.state.together is not None for read in definition_of(counted).reads):
         raise ValueError(
             "an aggregate of SQL is not given the rows of a query together; evaluate() computes these metrics"
         )
@@ -162,10 +164,11 @@ def _udf(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
     return made
 
 
-def _arguments(counted: Holder) -> tuple[tuple[str, ...], int]:
+def _arguments(counted: MetricLike) -> tuple[tuple[str, ...], int]:
     """The columns in the order of arguments, and how many of them must be given."""
-    columns = counted.columns
-    given = [n for n in counted.by_position() if n in columns]  # some metrics are given scores that they do not read
+    columns = columns_of(counted)
+    # Some metrics are given scores that they do not read.
+    given = [n for n in definition_of(counted).positional_columns() if n in columns]
     must = dict.fromkeys([*given, *(n for n, needed in columns.items() if needed)])
     return tuple(dict.fromkeys([*must, *columns])), len(must)
 

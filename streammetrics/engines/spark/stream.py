@@ -10,9 +10,10 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from ...collect import files
+from ...collect.accumulator import definition_of
 from ...collect.saved import from_bytes, merge
 from ...errors import InvalidInputError, StateFormatError
-from .asked import holder_of
+from .asked import make_empty_metrics
 from .run import evaluate
 
 __all__ = ["Sink"]
@@ -64,8 +65,9 @@ class Sink:
         partitions: int | None = None,
     ) -> None:
         self.path = Path(path).absolute()
-        self.metrics = holder_of(metrics, by)
-        closed = zip(self.metrics.reads(), self.metrics.closing(1).reads(), strict=True)
+        self.metrics = make_empty_metrics(metrics, by)
+        definition = definition_of(self.metrics)
+        closed = zip(definition.reads, definition.sealed(1).reads, strict=True)
         if any(a.state.differences(b.state) and not getattr(a.state, "sample_rows", 0) for a, b in closed):
             raise InvalidInputError(
                 "groups of a stream are never complete: rows of one user come in many micro-batches; take GroupAUC of a "

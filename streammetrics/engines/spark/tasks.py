@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
-from ...collect.holder import Holder
+from ...collect.metric_like import MetricLike, nbytes, seal, states_of
 from ...collect.saved import merge
 from ...compose.sliced import Sliced
 from ...errors import InvalidInputError
@@ -27,7 +27,7 @@ HELD = 1 << 26  # and of frames before it merges them
 
 
 def folding(
-    metrics: Holder, names: Sequence[str], buckets: int, query: Any = None, sealed: int = 0
+    metrics: MetricLike, names: Sequence[str], buckets: int, query: Any = None, sealed: int = 0
 ) -> Callable[..., Any]:
     """Return what counts the rows of a task, and yields the states of its slices by bucket of their keys.
 
@@ -51,14 +51,14 @@ def folding(
         tables = (rows.rename_columns(names) for rows in gathered(batches))
         part = None
         for rows in tables if query is None else whole_queries(tables, query):
-            if first and not sealed and counted.nbytes > ROOM:
+            if first and not sealed and nbytes(counted) > ROOM:
                 yield from _frames(counted, buckets, task)
                 counted.reset()
             part = _part(rows, part) if sealed else None
             _count(counted, rows, first, task)
             first += rows.num_rows
         if first:
-            yield from _frames(counted if part is None else counted.seal((part, sealed)), buckets, task)
+            yield from _frames(counted if part is None else seal(counted, (part, sealed)), buckets, task)
 
     return fold
 
@@ -107,7 +107,7 @@ def _frames(counted: Any, buckets: int, task: int) -> Iterator[pa.RecordBatch]:
         yield _batch([task % buckets], [counted.to_bytes()])
         return
     for bucket, part in enumerate(counted.split(buckets)):
-        if any(map(len, part.states)):
+        if any(map(len, states_of(part))):
             yield _batch([bucket], [part.to_bytes()])
 
 

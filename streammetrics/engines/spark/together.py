@@ -9,7 +9,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.functions import arrow_udf
 
-from ...collect.holder import Holder
+from ...collect.accumulator import definition_of
+from ...collect.metric_like import MetricLike
 from ...io.queries import query_column
 from ...metrics.groups.auc import group_partition
 from ...statistics.groups.rows import GroupRows
@@ -45,7 +46,7 @@ class Together(NamedTuple):
         return placed.sortWithinPartitions(*keys) if self.query else placed
 
 
-def together_of(metrics: Holder, there: Collection[str]) -> Together | None:
+def together_of(metrics: MetricLike, there: Collection[str]) -> Together | None:
     """Say what rows of a table with these columns are wanted together; None if any rows go anywhere.
 
     Without a column of queries a row is one, and holds lists.
@@ -60,7 +61,7 @@ def together_of(metrics: Holder, there: Collection[str]) -> Together | None:
         query = None
     groups = {
         binding.column("group")
-        for state, binding, *_ in metrics.reads()
+        for state, binding, *_ in definition_of(metrics).reads
         if isinstance(state, GroupRows) and not state.sample_rows and not state.partition
     }
     if query is None and len(groups) != 1:

@@ -124,7 +124,7 @@ class AUC(ByRows, tag="auc"):
     multi_class: str = setting(default="ovr", choices=("ovr", "ovo"))
     average: str | None = setting(default="macro", choices=(*AVERAGES, BY_ROWS))
 
-    row_terms = ("auc", "both")
+    _row_terms = ("auc", "both")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -133,14 +133,19 @@ class AUC(ByRows, tag="auc"):
         if self.average == BY_ROWS and not self._full:
             raise ValueError('AUC: average="samples" is of whole rows; it has no min_fpr= or max_fpr=')
         if self.multi_class == "ovo" and (
-            not self.which or self.num_labels or self.average not in ("macro", "weighted")
+            not self._class_settings or self.num_labels or self.average not in ("macro", "weighted")
         ):
             raise ValueError('AUC: multi_class="ovo" needs num_classes= or labels=, and average="macro" or "weighted"')
 
     def make_state(self) -> Any:
         if self.multi_class == "ovr":
             return super().make_state()
-        how = {"scale": self.scale, "softmax": self.scale == "logit", "memory_limit": self.memory_limit, **self.which}
+        how = {
+            "scale": self.scale,
+            "softmax": self.scale == "logit",
+            "memory_limit": self.memory_limit,
+            **self._class_settings,
+        }
         if self.exact:
             return PairScores(bits=None, **how)
         if self.bits is not None:
@@ -150,22 +155,22 @@ class AUC(ByRows, tag="auc"):
         return PairScores(bits=PAIR_BITS, limit=limit, **how)
 
     @property
-    def of_all_cells(self) -> Callable[[ScoreHistogram], Bounded] | None:
+    def _read_all_cells(self) -> Callable[[ScoreHistogram], Bounded] | None:
         return areas if self._full else None
 
     @property
-    def error_of(self) -> Callable[[Any], Any] | None:
+    def _standard_error(self) -> Callable[[Any], Any] | None:
         return area_error if self._full else None
 
     @property
-    def errors_of(self) -> Callable[[ScoreHistogram], Any] | None:
+    def _standard_errors(self) -> Callable[[ScoreHistogram], Any] | None:
         return area_errors if self._full else None
 
     @property
     def name(self) -> str:
         low, high = (f"{x:g}" for x in (self.min_fpr, self.max_fpr or 1.0))
         part = "" if self._full else f"@{high}" if not self.min_fpr else f"@{low}-{high}"
-        return self.suffixed(("auc" if self.multi_class == "ovr" else "auc_ovo") + part)
+        return self._with_average(("auc" if self.multi_class == "ovr" else "auc_ovo") + part)
 
     @property
     def _full(self) -> bool:
@@ -217,11 +222,11 @@ class Gini(ScoredValue, tag="gini"):
     )
 
     @staticmethod
-    def error_of(state: Any) -> Any:
+    def _standard_error(state: Any) -> Any:
         return 2 * area_error(state)
 
     @staticmethod
-    def errors_of(state: ScoreHistogram) -> Any:
+    def _standard_errors(state: ScoreHistogram) -> Any:
         return 2 * area_errors(state)
 
     def of(self, state: Any) -> Limits | None:
@@ -268,12 +273,12 @@ class AveragePrecision(ByRows, tag="average_precision"):
     zero_division: float = setting(default=NAN, choices=(NAN, 0.0, 1.0))
     average: str | None = setting(default="macro", choices=(*AVERAGES, BY_ROWS))
 
-    row_terms = ("average_precision", "relevant")
-    error_of = staticmethod(average_precision_error)
-    errors_of = staticmethod(average_precision_errors)
+    _row_terms = ("average_precision", "relevant")
+    _standard_error = staticmethod(average_precision_error)
+    _standard_errors = staticmethod(average_precision_errors)
 
     @property
-    def of_all_cells(self) -> Callable[[ScoreHistogram], Bounded] | None:
+    def _read_all_cells(self) -> Callable[[ScoreHistogram], Bounded] | None:
         return None if self._stands_in else average_precisions
 
     def of(self, state: ScoresByLabel) -> Limits | None:
@@ -323,7 +328,7 @@ class KS(ScoredValue, tag="ks"):
         bound="from the edges of a bucket to its corners",
     )
 
-    of_all_cells = staticmethod(gaps)
+    _read_all_cells = staticmethod(gaps)
 
     def of(self, state: ScoresByLabel) -> Limits | None:
         return gap(state)

@@ -21,7 +21,7 @@ BY_ROWS = "samples"
 class ByRows(ScoredValue):
     """A metric of two classes that rows of several labels have, too."""
 
-    row_terms: ClassVar[tuple[str, str]]
+    _row_terms: ClassVar[tuple[str, str]]
     """The terms of `LabelRows`: the value of a row, 0 where it is undefined; and whether it is defined."""
 
     @property
@@ -40,7 +40,7 @@ class ByRows(ScoredValue):
         if self.average != BY_ROWS:
             return super().make_state()
         assert self.num_labels is not None
-        return LabelRows(terms=self.row_terms, num_labels=self.num_labels)
+        return LabelRows(terms=self._row_terms, num_labels=self.num_labels)
 
     def reading(self, state: Any) -> Reading:
         return mean_over_rows(self, state) if isinstance(state, LabelRows) else super().reading(state)
@@ -61,7 +61,7 @@ def mean_over_rows(metric: ByRows, state: LabelRows) -> Reading:
 
 def _sums(metric: ByRows, state: LabelRows) -> tuple[Fraction, Fraction]:
     """The sum over rows, and what the rows weigh that it is of."""
-    found, known = (state.total(term) for term in metric.row_terms)
+    found, known = (state.total(term) for term in metric._row_terms)
     if math.isnan(metric.undefined):
         return found, known
     whole = Fraction(state.weight())
@@ -77,4 +77,4 @@ def _estimate(metric: ByRows, state: LabelRows, value: float) -> Estimate:
             return 1 / known, -mean / known**2
         return 1.0, -metric.undefined
 
-    return delta(value, state.spread_of_parts(*metric.row_terms), gradient, "logit", "delta", (0, 1))
+    return delta(value, state.spread_of_parts(*metric._row_terms), gradient, "logit", "delta", (0, 1))

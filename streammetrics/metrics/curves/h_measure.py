@@ -61,7 +61,7 @@ class HMeasure(ScoredValue, tag="h_measure"):
 
     @property
     def name(self) -> str:
-        return self.suffixed(self.about.tag if self.prior == "beta22" else f"{self.about.tag}_{self.prior}")
+        return self._with_average(self.about.tag if self.prior == "beta22" else f"{self.about.tag}_{self.prior}")
 
     def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
         return 16 * rounding

@@ -66,7 +66,7 @@ class LogAUC(ScoredValue, tag="log_auc"):
 
     @property
     def name(self) -> str:
-        return self.suffixed(f"log_auc@{self.min_fpr:g}-{self.max_fpr:g}")
+        return self._with_average(f"log_auc@{self.min_fpr:g}-{self.max_fpr:g}")
 
     def of(self, state: ScoresByLabel) -> Limits | None:
         if self.reason(state) is not None:

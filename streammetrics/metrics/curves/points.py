@@ -158,7 +158,7 @@ class Curve(OfClasses[Any, Any], ScoredMetric[Any]):
 
     def make_state(self) -> Any:
         one = super().make_state()
-        return by_label(one, memory_limit=self.memory_limit, **self.which) if self.which else one
+        return by_label(one, memory_limit=self.memory_limit, **self._class_settings) if self._class_settings else one
 
     def read(self, state: ScoresByLabel) -> Reading:
         return OfCurve(self, state)

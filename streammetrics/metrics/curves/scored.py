@@ -75,15 +75,15 @@ def _read_histograms(metric: ScoredValue, state: Any) -> Reading | None:
         return None
     # The products of weights of pairs do not fit into int64.
     weighted = any(e.excess is not None for e in state.cells.tallies.values())
-    if metric.of_all_cells is not None and not weighted:
-        value, low, high = metric.of_all_cells(state)
+    if metric._read_all_cells is not None and not weighted:
+        value, low, high = metric._read_all_cells(state)
         found = Reading(state, value, bounds=lambda: (low, high))
-    elif metric.errors_of is not None:
+    elif metric._standard_errors is not None:
         values = np.array([one.value for one in CellReadings(metric, state)])
         found = Reading(state, values, bounds=partial(_bounds_of_each, metric, state))
     else:
         return None
-    return found if metric.errors_of is None else found.having(estimate=partial(metric._estimates, found))
+    return found if metric._standard_errors is None else found.having(estimate=partial(metric._estimates, found))
 
 
 class ScoredValue(Several[ScoresByLabel], ScoredMetric[Any]):
@@ -92,39 +92,39 @@ class ScoredValue(Several[ScoresByLabel], ScoredMetric[Any]):
     about = About(value_range=(0, 1), interval_scale="logit", read_cells=_read_histograms)
 
     @property
-    def of_all_cells(self) -> Callable[[ScoreHistogram], Bounded] | None:
+    def _read_all_cells(self) -> Callable[[ScoreHistogram], Bounded] | None:
         """What reads all cells of a histogram at once: to the bit what `of` reads from each."""
         return None
 
     @property
-    def error_of(self) -> Callable[[Any], Any] | None:
+    def _standard_error(self) -> Callable[[Any], Any] | None:
         """What returns the standard error of the value for two classes, of independent rows."""
         return None
 
     @property
-    def errors_of(self) -> Callable[[ScoreHistogram], Any] | None:
+    def _standard_errors(self) -> Callable[[ScoreHistogram], Any] | None:
         """What returns the standard errors of all cells at once."""
         return None
 
     def make_state(self) -> Any:
         one = super().make_state()
-        return by_label(one, memory_limit=self.memory_limit, **self.which) if self.which else one
+        return by_label(one, memory_limit=self.memory_limit, **self._class_settings) if self._class_settings else one
 
     @property
     def name(self) -> str:
-        return self.suffixed(self.about.tag)
+        return self._with_average(self.about.tag)
 
     def estimate(self, found: Reading, method: str) -> Estimate | None:
         state: Any = found.state
-        if self.error_of is None:
+        if self._standard_error is None:
             return None
         reason = WEIGHTED if state.weighted else self.reason(state)
-        return Estimate(found.value, self.error_of(state), about_of(self).interval_scale, method, reason=reason)
+        return Estimate(found.value, self._standard_error(state), about_of(self).interval_scale, method, reason=reason)
 
     def _estimates(self, found: Reading, method: str) -> Estimate:
-        assert self.errors_of is not None
+        assert self._standard_errors is not None
         state: Any = found.state
-        return Estimate(found.value, self.errors_of(state), about_of(self).interval_scale, method)
+        return Estimate(found.value, self._standard_errors(state), about_of(self).interval_scale, method)
 
 
 def _bounds_of_each(metric: ScoredValue, state: State) -> tuple[Any, Any]:

@@ -79,7 +79,7 @@ class ThresholdedAUC(ScoredValue, tag="thresholded_auc"):
     def name(self) -> str:
         name = {"ROC": "auc", "PR": "pr_auc"}[self.curve]
         how = "" if self.summation_method == "interpolation" else f"_{self.summation_method}"
-        return self.suffixed(f"{name}{how}@{self.num_thresholds}_thresholds")
+        return self._with_average(f"{name}{how}@{self.num_thresholds}_thresholds")
 
     def slack(self, state: Any, found: Limits, rounding: Fraction) -> Fraction:
         return 16 * rounding

@@ -56,7 +56,7 @@ class AtThreshold(ScoredValue):
 
     def reading(self, state: Any) -> Reading:
         found = super().reading(state)
-        return found.having(details=lambda: {"threshold": self.threshold_of(state)}) if self.which else found
+        return found.having(details=lambda: {"threshold": self.threshold_of(state)}) if self._class_settings else found
 
     def threshold(self) -> Any:
         """Return the threshold that has the value: of several the highest; infinity if it selects nothing."""
@@ -205,7 +205,7 @@ class MaxFBeta(BestThreshold, tag="max_fbeta"):
 
     @property
     def name(self) -> str:
-        return self.suffixed(f"max_f{self.beta:g}")
+        return self._with_average(f"max_f{self.beta:g}")
 
     def of(self, cut: Cut) -> Quotient:
         b = self.beta * self.beta if isinstance(cut.P, float) else Fraction(self.beta) ** 2
@@ -246,7 +246,7 @@ class RecallAtPrecision(BestThreshold, tag="recall_at_precision"):
 
     @property
     def name(self) -> str:
-        return self.suffixed(f"recall_at_precision@{self.precision:g}")
+        return self._with_average(f"recall_at_precision@{self.precision:g}")
 
     def of(self, cut: Cut) -> Quotient:
         return Quotient(cut.tp, cut.P)
@@ -289,7 +289,7 @@ class PrecisionAtRecall(BestThreshold, tag="precision_at_recall"):
 
     @property
     def name(self) -> str:
-        return self.suffixed(f"precision_at_recall@{self.recall:g}")
+        return self._with_average(f"precision_at_recall@{self.recall:g}")
 
     def of(self, cut: Cut) -> Quotient:
         return Quotient(cut.tp, cut.tp + cut.fp)
@@ -332,7 +332,7 @@ class SensitivityAtSpecificity(BestThreshold, tag="sensitivity_at_specificity"):
 
     @property
     def name(self) -> str:
-        return self.suffixed(f"sensitivity_at_specificity@{self.specificity:g}")
+        return self._with_average(f"sensitivity_at_specificity@{self.specificity:g}")
 
     def of(self, cut: Cut) -> Quotient:
         return Quotient(cut.tp, cut.P)
@@ -372,7 +372,7 @@ class SpecificityAtSensitivity(BestThreshold, tag="specificity_at_sensitivity"):
 
     @property
     def name(self) -> str:
-        return self.suffixed(f"specificity_at_sensitivity@{self.sensitivity:g}")
+        return self._with_average(f"specificity_at_sensitivity@{self.sensitivity:g}")
 
     def of(self, cut: Cut) -> Quotient:
         return Quotient(cut.N - cut.fp, cut.N)

@@ -112,7 +112,7 @@ class Lift(TopRows, tag="lift"):
 
     @property
     def name(self) -> str:
-        return self.suffixed(f"{self.kind}@{self.fraction:g}")
+        return self._with_average(f"{self.kind}@{self.fraction:g}")
 
     def _sizes(self, P: int, N: int, one: int) -> tuple[Fraction, Fraction]:
         share = Fraction(self.fraction)
@@ -149,7 +149,7 @@ class PrecisionAtKRows(TopRows, tag="precision_at_k_rows"):
 
     @property
     def name(self) -> str:
-        return self.suffixed(f"precision_at_{self.k}_rows")
+        return self._with_average(f"precision_at_{self.k}_rows")
 
     def _sizes(self, P: int, N: int, one: int) -> tuple[Fraction, Fraction]:
         cut = Fraction(min(self.k * one, P + N))
@@ -192,7 +192,7 @@ class EnrichmentFactor(TopRows, tag="enrichment_factor"):
 
     @property
     def name(self) -> str:
-        return self.suffixed(f"enrichment@{self.fraction:g}")
+        return self._with_average(f"enrichment@{self.fraction:g}")
 
     def _sizes(self, P: int, N: int, one: int) -> tuple[Fraction, Fraction]:
         share = Fraction(repr(self.fraction))
@@ -241,7 +241,7 @@ class BEDROC(ScoredValue, tag="bedroc"):
 
     @property
     def name(self) -> str:
-        return self.suffixed(f"bedroc@{self.alpha:g}")
+        return self._with_average(f"bedroc@{self.alpha:g}")
 
     def of(self, state: ScoresByLabel) -> Limits | None:
         if self.reason(state) is not None:

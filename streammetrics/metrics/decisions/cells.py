@@ -37,7 +37,7 @@ class CellCount(AveragedDecision):
 
     def reading(self, state: Any) -> Reading:
         found = super().reading(state)
-        return _in_rows(found, state.unit if isinstance(state, PairCounts) else 1) if self.which else found
+        return _in_rows(found, state.unit if isinstance(state, PairCounts) else 1) if self._class_settings else found
 
 
 class OfCell(OfDecisions):

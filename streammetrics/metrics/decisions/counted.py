@@ -112,12 +112,12 @@ class DecisionMetric(OfClasses[State, T]):
         if self.labels == "discover":
             return FoundPairs(max_labels=self.max_labels, ignore_class=self.ignore_class)
         if self._of_classes and self.top_k is None:
-            return ClassCounts(column=self._column, ignore_class=self.ignore_class, **self.which)
+            return ClassCounts(column=self._column, ignore_class=self.ignore_class, **self._class_settings)
         state = DecisionCounts(thresholds=self._cuts, column=self._column)
-        if not self.which:
+        if not self._class_settings:
             return state
         top = {"top_k": self.top_k, "above": self._cuts_top}
-        return by_label(state, **top, ignore_class=self.ignore_class, **self.which)
+        return by_label(state, **top, ignore_class=self.ignore_class, **self._class_settings)
 
     @property
     def _column(self) -> str:
@@ -131,7 +131,7 @@ class DecisionMetric(OfClasses[State, T]):
 
     @property
     def _of_classes(self) -> bool:
-        return bool(self.which) and self.num_labels is None
+        return bool(self._class_settings) and self.num_labels is None
 
     @property
     def _cuts(self) -> tuple[float, ...]:
@@ -166,7 +166,7 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
 
     @property
     def name(self) -> str:
-        return self.suffixed(super().name)
+        return self._with_average(super().name)
 
     def _view(self, state: Any) -> Any:
         """Return what `of`, `reason` and `slack` are given of a state of two classes; by default the state."""
@@ -257,7 +257,7 @@ class AtEachThreshold(OwnReading):
         return None if None in reasons else reasons[0]
 
     def _estimate(self, method: str) -> Estimate:
-        if self.metric.which and self.metric.average is None:
+        if self.metric._class_settings and self.metric.average is None:
             why = "of each label at each threshold: give one threshold, or an average"
             return Estimate(self.value, reason=why)
         return side_by_side([estimate_of(*pair, method) for pair in zip(self.metric.at_each, self.each, strict=True)])

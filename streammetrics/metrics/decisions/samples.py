@@ -38,11 +38,11 @@ class SampledRatio(DecisionRatio):
         if self.average != "samples":
             return super().make_state()
         assert self.num_labels is not None
-        terms = tuple(term for one in self.at_each or [self] for term in one.row_terms)
+        terms = tuple(term for one in self.at_each or [self] for term in one._row_terms)
         return LabelRows(terms=terms, num_labels=self.num_labels, column=self._column)
 
     @property
-    def row_terms(self) -> tuple[str, str]:
+    def _row_terms(self) -> tuple[str, str]:
         """The term of a row, and whether it has none."""
         cut = cut_term(self._cut, self.top_k, above=self._cuts_top)
         beta = float(getattr(self, "beta", self.row_beta))
@@ -67,13 +67,13 @@ def mean_over_rows(metric: SampledRatio, state: LabelRows) -> Reading:
         value,
         reason=reason,
         estimate=lambda method: _estimate(metric, state, value),
-        details=lambda: {"undefined": to_float(state.total(metric.row_terms[1]))},
+        details=lambda: {"undefined": to_float(state.total(metric._row_terms[1]))},
     )
 
 
 def _sums(metric: SampledRatio, state: LabelRows) -> tuple[Any, Any]:
     """Return the sum over rows, and the weight that it is over; rows without a value count `zero_division`, or nothing."""
-    total, lacking = (state.total(term) for term in metric.row_terms)
+    total, lacking = (state.total(term) for term in metric._row_terms)
     if math.isnan(metric.zero_division):
         return total, state.weight() - lacking
     return total + int(metric.zero_division) * lacking, state.weight()
@@ -81,7 +81,7 @@ def _sums(metric: SampledRatio, state: LabelRows) -> tuple[Any, Any]:
 
 def _estimate(metric: SampledRatio, state: LabelRows, value: float) -> Estimate:
     """Return the mean over rows with its standard error, from the squares of what each row adds."""
-    terms = metric.row_terms
+    terms = metric._row_terms
     products = {(-1, -1): state.weight_squared(), (0, 1): 0}  # a row without a value counts 0 for it
     for i, term in enumerate(terms):
         products |= {(-1, i): state.weight_squared(term), (i, i): state.square(term)}

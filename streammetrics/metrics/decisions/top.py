@@ -58,7 +58,7 @@ class TopKAccuracy(OfClasses[ClassRows, float], tag="top_k_accuracy"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.which:
+        if not self._class_settings:
             raise ValueError("TopKAccuracy: say which classes there are, num_classes= or labels=")
 
     @property
@@ -66,7 +66,7 @@ class TopKAccuracy(OfClasses[ClassRows, float], tag="top_k_accuracy"):
         return f"top_{self.k}_accuracy"
 
     def make_state(self) -> ClassRows:
-        return ClassRows(terms=(f"top@{self.k}",), scale="real", ignore_class=self.ignore_class, **self.which)
+        return ClassRows(terms=(f"top@{self.k}",), scale="real", ignore_class=self.ignore_class, **self._class_settings)
 
     def of(self, state: ClassRows) -> float:
         return to_float(state.total(f"top@{self.k}"), state.weight())

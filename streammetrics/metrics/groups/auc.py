@@ -181,23 +181,10 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         spread = max(Fraction(0), xx - 2 * v * wx + v * v * ww) * n / (n - 1)
         return math.sqrt(to_float(spread, total * total)), n
 
-    def closing(self, parts: int | None = None) -> GroupAUC:
-        """Make one for closed groups, which has seen nothing."""
+    def sealed_metric(self, parts: int | None = None) -> GroupAUC:
+        """Return the metric of closed groups, of so many partitions."""
         of = parts or self.sealed or (self.partition or (0, 1))[1]
         return GroupAUC(group_weight=self.group_weight, one_class=self.one_class, sealed=of)
-
-    def seal(self, partition: tuple[int, int] | None = None) -> GroupAUC:
-        """Return the closed groups alone, in constant size: of a partition, or of everything there is.
-
-        Merge it with those of the other partitions; the same one twice raises.
-
-        Parameters
-        ----------
-        partition : (i, n), optional
-            Of which partition these are all groups, where the `partition` of this metric does not say it.
-        """
-        made: GroupAUC = super().seal(partition)
-        return made
 
     def close(self) -> None:
         """Remove files that were spilled."""

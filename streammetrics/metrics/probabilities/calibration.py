@@ -142,14 +142,14 @@ class BinnedMetric(OfClasses[Binned, T]):
         return self.about.tag if self.n_bins == default else f"{self.about.tag}@{self.n_bins}"
 
     def make_state(self) -> Any:
-        top = "num_classes" in self.which or "labels" in self.which
+        top = "num_classes" in self._class_settings or "labels" in self._class_settings
         scale = "probability" if top else self.scale
         shape: dict[str, Any] = {"n_bins": self.n_bins}
         if self.strategy != "uniform":
             shape = {"bits": self.bits if self.bits is not None else BITS[scale]}
         if top:
             kind = TopBins if self.strategy == "uniform" else TopScores
-            return kind(**shape, logits=self.scale == "logit", **self.which)
+            return kind(**shape, logits=self.scale == "logit", **self._class_settings)
         binary = ScoreBins if self.strategy == "uniform" else ScoreHistogram
         return self.spread(binary(scale=scale, **shape))
 
@@ -318,7 +318,7 @@ class CalibrationError(Several[Binned], BinnedMetric[Any]):
 
     @property
     def name(self) -> str:
-        return self.suffixed(super().name)
+        return self._with_average(super().name)
 
     def slack(self, state: Binned, found: Limits, rounding: Fraction) -> Fraction:
         # of a difference of sums, to which each row brings w p as a multiple of 2**-60

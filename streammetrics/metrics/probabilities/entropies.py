@@ -197,7 +197,7 @@ class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
 
     @property
     def name(self) -> str:
-        return self.suffixed(f"relative_{self.about.tag}" if self.relative else self.about.tag)
+        return self._with_average(f"relative_{self.about.tag}" if self.relative else self.about.tag)
 
     def of(self, state: ScoreSums) -> Quotient:
         P, N = state.weight(1), state.weight(0)

@@ -131,7 +131,7 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
 
     def read(self, state: Binned) -> Reading:
         found = super().read(state)
-        return found if self.which else found.having(details=partial(self._test, state))
+        return found if self._class_settings else found.having(details=partial(self._test, state))
 
     def slack(self, state: Binned, found: Limits, rounding: Fraction) -> Fraction:
         if self.moves(state, rounding):

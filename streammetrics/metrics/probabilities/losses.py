@@ -68,7 +68,7 @@ class SummedMetric(Several[ScoreSums]):
 
     @property
     def _of_classes(self) -> bool:
-        return bool(self.which) and self.num_labels is None
+        return bool(self._class_settings) and self.num_labels is None
 
     def make_state(self) -> Any:
         how: dict[str, Any] = {"scale": self.scale, "eps": getattr(self, "eps", None)}
@@ -83,7 +83,7 @@ class SummedMetric(Several[ScoreSums]):
 
     @property
     def name(self) -> str:
-        return self.suffixed(self.about.tag)
+        return self._with_average(self.about.tag)
 
     interval_within: ClassVar[tuple[float, float]] = (0.0, math.inf)
 
@@ -143,7 +143,7 @@ class RowLoss(SummedMetric):
     def make_state(self) -> Any:
         if not self._of_classes:
             return super().make_state()
-        return ClassRows(terms=self.terms, scale=self.scale, eps=getattr(self, "eps", None), **self.which)
+        return ClassRows(terms=self.terms, scale=self.scale, eps=getattr(self, "eps", None), **self._class_settings)
 
     def of(self, state: ScoreSums) -> Quotient:
         return Quotient(state.total(self.terms[0]), state.weight())
@@ -248,7 +248,9 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
     @property
     def _refused(self) -> str | None:
         return (
-            "the entropy of a rate is of two classes, or of each label" if self.which and not self.num_labels else None
+            "the entropy of a rate is of two classes, or of each label"
+            if self._class_settings and not self.num_labels
+            else None
         )
 
     def of(self, state: ScoreSums) -> Any:
@@ -351,7 +353,7 @@ class Calibration(SummedMetric, tag="calibration"):
 
     @property
     def name(self) -> str:
-        return self.suffixed("copc" if self.inverse else "calibration")
+        return self._with_average("copc" if self.inverse else "calibration")
 
     def of(self, state: ScoreSums) -> Quotient:
         predicted, observed = state.total("score"), state.weight(1)
@@ -438,7 +440,7 @@ class PredictedCTR(SummedMetric, tag="predicted_ctr"):
     terms = ("score",)
 
     def make_state(self) -> Any:
-        if self.which or self.soft_labels:
+        if self._class_settings or self.soft_labels:
             return super().make_state()
         return ScoreSums(terms=self.terms, scale=self.scale, unlabelled=True)
 

@@ -97,16 +97,16 @@ class FocalLoss(RowMean[float], OfClasses[Any, float], tag="focal_loss"):
 
     @property
     def term(self) -> str:
-        balance = "" if self.alpha is None or self.which else f":{self.alpha!r}"
+        balance = "" if self.alpha is None or self._class_settings else f":{self.alpha!r}"
         return f"focal@{self.gamma!r}{balance}"
 
     def make_state(self) -> Any:
         how: dict[str, Any] = {"terms": (self.term,), "scale": self.scale, "eps": self.eps}
-        return ClassRows(**how, **self.which) if self.which else RowTerms(**how)
+        return ClassRows(**how, **self._class_settings) if self._class_settings else RowTerms(**how)
 
     @property
     def _times(self) -> float:
-        return self.alpha if self.alpha is not None and self.which else 1.0
+        return self.alpha if self.alpha is not None and self._class_settings else 1.0
 
     def of(self, state: RowMeans) -> Quotient:
         return Quotient(Fraction(self._times) * state.total(self.term), state.weight())
@@ -163,7 +163,7 @@ class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.which and self.multiclass == "one-vs-rest":
+        if not self._class_settings and self.multiclass == "one-vs-rest":
             raise ValueError(f"{type(self).__name__}: multiclass= needs num_classes= or labels=")
         if self.average is None and self.multiclass != "one-vs-rest":
             raise ValueError(f'{type(self).__name__}: average=None is for multiclass="one-vs-rest"')
@@ -186,9 +186,9 @@ class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):
         return f"{name}_each" if self.average is None else name
 
     def make_state(self) -> Any:
-        if not self.which:
+        if not self._class_settings:
             return RowTerms(terms=self.terms, scale="real")
-        return ClassRows(terms=self.terms, scale="logit", **self.which)
+        return ClassRows(terms=self.terms, scale="logit", **self._class_settings)
 
     def of(self, state: RowMeans) -> Any:
         totals, weight = [state.total(term) for term in self.terms], state.weight()

@@ -52,7 +52,7 @@ class ShareSaved(SummedMetric):
             return super().make_state()
         classes = self.num_classes or len(self.labels or ())
         terms = (self._loss, *(f"class@{c}" for c in range(classes)))
-        return ClassRows(terms=terms, eps=getattr(self, "eps", None), **self.which)
+        return ClassRows(terms=terms, eps=getattr(self, "eps", None), **self._class_settings)
 
     def _lost_by(self, weight: Fraction, rate: Fraction) -> Fraction:
         """Return what rows of a class lose together, if it is predicted with that rate."""
@@ -105,7 +105,7 @@ class Referred(ShareSaved):
 
     @property
     def _refused(self) -> str | None:
-        if self.baseline and (self.base_rate is not None or self.which or self.soft_labels):
+        if self.baseline and (self.base_rate is not None or self._class_settings or self.soft_labels):
             return "baseline=True is of 0/1 labels, and instead of base_rate="
         if self.baseline and getattr(self, "eps", None) == 0.0:
             return "with baseline=True probabilities are kept from 0 and 1: give eps= above 0, or none"

@@ -119,7 +119,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     scale : {"probability", "real", "logit"}
         What scores are legal.
     missing, missing_values
-        As `sm.group` takes them.
+        As `sm.extend.group` takes them.
     partition : (i, n), optional
         This worker holds only groups whose hash is i modulo n.
     sample_rows : int

@@ -28,7 +28,7 @@ class ScoredGroups(State):
     scale : {"probability", "real", "logit"}
         What scores are legal.
     missing, missing_values
-        As `sm.group` takes them.
+        As `sm.extend.group` takes them.
     """
 
     scale: str = setting(default="probability", choices=("probability", "real", "logit"))

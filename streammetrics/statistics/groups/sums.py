@@ -28,7 +28,7 @@ class GroupSums(KeyKinds, TermSums, tag="group_sums"):
     Parameters
     ----------
     missing, missing_values
-        As `sm.group` takes them.
+        As `sm.extend.group` takes them.
     memory_limit : int
         Bytes that groups may take; MemoryLimitError beyond, and nothing was counted.
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ..collect.accumulator import accumulate, definition_of
+from ..collect.metric_like import states_of
 from ..errors import InvalidInputError
 from ..numerics.keys import raw
 from ..state.axes import Axis, Vocabulary
 from ..state.state import State
-from .sliced import Sliced
+from .sliced import Sliced, SlicedDefinition
 
 __all__ = ["stacked"]
 
@@ -35,13 +37,15 @@ def stacked(slices: Mapping[Any, Sliced], by: str) -> Sliced:
     >>> stacked(hours, "hour").compute()
     {('a', 0): 0.0, ('a', 1): 0.5}
     """
-    first = next(iter(slices.values()))
+    first = definition_of(next(iter(slices.values())))
     if first.axis.limit is not None:
         raise InvalidInputError(f"slices with a limit have an other, which {by} cannot tell apart")
-    axis = first.axis._replace(names=(*first.by, by))
-    parts = [[_with_column(s, axis, key) for s in one.states] for key, one in slices.items()]
+    axis = first.axis._replace(names=(*first.axis.names, by))
+    parts = [[_with_column(s, axis, key) for s in states_of(one)] for key, one in slices.items()]
     made = [states[0].merge(*states[1:]) for states in zip(*parts, strict=True)]
-    return Sliced._of(first.inner.blank(), axis).holding(made)
+    definition = SlicedDefinition(first.inner, axis)
+    found: Sliced = definition.wrap(accumulate(definition, made))
+    return found
 
 
 def _with_column(state: State, axis: Axis, key: Any) -> State:

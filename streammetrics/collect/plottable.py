@@ -1,38 +1,38 @@
-"""What has a picture draws itself: reports know how, and say so when they are loaded."""
+"""Plottable: objects that draw the picture that a report shows of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Drawn", "drawing"]
+__all__ = ["Plottable", "drawing"]
 
 drawing: dict[str, Callable[..., Any]] = {}
-"""How to draw with matplotlib; reports, which know the pictures, put it here."""
+"""How to draw with matplotlib. The reports register it here, because they know the pictures."""
 
 
-class Drawn:
-    """Something that has a picture."""
+class Plottable:
+    """An object of which a report has a picture."""
 
     def plot(self, ax: Any = None, *, label: str | None = None) -> Any:
-        """Draw what a report shows of it, with matplotlib.
+        """Draw the picture that a report shows, with matplotlib.
 
         Parameters
         ----------
         ax : matplotlib axes, optional
-            Where; by default in a new figure.
+            Where to draw; by default in a new figure.
         label : str, optional
-            What a curve is called in the legend.
+            The name of a curve in the legend.
 
         Returns
         -------
         matplotlib axes
-            Or, of several pictures in a new figure, an array of them.
+            Or, of several pictures in a new figure, an array of axes.
 
         Raises
         ------
         TypeError
-            It has no picture.
+            There is no picture of it.
         ImportError
             matplotlib is not installed.
         """

@@ -1,0 +1,70 @@
+"""MetricContainer: the methods of collections and of the wrappers around them, which select some of their metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Self
+
+from ..numerics.settings import check_several
+from .accumulator import select
+from .metric_like import MetricLike
+
+__all__ = ["MetricContainer"]
+
+
+class MetricContainer(MetricLike):
+    """An object of several metrics, of which some can be selected, with what they have counted."""
+
+    @property
+    def on_invalid(self) -> str:
+        """Whether a bad row raises, or is left out and counted."""
+        return self._accumulator.definition.on_invalid
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the metrics."""
+        return self._accumulator.definition.names
+
+    def only(self, names: Iterable[str]) -> Self:
+        """Return the same with some of the metrics of a collection, and what they have counted.
+
+        Raises
+        ------
+        KeyError
+            There is no metric of one of these names.
+        """
+        some = self._checked_names(names)
+        return self._selected({name: name for name in self.names if name in some})
+
+    def ordered(self, names: Iterable[str]) -> Self:
+        """Return the same with some of the metrics of a collection, in this order, and what they have counted."""
+        return self._selected({name: name for name in self._checked_names(names)})
+
+    def task(self, name: str) -> Self:
+        """Return the metrics of a task of a collection, under the names that they have in it, with what they have counted.
+
+        Examples
+        --------
+        >>> import streammetrics as sm
+        >>> both = sm.MetricCollection({"a": sm.Task(sm.CTR(), y_true="click"), "b": sm.Task(sm.CTR(), y_true="buy")})
+        >>> both.update(click=[1, 1], buy=[0, 1]).task("b").compute()
+        {'ctr': 0.5}
+        """
+        known = self.names
+        names = {full: full.removeprefix(f"{name}/") for full in known if full.startswith(f"{name}/")}
+        if not names:
+            tasks = dict.fromkeys(full.rpartition("/")[0] for full in known if "/" in full)
+            raise KeyError(f"there is no task {name!r}; there are {', '.join(tasks) or 'none'}")
+        return self._selected(names)
+
+    def _checked_names(self, names: Iterable[str]) -> list[str]:
+        asked, known = check_several("names=", names, "names of metrics"), self.names
+        for name in asked:
+            if name not in known:
+                raise KeyError(f"there is no metric {name!r}; there are {', '.join(known)}")
+        return asked
+
+    def _selected(self, names: dict[str, str]) -> Self:
+        selected = select(self._accumulator, names)
+        made: Any = selected.definition.wrap(selected)
+        return made  # type: ignore[no-any-return]

@@ -1,0 +1,96 @@
+"""What authors of metrics, states and wrappers use; see `check_metric` and `check_state` for the laws that these keep."""
+
+from .collect.about import About, about_of
+from .collect.accumulator import accumulate, definition_of
+from .collect.answers import Answer
+from .collect.definition import Definition
+from .collect.interval import Estimate
+from .collect.metric import METRICS, Metric
+from .collect.metric_like import MetricLike, answer_of, columns_of, empty_copy, states_of, with_states
+from .collect.reading import OwnNumber, OwnReading, Quotient, Reading
+from .columns.columns import Column, Need, flag, grade, label, matrix, score, weight
+from .columns.ids import group, query
+from .columns.numbers import number
+from .compose.axis_wrapper import AxisDefinition, AxisWrapper
+from .laws import LawError, check_metric, check_state
+from .numerics.exact import Limits
+from .numerics.settings import setting, union
+from .state.axes import Axis
+from .state.declare import Flat, Tally
+from .state.state import State
+from .statistics.bins import ScoreBins
+from .statistics.classes import ClassCounts
+from .statistics.distinct import DistinctKeys
+from .statistics.extremes import Extremes
+from .statistics.joint import JointHistogram
+from .statistics.labels import DecisionCounts
+from .statistics.moments import Moments
+from .statistics.ranking import RankingSums
+from .statistics.regression import RegressionSums
+from .statistics.row_terms import RowTerms
+from .statistics.scores import ScoreHistogram
+from .statistics.soft_sums import SoftSums
+from .statistics.step import Like, Step
+from .statistics.sums import ScoreSums
+from .statistics.values import ValueHistogram
+
+__all__ = [
+    "METRICS",
+    "About",
+    "Answer",
+    "Axis",
+    "AxisDefinition",
+    "AxisWrapper",
+    "ClassCounts",
+    "Column",
+    "DecisionCounts",
+    "Definition",
+    "DistinctKeys",
+    "Estimate",
+    "Extremes",
+    "Flat",
+    "JointHistogram",
+    "LawError",
+    "Like",
+    "Limits",
+    "Metric",
+    "MetricLike",
+    "Moments",
+    "Need",
+    "OwnNumber",
+    "OwnReading",
+    "Quotient",
+    "RankingSums",
+    "Reading",
+    "RegressionSums",
+    "RowTerms",
+    "ScoreBins",
+    "ScoreHistogram",
+    "ScoreSums",
+    "SoftSums",
+    "State",
+    "Step",
+    "Tally",
+    "ValueHistogram",
+    "about_of",
+    "accumulate",
+    "answer_of",
+    "check_metric",
+    "check_state",
+    "columns_of",
+    "definition_of",
+    "empty_copy",
+    "flag",
+    "grade",
+    "group",
+    "label",
+    "matrix",
+    "number",
+    "query",
+    "score",
+    "setting",
+    "states_of",
+    "union",
+    "weight",
+    "with_states",
+]

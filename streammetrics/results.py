@@ -1,0 +1,33 @@
+"""The types of results: what `compute`, `interval`, `table`, `compare` and other functions return."""
+
+from .collect.interval import Interval
+from .collect.table import Table
+from .compose.aa import FalseAlarms
+from .inference.comparison import Comparison, Comparisons
+from .inference.drift import Drift, Stability
+from .inference.sample_ratio import SampleRatio
+from .inference.scorecard import Scorecard
+from .metrics.curves.points import DETPoints, GainPoints, PerClass, PRPoints, ROCPoints
+from .metrics.curves.uplift import UpliftPoints
+from .metrics.probabilities.calibration import Reliability
+from .metrics.ranking.precisions import PrecisionsAndRecalls
+
+__all__ = [
+    "Comparison",
+    "Comparisons",
+    "DETPoints",
+    "Drift",
+    "FalseAlarms",
+    "GainPoints",
+    "Interval",
+    "PRPoints",
+    "PerClass",
+    "PrecisionsAndRecalls",
+    "ROCPoints",
+    "Reliability",
+    "SampleRatio",
+    "Scorecard",
+    "Stability",
+    "Table",
+    "UpliftPoints",
+]
