@@ -31,9 +31,10 @@ from benchmarks.timing import (
     peak,
     resident,
 )
-from streammetrics.collect.binding import PLAIN
-from streammetrics.collect.feed import Feed, Read
+from streammetrics.batch.column_binding import PLAIN
 from streammetrics.collect.metric_like import states_of
+from streammetrics.count.batch_updater import Feed
+from streammetrics.count.reads import Read
 from streammetrics.state.axes import Axis
 from streammetrics.state.state import State
 from streammetrics.statistics.scores import ScoreHistogram

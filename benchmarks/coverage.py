@@ -25,11 +25,11 @@ import streammetrics as sm
 from benchmarks.looks import show_looks, show_ratio, show_tables
 from benchmarks.report import failures, table, verdict
 from benchmarks.simulated import EDGES, SHARDS, SIDES, SUMS, Held, Q, drawn, fine_histogram, held_of
-from streammetrics.collect.sample import Sample, Shards
-from streammetrics.inference.alone import intervals_of
-from streammetrics.inference.changes import changes_of
+from streammetrics.inference.differences import changes_of
+from streammetrics.inference.interpretation import Settings, read
 from streammetrics.inference.pairs import Pair
-from streammetrics.inference.readings import Settings, read
+from streammetrics.inference.shard_intervals import intervals_of
+from streammetrics.reading.replicates import Sample, Shards
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

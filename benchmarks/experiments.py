@@ -22,15 +22,15 @@ from numpy.typing import NDArray
 
 import streammetrics as sm
 from benchmarks.report import failures, table, verdict
-from streammetrics.collect.sample import Sample, Shards
-from streammetrics.inference.changes import Changes, changes_of, side
+from streammetrics.inference.differences import Changes, changes_of, side
+from streammetrics.inference.interpretation import compared_of
 from streammetrics.inference.pairs import Pair, at_cells
 from streammetrics.inference.power import smallest_effect, users_needed
-from streammetrics.inference.readings import compared_of
 from streammetrics.inference.reasons import known
 from streammetrics.inference.sample_ratio import sample_ratio_mismatch
 from streammetrics.inference.scorecard import Question
 from streammetrics.inference.verdict import Progress, not_worse, worse
+from streammetrics.reading.replicates import Sample, Shards
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -12,11 +12,11 @@ import numpy as np
 
 from benchmarks.report import Sheet
 from benchmarks.timing import MIB, fastest, forget_peak, peak, resident
+from streammetrics.format.frame import Frame, merge_frames, write
 from streammetrics.numerics.settings import setting
 from streammetrics.state.axes import Axis, Vocabulary
 from streammetrics.state.cells import Cells
 from streammetrics.state.declare import Flat, Tally
-from streammetrics.state.frame import Frame, merge_frames, write
 from streammetrics.state.state import State
 from streammetrics.state.tally import Entries, reduce
 

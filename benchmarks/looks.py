@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.report import table, verdict
-from streammetrics.inference.measured import Measured, interval, p_value
+from streammetrics.inference.estimates import Measured, interval, p_value
 from streammetrics.inference.multiple import benjamini_hochberg, e_benjamini_hochberg
 from streammetrics.inference.sample_ratio import sample_ratio_mismatch
 from streammetrics.inference.sequential import Look, always_valid, e_value

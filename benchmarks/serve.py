@@ -26,14 +26,14 @@ from typing import Any
 
 from benchmarks.report import failures, table, verdict
 from benchmarks.timing import MIB, ROOT
-from streammetrics.serve.apart import Apart, DecoderApart
-from streammetrics.serve.auth import issue
+from streammetrics.serve.api.auth import issue
+from streammetrics.serve.api.reader_process import Apart, DecoderApart
 from streammetrics.serve.dashboard import dashboard
-from streammetrics.serve.keys import HOUR, Key, Part, hour_text
 from streammetrics.serve.server import server_of
 from streammetrics.serve.settings import Settings
 from streammetrics.serve.simulated import Simulation
 from streammetrics.serve.store import open_store
+from streammetrics.serve.store.part_keys import HOUR, Key, Part, hour_text
 
 POSTS, PAGES, FRAMES = 200, 50, 40
 EXPERIMENTS, SOURCES = 4, 50

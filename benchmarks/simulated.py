@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from streammetrics.collect.feed import SHARD_SALT
+from streammetrics.count.drafts import SHARD_SALT
 from streammetrics.kernels.cells import shard_units
 from streammetrics.numerics.buckets import bucket_of, buckets
 

@@ -6,17 +6,17 @@ import typing as _typing
 
 from . import extend as extend
 from . import results as results
+from .batch.lists import ranked_lists as ranked_lists
 from .collect.collection import MetricCollection as MetricCollection
 from .collect.metric_like import coarsen as coarsen
 from .collect.metric_like import flat as flat
 from .collect.metric_like import nbytes as nbytes
 from .collect.metric_like import seal as seal
-from .collect.saved import from_bytes as from_bytes
-from .collect.saved import load as load
-from .collect.saved import merge as merge
-from .collect.saved import save as save
+from .collect.serialization import from_bytes as from_bytes
+from .collect.serialization import load as load
+from .collect.serialization import merge as merge
+from .collect.serialization import save as save
 from .collect.task import Task as Task
-from .columns.lists import ranked_lists as ranked_lists
 from .compose.aa import aa as aa
 from .compose.bundle import Bundle as Bundle
 from .compose.checkpoint import Checkpoint as Checkpoint

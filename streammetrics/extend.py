@@ -1,20 +1,21 @@
 """What authors of metrics, states and wrappers use; see `check_metric` and `check_state` for the laws that these keep."""
 
-from .collect.about import About, about_of
+from .batch.columns import Column
+from .batch.ids import group, query
+from .batch.kinds import Need, flag, grade, label, matrix, score, weight
+from .batch.numbers import number
 from .collect.accumulator import accumulate, definition_of
-from .collect.answers import Answer
 from .collect.definition import Definition
-from .collect.interval import Estimate
 from .collect.metric import METRICS, Metric
 from .collect.metric_like import MetricLike, answer_of, columns_of, empty_copy, states_of, with_states
-from .collect.reading import OwnNumber, OwnReading, Quotient, Reading
-from .columns.columns import Column, Need, flag, grade, label, matrix, score, weight
-from .columns.ids import group, query
-from .columns.numbers import number
 from .compose.axis_wrapper import AxisDefinition, AxisWrapper
 from .laws import LawError, check_metric, check_state
 from .numerics.exact import Limits
 from .numerics.settings import setting, union
+from .reading.about import About, about_of
+from .reading.answers import Answer
+from .reading.interval import Estimate
+from .reading.reading import OwnNumber, OwnReading, Quotient, Reading
 from .state.axes import Axis
 from .state.declare import Flat, Tally
 from .state.state import State

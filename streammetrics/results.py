@@ -1,7 +1,5 @@
 """The types of results: what `compute`, `interval`, `table`, `compare` and other functions return."""
 
-from .collect.interval import Interval
-from .collect.table import Table
 from .compose.aa import FalseAlarms
 from .inference.comparison import Comparison, Comparisons
 from .inference.drift import Drift, Stability
@@ -11,6 +9,8 @@ from .metrics.curves.points import DETPoints, GainPoints, PerClass, PRPoints, RO
 from .metrics.curves.uplift import UpliftPoints
 from .metrics.probabilities.calibration import Reliability
 from .metrics.ranking.precisions import PrecisionsAndRecalls
+from .reading.interval import Interval
+from .reading.table import Table
 
 __all__ = [
     "Comparison",

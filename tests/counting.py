@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from streammetrics.collect.binding import PLAIN
-from streammetrics.collect.feed import Feed, Read
+from streammetrics.batch.column_binding import PLAIN
+from streammetrics.count.batch_updater import Feed
+from streammetrics.count.reads import Read
 from streammetrics.state.axes import Axis
 
 

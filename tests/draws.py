@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 import streammetrics as sm
-from streammetrics.columns.classes import Classes, Distribution, FoundClasses
-from streammetrics.columns.columns import Count, Grade, Label, LabelWeight, Matrix, Score, Target, Weight
-from streammetrics.columns.ids import Ids, Names
-from streammetrics.columns.numbers import Number
+from streammetrics.batch.classes import Classes, Distribution, FoundClasses
+from streammetrics.batch.ids import Ids, Names
+from streammetrics.batch.kinds import Count, Grade, Label, LabelWeight, Matrix, Score, Target, Weight
+from streammetrics.batch.numbers import Number
 from streammetrics.laws import metric_case
 from streammetrics.laws.specimens import KEYS, PROBABILITIES, REALS, WEIGHTS, fitted, names
 

@@ -8,8 +8,8 @@ import numpy as np
 
 import streammetrics as sm
 from streammetrics.collect.metric_like import columns_of
-from streammetrics.serve.experiment import Experiment
-from streammetrics.serve.keys import HOUR, Key, Seen
+from streammetrics.serve.evaluation.experiment import Experiment
+from streammetrics.serve.store.part_keys import HOUR, Key, Seen
 
 START = 500_016  # midnight
 DAY = 24

@@ -34,15 +34,15 @@ import streammetrics as sm
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric import OpaqueMetric
 from streammetrics.collect.metric_like import MetricLike, empty_copy, states_of
+from streammetrics.format import frame
+from streammetrics.format.frame import WORDS as DICTIONARY
 from streammetrics.laws.case import numbers
 from streammetrics.laws.specimens import fitting, sample
-from streammetrics.numerics import compiled
+from streammetrics.numerics import kernel_registry as compiled
 from streammetrics.numerics.canonical import canonical_json
-from streammetrics.state import frame
 from streammetrics.state.axes import KINDS as KEYS
 from streammetrics.state.axes import Vocabulary
 from streammetrics.state.declare import Flat
-from streammetrics.state.frame import WORDS as DICTIONARY
 from streammetrics.state.state import State
 from streammetrics.state.tally import Entries
 

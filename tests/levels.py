@@ -143,7 +143,7 @@ def cpu_seconds() -> float:
 
 def compilations() -> int:
     """Return how many kernels this process has compiled so far."""
-    count = sys.modules.get("streammetrics.count")
+    count = sys.modules.get("streammetrics.count.engine")
     return count.compilations() if count else 0
 
 
@@ -172,5 +172,5 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[pytest.C
 
 def loaded_kernels() -> int:
     """Return how many kernels this process has compiled or read from the cache."""
-    count = sys.modules.get("streammetrics.count")
+    count = sys.modules.get("streammetrics.count.engine")
     return sum(len(k.dispatcher.overloads) for k in count.KERNELS) if count else 0

@@ -9,7 +9,7 @@ import numpy as np
 from streammetrics.collect.accumulator import Accumulator, accumulate
 from streammetrics.collect.definition import Definition
 from streammetrics.collect.metric_like import MetricLike
-from streammetrics.collect.sample import Sample, Shards
+from streammetrics.reading.replicates import Sample, Shards
 
 PLAN = ("user_id", 16, "")
 

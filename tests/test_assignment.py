@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from streammetrics.numerics.assignment import heaviest
+from streammetrics.numerics.linear_assignment import heaviest
 
 BEYOND = 3**45
 """Times this no table is int64; and its sums are no powers of two."""

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 
 import streammetrics as sm
+from streammetrics.batch.columns import Batch
+from streammetrics.batch.ids import Ids
+from streammetrics.batch.kinds import score
 from streammetrics.collect.metric_like import states_of
-from streammetrics.collect.records import dropped_of
-from streammetrics.columns.columns import Batch, score
-from streammetrics.columns.ids import Ids
+from streammetrics.reading.records import dropped_of
 
 ROWS = np.array([[0.5, 0.25, 1.0], [0.0, 0.125, 0.75], [1.0, 1.0, 0.5], [0.25, 0.25, 0.25]])
 KIND = sm.extend.matrix(score(), 3).kind

@@ -7,7 +7,8 @@ import plugin
 import pytest
 
 import streammetrics as sm
-from streammetrics.columns.columns import Column, Kind, Need
+from streammetrics.batch.columns import Column, Kind
+from streammetrics.batch.kinds import Need
 from streammetrics.laws import LAWS
 
 

@@ -15,8 +15,8 @@ from draws import OWN, TIMES, usual
 from fuzz_frames import HOLDERS, PREFIX, attack, judge, originals, tag_of, written
 
 import streammetrics as sm
+from streammetrics.format import frame
 from streammetrics.laws.specimens import fitting, sample
-from streammetrics.state import frame
 
 MUTANTS = 20_000
 

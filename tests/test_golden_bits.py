@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.columns.classes import Classes, Distribution, FoundClasses
-from streammetrics.columns.columns import Count, Grade, Label, Matrix, Weight
-from streammetrics.columns.ids import Ids
-from streammetrics.columns.numbers import Number
+from streammetrics.batch.classes import Classes, Distribution, FoundClasses
+from streammetrics.batch.ids import Ids
+from streammetrics.batch.kinds import Count, Grade, Label, Matrix, Weight
+from streammetrics.batch.numbers import Number
 from streammetrics.laws.case import by_name
 from streammetrics.laws.specimens import fitted, fitting
 

@@ -19,11 +19,11 @@ from fuzz_frames import HOLDERS, opened, sealed, without_kernels, written
 import streammetrics as sm
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import empty_copy, states_of
-from streammetrics.state import frame
+from streammetrics.format import frame
+from streammetrics.format.frame import Frame
+from streammetrics.format.section_header import layout_of
 from streammetrics.state.axes import Vocabulary
-from streammetrics.state.frame import Frame
-from streammetrics.state.lead import layout_of
-from streammetrics.state.totals import ONE
+from streammetrics.state.consistency import ONE
 
 MIB = 1 << 20
 N = 150_000

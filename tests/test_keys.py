@@ -14,12 +14,12 @@ import polars as pl
 import pytest
 
 import streammetrics as sm
+from streammetrics.batch.discovered_keys import FoundKeys
+from streammetrics.batch.ids import Ids
 from streammetrics.collect.metric_like import columns_of, empty_copy, states_of
-from streammetrics.collect.records import dropped_of
-from streammetrics.columns.found_keys import FoundKeys
-from streammetrics.columns.ids import Ids
 from streammetrics.laws.case import same
 from streammetrics.laws.specimens import fitting, sample
+from streammetrics.reading.records import dropped_of
 
 pa = pytest.importorskip("pyarrow", minversion="18", reason="pyarrow before 18 has no UUID columns")
 

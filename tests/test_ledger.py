@@ -21,7 +21,7 @@ import streammetrics as sm
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import empty_copy, states_of
 from streammetrics.compose.ledger import AXIS, Added
-from streammetrics.state import frame
+from streammetrics.format import frame
 
 THINGS: dict[str, Callable[[], Any]] = {
     "metric": lambda: sm.AUC(bits=12),

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from streammetrics.numerics.double_double import ERROR, Twofold
 from streammetrics.numerics.exact import Limits, Mass, ratios, slip, to_float
-from streammetrics.numerics.twofold import ERROR, Twofold
 
 
 def whole(x: Twofold) -> list[Fraction]:

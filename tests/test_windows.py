@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streammetrics as sm
+from streammetrics.batch import times
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import answer_of, columns_of, empty_copy, states_of
-from streammetrics.columns import times
+from streammetrics.format.frame import write
 from streammetrics.numerics.durations import duration_text, microseconds
 from streammetrics.state.axes import Vocabulary
-from streammetrics.state.frame import write
 
 UTC = datetime.UTC
 TIMES = np.array(["1969-12-31T23:59:59", "2024-05-01T09:15", "2024-05-01T09:59:59", "2024-05-01T10:00"], "M8[s]")

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from streammetrics.cli.extras import explain_missing_package
 from streammetrics.cli.messages import UsageError, explain
-from streammetrics.numerics import compiled
+from streammetrics.numerics import kernel_registry as compiled
 
 __all__ = ["UsageError", "main"]
 

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
 from streammetrics.cli.help_texts import (
     ARM,
-    BETTER,
     BITS,
     BY,
     CHECKPOINT,
     CLASSES,
     COLUMNS,
-    CONFIDENCE,
     CONTROL,
     DELIMITER,
     FEW,
     FROM,
     GATE,
     GROUP,
-    GUARDRAIL,
     INDEPENDENT,
     INVALID,
     KEEP,
@@ -33,10 +29,8 @@ from streammetrics.cli.help_texts import (
     MISSING,
     NO_QUOTES,
     NULLS,
-    PLANNED,
     POSITIVE,
     PRED,
-    PRIMARY,
     PUSH,
     QUERY,
     RATE,
@@ -45,7 +39,6 @@ from streammetrics.cli.help_texts import (
     SAVED,
     SCORE,
     SENDER,
-    SEQUENTIAL,
     SHARDS,
     SMALLEST,
     SORT,
@@ -56,22 +49,41 @@ from streammetrics.cli.help_texts import (
     TIME,
     TYPES,
     UNIT,
-    USERS,
     WHERE,
     WINDOW,
 )
 from streammetrics.cli.messages import COMMAND, UsageError
+from streammetrics.cli.options import (
+    COLUMNS_PANEL,
+    DASHBOARD_PANEL,
+    INTERVALS_PANEL,
+    METRICS_PANEL,
+    OUTPUT_PANEL,
+    READING_PANEL,
+    SLICES_PANEL,
+    Better,
+    Confidence,
+    Corrects,
+    Format,
+    Guardrails,
+    Keep,
+    Missing,
+    MissingColumns,
+    OnInvalid,
+    Planned,
+    Primary,
+    Printed,
+    Scale,
+    Sequential,
+    Text,
+    Texts,
+    Top,
+    Type,
+    Users,
+)
 
 __all__ = ["run"]
 
-# Groups of options in --help.
-COLUMNS_PANEL = "Columns"
-METRICS_PANEL = "Metrics"
-SLICES_PANEL = "Slices and windows"
-INTERVALS_PANEL = "Intervals and comparisons"
-READING_PANEL = "Reading the log"
-OUTPUT_PANEL = "Output"
-DASHBOARD_PANEL = "Dashboard"
 
 app = typer.Typer(
     name="streammetrics",
@@ -104,65 +116,6 @@ def _explain_option(message: str) -> str:
     return f"there is no option --{given}; did you mean --format {given}?" if given in list(Format) else message
 
 
-class Format(StrEnum):
-    """How results are printed."""
-
-    table = "table"
-    json = "json"
-    csv = "csv"
-
-
-class Corrects(StrEnum):
-    """What of a down-sampled log is brought back."""
-
-    score = "score"
-    rows = "rows"
-    both = "both"
-
-
-class Scale(StrEnum):
-    """What scores are."""
-
-    probability = "probability"
-    logit = "logit"
-    real = "real"
-
-
-class OnInvalid(StrEnum):
-    """What happens to a bad row."""
-
-    stop = "raise"
-    drop = "drop"
-
-
-class MissingColumns(StrEnum):
-    """What happens where a file lacks a column that others have."""
-
-    stop = "raise"
-    null = "null"
-
-
-class Keep(StrEnum):
-    """Which slices a limit keeps."""
-
-    rows = "rows"
-    hash = "hash"
-
-
-Printed = Annotated[
-    Format,
-    typer.Option(
-        "--format", help="table for people; json and csv for programs, on stdout.", rich_help_panel=OUTPUT_PANEL
-    ),
-]
-Top = Annotated[
-    int,
-    typer.Option(
-        min=1, help="Slices a table shows: those with most rows. json and csv have all.", rich_help_panel=OUTPUT_PANEL
-    ),
-]
-
-
 @app.callback(invoke_without_command=True)
 def _main(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     if version:
@@ -170,44 +123,6 @@ def _main(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
         typer.echo(f"streammetrics {__version__}")
         raise typer.Exit
-
-
-class Type(StrEnum):
-    """What a task predicts."""
-
-    binary = "binary"
-    multiclass = "multiclass"
-    multilabel = "multilabel"
-    regression = "regression"
-    ranking = "ranking"
-
-
-Text = str | None
-Texts = list[str] | None
-
-
-class Missing(StrEnum):
-    """What happens to rows without a unit."""
-
-    stop = "raise"
-    skip = "skip"
-
-
-Confidence = Annotated[
-    float,
-    typer.Option("--confidence", "--interval", min=0.5, max=0.9999, help=CONFIDENCE, rich_help_panel=INTERVALS_PANEL),
-]
-Primary = Annotated[Text, typer.Option(help=PRIMARY, rich_help_panel=INTERVALS_PANEL)]
-Guardrails = Annotated[
-    Texts,
-    typer.Option("--guardrail", metavar="METRIC=MARGIN", help=GUARDRAIL, rich_help_panel=INTERVALS_PANEL),
-]
-Better = Annotated[
-    Texts, typer.Option("--better", metavar="METRIC=high|low", help=BETTER, rich_help_panel=INTERVALS_PANEL)
-]
-Planned = Annotated[float | None, typer.Option("--planned-users", min=1, help=PLANNED, rich_help_panel=INTERVALS_PANEL)]
-Users = Annotated[float | None, typer.Option(min=1, help=USERS, rich_help_panel=INTERVALS_PANEL)]
-Sequential = Annotated[bool, typer.Option("--sequential", help=SEQUENTIAL, rich_help_panel=INTERVALS_PANEL)]
 
 
 @app.command("eval")
@@ -298,10 +213,10 @@ def _eval(
 
     Exit code 3 if a guardrail is broken.
     """
+    from streammetrics.cli.comparison import Asked, read_margins, read_words
     from streammetrics.cli.reading import log_arguments
     from streammetrics.cli.score import Request, no_label, score_log
     from streammetrics.cli.tasks import TaskSpec, read_classes, read_cutoffs, read_names, read_task_file
-    from streammetrics.cli.versus import Asked, read_margins, read_words
 
     if (sql is None) == (not log):
         raise UsageError(
@@ -407,7 +322,7 @@ def _pushed(url: str | None, experiment: str | None, hour: str | None, source: s
         if experiment is not None or hour is not None or source != SENDER or seq:
             raise UsageError("--experiment, --hour, --source and --seq say under which key --push URL posts")
         return None
-    from streammetrics.cli.pushed import Pushed
+    from streammetrics.cli.push import Pushed
 
     return Pushed(url, experiment, hour, source, seq)
 
@@ -436,8 +351,8 @@ def _show(
     top: Top = 40,
 ) -> None:
     """Print the results in saved states; with intervals, if they were counted by --unit."""
+    from streammetrics.cli.display_options import Shown
     from streammetrics.cli.saved import show_file
-    from streammetrics.cli.shown import Shown
 
     shown = Shown(printed.value, top, sort, min_rows, confidence)
     show_file(file, shown, report, metrics=_names(metrics), by=by or ())
@@ -461,9 +376,9 @@ def _compare(
     printed: Printed = Format.table,
     top: Top = 40,
 ) -> None:
+    from streammetrics.cli.comparison import Asked, read_margins, read_words
+    from streammetrics.cli.display_options import Shown
     from streammetrics.cli.saved import compare_files
-    from streammetrics.cli.shown import Shown
-    from streammetrics.cli.versus import Asked, read_margins, read_words
 
     asked = Asked(
         primary=primary,

@@ -6,7 +6,7 @@ import inspect
 
 from streammetrics.cli.specs import at_setting, metric_names, no_metric, settings_of
 from streammetrics.collect.metric import METRICS
-from streammetrics.reports.grid import Cell, Grid, is_terminal, say, show
+from streammetrics.reports.text_table import Cell, Grid, is_terminal, say, show
 
 __all__ = ["list_all", "tell_one"]
 

@@ -17,9 +17,9 @@ from streammetrics.collect.files import atomic_write
 from streammetrics.io.demo import DemoTruth, write_demo_log
 from streammetrics.io.logs import Log
 from streammetrics.io.search import SearchTruth, write_search_log
-from streammetrics.reports.grid import Cell, Grid, say, show
 from streammetrics.reports.records import Record, overall, tasks_of
 from streammetrics.reports.tables import compare, headline, slices
+from streammetrics.reports.text_table import Cell, Grid, say, show
 
 __all__ = ["run_demo"]
 

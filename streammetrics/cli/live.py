@@ -11,15 +11,15 @@ from typing import Any
 
 from streammetrics.cli.serve import listening
 from streammetrics.errors import PushError
-from streammetrics.reports.grid import say
-from streammetrics.serve.auth import issue
+from streammetrics.reports.text_table import say
+from streammetrics.serve.api.auth import issue
 from streammetrics.serve.dashboard import dashboard
-from streammetrics.serve.keys import HOUR
 from streammetrics.serve.push import push
 from streammetrics.serve.server import server_of
 from streammetrics.serve.settings import Settings
 from streammetrics.serve.simulated import DAY, Simulation
 from streammetrics.serve.store import Store, open_store
+from streammetrics.serve.store.part_keys import HOUR
 
 __all__ = ["LiveDemo", "run_live"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from streammetrics.cli.messages import UsageError
-from streammetrics.collect.records import dropped_of
+from streammetrics.reading.records import dropped_of
 from streammetrics.reports.records import contents, unsharded
 
 __all__ = ["check_outcome"]

@@ -6,7 +6,7 @@ from streammetrics.cli.messages import nearest
 from streammetrics.cli.specs import spelled
 from streammetrics.guide.suggest import squashed
 from streammetrics.guide.tables import PEERS, Line, of_peer, written
-from streammetrics.reports.grid import Cell, Grid, is_terminal, say, show
+from streammetrics.reports.text_table import Cell, Grid, is_terminal, say, show
 
 __all__ = ["list_names", "tell_name"]
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from streammetrics.cli.comparison import Versus
+from streammetrics.cli.display_options import Shown
 from streammetrics.cli.messages import UsageError, nearest
-from streammetrics.cli.shown import Shown
-from streammetrics.cli.versus import Versus
 from streammetrics.collect.accumulator import definition_of
-from streammetrics.collect.table import RESULT
 from streammetrics.compose.axis_wrapper import AxisWrapper
 from streammetrics.compose.bundle import Bundle
 from streammetrics.compose.sliced import Sliced
 from streammetrics.numerics.keys import encode_key
 from streammetrics.numerics.keys import shown as shown_key
+from streammetrics.reading.table import RESULT
 from streammetrics.reports.records import Record, Whole, by_slice, called, contents, overall, pieces, views, windows_in
 
 __all__ = ["check_order", "restricted", "write_comparisons", "write_csv", "write_json"]

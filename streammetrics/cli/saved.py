@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from streammetrics.cli.comparison import Asked, Versus, check_alike, check_names, in_full, rows_of
+from streammetrics.cli.display_options import Shown
 from streammetrics.cli.messages import UsageError, nearest
 from streammetrics.cli.records import check_order, restricted, rolled
 from streammetrics.cli.score import (
@@ -20,12 +22,10 @@ from streammetrics.cli.score import (
     read_sets,
     write_report,
 )
-from streammetrics.cli.shown import Shown
-from streammetrics.cli.versus import Asked, Versus, check_alike, check_names, in_full, rows_of
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.files import identity
 from streammetrics.collect.metric_like import states_of
-from streammetrics.collect.saved import load, merge, save
+from streammetrics.collect.serialization import load, merge, save
 from streammetrics.compose.axis_wrapper import AxisWrapper
 from streammetrics.compose.checkpoint import Checkpoint
 from streammetrics.compose.ledger import Ledger
@@ -33,9 +33,9 @@ from streammetrics.compose.sliced import Sliced
 from streammetrics.errors import IncompatibleStateError, InvalidInputError
 from streammetrics.inference.power import power
 from streammetrics.io.sources import find_files
-from streammetrics.reports.grid import Cell, Grid, show
 from streammetrics.reports.records import contents, pieces, sharded, total
 from streammetrics.reports.tables import share
+from streammetrics.reports.text_table import Cell, Grid, show
 
 __all__ = ["compare_files", "merge_files", "show_file", "tell_power"]
 

@@ -14,15 +14,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from streammetrics.cli.comparison import Asked, Versus, check_names, in_full, versus
+from streammetrics.cli.display_options import Shown
 from streammetrics.cli.messages import COMMAND, UsageError, as_options, nearest
 from streammetrics.cli.outcome import check_outcome
 from streammetrics.cli.reading import key_columns
-from streammetrics.cli.shown import Shown
 from streammetrics.cli.tasks import TaskSpec, make_collection
-from streammetrics.cli.versus import Asked, Versus, check_names, in_full, versus
 from streammetrics.collect.metric_like import columns_of
-from streammetrics.collect.table import check_levels
 from streammetrics.errors import InvalidInputError
+from streammetrics.reading.table import check_levels
 
 __all__ = [
     "Request",
@@ -190,7 +190,7 @@ def score_log(request: Request) -> int:
     }
     empty = check_outcome(found.overall, log, where.values(), spellings)
     if request.save is not None:
-        from streammetrics.collect.saved import save
+        from streammetrics.collect.serialization import save
 
         save(found.saved, request.save)
     hints = [*empty, *([] if request.push is None else [request.push.send(found, request.arm, sets)])]
@@ -380,8 +380,8 @@ def print_results(thing: Any, title: str, shown: Shown, hints: Sequence[str] = (
 
         write_csv(thing, shown)
     else:
-        from streammetrics.reports.grid import say, show
         from streammetrics.reports.tables import grids
+        from streammetrics.reports.text_table import say, show
 
         _say_verdicts(shown, title)
         for grid in grids(thing, shown.top, shown.sort, shown.min_rows, shown.confidence):
@@ -406,7 +406,7 @@ def print_versus(title: str, shown: Shown) -> None:
 
 def _say_verdicts(shown: Shown, title: str) -> None:
     """Print what comparisons say, and their figures; the title behind the verdict."""
-    from streammetrics.reports.grid import say, show
+    from streammetrics.reports.text_table import say, show
 
     verdict = [sentence for one in shown.versus if not one.title for sentence in one.sentences]
     for sentence in verdict:

@@ -24,7 +24,7 @@ from streammetrics.collect.task import Task
 from streammetrics.compose.sharded import Sharded
 from streammetrics.compose.sliced import Sliced
 from streammetrics.numerics.keys import scattered
-from streammetrics.reports.grid import Cell, Grid, say, show
+from streammetrics.reports.text_table import Cell, Grid, say, show
 
 __all__ = ["GOLDEN", "cases", "fingerprint", "self_test"]
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from streammetrics.cli.messages import UsageError
-from streammetrics.reports.grid import say
-from streammetrics.serve.apart import Apart, DecoderApart
-from streammetrics.serve.auth import OWNER, READER, issue
+from streammetrics.reports.text_table import say
+from streammetrics.serve.api.auth import OWNER, READER, issue
+from streammetrics.serve.api.reader_process import Apart, DecoderApart
 from streammetrics.serve.dashboard import dashboard
-from streammetrics.serve.keys import NAME
 from streammetrics.serve.server import server_of
 from streammetrics.serve.settings import LOOPBACK, Settings
 from streammetrics.serve.store import Store, open_store
+from streammetrics.serve.store.part_keys import NAME
 
 __all__ = ["list_tokens", "listening", "make_token", "read_auth", "revoke_token", "run_server"]
 

@@ -16,16 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from streammetrics.collect.binding import PLAIN
+from streammetrics.batch.column_binding import PLAIN
+from streammetrics.batch.columns import Batch
+from streammetrics.batch.ids import Ids
 from streammetrics.collect.collection import MetricCollection
-from streammetrics.collect.feed import Feed, Read
 from streammetrics.collect.metric import METRICS, Metric
 from streammetrics.collect.task import Task
-from streammetrics.columns.columns import Batch
-from streammetrics.columns.ids import Ids
 from streammetrics.compose.sharded import Sharded
 from streammetrics.compose.sliced import Sliced
+from streammetrics.count.batch_updater import Feed
 from streammetrics.count.index import Level
+from streammetrics.count.reads import Read
 from streammetrics.count.tallies import sorted_copy
 from streammetrics.laws.specimens import fitting, sample
 from streammetrics.metrics.curves.areas import AUC
@@ -45,7 +46,7 @@ MOST = 8  # processes; beyond, they wait for each other's kernels
 def warm_up() -> None:
     """Compile all kernels, in as many processes as there are processors, and say how long it took."""
     began = time.perf_counter()
-    from streammetrics.count import writable_folder
+    from streammetrics.count.engine import writable_folder
 
     made, variants = _compiled(min(os.cpu_count() or 1, MOST))
     folder = writable_folder()
@@ -77,7 +78,7 @@ def _compiled(processes: int) -> tuple[int, set[tuple[str, str]]]:
 
 def _compiled_by(part: int, *, patient: bool) -> tuple[bool, int, set[tuple[str, str]]]:
     """Do a part of the work in this process; return if it is done, how many variants it compiled, and all that it has."""
-    from streammetrics.count import KERNELS, BusyError, compilations, impatient
+    from streammetrics.count.engine import KERNELS, BusyError, compilations, impatient
 
     before, done = compilations(), True
     try:

@@ -8,15 +8,16 @@ from typing import Any, Self
 
 from numpy import ndarray
 
-from ..columns.columns import Batch
-from ..columns.convert import COLUMNS, as_columns
+from ..batch.columns import Batch
+from ..batch.convert import COLUMNS, as_columns
+from ..count.batch_updater import Change, Feed, change, hold
+from ..count.reads import MEMORY_LIMIT
 from ..errors import IncompatibleStateError
+from ..format import frame
 from ..numerics.canonical import canonical_json
-from ..state import frame
+from ..reading.answers import Answer
 from ..state.state import State
-from .answers import Answer
 from .definition import Definition
-from .feed import MEMORY_LIMIT, Change, Feed, change, hold
 
 __all__ = ["Accumulator", "accumulate", "accumulator_of", "definition_of", "select", "unknown_column"]
 
@@ -100,7 +101,8 @@ class Accumulator:
             if table is not None:
                 if columns or second is not None:
                     raise TypeError(f"{self.definition.type_name}.update() takes a table or columns, not both")
-                self.feed.count_batch(Batch(table))
+                batch = Batch(table)
+                self.feed.count_batch(batch)
                 return
         if type(first) in COLUMNS and second is not None and not columns and (pair := self._pair):
             pair[1](pair[0], (first, second))
@@ -191,7 +193,7 @@ class Accumulator:
         return sha.hexdigest()
 
     def to_bytes(self) -> bytes:
-        """Encode settings and states (see `streammetrics.state.frame`)."""
+        """Encode settings and states (see `streammetrics.format.frame`)."""
         return frame.write(self.states, self.definition.header())
 
     def __eq__(self, other: object) -> bool:

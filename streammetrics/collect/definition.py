@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
+from ..batch.column_binding import Binding
+from ..count.reads import MEMORY_LIMIT, Read
 from ..errors import StateFormatError
 from ..numerics.canonical import canonical_json
+from ..reading.answers import Answer
+from ..reading.interval import Interval
+from ..reading.replicates import Sample
 from ..state.state import State
-from .answers import Answer
-from .binding import Binding
-from .feed import MEMORY_LIMIT, Read
-from .interval import Interval
-from .sample import Sample
 
 __all__ = [
     "Definition", "MetricRead", "definition_of_header", "described", "inconsistent", "number_of_states",

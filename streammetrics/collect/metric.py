@@ -12,23 +12,23 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
 
+from ..batch.column_binding import PLAIN
+from ..count.reads import MEMORY_LIMIT, Read
 from ..errors import StateFormatError, StreamMetricsError, UndefinedMetricWarning
+from ..format import frame
 from ..numerics.exact import Limits
 from ..numerics.settings import Settings, decode_setting, encode_setting, setting, unlike, written_settings
-from ..state import frame
+from ..reading.about import About, inherit
+from ..reading.answers import MetricAnswer, identity_of, reading_of
+from ..reading.interval import Estimate
+from ..reading.reading import OwnReading, Reading, relative_slack
+from ..reading.records import explanation_of
+from ..reading.replicates import Sample, samples_of
+from ..reading.wide_bounds import may_be_wide, sentence_of, warn, wide_of
 from ..state.state import State
-from .about import About, inherit
 from .accumulator import Accumulator, accumulate
-from .answers import MetricAnswer, identity_of, reading_of
-from .binding import PLAIN
 from .definition import Definition, MetricRead, definition_of_header
-from .feed import MEMORY_LIMIT, Read
-from .interval import Estimate
 from .metric_like import MetricLike
-from .reading import OwnReading, Reading, relative_slack
-from .records import explanation_of
-from .sample import Sample, samples_of
-from .wide_bounds import may_be_wide, sentence_of, warn, wide_of
 
 __all__ = ["METRICS", "Metric", "ScoredLabels", "nothing_counted"]
 

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from ..errors import UndefinedMetricWarning
+from ..format import frame
 from ..numerics.settings import check_whole, is_partition
-from ..state import frame
+from ..reading.answers import Answer
+from ..reading.flatten import settled_names
+from ..reading.interval import check_confidence
+from ..reading.wide_bounds import warn
 from ..state.state import State
 from .accumulator import Accumulator, accumulate, accumulator_of, definition_of
-from .answers import Answer
 from .definition import Definition, described, inconsistent
-from .interval import check_confidence
 from .plottable import Plottable
-from .scalars import settled_names
-from .wide_bounds import warn
 
 __all__ = [
     "MetricLike", "answer_of", "coarsen", "columns_of", "empty_copy", "flat", "nbytes", "object_of_header", "seal",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..columns.columns import Label
+from ..batch.column_binding import PLAIN, Binding
+from ..batch.kinds import Label
 from .accumulator import definition_of
-from .binding import PLAIN, Binding
 from .definition import Definition
 from .metric_like import MetricLike
 

@@ -12,19 +12,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.about import sharded_refusal_of
+from ..batch.columns import Batch, Kind
+from ..batch.convert import as_columns
+from ..batch.ids import IdColumn, Ids
 from ..collect.accumulator import definition_of
-from ..collect.feed import MEMORY_LIMIT, Feed, Read
-from ..collect.interval import check_confidence
-from ..collect.reading import CellReadings
-from ..collect.sample import numbers_of
 from ..collect.task import Metrics
-from ..columns.columns import Batch, Kind
-from ..columns.convert import as_columns
-from ..columns.ids import IdColumn, Ids
+from ..count.batch_updater import Feed
+from ..count.reads import MEMORY_LIMIT, Read
 from ..errors import InvalidInputError
+from ..inference.estimates import p_value
 from ..inference.jackknife import Replicates, jackknife, subtracted
-from ..inference.measured import p_value
+from ..reading.about import sharded_refusal_of
+from ..reading.interval import check_confidence
+from ..reading.reading import CellReadings
+from ..reading.replicates import numbers_of
 from ..state.axes import Axis, Vocabulary
 from ..state.state import State
 from ..statistics.groups.solve import hashes_of

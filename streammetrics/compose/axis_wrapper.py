@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from ..collect.accumulator import accumulate, definition_of
 from ..collect.collection import MetricCollection
 from ..collect.definition import Definition, definition_of_header, number_of_states
-from ..collect.feed import MEMORY_LIMIT, Read
 from ..collect.metric_container import MetricContainer
 from ..collect.metric_like import MetricLike
-from ..collect.sample import Sample
 from ..collect.task import Metrics, agreed
+from ..count.reads import MEMORY_LIMIT, Read
 from ..errors import MemoryLimitError
 from ..numerics.keys import sort_key
+from ..reading.replicates import Sample
 from ..state.axes import EPOCHS, EXPIRED, OTHER, Axis
 from ..state.declare import Flat
-from ..state.policy import settled
+from ..state.retention import settled
 from ..state.state import State
 from .cell_answers import REST, CellAnswers, Places, plain
 

@@ -7,12 +7,13 @@ from functools import cached_property
 from typing import Any, Self
 
 from ..collect.accumulator import Accumulator, accumulate, accumulator_of, definition_of
-from ..collect.answers import Answer, NamedAnswers
 from ..collect.definition import Definition, definition_of_header, number_of_states
-from ..collect.feed import Change, Feed, Read
 from ..collect.metric_like import MetricLike
-from ..collect.scalars import Named, prefixed
+from ..count.batch_updater import Change, Feed
+from ..count.reads import Read
 from ..errors import IncompatibleStateError
+from ..reading.answers import Answer, NamedAnswers
+from ..reading.flatten import Named, prefixed
 from ..state.state import State
 
 __all__ = ["Bundle", "BundleAccumulator", "BundleDefinition"]

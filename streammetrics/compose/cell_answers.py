@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.answers import Answer
 from ..collect.definition import MetricRead
-from ..collect.reading import CellReadings, known_reading
-from ..collect.records import record
-from ..collect.scalars import Named, named_numbers, prefixed
-from ..collect.table import check_levels
-from ..collect.wide_bounds import WideValue, together, wide_of_cells
+from ..reading.answers import Answer
+from ..reading.flatten import Named, named_numbers, prefixed
+from ..reading.reading import CellReadings, known_reading
+from ..reading.records import record
+from ..reading.table import check_levels
+from ..reading.wide_bounds import WideValue, together, wide_of_cells
 from ..state.state import State
 
 __all__ = ["REST", "CellAnswers", "Places", "plain"]

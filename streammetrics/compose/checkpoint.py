@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, Self
 
 from ..collect.accumulator import Accumulator, accumulate, accumulator_of, definition_of
 from ..collect.definition import Definition, definition_of_header, number_of_states
-from ..collect.feed import Feed, Read
 from ..collect.metric_like import MetricLike
+from ..count.batch_updater import Feed
+from ..count.reads import Read
 from ..errors import IncompatibleStateError
 from ..state.state import State
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
-from ..collect.about import about_of
 from ..collect.accumulator import accumulate, definition_of
 from ..collect.collection import CollectionDefinition
 from ..collect.definition import Definition
-from ..collect.feed import MEMORY_LIMIT
-from ..collect.interval import refused
 from ..collect.metric import Metric, MetricDefinition
-from ..collect.sample import Sample
 from ..collect.task import Metrics
+from ..count.reads import MEMORY_LIMIT
 from ..numerics.settings import as_int
+from ..reading.about import about_of
+from ..reading.interval import refused
+from ..reading.replicates import Sample
 from ..state.declare import FORMS, Flat
 from ..state.state import State
 from .pooled_windows import PooledAnswer, PooledDefinition, PooledWrapper, alone, mapped, newest, starts

@@ -7,8 +7,8 @@ from typing import Any, Self, TypeVar
 
 from ..collect.accumulator import accumulate, accumulator_of, definition_of
 from ..collect.definition import Definition, definition_of_header, number_of_states
-from ..collect.feed import change
 from ..collect.metric_like import MetricLike, states_of
+from ..count.batch_updater import change
 from ..state.state import State
 from .bundle import Bundle, BundleDefinition
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.about import about_of
-from ..collect.reading import CellReadings
-from ..collect.sample import numbers_of
 from ..errors import StateFormatError
+from ..reading.about import about_of
+from ..reading.reading import CellReadings
+from ..reading.replicates import numbers_of
 from ..state.axes import Vocabulary
 from ..state.state import State
 from ..statistics.score_readouts import pairs_without, quotients

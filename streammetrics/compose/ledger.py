@@ -13,15 +13,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..batch.column_binding import PLAIN
 from ..collect.accumulator import Accumulator, accumulate, accumulator_of, definition_of
-from ..collect.binding import PLAIN
 from ..collect.definition import Definition, definition_of_header, number_of_states
-from ..collect.feed import Read
 from ..collect.metric_like import MetricLike
-from ..collect.saved import from_bytes, load
+from ..collect.serialization import from_bytes, load
+from ..count.reads import Read
 from ..errors import IncompatibleStateError, PartitionConflictError, StateFormatError
 from ..numerics.keys import KINDS, fits, plain, raw
-from ..numerics.once import at_once
+from ..numerics.signal_safety import at_once
 from ..state.axes import NULL, Axis, Vocabulary
 from ..state.cells import Cells
 from ..state.declare import Flat

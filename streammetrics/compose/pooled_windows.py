@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.answers import Answer
 from ..collect.collection import table_of
-from ..collect.interval import DEFAULT_CONFIDENCE
-from ..collect.sample import Sample
-from ..collect.scalars import Named
-from ..collect.table import Table
-from ..collect.wide_bounds import WideValue
-from ..state.policy import settled
+from ..reading.answers import Answer
+from ..reading.flatten import Named
+from ..reading.interval import DEFAULT_CONFIDENCE
+from ..reading.replicates import Sample
+from ..reading.table import Table
+from ..reading.wide_bounds import WideValue
+from ..state.retention import settled
 from ..state.state import State
 from .axis_wrapper import AxisDefinition, AxisWrapper
 

@@ -9,11 +9,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..batch.columns import Batch
+from ..batch.convert import as_columns, is_scalar
 from ..collect.accumulator import Accumulator, accumulate, definition_of, known_columns
-from ..collect.feed import MEMORY_LIMIT, Change, change
 from ..collect.task import Metrics, agreed
-from ..columns.columns import Batch
-from ..columns.convert import as_columns, is_scalar
+from ..count.batch_updater import Change, change
+from ..count.reads import MEMORY_LIMIT
 from ..errors import IncompatibleStateError
 from ..numerics.settings import as_int
 from ..state.axes import Axis

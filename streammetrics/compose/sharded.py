@@ -9,30 +9,30 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..collect.about import about_of, sharded_refusal_of
+from ..batch.column_binding import Unit
+from ..batch.ids import Ids
 from ..collect.accumulator import accumulate, definition_of
-from ..collect.answers import Answer
-from ..collect.binding import Unit
 from ..collect.collection import CollectionDefinition, table_of
 from ..collect.definition import Definition, MetricRead, coarsened, definition_of_header, number_of_states
-from ..collect.feed import MEMORY_LIMIT, Read
-from ..collect.interval import DEFAULT_CONFIDENCE, Interval, refused
 from ..collect.metric import MetricDefinition
 from ..collect.metric_container import MetricContainer
-from ..collect.reading import CellReadings
-from ..collect.records import chance
-from ..collect.sample import Sample, Shards
-from ..collect.scalars import Named, named_numbers
-from ..collect.table import Table
 from ..collect.task import Metrics, agreed
-from ..collect.wide_bounds import WideValue
-from ..columns.ids import Ids
-from ..inference.alone import intervals_of
-from ..inference.measured import each
+from ..count.reads import MEMORY_LIMIT, Read
+from ..inference.estimates import each
+from ..inference.shard_intervals import intervals_of
 from ..numerics.settings import as_int, check_missing, decode_setting, encode_setting
+from ..reading.about import about_of, sharded_refusal_of
+from ..reading.answers import Answer
+from ..reading.flatten import Named, named_numbers
+from ..reading.interval import DEFAULT_CONFIDENCE, Interval, refused
+from ..reading.reading import CellReadings
+from ..reading.records import chance
+from ..reading.replicates import Sample, Shards
+from ..reading.table import Table
+from ..reading.wide_bounds import WideValue
 from ..state.axes import Axis
-from ..state.opaque import OpaqueState
 from ..state.state import State
+from ..state.unknown_state import OpaqueState
 from ..statistics.value_order import weight_below
 from .axis_wrapper import check_dense, inner_of
 from .leave_one_shard_out import by_shard, check_cells, deleted, places

@@ -10,21 +10,21 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.about import best_of
+from ..batch.keys import plain_key
 from ..collect.accumulator import accumulate, definition_of
 from ..collect.collection import CollectionDefinition
-from ..collect.feed import MEMORY_LIMIT
-from ..collect.interval import DEFAULT_CONFIDENCE, check_confidence
 from ..collect.metric_like import with_states
-from ..collect.reading import CellReadings
-from ..collect.records import badness
-from ..collect.table import Table, values_table
 from ..collect.task import Metrics
-from ..columns.keys import plain_key
+from ..count.reads import MEMORY_LIMIT
 from ..numerics.keys import decode_key, encode_key, fixed_hash, sort_key
 from ..numerics.settings import as_int, check_several, check_whole
+from ..reading.about import best_of
+from ..reading.interval import DEFAULT_CONFIDENCE, check_confidence
+from ..reading.reading import CellReadings
+from ..reading.records import badness
+from ..reading.table import Table, values_table
 from ..state.axes import OTHER, Axis
-from ..state.policy import settled
+from ..state.retention import settled
 from ..state.state import State
 from .axis_wrapper import AxisDefinition, AxisWrapper, object_of_cells
 from .cell_answers import REST, CellAnswers, Places, plain

@@ -10,19 +10,19 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..batch.convert import python_time
+from ..batch.times import Latest
 from ..collect.accumulator import accumulate, definition_of
-from ..collect.feed import MEMORY_LIMIT, Read
-from ..collect.interval import DEFAULT_CONFIDENCE, check_confidence
-from ..collect.table import Table, values_table
 from ..collect.task import Metrics
-from ..columns.convert import python_time
-from ..columns.times import Latest
+from ..count.reads import MEMORY_LIMIT, Read
 from ..numerics.durations import duration_text, microseconds
 from ..numerics.keys import plain as plain_time
 from ..numerics.keys import raw
 from ..numerics.settings import as_int, check_whole
+from ..reading.interval import DEFAULT_CONFIDENCE, check_confidence
+from ..reading.table import Table, values_table
 from ..state.axes import EPOCHS, EXPIRED, Axis
-from ..state.policy import settled
+from ..state.retention import settled
 from ..state.state import State
 from .axis_wrapper import AxisDefinition, AxisWrapper, object_of_cells
 from .cell_answers import REST, CellAnswers, Places

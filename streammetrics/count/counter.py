@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from ..errors import MemoryLimitError
 from ..kernels import reduce
 from ..numerics.rows import put
-from ..state import policy, tally
+from ..state import retention as policy
+from ..state import tally
 from ..state.axes import Axis, Vocabulary
 from ..state.cells import Cells
 from ..state.declare import Flat, Tally, carry
@@ -62,8 +63,17 @@ class Counter:
         self.flats: dict[str, Array] = {}
         self.hot: dict[str, Any] = {}
         self.folded = np.zeros(0, np.uint8)
-        self.most = self.statistic.most
+        self.read_facts()
+        self.most = self.exact_rows_limit
         self._load(state)
+
+    def read_facts(self) -> None:
+        """Keep what the statistic says about itself, which never changes: batches need not go back to it."""
+        statistic = self.statistic
+        self.parts, self.folds, self.folds_by_rows = statistic.parts(), statistic.folds, statistic.folds_by_rows
+        self.spread, self.times, self.exact_rows_limit = statistic.spread, statistic.times, statistic.most
+        self.together, self.open_ended = statistic.together, statistic.open_ended
+        self.fixed_weights, self.fixed_terms = statistic.fixed_weights, statistic.fixed_terms
 
     def _behind(self, state: State) -> tuple[tuple[str, Axis], ...]:
         axis = state.behind
@@ -89,7 +99,7 @@ class Counter:
                 below = codes[below] if len(codes) else below
             places = _located(index, self.inner, below, at[cells.inner[:, 0]], len(self.front))
         fronts, count = max(index.count(self.front), 1), max(index.count(self.inner), 1)
-        for name, part in self.statistic.parts().items():
+        for name, part in self.parts.items():
             if isinstance(part, Flat):
                 if name in cells.flats:
                     size, where = (fronts, at) if part.front or cells.inner is None else (count, places)
@@ -105,7 +115,7 @@ class Counter:
 
     def _take(self, name: str, part: Tally, entries: Entries, cells: int) -> None:
         shift = part.shift(self.statistic)
-        folds = self.statistic.folds
+        folds = self.folds
         if part.wide(self.statistic):
             hot: Any = HotExact(shift, lone=self.lone)
             hot.take(entries)
@@ -131,7 +141,7 @@ class Counter:
             if isinstance(hot, HotTally):
                 room = min(room, hot.left(cells))
             elif not self._folded_alone:
-                room = min(room, hot.left(self.most) // self.statistic.times)
+                room = min(room, hot.left(self.most) // self.times)
         return room
 
     @property
@@ -141,17 +151,17 @@ class Counter:
 
     @cached_property
     def _all_folded(self) -> bool:
-        return self.statistic.folds is None or self.statistic.most == 0
+        return self.folds is None or self.exact_rows_limit == 0
 
     @property
     def present(self) -> frozenset[str]:
         """Optional parts that are there."""
-        return frozenset(n for n in self.flats if self.statistic.parts()[n].optional)
+        return frozenset(n for n in self.flats if self.parts[n].optional)
 
     @property
     def dense(self) -> frozenset[str]:
         """Tallies that have a counter for each place, and all of whose rows go there."""
-        folds = self.statistic.folds
+        folds = self.folds
         found = {n for n, h in self.hot.items() if isinstance(h, HotTally) and h.dense}
         if folds is not None and not self._folded_alone:
             found.discard(folds[1])
@@ -170,7 +180,7 @@ class Counter:
         """An upper limit of the bytes that are held when so many more rows have come."""
         cells = max(self.index.count(self.inner), 1)
         fronts = max(self.index.count(self.front), 1)
-        parts = self.statistic.parts()
+        parts = self.parts
         flats = sum(a[:1].nbytes * (fronts if parts[n].front else cells) for n, a in self.flats.items())
         placed = rows * self._places
         hot = sum(
@@ -181,7 +191,7 @@ class Counter:
     @property
     def _places(self) -> int:
         """In how many places of its cell a row is counted: several outputs have one each."""
-        return max(self.statistic.times // max(self.statistic.spread, 1), 1)
+        return max(self.times // max(self.spread, 1), 1)
 
     def room(self, rows: int, *, weighted: bool) -> bool:
         """Make room for so many rows in all cells there are; return whether an array is another one now.
@@ -195,7 +205,7 @@ class Counter:
             cells, fronts = self.index.count(self.inner), self.index.count(self.front)
             self._check_classes()
             for name, array in self.flats.items():
-                part = self.statistic.parts()[name]
+                part = self.parts[name]
                 size = fronts if part.front else cells
                 if size > len(array):
                     new = part.empty(self.statistic, max(size, 2 * len(array)))
@@ -204,7 +214,7 @@ class Counter:
             if not self._all_folded and cells > len(self.folded):
                 self.folded = zeros_behind(self.folded, 2 * cells)
         limit = getattr(self.statistic, "memory_limit", None)
-        if limit is not None and self.statistic.open_ended and self.need(rows) > limit:
+        if limit is not None and self.open_ended and self.need(rows) > limit:
             self._check_limit(rows, limit)
         if weighted or self.left < rows:
             self._room_in_tallies(rows, weighted=weighted)
@@ -221,8 +231,9 @@ class Counter:
 
     def admit_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
         """Raise unless checked rows, each in its front cell, may be counted, together and with those before."""
+        sources = {role: c.source for role, c in columns.items() if len(c.values)}
         self.statistic.admit_rows(columns, at)
-        self.statistic.admit_beside(self.flats, {role: c.source for role, c in columns.items() if len(c.values)})
+        self.statistic.admit_beside(self.flats, sources)
 
     def _check_classes(self) -> None:
         if self.inner[-1][1].kind == "class":
@@ -258,18 +269,18 @@ class Counter:
         """Whether so many more rows in a lone cell make it too large to be exact: they are checked before they come."""
         if self._all_folded or not self.lone or self.most is None or self._folded_alone:
             return False
-        more = rows * self.statistic.times
+        more = rows * self.times
         return any(isinstance(h, HotExact) and h.rows + more > self.most for h in self.hot.values())
 
     def fold_ahead(self, at: Ints, rows: int, columns: Mapping[str, Any]) -> None:
         """Fold the cells that rows, which are good, make too large: so they go to buckets at once."""
-        most, spread = self.statistic.most, self.statistic.spread
+        most, spread = self.exact_rows_limit, self.spread
         if self._all_folded or most is None:
             return
         if self.lone:
             if self.folds_with(rows) and self._outgrown(rows, columns):
                 self._fold(np.ones(1, bool))
-        elif not self.statistic.folds_by_rows:
+        elif not self.folds_by_rows:
             return  # `_settle_folding` decides when the rows that wait are sorted
         elif max(rows, len(at)) * self._places > most:
             cells = at if spread == 1 else at // spread
@@ -279,8 +290,8 @@ class Counter:
 
     def _outgrown(self, rows: int = 0, columns: Mapping[str, Any] | None = None) -> bool:
         """Return whether a lone cell with so many more rows goes to buckets; if not, let twice as many rows wait."""
-        statistic, hot = self.statistic, self.hot[self.statistic.folds[0]]  # type: ignore[index]
-        if statistic.folds_by_rows:
+        statistic, hot = self.statistic, self.hot[self.folds[0]]  # type: ignore[index]
+        if self.folds_by_rows:
             return True
         more = None if columns is None else statistic.sample(columns, SAMPLE)
         known = hot.settle() if more is None else tally.united([hot.settle(), more])
@@ -303,19 +314,19 @@ class Counter:
     def _settle_folding(self) -> None:
         """Turn the exact rows of cells that hold too many into buckets."""
         statistic = self.statistic
-        if self._all_folded or statistic.most is None:
+        if self._all_folded or self.exact_rows_limit is None:
             return
-        hot, cells = self.hot[statistic.folds[0]], max(self.index.count(self.inner), 1)  # type: ignore[index]
+        hot, cells = self.hot[self.folds[0]], max(self.index.count(self.inner), 1)  # type: ignore[index]
         if self.lone:
-            if hot.rows > statistic.most and self._outgrown():
+            if hot.rows > self.exact_rows_limit and self._outgrown():
                 self._fold(np.ones(1, bool))
             return
         entries = hot.settle()
         starts = entries.starts(cells)
         run = np.concatenate([[0], np.cumsum(entries.mass)])
         folded = zeros_behind(self.folded, cells)[:cells] != 0
-        many = np.diff(run[starts]) > statistic.most
-        if many.any() and not statistic.folds_by_rows:
+        many = np.diff(run[starts]) > self.exact_rows_limit
+        if many.any() and not self.folds_by_rows:
             many = statistic.outgrown(entries, many)
         many |= folded & (np.diff(starts) > 0)
         if many.any():
@@ -324,8 +335,8 @@ class Counter:
     def _fold(self, many: NDArray[np.bool_]) -> None:
         """Turn the exact rows of some cells into buckets; all of them, or, should this be interrupted, none."""
         statistic = self.statistic
-        assert statistic.folds is not None
-        exact, rows, flag = statistic.folds
+        assert self.folds is not None
+        exact, rows, flag = self.folds
         old, coarse, cells = self.hot[exact], self.hot[rows], max(self.index.count(self.inner), 1)
         folded, off_grid = zeros_behind(self.folded, len(many)).copy(), self.flats[flag].copy()
         folded[np.flatnonzero(many)] = 1
@@ -373,7 +384,7 @@ class Counter:
 
     def _made(self, part: Flat) -> Array:
         """An optional part, spelled out as it was while it was absent; kernels go over all cells that have room."""
-        parts = self.statistic.parts()
+        parts = self.parts
         rooms = [len(a) for n, a in self.flats.items() if parts[n].front == part.front]
         made = part.empty(self.statistic, max([self.index.count(self.front if part.front else self.inner), 1, *rooms]))
         if part.like is None:
@@ -396,7 +407,7 @@ class Counter:
 
     @property
     def _optional(self) -> list[Flat]:
-        return [p for p in self.statistic.parts().values() if isinstance(p, Flat) and p.optional]
+        return [p for p in self.parts.values() if isinstance(p, Flat) and p.optional]
 
     def _weigh(self) -> bool:
         """Make the parts that weights make; return whether one is new."""
@@ -407,7 +418,7 @@ class Counter:
 
     def absorbed(self, columns: Mapping[str, Any], at: Ints, rows: int) -> list[Callable[[], Any]]:
         """Count rows aside, by the statistic's own numpy; return the calls that put the result in place."""
-        statistic, parts = self.statistic, self.statistic.parts()
+        statistic, parts = self.statistic, self.parts
         if not rows:
             return []
         into: dict[str, Any] = {}
@@ -467,12 +478,12 @@ class Counter:
             inner = inner.take(below, axis=0)
         flats = {}
         for name, array in self.flats.items():
-            front = statistic.parts()[name].front or inner is None
+            front = self.parts[name].front or inner is None
             flats[name] = array[: fronts if front else cells].take(order if front else below, axis=0)
         tallies = {n: self._in_order(h, below) for n, h in self.hot.items()}
         made = statistic.holding(Cells(statistic.axes, keys[order], words, inner, behind, flats, tallies))
-        if self.lone and statistic.folds is not None and not self._folded_alone:  # known, and slow to add up
-            made.__dict__["rows_behind"] = np.array([self.hot[statistic.folds[0]].rows // statistic.times])
+        if self.lone and self.folds is not None and not self._folded_alone:  # known, and slow to add up
+            made.__dict__["rows_behind"] = np.array([self.hot[self.folds[0]].rows // self.times])
         return policy.settled(made.present())
 
     def _inner_table(self, order: Ints) -> tuple[Ints, Vocabulary | None]:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import Column
+from ..batch.columns import Column
 from ..errors import InvalidInputError, MemoryLimitError
-from ..numerics.compiled import kernel
-from ..state import policy
+from ..numerics.kernel_registry import kernel
+from ..state import retention as policy
 from ..state.cells import Cells
 from ..state.fold import ascending, fold
 from ..state.state import State
@@ -111,6 +111,7 @@ class GroupCounter(Counter):
 
     def __init__(self, state: GroupRows, index: Index) -> None:
         self.statistic, self.index = state.empty(), index
+        self.read_facts()
         self.front = self.inner = path_of(state.axes)
         self.lone = not self.front
         self.hot, self.folded, self.before = {}, np.zeros(0, np.uint8), state.empty()

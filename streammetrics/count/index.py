@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..kernels.cells import locate, locate_group, locate_small, shard_cells
 from ..state.axes import Axis, Vocabulary
 from ..statistics.step import NOTHING
-from .numbers import KeyNumbers, longer
+from .key_codes import KeyNumbers, longer
 
 __all__ = ["Index"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import Column
+from ..batch.columns import Column
 from ..statistics.groups.solve import hashes_of
 from ..statistics.key_kinds import kind_of
 from ..statistics.key_sample import ALL, SALT, KeySample, thinned

@@ -14,7 +14,7 @@ from ..state.state import State
 from ..state.tally import Entries
 from ..statistics.joint import JointHistogram
 from .counter import Counter
-from .room import grown
+from .page_allocator import grown
 from .tallies import HotExact, weights_less_one, zeros_behind
 
 __all__ = ["PairCounter"]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import Column
+from ..batch.columns import Column
 from ..errors import InvalidInputError
 from ..state.cells import Cells
 from ..state.fold import fold
@@ -89,6 +89,7 @@ class SortedCounter(Counter):
 
     def __init__(self, state: SortedGroups, index: Index) -> None:
         self.statistic, self.index, self.before = state.empty(), index, state
+        self.read_facts()
         self.front = self.inner = path_of(state.axes)
         self.lone = not self.front
         self.hot, self.flats, self.folded = {}, {}, np.zeros(0, np.uint8)

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from ..kernels import exact_rows, reduce
 from ..numerics.exact import carry_fixed
-from ..numerics.once import at_once
+from ..numerics.signal_safety import at_once
 from ..state import tally
 from ..state.tally import Entries
-from .room import cut, room
+from .page_allocator import cut, room
 
 __all__ = ["HotExact", "HotTally", "weights_less_one"]
 

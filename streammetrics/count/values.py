@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import Column
+from ..batch.columns import Column
 from ..numerics.exact import carry_fixed
 from ..state import tally
 from ..state.declare import Tally
@@ -21,7 +21,7 @@ from ..state.state import State
 from ..state.tally import Entries
 from ..statistics.values import ValueHistogram
 from .counter import Counter
-from .room import grown
+from .page_allocator import grown
 from .tallies import HotExact
 
 __all__ = ["ValueCounter"]

@@ -8,7 +8,7 @@ from typing import Any
 import apache_beam as beam
 
 from ..collect.metric_like import MetricLike
-from ..collect.saved import from_bytes
+from ..collect.serialization import from_bytes
 from .parts import read_columns, total
 
 __all__ = ["Fold", "FoldRows", "Merge"]

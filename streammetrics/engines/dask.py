@@ -10,7 +10,7 @@ import dask
 from dask.delayed import Delayed, delayed
 
 from ..collect.metric_like import MetricLike
-from ..collect.saved import merge
+from ..collect.serialization import merge
 from .parts import fold_part, read_columns, total
 
 __all__ = ["evaluate", "states"]

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ..collect.metric import Metric
 from ..collect.metric_like import MetricLike, columns_of
-from ..collect.saved import merge
+from ..collect.serialization import merge
 from . import fold
 from .parts import read_columns, total, value_of
 

@@ -10,7 +10,7 @@ from pyflink.table.expressions import col, rand_integer
 from pyflink.table.udf import udaf, udf
 
 from ..collect.metric_like import MetricLike, columns_of
-from ..collect.saved import merge
+from ..collect.serialization import merge
 from . import fold
 from .parts import read_columns, total, value_of
 

@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from ..batch.ids import Ids
 from ..collect.accumulator import definition_of
 from ..collect.collection import MetricCollection
 from ..collect.metric import Metric
 from ..collect.metric_like import MetricLike, answer_of, columns_of
-from ..collect.saved import from_bytes, merge
-from ..columns.ids import Ids
+from ..collect.serialization import from_bytes, merge
 from ..errors import InvalidInputError
 from . import check_metrics, fold
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from ..collect.metric_like import MetricLike, columns_of
-from ..collect.saved import merge
+from ..collect.serialization import merge
 from . import fold
 from .parts import read_columns, total, value_of
 

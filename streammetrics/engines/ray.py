@@ -12,7 +12,7 @@ from ray.data import Dataset
 from ray.data.aggregate import AggregateFn
 
 from ..collect.metric_like import MetricLike
-from ..collect.saved import merge
+from ..collect.serialization import merge
 from . import fold
 from .parts import fold_part, read_columns, total
 

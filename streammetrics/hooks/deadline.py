@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from ..errors import SyncTimeoutError
-from ..numerics.once import in_thread
+from ..numerics.signal_safety import in_thread
 
 __all__ = ["TIMEOUT", "Deadline"]
 

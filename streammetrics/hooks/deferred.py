@@ -18,12 +18,12 @@ from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from .. import errors
+from ..batch.convert import as_columns, library_of
 from ..collect.accumulator import definition_of, unknown_column
 from ..collect.metric_like import MetricLike, columns_of
-from ..columns.convert import as_columns, library_of
 from ..compose.bundle import Bundle
 from ..errors import InvalidInputError, MemoryLimitError, NotArrivedError, StreamMetricsError
-from ..numerics.once import at_once
+from ..numerics.signal_safety import at_once
 
 __all__ = ["CARRIERS", "Carrier", "Deferred", "Flight"]
 

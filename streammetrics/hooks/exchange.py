@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from ..collect.accumulator import definition_of
 from ..collect.metric_like import MetricLike, empty_copy, states_of, with_states
-from ..collect.saved import from_bytes
+from ..collect.serialization import from_bytes
 from ..errors import IncompatibleStateError, SyncError
-from ..state import frame
+from ..format import frame
 from ..state.dense import Facts, facts_of, flat_bytes, from_dense, spread
 from ..state.state import State
 

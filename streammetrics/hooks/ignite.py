@@ -13,7 +13,7 @@ from ignite.metrics import Metric as IgniteMetric
 from ..collect.accumulator import accumulator_of
 from ..collect.collection import MetricCollection
 from ..collect.metric_like import MetricLike
-from ..collect.saved import from_bytes, merge
+from ..collect.serialization import from_bytes, merge
 from .scorer import Scorer, scores
 
 __all__ = ["Metric"]

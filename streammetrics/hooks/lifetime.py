@@ -6,10 +6,10 @@ from typing import Any, NamedTuple, Self
 
 from ..collect.accumulator import definition_of
 from ..collect.metric_like import MetricLike, answer_of, empty_copy
-from ..collect.saved import merge
-from ..collect.scalars import settled_names
+from ..collect.serialization import merge
 from ..compose.axis_wrapper import AxisWrapper
 from ..compose.bundle import Bundle
+from ..reading.flatten import settled_names
 
 __all__ = ["Lifetime"]
 

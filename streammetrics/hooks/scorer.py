@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.about import best_of
+from ..batch.classes import Classes, FoundClasses
+from ..batch.convert import as_array, one_column
+from ..batch.kinds import Label, Matrix, Score
 from ..collect.accumulator import definition_of
 from ..collect.collection import MetricCollection
 from ..collect.metric_like import MetricLike, answer_of, columns_of, empty_copy
-from ..columns.classes import Classes, FoundClasses
-from ..columns.columns import Label, Matrix, Score
-from ..columns.convert import as_array, one_column
 from ..numerics import elementary
+from ..reading.about import best_of
 
 __all__ = ["LINKS", "Scorer", "directions", "scores"]
 

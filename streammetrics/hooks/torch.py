@@ -12,7 +12,7 @@ from ..collect.accumulator import accumulator_of
 from ..collect.metric import Metric
 from ..collect.metric_container import MetricContainer
 from ..collect.metric_like import MetricLike, empty_copy, states_of
-from ..collect.saved import from_bytes
+from ..collect.serialization import from_bytes
 from ..errors import IncompatibleStateError, StateFormatError
 from .deferred import CARRIERS, Deferred
 

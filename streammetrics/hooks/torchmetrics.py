@@ -10,12 +10,12 @@ import torchmetrics
 from torchmetrics.utilities.distributed import gather_all_tensors
 from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
-from ..collect.about import best_of
 from ..collect.accumulator import accumulator_of, definition_of
 from ..collect.metric_like import MetricLike, answer_of, columns_of, empty_copy, states_of
-from ..collect.saved import from_bytes, merge
+from ..collect.serialization import from_bytes, merge
 from ..compose.bundle import Bundle
 from ..errors import IncompatibleStateError, InvalidInputError, StateFormatError, StreamMetricsError
+from ..reading.about import best_of
 from .deferred import Deferred
 
 __all__ = ["TorchMetric"]

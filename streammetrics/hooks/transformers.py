@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from transformers import EvalPrediction
 
+from ..batch.convert import as_array
 from ..collect.metric_like import MetricLike
-from ..columns.convert import as_array
 from .scorer import Scorer
 
 __all__ = ["compute_metrics"]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from .estimates import Measured
 from .jackknife import Replicates, added, jackknife, subtracted
-from .measured import Measured
 
 __all__ = ["Calibrations", "calibrations"]
 

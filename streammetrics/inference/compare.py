@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..collect.accumulator import definition_of
-from ..collect.interval import alpha_of
 from ..collect.metric_like import MetricLike, states_of
-from ..collect.sample import Sample
 from ..errors import InvalidInputError
-from .changes import changes_of
+from ..reading.interval import alpha_of
+from ..reading.replicates import Sample
 from .comparison import Comparison, Comparisons
+from .differences import changes_of
+from .interpretation import Settings, read
 from .pairs import Left, Pair, paired
-from .readings import Settings, read
 from .sequential import Look
 
 __all__ = ["compare", "compare_all"]

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.interval import Interval
 from ..collect.plottable import Plottable
-from ..collect.table import Layout, Table, show
-from .measured import each
+from ..reading.interval import Interval
+from ..reading.table import Layout, Table, show
+from .estimates import each
+from .interpretation import BOUND, SAMPLING, Reading, Settings, better_side, limits_of
+from .number_format import digits, p_text, spelled
 from .pairs import Left
-from .readings import BOUND, SAMPLING, Reading, Settings, better_side, limits_of
-from .words import digits, p_text, spelled
 
 __all__ = ["Comparison", "Comparisons", "comparisons_of"]
 

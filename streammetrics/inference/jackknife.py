@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..collect.scales import SCALES, plain, scale_of
 from ..errors import InvalidInputError
-from .measured import Measured, satterthwaite, settled
+from ..reading.link_functions import SCALES, plain, scale_of
+from .estimates import Measured, satterthwaite, settled
 from .reasons import Reasons, add, as_reasons, known, of_cells
 
 __all__ = ["Contrast", "Replicates", "added", "effective_shards", "jackknife", "of_one", "subtracted", "too_few"]

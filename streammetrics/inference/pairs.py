@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.sample import Sample, Shards
+from ..reading.replicates import Sample, Shards
 
 __all__ = ["Left", "Pair", "at_cells", "joined", "paired"]
 

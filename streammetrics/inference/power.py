@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..collect.accumulator import definition_of
-from ..collect.interval import alpha_of, reach
 from ..collect.metric_like import MetricLike, states_of
-from ..collect.scales import scale_of
 from ..errors import InvalidInputError
 from ..numerics.elementary import exp, log1p
 from ..numerics.student import normal_quantile, t_quantile
-from .changes import side
-from .measured import Measured
+from ..reading.interval import alpha_of, reach
+from ..reading.link_functions import scale_of
+from .differences import side
+from .estimates import Measured
 from .sequential import Look, boundary, reach_of_all
 
 __all__ = ["Plan", "days_to_go", "power", "smallest_effect", "users_needed", "users_to_decide"]

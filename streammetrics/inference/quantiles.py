@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..collect.interval import Interval, reach
-from ..collect.scales import SCALES, plain
 from ..errors import InvalidInputError
+from ..reading.interval import Interval, reach
+from ..reading.link_functions import SCALES, plain
+from .estimates import INDEPENDENT
 from .jackknife import Contrast, Replicates, of_one, total, variance_of
-from .measured import INDEPENDENT
 from .reasons import add, as_reasons, known, of_cells
 
 __all__ = ["quantile_interval", "quantile_replicates"]

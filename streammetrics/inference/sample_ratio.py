@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..collect.metric_like import MetricLike, states_of
-from ..collect.sample import keys_of
 from ..errors import InvalidInputError
 from ..numerics.elementary import exp, log1p, x_minus_log1p
+from ..reading.replicates import keys_of
 from ..state.state import State
 from ..statistics.key_sample import KeySample, at_one_level
 from ..statistics.unit_sums import UnitSums

@@ -12,23 +12,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.interval import Interval, alpha_of
 from ..collect.metric_like import MetricLike
 from ..collect.plottable import Plottable
-from ..collect.sample import Sample
-from ..collect.table import Layout, Table, show
 from ..errors import InvalidInputError
+from ..reading.interval import Interval, alpha_of
+from ..reading.replicates import Sample
+from ..reading.table import Layout, Table, show
 from .calibration import Calibrations
-from .changes import RATIO, Changes, changes_of
 from .compare import samples_of, slices_of
-from .measured import each
+from .differences import RATIO, Changes, changes_of
+from .estimates import each
+from .interpretation import Reading, Settings, compared_of, read
+from .number_format import digits, p_text
 from .pairs import Left, paired
-from .readings import Reading, Settings, compared_of, read
 from .reasons import known
 from .sample_ratio import SampleRatio, sample_ratio_mismatch
 from .sequential import p_of_e
 from .verdict import Compared, Progress, Verdict, not_worse, verdict, worse
-from .words import digits, p_text
 
 __all__ = ["Scorecard", "scorecard"]
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable
 
 from .comparison import Comparison
-from .readings import BOUND
+from .interpretation import BOUND
+from .number_format import digits, spelled
 from .verdict import LIKELY
-from .words import digits, spelled
 
 __all__ = ["sentence"]
 

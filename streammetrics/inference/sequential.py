@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.interval import Interval, alpha_of
-from ..collect.scales import plain
 from ..errors import InvalidInputError
 from ..numerics.elementary import exp, log, log1p
 from ..numerics.student import normal_of_t, t_of_normal
-from .measured import Measured, around, statistic
+from ..reading.interval import Interval, alpha_of
+from ..reading.link_functions import plain
+from .estimates import Measured, around, statistic
 from .reasons import add, as_reasons, of_cells
 
 __all__ = ["Look", "always_valid", "boundary", "e_value", "p_of_e"]

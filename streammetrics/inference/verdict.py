@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..collect.interval import Interval, alpha_of
-from ..collect.scales import scale_of
 from ..errors import InvalidInputError
 from ..numerics.student import normal_quantile
+from ..reading.interval import Interval, alpha_of
+from ..reading.link_functions import scale_of
 from .calibration import Calibrations
-from .measured import Measured, interval, p_value
+from .estimates import Measured, interval, p_value
+from .number_format import digits, spelled
 from .power import days_to_go, users_to_decide
 from .sample_ratio import SampleRatio
 from .sequential import Look, always_valid, e_value
-from .words import digits, spelled
 
 __all__ = ["LIKELY", "Compared", "Progress", "Reading", "Verdict", "evidence", "read", "verdict"]
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from streammetrics.collect.accumulator import accumulator_of, definition_of
 from streammetrics.collect.metric_like import empty_copy, with_states
-from streammetrics.collect.saved import load, save
+from streammetrics.collect.serialization import load, save
 from streammetrics.compose.checkpoint import Checkpoint, ranges
 from streammetrics.compose.checkpoint import Log as Known
 from streammetrics.errors import IncompatibleStateError, InvalidInputError

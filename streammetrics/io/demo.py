@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streammetrics.collect.files import atomic_write
+from streammetrics.io.simulation import SCHEMA, VARIANTS, Floats, Impressions, World
 from streammetrics.io.sources import LogError, PathLike
-from streammetrics.io.world import SCHEMA, VARIANTS, Floats, Impressions, World
 
 __all__ = ["DemoTruth", "write_demo_log", "write_parquet"]
 

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from streammetrics.batch.ids import Ids
+from streammetrics.batch.kinds import Matrix, Score, Weight
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.collection import MetricCollection
 from streammetrics.collect.metric_like import columns_of, empty_copy, states_of
-from streammetrics.columns.columns import Matrix, Score, Weight
-from streammetrics.columns.ids import Ids
 from streammetrics.compose.bundle import Bundle
 from streammetrics.compose.sharded import Sharded
 from streammetrics.compose.sliced import Sliced
@@ -26,11 +26,11 @@ from streammetrics.compose.windowed import Windowed
 from streammetrics.errors import InvalidInputError
 from streammetrics.io.checkpoints import Keeper, Kept
 from streammetrics.io.column_types import Uses
-from streammetrics.io.largest import largest_keys
+from streammetrics.io.external_sort import Gathered, Share, Shares, shares_of
 from streammetrics.io.logs import Log, Part
 from streammetrics.io.queries import Piece, Queries, query_column, together
-from streammetrics.io.scattered import Gathered, Share, Shares, shares_of
 from streammetrics.io.sources import PathLike
+from streammetrics.io.top_keys import largest_keys
 from streammetrics.io.where import Filter
 
 __all__ = ["OVERALL", "Progress", "Scored", "Window", "cpus", "evaluate", "slice_name", "window_name"]

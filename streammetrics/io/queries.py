@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from streammetrics.batch.columns import Batch
+from streammetrics.batch.convert import as_columns
+from streammetrics.batch.ids import Ids
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import MetricLike
-from streammetrics.columns.columns import Batch
-from streammetrics.columns.convert import as_columns
-from streammetrics.columns.ids import Ids
 from streammetrics.errors import InvalidInputError
 from streammetrics.io.logs import Part
 from streammetrics.io.readers import decoded, one_table

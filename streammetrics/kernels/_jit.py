@@ -27,8 +27,8 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from ..numerics import compiled
-from ..numerics.once import undivided
+from ..numerics import kernel_registry as compiled
+from ..numerics.signal_safety import undivided
 from ._cache import KernelCache, writable_folder
 from ._compiler import KernelCompiler, StepCompiler, collector_paused, remember_operations
 from ._digest import STEPS, kernel_digest

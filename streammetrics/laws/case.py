@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..batch.kinds import Matrix, Need, Weight
 from ..collect.accumulator import definition_of
 from ..collect.metric import Metric
 from ..collect.metric_like import columns_of, states_of
-from ..columns.columns import Matrix, Need, Weight
 from ..errors import StreamMetricsError, UndefinedMetricWarning, WideBoundsWarning
 from .specimens import Columns, fitting
 

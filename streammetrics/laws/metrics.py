@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.about import about_of
+from ..batch.ids import Ids
+from ..batch.kinds import Label, Score
 from ..collect.accumulator import definition_of
 from ..collect.collection import MetricCollection
-from ..collect.interval import QUERIES, ROWS
 from ..collect.metric import METRICS, Metric
 from ..collect.metric_like import coarsen, empty_copy, with_states
-from ..collect.records import dropped_of
-from ..collect.saved import from_bytes, merge
-from ..columns.columns import Label, Score
-from ..columns.ids import Ids
+from ..collect.serialization import from_bytes, merge
 from ..errors import IncompatibleStateError, InvalidInputError
+from ..reading.about import about_of
+from ..reading.interval import QUERIES, ROWS
+from ..reading.records import dropped_of
 from ..state.state import State
 from .case import Case, Law, by_name, expect, folded, numbers, refuses, same, same_value, value_of
 from .specimens import Columns, events, formats, on_grid, spoil, tables

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..collect.metric import METRICS
 from ..collect.metric_like import states_of
-from ..collect.saved import from_bytes, merge
+from ..collect.serialization import from_bytes, merge
 from ..errors import IncompatibleStateError, InvalidInputError
 from ..state.state import State
 from .case import Case, Law, by_name, expect, quiet, refuses, same, shown

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from ..collect.about import sharded_refusal_of
+from ..batch.columns import Batch
 from ..collect.accumulator import definition_of
 from ..collect.collection import MetricCollection
 from ..collect.definition import coarsened
-from ..collect.feed import shard_codes
 from ..collect.metric_like import answer_of, columns_of, states_of
-from ..columns.columns import Batch
 from ..compose.sharded import Sharded
 from ..compose.sliced import Sliced
 from ..compose.windowed import Windowed
+from ..count.batch_updater import shard_codes
+from ..reading.about import sharded_refusal_of
 from ..state.axes import Axis
 from ..state.declare import Tally
 from ..state.pair_levels import at_levels

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..collect.collection import MetricCollection
 from ..collect.metric_like import columns_of
-from ..collect.saved import from_bytes, merge
+from ..collect.serialization import from_bytes, merge
 from ..compose.sliced import Sliced
 from ..numerics.keys import fixed_hash, sort_key
 from .case import Case, Law, expect, same

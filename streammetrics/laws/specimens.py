@@ -9,10 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.classes import Classes, Distribution, FoundClasses
-from ..columns.columns import Column, Kind, Label, LabelWeight, Matrix, Need, Score, Weight
-from ..columns.ids import Ids
-from ..columns.numbers import Number
+from ..batch.classes import Classes, Distribution, FoundClasses
+from ..batch.columns import Column, Kind
+from ..batch.ids import Ids
+from ..batch.kinds import Label, LabelWeight, Matrix, Need, Score, Weight
+from ..batch.numbers import Number
 from ..state.state import State
 
 __all__ = [

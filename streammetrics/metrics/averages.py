@@ -13,17 +13,17 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..collect.about import About, about_of
-from ..collect.interval import Estimate, side_by_side
+from ..batch.classes import check_ignored, check_labels
 from ..collect.metric import ScoredLabels
-from ..collect.reading import NAN, OwnNumber, Reading, estimate_of
-from ..columns.classes import check_ignored, check_labels
 from ..numerics.exact import Limits
 from ..numerics.settings import setting
+from ..reading.about import About, about_of
+from ..reading.interval import Estimate, side_by_side
+from ..reading.reading import NAN, OwnNumber, Reading, estimate_of
 from ..state.state import State
 from ..statistics.by_label import ByLabel, by_label, counted
 from ..statistics.classes import PairCounts
-from .chance import WEIGHTED
+from .standard_errors import WEIGHTED
 
 __all__ = ["AVERAGES", "OfClasses", "Several", "of_each"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from ..collect.interval import Estimate, reach
+from ..reading.interval import Estimate, reach
 from ..statistics.value_order import value_at
 from ..statistics.values import ValueHistogram
-from .chance import WEIGHTED
+from .standard_errors import WEIGHTED
 
 __all__ = ["BOUND", "woodruff"]
 

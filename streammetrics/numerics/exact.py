@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from .twofold import Twofold
+from .double_double import Twofold
 
 Ints = NDArray[np.int64]
 NAN = float("nan")

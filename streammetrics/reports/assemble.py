@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..collect.metric_like import MetricLike
-from ..collect.records import badness
-from ..collect.table import Table
 from ..compose.bundle import Bundle
 from ..compose.checkpoint import Checkpoint
 from ..compose.ledger import Ledger
@@ -17,11 +15,13 @@ from ..errors import InvalidInputError
 from ..inference.compare import compare, samples_of
 from ..inference.comparison import Comparison, Comparisons
 from ..inference.scorecard import Scorecard
-from .blocks import Page, Part, Side, Words
-from .cards import add_cards
-from .compared import add_comparisons
-from .counted import add_held, grid_of
+from ..reading.records import badness
+from ..reading.table import Table
+from .card_sections import add_cards
+from .comparison_sections import add_comparisons
+from .count_sections import add_held, grid_of
 from .families import COLOURS
+from .page_model import Page, Part, Side, Words
 from .provenance import about, about_card, given_terms, worries_of
 from .records import by_unit, is_sliced, pieces, rivals
 

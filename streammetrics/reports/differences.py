@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..collect.interval import Interval
-from ..collect.table import Table, show
 from ..inference.comparison import Comparisons
-from ..inference.readings import BOUND
-from ..inference.words import digits, p_text
+from ..inference.interpretation import BOUND
+from ..inference.number_format import digits, p_text
 from ..numerics.keys import shown
-from .grid import Cell, Grid
+from ..reading.interval import Interval
+from ..reading.table import Table, show
+from .text_table import Cell, Grid
 
 __all__ = ["Change", "by_key", "changes_of_card", "changes_of_models", "differences", "scorecard"]
 

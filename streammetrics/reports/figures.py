@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..collect.about import best_of
 from ..inference.comparison import Comparison
 from ..numerics.keys import shown
-from .blocks import Axis, Figure, Forest, Group, Side, Span
+from ..reading.about import best_of
 from .charts import linear
 from .numbers import decimals_of, fixed, p_text, proof, share, signed
+from .page_model import Axis, Figure, Forest, Group, Side, Span
 
 __all__ = [
     "averaged", "by_name", "common_decimals", "figure_of", "forest", "hero_of", "in_percent", "key_text", "plenty",

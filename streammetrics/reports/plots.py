@@ -16,8 +16,8 @@ from ..metrics.curves.areas import AUC, AveragePrecision
 from ..metrics.curves.points import GainPoints, PRCurve, PRPoints, ROCCurve, ROCPoints
 from ..metrics.probabilities.calibration import Reliability
 from .assemble import assemble
-from .blocks import Axis, Figure, Figures
 from .charts import Area, Band, Chart, Line, Rule, Whiskers
+from .page_model import Axis, Figure, Figures
 
 __all__ = ["drawn", "gain", "plot", "precision_recall", "reliability", "roc", "rows_of"]
 

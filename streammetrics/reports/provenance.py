@@ -13,9 +13,9 @@ from ..compose.windowed import Windowed
 from ..errors import MemoryLimitError
 from ..inference.scorecard import Scorecard
 from ..numerics.keys import shown
+from .headline import interval_name
 from .numbers import count, share
 from .records import overall, pieces, unsharded, why_left_out
-from .told import interval_name
 
 __all__ = ["about", "about_card", "given_terms", "worries_of"]
 

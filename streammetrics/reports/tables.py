@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from ..collect.accumulator import definition_of
-from ..collect.interval import Interval
 from ..collect.metric import Metric
-from ..collect.records import badness
-from ..collect.table import bound, marked, show
-from ..collect.wide_bounds import MARK
 from ..compose.axis_wrapper import AxisWrapper
 from ..compose.sliced import Sliced
 from ..compose.windowed import Windowed
-from ..inference.words import digits
-from .grid import ABOVE, Cell, Grid
+from ..inference.number_format import digits
+from ..reading.interval import Interval
+from ..reading.records import badness
+from ..reading.table import bound, marked, show
+from ..reading.wide_bounds import MARK
+from .per_class import breakdowns
 from .records import (
     Record,
     Whole,
@@ -35,7 +35,7 @@ from .records import (
     views,
     windows_in,
 )
-from .several import breakdowns
+from .text_table import ABOVE, Cell, Grid
 
 __all__ = ["BEST", "grids", "headline", "share", "slices", "wide_remarks"]
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from .evaluation import Evaluation
+from .evaluation.evaluation import Evaluation
 
 __all__ = ["AlertStates", "Alerts", "Fault", "faults", "post"]
 
@@ -56,7 +56,7 @@ def faults(found: Evaluation) -> Iterator[Fault]:
 
     Examples
     --------
-    >>> from streammetrics.serve.evaluation import Source
+    >>> from streammetrics.serve.evaluation.evaluation import Source
     >>> silent = Source("web", None, 7200.0, 0, 0, [], 0, 0, {}, "silent")
     >>> [fault.sentence for fault in faults(Evaluation("ranker", "A ranker", 1, 0.0, "running", sources=[silent]))]
     ['web is silent: nothing came of it for 2 hours longer than expected']

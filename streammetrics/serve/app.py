@@ -17,19 +17,19 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from ..errors import IncompatibleStateError, InvalidInputError, StateFormatError, StreamMetricsError
-from .access import Access, Gate, refused
-from .api import Api
-from .auth import Accounts
-from .decoder import Decode, InThread
-from .definitions import Definitions
-from .headers import FIXED, POLICY, Headers
-from .ingest import BusyError, Ingest
-from .limits import BodyError, linger
-from .login import login_routes
+from .api.access import Access, Gate, refused
+from .api.auth import Accounts
+from .api.decoder import Decode, InThread
+from .api.endpoints import Api
+from .api.headers import FIXED, POLICY, Headers
+from .api.ingest import BusyError, Ingest
+from .api.limits import BodyError, linger
+from .api.login import login_routes
+from .api.malloc_trim import EVERY, Spare
+from .evaluation.definitions import Definitions
 from .settings import Settings
-from .spare import EVERY, Spare
 from .store import StoreDownError, StoreFullError
-from .watch import Watch
+from .store.folder_watcher import Watch
 
 __all__ = ["create_app"]
 

@@ -8,14 +8,14 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 
+from .api.auth import Person
+from .api.decoder import Decode
 from .app import create_app
-from .auth import Person
-from .board import Board
-from .decoder import Decode
-from .experiment import Experiment, changes
+from .evaluation.board import Board
+from .evaluation.experiment import Experiment, changes
+from .evaluation.reading import Read, Reader
 from .page.routes import page_routes
 from .prometheus import metrics_route
-from .reading import Read, Reader
 from .settings import Settings
 from .store import Store
 

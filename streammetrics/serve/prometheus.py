@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from .evaluation import Evaluation
-from .keys import HOUR
+from .evaluation.evaluation import Evaluation
+from .store.part_keys import HOUR
 
 __all__ = ["GAUGES", "exposed", "metrics_route"]
 

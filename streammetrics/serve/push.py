@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from ..collect.metric_like import MetricLike
 from ..errors import InvalidInputError, PushError
-from .keys import HOUR, Key, hour_text, key_of
+from .store.part_keys import HOUR, Key, hour_text, key_of
 
 __all__ = ["checked_url", "push", "token_of"]
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ..numerics.exact import carry_fixed
 from . import tally
+from .cell_table import Content
 from .cells import Cells
-from .content import Content
 from .declare import Flat, Tally
 from .fold import check_room, fold
 from .tally import Entries

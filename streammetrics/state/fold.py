@@ -17,8 +17,8 @@ from ..errors import CounterOverflowError, IncompatibleStateError
 from ..numerics.rows import put
 from . import tally
 from .axes import Axis, Vocabulary, common
+from .cell_table import Content
 from .cells import Cells
-from .content import Content
 from .declare import CEILING, FORMS, LIMIT, UNKNOWN, Array, Flat, Tally, carry
 from .levels import raised
 from .pair_levels import SIDES, at_levels, needed_levels, sides_of

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics import compiled
+from ..numerics import kernel_registry as compiled
 from ..numerics.exact import carry_fixed
 from .tally import Entries, canonical, weighs
 

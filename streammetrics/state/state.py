@@ -16,10 +16,10 @@ from ..errors import IncompatibleStateError, MemoryLimitError
 from ..numerics.canonical import canonical_json
 from ..numerics.settings import encode_setting, unlike
 from .axes import Axis, Vocabulary
-from .content import Content
+from .cell_table import Content
 from .declare import FORMS, Array, Flat, Part
 from .fold import fold, regroup
-from .policy import kept_as, settled
+from .retention import kept_as, settled
 
 __all__ = ["State"]
 

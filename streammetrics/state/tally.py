@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterOverflowError, IncompatibleStateError
-from ..numerics import compiled
+from ..numerics import kernel_registry as compiled
 from ..numerics.exact import carry_fixed
 
 __all__ = [

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import Need, label, score, weight
+from ..batch.kinds import Need, label, score, weight
 from ..errors import StateFormatError
 from ..numerics.exact import FRACTION_BITS, LOW_BITS, UNIT, fixed_to_int, of_units, whole
 from ..numerics.rows import row_sums
 from ..numerics.settings import setting
+from ..state.consistency import weight_of
 from ..state.declare import Flat
 from ..state.state import State
-from ..state.totals import weight_of
 from .step import NOTHING, Like, Step
 
 __all__ = ["ScoreBins"]

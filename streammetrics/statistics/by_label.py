@@ -14,9 +14,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..columns.classes import class_scores
-from ..columns.columns import Column, Need, label_weight, matrix
-from ..numerics.compiled import kernel
+from ..batch.classes import class_scores
+from ..batch.columns import Column
+from ..batch.kinds import Need, label_weight, matrix
+from ..numerics.kernel_registry import kernel
 from ..numerics.settings import setting
 from ..state.declare import FORMS, Array, Flat, carry
 from ..state.state import State

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import Column
+from ..batch.columns import Column
 from ..errors import StateFormatError
 from ..numerics.buckets import coarser
-from ..numerics.compiled import kernel
+from ..numerics.kernel_registry import kernel
 from ..numerics.settings import setting
 from ..state.declare import Array, Tally
 from ..state.state import State

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.classes import ScoresOrClasses, class_of
-from ..columns.columns import Need, weight
+from ..batch.classes import ScoresOrClasses, class_of
+from ..batch.kinds import Need, weight
 from ..numerics.exact import UNIT, weights
 from ..numerics.settings import setting
 from ..state.declare import Flat

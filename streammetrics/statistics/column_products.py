@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from ..columns.columns import Column, Need, weight
-from ..columns.numbers import number
+from ..batch.columns import Column
+from ..batch.kinds import Need, weight
+from ..batch.numbers import number
 from ..errors import StateFormatError
 from ..numerics.exact import exact_to_fraction
 from ..numerics.settings import setting
+from ..state.consistency import weight_of
 from ..state.declare import Flat
-from ..state.totals import weight_of
 from .step import NO_LIMITS, Like, Step
-from .weighed import TAKEN, WeighedRows
+from .weighted_rows import TAKEN, WeighedRows
 
 __all__ = ["ColumnProducts"]
 

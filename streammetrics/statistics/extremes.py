@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import Column, Need, matrix, weight
-from ..columns.numbers import number
+from ..batch.columns import Column
+from ..batch.kinds import Need, matrix, weight
+from ..batch.numbers import number
 from ..errors import StateFormatError
 from ..numerics.settings import setting
 from ..state.declare import UNKNOWN, Flat, identity
 from ..state.state import State
 from .step import Like, Step
-from .weighed import check_columns
+from .weighted_rows import check_columns
 
 __all__ = ["Extremes", "check_range", "value_of"]
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.classes import KINDS, LONGEST, FoundClasses, FoundColumn
-from ..columns.columns import Need, weight
+from ..batch.classes import KINDS, LONGEST, FoundClasses, FoundColumn
+from ..batch.kinds import Need, weight
 from ..errors import InvalidInputError, MemoryLimitError, StateFormatError
 from ..numerics.exact import UNIT, weights
 from ..numerics.settings import setting

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..columns.classes import FoundClasses
-from ..columns.columns import Need
+from ..batch.classes import FoundClasses
+from ..batch.kinds import Need
 from ..numerics.exact import weights
 from ..state.axes import Axis, Vocabulary
 from .classes import Table

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..columns.columns import Column, Need, weight
-from ..columns.numbers import number
+from ..batch.columns import Column
+from ..batch.kinds import Need, weight
+from ..batch.numbers import number
 from ..errors import StateFormatError
 from ..numerics.exact import UNIT, Mass
 from ..numerics.settings import setting
@@ -21,7 +22,7 @@ from ..state.tally import WIDEST, Entries
 from .pairs import Pairs, bucketed_pairs, exact_pairs, exact_rows, joined_rows
 from .scores import negative_weight
 from .step import Like, Step
-from .weighed import check_columns
+from .weighted_rows import check_columns
 
 __all__ = ["JointHistogram"]
 

@@ -13,10 +13,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.classes import FoundColumn
-from ..columns.columns import Need, weight
-from ..columns.found_keys import found_key
-from ..columns.numbers import number
+from ..batch.classes import FoundColumn
+from ..batch.discovered_keys import found_key
+from ..batch.kinds import Need, weight
+from ..batch.numbers import number
 from ..errors import MemoryLimitError
 from ..numerics.elementary import log, log1p
 from ..numerics.exact import UNIT, to_float, weights

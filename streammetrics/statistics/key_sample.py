@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import Need
-from ..columns.ids import group
+from ..batch.ids import group
+from ..batch.kinds import Need
 from ..errors import StateFormatError
 from ..numerics.settings import setting
 from ..state.declare import Array, Flat, Tally

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import Need, weight
-from ..columns.found_keys import found_key
-from ..columns.ids import integer_ids
+from ..batch.discovered_keys import found_key
+from ..batch.ids import integer_ids
+from ..batch.kinds import Need, weight
 from ..errors import StateFormatError
 from ..numerics.exact import UNIT, weights
 from ..numerics.keys import atom_text, hash_of, plain, raw, scattered

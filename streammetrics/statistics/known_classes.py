@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..columns.classes import check_ignored, check_labels, class_of
-from ..columns.columns import Need
+from ..batch.classes import check_ignored, check_labels, class_of
+from ..batch.kinds import Need
 from ..numerics.settings import setting
 from ..state.state import State
 

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import CORRECTED, Need, flag, label, score, weight
+from ..batch.columns import CORRECTED
+from ..batch.kinds import Need, flag, label, score, weight
 from ..errors import StateFormatError
 from ..numerics.exact import UNIT, fixed_to_int, whole
 from ..numerics.rows import row_sums
 from ..numerics.settings import setting, union
+from ..state.consistency import weight_of
 from ..state.declare import Flat
 from ..state.state import State
-from ..state.totals import weight_of
 from .step import NOTHING, Like, Step
 
 __all__ = ["LEAST", "DecisionCounts", "eps_of", "highest", "rounded"]

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.classes import FoundColumn
-from ..columns.columns import FLAG, Column, Need, score, weight
-from ..columns.ids import IdColumn, query
+from ..batch.classes import FoundColumn
+from ..batch.columns import Column
+from ..batch.ids import IdColumn, query
+from ..batch.kinds import FLAG, Need, score, weight
 from ..errors import StateFormatError
 from ..numerics.exact import UNIT, weights
 from ..numerics.settings import setting

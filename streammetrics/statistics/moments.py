@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import Need, matrix, weight
-from ..columns.numbers import OCTAVES, number
+from ..batch.kinds import Need, matrix, weight
+from ..batch.numbers import OCTAVES, number
 from ..errors import StateFormatError
 from ..numerics.exact import about, exact_to_fraction
 from ..numerics.settings import setting, union
+from ..state.consistency import weight_of
 from ..state.declare import Flat
-from ..state.totals import weight_of
+from .covariance import Spread, spread
 from .extremes import check_range, value_of
-from .spread import Spread, spread
 from .step import NOTHING, Like, Step
-from .weighed import WeighedRows, check_columns
+from .weighted_rows import WeighedRows, check_columns
 
 __all__ = ["Moments"]
 

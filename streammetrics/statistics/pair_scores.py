@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.classes import class_of, class_scores
-from ..columns.columns import Need, weight
+from ..batch.classes import class_of, class_scores
+from ..batch.kinds import Need, weight
 from ..numerics.exact import UNIT
 from ..state.declare import Array
 from ..state.state import State

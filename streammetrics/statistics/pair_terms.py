@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import Column
+from ..batch.columns import Column
 from ..numerics import elementary
 from ..numerics.rows import across
 from . import forecast_terms

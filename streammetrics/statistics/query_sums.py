@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.ids import IdColumn
+from ..batch.ids import IdColumn
 from ..errors import StateFormatError
 from ..numerics.exact import FRACTION_BITS, UNIT, carry_fixed, exact_to_fraction, fixed_to_int, of_units, whole
 from ..numerics.settings import union
+from ..state.consistency import all_within, weight_of
 from ..state.declare import Flat, lost
 from ..state.state import State
-from ..state.totals import all_within, weight_of
-from .spread import Spread, spread
+from .covariance import Spread, spread
 from .step import NOTHING, Like, Step
 
 __all__ = ["ALL", "QuerySums", "listed", "owners", "parts", "term", "unmasked"]

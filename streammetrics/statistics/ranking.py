@@ -10,9 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import COUNT, FLAG, SCORES, UNJUDGED, Column, Need, grade, score, weight
-from ..columns.ids import IdColumn, name, query
-from ..numerics import compiled, elementary
+from ..batch.columns import Column
+from ..batch.ids import IdColumn, name, query
+from ..batch.kinds import COUNT, FLAG, SCORES, UNJUDGED, Need, grade, score, weight
+from ..numerics import elementary
+from ..numerics import kernel_registry as compiled
 from ..numerics.settings import setting
 from .query_sums import ALL, QuerySums, owners, parts, term, unmasked
 

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import Need, matrix, weight
-from ..columns.numbers import OCTAVES, number
+from ..batch.kinds import Need, matrix, weight
+from ..batch.numbers import OCTAVES, number
 from ..errors import StateFormatError
 from ..numerics.exact import exact_to_fraction
 from ..numerics.settings import setting, union
+from ..state.consistency import Weight, all_within, weight_of
 from ..state.declare import Flat
 from ..state.state import State
-from ..state.totals import Weight, all_within, weight_of
+from .covariance import Spread, spread
 from .labels import rounded
-from .spread import Spread, spread
 from .step import Like, Step
-from .weighed import WeighedRows
+from .weighted_rows import WeighedRows
 
 __all__ = ["RegressionSums", "check_losses", "square_of"]
 

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.classes import Distribution, Logit
-from ..columns.columns import COUNT, Need, label, matrix, score, weight
-from ..columns.numbers import Exponent, number
+from ..batch.classes import Distribution, Logit
+from ..batch.kinds import COUNT, Need, label, matrix, score, weight
+from ..batch.numbers import Exponent, number
 from ..numerics.settings import setting
 from .pair_terms import POWERS, TERMS, Rows, parsed
 from .row_means import RowMeans

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics import compiled, elementary
+from ..numerics import elementary
+from ..numerics import kernel_registry as compiled
+from ..numerics.double_double import Twofold, product
 from ..numerics.exact import Limits, Mass
-from ..numerics.twofold import Twofold, product
 from ..state.tally import Entries
 from .scores import FEW, ScoreHistogram, ScoresByLabel
 

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import Need, label, score, weight
+from ..batch.kinds import Need, label, score, weight
 from ..errors import InvalidInputError, StateFormatError
-from ..numerics import compiled
+from ..numerics import kernel_registry as compiled
 from ..numerics.buckets import all_scores, bucket_of, buckets, coarser, ends, exact_bits, first_of, key_of, score_of
 from ..numerics.exact import UNIT, Mass, carry_fixed
 from ..numerics.sampling import undone

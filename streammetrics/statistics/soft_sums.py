@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from ..columns.columns import Column, Need, score, target, weight
+from ..batch.columns import Column
+from ..batch.kinds import Need, score, target, weight
 from ..numerics.exact import FRACTION_BITS, UNIT, exact_to_fraction, fixed_to_int, of_units, whole
 from ..numerics.settings import setting
 from ..state.declare import Flat, lost
-from .spread import Spread, spread
+from .covariance import Spread, spread
 from .step import NOTHING, Like, Step
 from .sums import Terms
 

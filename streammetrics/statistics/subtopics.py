@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import FLAG, Column, Need, grade, score, weight
-from ..columns.ids import IdColumn, group, name, query
-from ..numerics import compiled
+from ..batch.columns import Column
+from ..batch.ids import IdColumn, group, name, query
+from ..batch.kinds import FLAG, Need, grade, score, weight
+from ..numerics import kernel_registry as compiled
 from ..numerics.settings import setting
 from .query_sums import QuerySums, listed, owners, parts, unmasked
 from .ranking import ANY, discounts

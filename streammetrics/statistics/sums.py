@@ -11,16 +11,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import Column, Need, label, score, weight
+from ..batch.columns import Column
+from ..batch.kinds import Need, label, score, weight
 from ..errors import StateFormatError
 from ..numerics.exact import FRACTION_BITS, UNIT, exact_to_fraction, fixed_to_int, of_units, whole
 from ..numerics.rows import row_sums
 from ..numerics.settings import setting, union
+from ..state.consistency import Weight, weight_of
 from ..state.declare import Flat, lost
 from ..state.state import State
-from ..state.totals import Weight, weight_of
+from .covariance import Spread, spread
 from .labels import eps_of
-from .spread import Spread, spread
 from .step import NOTHING, Like, Step
 
 __all__ = ["ScoreSums", "TermSums", "Terms"]

@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import FLAG, Column, Need, weight
-from ..columns.ids import group
-from ..columns.numbers import Number
+from ..batch.columns import Column
+from ..batch.ids import group
+from ..batch.kinds import FLAG, Need, weight
+from ..batch.numbers import Number
 from ..errors import StateFormatError
 from ..numerics.exact import exact_to_fraction
 from ..numerics.settings import setting
+from ..state.consistency import weight_of
 from ..state.declare import Flat
-from ..state.totals import weight_of
 from .step import NO_LIMITS, Like, Step
-from .weighed import TAKEN, WeighedRows
+from .weighted_rows import TAKEN, WeighedRows
 
 __all__ = ["UnitSums"]
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import Column, Need, label, score, weight
+from ..batch.columns import Column
+from ..batch.kinds import Need, label, score, weight
 from ..errors import StateFormatError
 from ..numerics.exact import FRACTION_BITS, LOW_BITS, Mass
 from ..numerics.settings import setting

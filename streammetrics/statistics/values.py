@@ -12,20 +12,21 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns.columns import Column, Need, matrix, weight
-from ..columns.numbers import number
+from ..batch.columns import Column
+from ..batch.kinds import Need, matrix, weight
+from ..batch.numbers import number
 from ..errors import InvalidInputError
 from ..numerics.exact import UNIT, Mass, exact_to_fraction
 from ..numerics.settings import setting, union
 from ..state import levels, tally
+from ..state.consistency import weight_of
 from ..state.declare import Flat, Tally
 from ..state.state import State
 from ..state.tally import Entries
-from ..state.totals import weight_of
 from .extremes import check_range, value_of
 from .regression import RegressionSums, check_losses
 from .step import NO_LIMITS, NOTHING, Like, Step
-from .weighed import check_columns
+from .weighted_rows import check_columns
 
 __all__ = ["ValueHistogram"]
 

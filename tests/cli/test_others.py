@@ -6,7 +6,7 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.cli import main, selftest
-from streammetrics.reports.grid import Cell, Grid, show
+from streammetrics.reports.text_table import Cell, Grid, show
 
 
 class TestCatalog:
@@ -129,7 +129,7 @@ class TestGrid:
     )
 
     def test_a_narrow_terminal_gets_several_tables(self, monkeypatch, capsys):
-        monkeypatch.setattr("streammetrics.reports.grid.is_terminal", lambda: True)
+        monkeypatch.setattr("streammetrics.reports.text_table.is_terminal", lambda: True)
         monkeypatch.setenv("COLUMNS", "60")
         show(self.GRID)
         lines = [line for line in capsys.readouterr().out.splitlines() if "0.123456" in line]

@@ -56,7 +56,7 @@ class TestFrom:
         assert "not offered: feature-space" in rows[-1]
 
     def test_on_a_terminal(self, run, monkeypatch):
-        for module in ("reports.grid", "cli.peers"):
+        for module in ("reports.text_table", "cli.peers"):
             monkeypatch.setattr(f"streammetrics.{module}.is_terminal", lambda: True)
         out = run("catalog", "--from", "sklearn").out
         assert "roc_curve()[0]" in out

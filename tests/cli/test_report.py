@@ -12,7 +12,7 @@ import pytest
 from pages import hidden, read
 
 import streammetrics as sm
-from streammetrics.collect.table import show
+from streammetrics.reading.table import show
 from streammetrics.reports.page.write import render
 
 

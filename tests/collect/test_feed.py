@@ -15,11 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import streammetrics as sm
-from streammetrics.collect import feed
 from streammetrics.collect.accumulator import accumulator_of
 from streammetrics.collect.metric_like import columns_of, empty_copy
+from streammetrics.count import batch_updater as feed
+from streammetrics.count import drafts
 from streammetrics.kernels import row_sums
-from streammetrics.statistics import weighed
+from streammetrics.statistics import weighted_rows as weighed
 
 LABELS = ("u1", "i1", "?", "f4", "f8", "i8")
 SCORES = ("f2", "f4", "f8")
@@ -145,7 +146,7 @@ def test_drafts_are_not_kept_for_ever():
     fed = sm.CTR()
     for step in range(1, 600):
         fed.update(np.zeros(2 * step, np.uint8)[::step])
-    assert len(accumulator_of(fed).feed._content[1].drafts) <= feed.MOST_DRAFTS
+    assert len(accumulator_of(fed).feed._content[1].drafts) <= drafts.MOST_DRAFTS
     assert fed.state.rows.tolist() == [2 * 599, 0]
 
 

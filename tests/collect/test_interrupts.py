@@ -23,7 +23,7 @@ import pytest
 import streammetrics as sm
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import MetricLike, columns_of, states_of
-from streammetrics.numerics import compiled
+from streammetrics.numerics import kernel_registry as compiled
 
 PLACES = 6  # of each call
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.collect import feed
 from streammetrics.collect.accumulator import accumulator_of, definition_of
 from streammetrics.collect.metric_like import columns_of
+from streammetrics.count import drafts
 
 INNER = {
     "auc": lambda: sm.AUC(limit=0),
@@ -160,5 +160,5 @@ def test_failed_batches_leave_no_shard_behind():
 
 def test_a_draft_is_made_for_what_it_can_count_alone():
     coarse = sm.Sharded(sm.AUC(), unit="u", shard_bits=16)  # shards of exact rows
-    assert not all(map(feed._drafts, definition_of(coarse).reads))
-    assert all(map(feed._drafts, definition_of(sm.Sharded(sm.AUC(), unit="u")).reads))
+    assert not all(map(drafts.can_draft, definition_of(coarse).reads))
+    assert all(map(drafts.can_draft, definition_of(sm.Sharded(sm.AUC(), unit="u")).reads))

@@ -15,8 +15,8 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.collect.metric_like import columns_of, states_of, with_states
-from streammetrics.collect.reading import Reading
-from streammetrics.collect.wide_bounds import MARK, are_wide, sentence_of
+from streammetrics.reading.reading import Reading
+from streammetrics.reading.wide_bounds import MARK, are_wide, sentence_of
 from streammetrics.reports.tables import grids
 
 N = 120

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 import streammetrics as sm
-from streammetrics.collect.about import about_of
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import empty_copy
 from streammetrics.laws.case import numbers, value_of
 from streammetrics.laws.specimens import fitting, sample
+from streammetrics.reading.about import about_of
 
 N = 400
 rng = np.random.default_rng(8)

@@ -7,10 +7,10 @@ import pytest
 from scipy import stats
 
 import streammetrics as sm
-from streammetrics.collect.about import about_of
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import columns_of, empty_copy, states_of
-from streammetrics.state import frame
+from streammetrics.format import frame
+from streammetrics.reading.about import about_of
 
 USERS, SHARDS = 300, 16
 

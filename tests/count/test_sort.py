@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streammetrics.count import room, tallies
+from streammetrics.count import page_allocator as room
+from streammetrics.count import tallies
 
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 ROUNDED = 2 * (int(HUGE.read_text()) if HUGE.exists() else mmap.PAGESIZE)  # a page at either end

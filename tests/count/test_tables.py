@@ -10,9 +10,9 @@ import faults
 import numpy as np
 import pytest
 
-from streammetrics.count import numbers
+from streammetrics.count import key_codes as numbers
 from streammetrics.count.index import Index
-from streammetrics.count.numbers import IntNumbers, TextNumbers
+from streammetrics.count.key_codes import IntNumbers, TextNumbers
 from streammetrics.state.axes import Axis
 
 KEY, GROUP = Axis(("a",)), Axis(("b",), "group")

@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 
 from streammetrics.engines import spark
 from streammetrics.engines.spark import tasks
-from streammetrics.engines.spark.asked import make_empty_metrics
+from streammetrics.engines.spark.as_accumulator import make_empty_metrics
 from streammetrics.engines.spark.run import _many_keys
 
 pytestmark = pytest.mark.filterwarnings(QUIET)
@@ -182,7 +182,7 @@ def test_a_bucket_is_a_frame_and_not_a_key(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_states_are_handed_on_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "ROOM", 1)
-    monkeypatch.setattr("streammetrics.engines.spark.rows.ROWS", 2000)
+    monkeypatch.setattr("streammetrics.engines.spark.tasks.ROWS", 2000)
     frames = fold(monkeypatch, PLAIN)
     assert len(frames) == 3
     monkeypatch.setattr(tasks, "HELD", 1)

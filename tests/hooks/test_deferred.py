@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.columns.convert import library_of
+from streammetrics.batch.convert import library_of
 from streammetrics.hooks import deferred
 from streammetrics.hooks.deferred import CARRIERS, Deferred
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.batch.columns import Batch
+from streammetrics.batch.ids import Ids
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import states_of
-from streammetrics.columns.columns import Batch
-from streammetrics.columns.ids import Ids
 from streammetrics.compose.aa import CHUNK, SALT
+from streammetrics.inference.estimates import p_value
 from streammetrics.inference.jackknife import Replicates, jackknife, subtracted
-from streammetrics.inference.measured import p_value
 from streammetrics.statistics.groups.solve import hashes_of
 
 RUNS = 12

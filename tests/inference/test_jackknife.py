@@ -9,8 +9,8 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streammetrics.collect.scales import SCALES
 from streammetrics.errors import InvalidInputError
+from streammetrics.inference.estimates import Measured, each, interval, measured, p_value, welch
 from streammetrics.inference.jackknife import (
     Replicates,
     added,
@@ -22,7 +22,7 @@ from streammetrics.inference.jackknife import (
     too_few,
     total,
 )
-from streammetrics.inference.measured import Measured, each, interval, measured, p_value, welch
+from streammetrics.reading.link_functions import SCALES
 
 
 def of_ratio(top, bottom):

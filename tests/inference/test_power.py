@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from streammetrics.errors import InvalidInputError
-from streammetrics.inference.measured import Measured, interval
+from streammetrics.inference.estimates import Measured, interval
 from streammetrics.inference.power import crossing, days_to_go, smallest_effect, upper, users_needed, users_to_decide
 from streammetrics.inference.sequential import Look, always_valid, boundary
 

@@ -7,8 +7,8 @@ import pytest
 import scipy.stats
 
 from streammetrics.errors import InvalidInputError
+from streammetrics.inference.estimates import interval
 from streammetrics.inference.jackknife import jackknife, subtracted
-from streammetrics.inference.measured import interval
 from streammetrics.inference.quantiles import quantile_interval, quantile_replicates
 
 

@@ -12,10 +12,10 @@ import pytest
 from scipy.stats import rankdata
 
 import streammetrics as sm
-from streammetrics.collect.about import about_of
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import states_of
-from streammetrics.inference.changes import side
+from streammetrics.inference.differences import side
+from streammetrics.reading.about import about_of
 
 DATA = Path(os.environ.get("STREAMMETRICS_DATA", Path(__file__).parents[3] / "shared" / "data"))
 TABLES = ("ctr_video", "ctr_fashion_men", "binary_flights")

@@ -10,7 +10,7 @@ import streammetrics as sm
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.errors import InvalidInputError
 from streammetrics.inference.calibration import Calibrations
-from streammetrics.inference.changes import changes_of
+from streammetrics.inference.differences import changes_of
 from streammetrics.inference.pairs import at_cells, paired
 from streammetrics.inference.verdict import Compared, Progress, read
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streammetrics.errors import InvalidInputError
-from streammetrics.inference.measured import Measured, interval
+from streammetrics.inference.estimates import Measured, interval
 from streammetrics.inference.multiple import adjusted, benjamini_hochberg, e_benjamini_hochberg, holm
 from streammetrics.inference.sample_ratio import PRIOR, sample_ratio_mismatch, stirling
 from streammetrics.inference.sequential import Look, always_valid, boundary, e_value, p_of_e

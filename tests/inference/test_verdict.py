@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from streammetrics.errors import InvalidInputError
 from streammetrics.inference.calibration import Calibrations, calibrations
+from streammetrics.inference.estimates import Measured
 from streammetrics.inference.jackknife import Replicates
-from streammetrics.inference.measured import Measured
 from streammetrics.inference.sample_ratio import sample_ratio_mismatch
 from streammetrics.inference.sequential import p_of_e
 from streammetrics.inference.verdict import Compared, Progress, evidence, not_worse, read, verdict, worse

@@ -21,13 +21,13 @@ import streammetrics as sm
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import empty_copy, states_of
 from streammetrics.compose.checkpoint import ranges
+from streammetrics.format import frame
 from streammetrics.io import checkpoints, readers
 from streammetrics.io import evaluate as evaluating
 from streammetrics.io.evaluate import evaluate
 from streammetrics.io.logs import Log, LogError
 from streammetrics.io.parts import Part
 from streammetrics.io.where import read_where
-from streammetrics.state import frame
 
 N, GROUP = 6000, 500
 FILES = 3

@@ -12,8 +12,8 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.io.evaluate import evaluate
+from streammetrics.io.external_sort import Stream
 from streammetrics.io.logs import Log
-from streammetrics.io.scattered import Stream
 
 
 class Queries(sm.extend.State, tag="tests.queries"):
@@ -139,7 +139,7 @@ def test_rows_of_a_query_stand_anywhere(
         order[[first, last]] = order[[last, first]]
     log = Ordered(tmp_path, key, order, rng)
     for size in (1 << 12, 1 << 30):  # many shares, and one
-        monkeypatch.setattr("streammetrics.io.scattered.SHARE_BYTES", size)
+        monkeypatch.setattr("streammetrics.io.external_sort.SHARE_BYTES", size)
         found = evaluate(Log([tmp_path]), log.metrics, threads=threads)
         assert found.overall.digest() == log.whole.digest()
         assert found.rows == log.rows

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streammetrics as sm
+from streammetrics.batch.kinds import Label
 from streammetrics.collect.metric_like import columns_of, empty_copy
-from streammetrics.columns.columns import Label
 from streammetrics.laws import OBJECT_LAWS, Case, run
 from streammetrics.laws.case import same
 from streammetrics.laws.objects import splits

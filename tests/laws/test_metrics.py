@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 
 import streammetrics as sm
-from streammetrics.columns.columns import Score
-from streammetrics.columns.numbers import Number
+from streammetrics.batch.kinds import Score
+from streammetrics.batch.numbers import Number
 from streammetrics.laws import LAWS, METRIC_LAWS, OBJECT_LAWS, SHARD_LAWS, SLICE_LAWS, WINDOW_LAWS, example_case, run
 from streammetrics.laws.case import Law
 from streammetrics.laws.metrics import (

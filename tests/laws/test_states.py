@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streammetrics as sm
+from streammetrics.format import frame
 from streammetrics.laws import LAWS, reader_of, run
 from streammetrics.laws.metrics import METRIC_LAWS
-from streammetrics.state import frame
 from streammetrics.state.state import State
 
 BUILT_IN = [

@@ -18,9 +18,9 @@ from scipy.special import logsumexp
 from weighed_rows import WEIGHTS, Rows, cuts, totals, weights_of
 
 import streammetrics as sm
-from streammetrics.collect.about import about_of
 from streammetrics.collect.metric_like import columns_of, empty_copy
 from streammetrics.laws.case import quiet
+from streammetrics.reading.about import about_of
 
 F = Fraction
 

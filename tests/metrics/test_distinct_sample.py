@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.columns.columns import Batch
-from streammetrics.columns.ids import Ids
+from streammetrics.batch.columns import Batch
+from streammetrics.batch.ids import Ids
 from streammetrics.kernels import cells, registers
 from streammetrics.statistics.groups import rows, solve
 from streammetrics.statistics.key_sample import SALT

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import streammetrics as sm
-from streammetrics.collect.about import about_of
+from streammetrics.reading.about import about_of
 
 READ_OUTS = {"of", "reason", "slack", "estimate", "gradient", "read", "reading"}
 """The methods that metrics override to say what they read from a state."""

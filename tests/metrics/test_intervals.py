@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.collect.about import about_of
-from streammetrics.collect.interval import Estimate
 from streammetrics.collect.metric_like import empty_copy
-from streammetrics.collect.reading import estimate_of
-from streammetrics.collect.scales import SCALES
 from streammetrics.laws import example_case
+from streammetrics.reading.about import about_of
+from streammetrics.reading.interval import Estimate
+from streammetrics.reading.link_functions import SCALES
+from streammetrics.reading.reading import estimate_of
 
 stats = pytest.importorskip("scipy.stats")
 DATA = Path(os.environ.get("STREAMMETRICS_DATA", Path(__file__).parents[3] / "shared" / "data"))

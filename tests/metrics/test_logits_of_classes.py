@@ -11,9 +11,9 @@ from sklearn import metrics as sk
 
 import streammetrics as sm
 from streammetrics.collect.accumulator import definition_of
+from streammetrics.format import frame
 from streammetrics.laws.case import value_of
 from streammetrics.metrics.curves.scored import ScoredMetric
-from streammetrics.state import frame
 
 RNG = np.random.default_rng(0)
 N = 300

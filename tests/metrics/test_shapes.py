@@ -14,12 +14,12 @@ import pytest
 from sklearn import metrics as sk
 
 import streammetrics as sm
+from streammetrics.batch.classes import Classes
+from streammetrics.batch.kinds import Label, LabelWeight
 from streammetrics.collect.metric_like import empty_copy
-from streammetrics.collect.records import dropped_of
-from streammetrics.columns.classes import Classes
-from streammetrics.columns.columns import Label, LabelWeight
 from streammetrics.laws.case import same
 from streammetrics.laws.specimens import fitting, sample
+from streammetrics.reading.records import dropped_of
 
 N = 24
 RANKED = "query"  # a matrix is a query a row there

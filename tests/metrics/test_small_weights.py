@@ -20,10 +20,10 @@ import oracles_values
 import pytest
 
 import streammetrics as sm
-from streammetrics.collect.about import about_of
 from streammetrics.collect.metric_like import empty_copy
 from streammetrics.laws.case import numbers, quiet
 from streammetrics.laws.specimens import fitting, sample
+from streammetrics.reading.about import about_of
 from streammetrics.statistics.groups.closed import GROUP_WEIGHTS
 
 F = Fraction

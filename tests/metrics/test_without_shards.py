@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.collect.about import about_of
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import states_of
 from streammetrics.compose.leave_one_shard_out import deleted
-from streammetrics.numerics import compiled
+from streammetrics.numerics import kernel_registry as compiled
+from streammetrics.reading.about import about_of
 from streammetrics.statistics import score_readouts
 
 METRICS = {"auc": sm.AUC, "gini": sm.Gini, "real": lambda: sm.AUC(scale="real")}

@@ -11,11 +11,11 @@ from streammetrics.errors import InvalidInputError
 from streammetrics.hooks.lifetime import Lifetime
 from streammetrics.reports import families
 from streammetrics.reports.assemble import assemble
-from streammetrics.reports.counted import grid_of
+from streammetrics.reports.count_sections import grid_of
+from streammetrics.reports.per_class import breakdowns
 from streammetrics.reports.pictures import best_rows
 from streammetrics.reports.records import pieces
 from streammetrics.reports.series import windows_of
-from streammetrics.reports.several import breakdowns
 from streammetrics.reports.tables import grids, slices
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from streammetrics.serve.apart import DecoderApart
-from streammetrics.serve.decoder import Decode, InThread
+from streammetrics.serve.api.decoder import Decode, InThread
+from streammetrics.serve.api.reader_process import DecoderApart
 from streammetrics.serve.store import Store, open_store
 
 FOUND = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or [Path(shutil.which("initdb") or "none")]

@@ -11,8 +11,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streammetrics.inference.sample_ratio import sample_ratio_mismatch
-from streammetrics.serve.evaluation import Arm, Drift, Evaluation, Look, Point, Power, Ratio, Row, Source, Told
-from streammetrics.serve.keys import HOUR, Key, hour_of, hour_text
+from streammetrics.serve.evaluation.evaluation import (
+    Arm,
+    Drift,
+    Evaluation,
+    Look,
+    Point,
+    Power,
+    Ratio,
+    Row,
+    Source,
+    Told,
+)
+from streammetrics.serve.store.part_keys import HOUR, Key, hour_of, hour_text
 
 START = hour_of("2026-06-01T00")
 EVIL = '<script>alert(1)</script>"><img src=x onerror=alert(2)>'

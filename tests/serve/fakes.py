@@ -12,11 +12,11 @@ import numpy as np
 
 import streammetrics as sm
 from streammetrics.errors import InvalidInputError
-from streammetrics.serve.auth import OWNER, READER, issue
-from streammetrics.serve.experiment import Experiment
-from streammetrics.serve.fold import added_up
-from streammetrics.serve.keys import Key, Part
+from streammetrics.serve.api.auth import OWNER, READER, issue
+from streammetrics.serve.evaluation.experiment import Experiment
+from streammetrics.serve.evaluation.merge_parts import added_up
 from streammetrics.serve.store import Entry
+from streammetrics.serve.store.part_keys import Key, Part
 
 NOW = 494540 * 3600.0  # 2026-06-01T20
 HOUR = "2026-06-01T09"

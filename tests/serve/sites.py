@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 import streammetrics as sm
-from streammetrics.serve.evaluation import Evaluation
+from streammetrics.serve.evaluation.evaluation import Evaluation
 from streammetrics.serve.page.routes import page_routes
 
 POLICY = (

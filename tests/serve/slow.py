@@ -12,9 +12,9 @@ from typing import Any
 from serve.fakes import arms
 
 import streammetrics as sm
-from streammetrics.serve.decode import Decoded
-from streammetrics.serve.decoder import Decoder
-from streammetrics.serve.experiment import Experiment
+from streammetrics.serve.api.decode import Decoded
+from streammetrics.serve.api.decoder import Decoder
+from streammetrics.serve.evaluation.experiment import Experiment
 
 __all__ = ["Slow", "frames_with_trouble"]
 

@@ -14,7 +14,7 @@ from serve.webhook import webhook
 
 from streammetrics.serve import alerts as module
 from streammetrics.serve.alerts import Alerts, faults, post
-from streammetrics.serve.evaluation import Evaluation, Ratio, Row, Source
+from streammetrics.serve.evaluation.evaluation import Evaluation, Ratio, Row, Source
 
 HOOK = "http://hooks.example/secret"
 

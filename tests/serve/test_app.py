@@ -18,12 +18,12 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 import streammetrics as sm
+from streammetrics.serve.api.auth import OWNER, issue
+from streammetrics.serve.api.decoder import InThread
 from streammetrics.serve.app import create_app
-from streammetrics.serve.auth import OWNER, issue
-from streammetrics.serve.decoder import InThread
+from streammetrics.serve.evaluation.totals import Totals
 from streammetrics.serve.settings import Settings
 from streammetrics.serve.store import StoreDownError, open_store
-from streammetrics.serve.totals import Totals
 
 STATES = f"/v1/experiments/rank/states?hour={HOUR}&source=job"
 RANK = "/v1/experiments/rank"

@@ -17,10 +17,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from streammetrics.errors import InvalidInputError
+from streammetrics.serve.api.auth import OWNER, READER, digest_of, issue
+from streammetrics.serve.api.limits import Rate
 from streammetrics.serve.app import create_app
-from streammetrics.serve.auth import OWNER, READER, digest_of, issue
 from streammetrics.serve.dashboard import dashboard
-from streammetrics.serve.limits import Rate
 from streammetrics.serve.settings import Settings
 from streammetrics.serve.store import open_store
 
@@ -131,7 +131,7 @@ def test_an_owner_may_post_and_hears_what_there_is_not(here: World, opened: Open
 
 
 def test_a_revoked_token_is_refused_soon(here: World, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streammetrics.serve.auth.KEPT", 0.0)
+    monkeypatch.setattr("streammetrics.serve.api.auth.KEPT", 0.0)
     client = opened(headers=bearer(here.writer))
     assert client.post(STATES, content=arms().to_bytes()).status_code == 201
     here.store.revoke("rank", "job", by="test", at=0.0)
@@ -240,7 +240,7 @@ def test_what_the_login_is_given_is_escaped(opened: Open) -> None:
 
 
 def test_sessions_end(here: World, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streammetrics.serve.auth.KEPT", 0.0)
+    monkeypatch.setattr("streammetrics.serve.api.auth.KEPT", 0.0)
     client = opened(session_hours=1)
     log_in(client, here.reader)
     assert client.get("/").status_code == 200

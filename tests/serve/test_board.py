@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from kept import Kept
 
-from streammetrics.serve import board as module
-from streammetrics.serve.board import Board
-from streammetrics.serve.evaluate import looks_of
-from streammetrics.serve.evaluation import Evaluation, Row, Told
-from streammetrics.serve.looks import looks_of_json, looks_to_json
-from streammetrics.serve.reading import Reading
+from streammetrics.serve.evaluation import board as module
+from streammetrics.serve.evaluation.board import Board
+from streammetrics.serve.evaluation.evaluate import looks_of
+from streammetrics.serve.evaluation.evaluation import Evaluation, Row, Told
+from streammetrics.serve.evaluation.look_history import looks_of_json, looks_to_json
+from streammetrics.serve.evaluation.reading import Reading
 
 HOUR = 3600.0
 

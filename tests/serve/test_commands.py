@@ -21,11 +21,11 @@ import streammetrics as sm
 from streammetrics.cli import main
 from streammetrics.cli.messages import UsageError
 from streammetrics.cli.serve import read_auth
-from streammetrics.serve.auth import issue
+from streammetrics.serve.api.auth import issue
 from streammetrics.serve.dashboard import dashboard
+from streammetrics.serve.evaluation.totals import Totals
 from streammetrics.serve.settings import Settings
 from streammetrics.serve.store import open_store
-from streammetrics.serve.totals import Totals
 
 HOUR = "2026-06-01T09"
 TOML = 'arms = {A = 1, B = 1}\ncontrol = "A"\nprimary = "ctr"\nslices = ["country"]\nstart = "2026-06-01T00"\n'

@@ -18,7 +18,7 @@ import pytest
 import streammetrics as sm
 from streammetrics.cli import live
 from streammetrics.cli.live import LiveDemo
-from streammetrics.serve.evaluation import Evaluation
+from streammetrics.serve.evaluation.evaluation import Evaluation
 from streammetrics.serve.simulated import Simulation
 from streammetrics.serve.store import open_store
 

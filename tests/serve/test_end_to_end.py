@@ -19,13 +19,13 @@ from serve.running import running
 from serve.webhook import webhook
 
 import streammetrics as sm
-from streammetrics.serve.auth import READER, issue
+from streammetrics.serve.api.auth import READER, issue
 from streammetrics.serve.dashboard import dashboard
-from streammetrics.serve.evaluation import Evaluation
-from streammetrics.serve.keys import HOUR
+from streammetrics.serve.evaluation.evaluation import Evaluation
 from streammetrics.serve.settings import Settings
 from streammetrics.serve.simulated import DAY, Simulation
 from streammetrics.serve.store import Store, open_store
+from streammetrics.serve.store.part_keys import HOUR
 
 SIMULATED = Simulation(
     id="ranker", days=5, users=2500, rows=1000, countries=2, effect=1.0, effect_from=0.5, slow_from=2.5

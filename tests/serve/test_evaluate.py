@@ -7,13 +7,13 @@ import pytest
 from experiments import DAY, START, Entry, counted, empty, entries, experiment, log, rows_where, windows
 
 import streammetrics as sm
-from streammetrics.serve.card import adjusted
-from streammetrics.serve.evaluate import evaluate, looks_of, thinned
-from streammetrics.serve.evaluation import Evaluation, Look
-from streammetrics.serve.keys import HOUR, Key, hour_text
-from streammetrics.serve.posted import Posted
-from streammetrics.serve.series import Series
-from streammetrics.serve.windows import Window
+from streammetrics.serve.evaluation.card import adjusted
+from streammetrics.serve.evaluation.evaluate import evaluate, looks_of, thinned
+from streammetrics.serve.evaluation.evaluation import Evaluation, Look
+from streammetrics.serve.evaluation.part_index import Posted
+from streammetrics.serve.evaluation.series import Series
+from streammetrics.serve.evaluation.windows import Window
+from streammetrics.serve.store.part_keys import HOUR, Key, hour_text
 
 END = START + 8 * DAY
 NOW = (END + 1) * HOUR
@@ -328,7 +328,7 @@ def test_windows_that_did_not_change_are_not_read_again(table, monkeypatch):
     folds = windows(table, DAY)
     read = []
     monkeypatch.setattr(
-        "streammetrics.serve.series.points_of", lambda e, p, some: read.extend(some) or {h: [] for h in some}
+        "streammetrics.serve.evaluation.series.points_of", lambda e, p, some: read.extend(some) or {h: [] for h in some}
     )
     series, total = Series(), counted(table)
     for _ in range(2):

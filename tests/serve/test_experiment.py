@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from streammetrics.errors import InvalidInputError
-from streammetrics.serve.experiment import Experiment, changes, shares_changed
+from streammetrics.serve.evaluation.experiment import Experiment, changes, shares_changed
 
 TEXT = """
 title = "New ranking"

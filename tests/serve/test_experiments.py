@@ -9,7 +9,7 @@ from experiments import START, experiment
 from benchmarks.experiments import HOURLY, LOOKS, NARROW, WIDE, Hour, decided, effect, hours, so_far, watched
 from streammetrics.inference.pairs import at_cells
 from streammetrics.inference.verdict import Progress
-from streammetrics.serve.card import Side
+from streammetrics.serve.evaluation.card import Side
 
 
 def sides(hour: Hour, treatments: int, run: int, progress: Progress, margin: float) -> list[Side]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import streammetrics as sm
-from streammetrics.serve.folds import IDLE, Fold, Folds
+from streammetrics.serve.evaluation.windows import IDLE, Fold, Folds
 
 COUNT = 40
 

@@ -9,8 +9,8 @@ from page_blocks import blocks
 
 from streammetrics.cli.guide import pages
 from streammetrics.serve.alerts import Alerts, faults
-from streammetrics.serve.evaluation import Evaluation, Row
-from streammetrics.serve.experiment import Experiment
+from streammetrics.serve.evaluation.evaluation import Evaluation, Row
+from streammetrics.serve.evaluation.experiment import Experiment
 
 PAGE = pages()["dashboard"]
 

@@ -21,20 +21,20 @@ from serve.slow import Slow, frames_with_trouble
 import streammetrics as sm
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import states_of
-from streammetrics.serve import ingest
-from streammetrics.serve.apart import DecoderApart
+from streammetrics.format import frame
+from streammetrics.format.frame import Frame
+from streammetrics.serve.api import ingest
+from streammetrics.serve.api.decoder import Decode, InThread
+from streammetrics.serve.api.ingest import BusyError, Ingest
+from streammetrics.serve.api.part_check import Checker
+from streammetrics.serve.api.reader_process import DecoderApart
+from streammetrics.serve.api.summary import summaries
 from streammetrics.serve.app import create_app
-from streammetrics.serve.check import Checker
-from streammetrics.serve.decoder import Decode, InThread
-from streammetrics.serve.experiment import Experiment
-from streammetrics.serve.fold import added_up
-from streammetrics.serve.ingest import BusyError, Ingest
-from streammetrics.serve.keys import Key, Part, Seen
+from streammetrics.serve.evaluation.experiment import Experiment
+from streammetrics.serve.evaluation.merge_parts import added_up
 from streammetrics.serve.settings import Settings
 from streammetrics.serve.store import StoreDownError, StoreFullError, open_store
-from streammetrics.serve.summary import summaries
-from streammetrics.state import frame
-from streammetrics.state.frame import Frame
+from streammetrics.serve.store.part_keys import Key, Part, Seen
 
 STATES = "/v1/experiments/rank/states"
 

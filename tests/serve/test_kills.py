@@ -20,18 +20,18 @@ import draws
 import posted
 import pytest
 
-from streammetrics.serve.keys import Key
+from streammetrics.serve.evaluation.totals import Totals
 from streammetrics.serve.store import Store, StoreDownError, open_store
-from streammetrics.serve.totals import Totals
+from streammetrics.serve.store.part_keys import Key
 
 KILLS, RESTARTS = min(draws.tries(3), 50), min(draws.tries(2), 20)
 CONTENTS = 97
 
 PUTTING = """
 import itertools, os, pickle, random, sys, threading
-from streammetrics.serve.keys import HOUR, Key, Part
+from streammetrics.serve.store.part_keys import HOUR, Key, Part
 from streammetrics.serve.store import open_store
-from streammetrics.serve.totals import Totals
+from streammetrics.serve.evaluation.totals import Totals
 
 url, frames, first, hour = sys.argv[1], pickle.load(open(sys.argv[2], "rb")), int(sys.argv[3]), int(sys.argv[4])
 store, numbers = open_store(url), itertools.count(first)

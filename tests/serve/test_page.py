@@ -19,8 +19,8 @@ from serve.evaluations import ALL, EVIL, WEIRD, points
 from serve.sites import OWNER, POLICY, READER, FakeBoard, Person, Site, served, site_of
 
 import streammetrics as sm
-from streammetrics.serve.evaluation import Evaluation
-from streammetrics.serve.page.live import stream
+from streammetrics.serve.evaluation.evaluation import Evaluation
+from streammetrics.serve.page.routes import stream
 from streammetrics.serve.page.view import View
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from streammetrics.serve.evaluation import Arm, Evaluation, Ratio, Row, Source, Told
+from streammetrics.serve.evaluation.evaluation import Arm, Evaluation, Ratio, Row, Source, Told
 from streammetrics.serve.grafana import recipe
 from streammetrics.serve.prometheus import GAUGES, exposed
 

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.serve.apart import Apart
-from streammetrics.serve.keys import HOUR, Key, Part, Seen
-from streammetrics.serve.posted import Posted
-from streammetrics.serve.reading import Reader
+from streammetrics.serve.api.reader_process import Apart
+from streammetrics.serve.api.worker import EndedError
+from streammetrics.serve.evaluation.part_index import Posted
+from streammetrics.serve.evaluation.reading import Reader
+from streammetrics.serve.evaluation.totals import Totals
 from streammetrics.serve.simulated import Simulation
 from streammetrics.serve.store import Store, open_store
-from streammetrics.serve.totals import Totals
-from streammetrics.serve.worker import EndedError
+from streammetrics.serve.store.part_keys import HOUR, Key, Part, Seen
 
 SMALL = Simulation(days=2, users=100, rows=20, countries=1, sources=("web",))
 HOURS = range(SMALL.start, SMALL.start + 12)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.serve.experiment import Experiment
+from streammetrics.serve.evaluation.experiment import Experiment
 from streammetrics.serve.simulated import METRICS, Simulation
 
 SIMULATED = Simulation(users=4000, days=4, rows=2000, effect=0.5, effect_from=2.0, slow_from=3.0)

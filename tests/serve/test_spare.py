@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streammetrics.serve.spare import Spare
+from streammetrics.serve.api.malloc_trim import Spare
 
 glibc = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="only glibc keeps it")
 

@@ -17,8 +17,8 @@ import posted
 import pytest
 
 from streammetrics.errors import InvalidInputError, StreamMetricsError
-from streammetrics.serve.keys import Key
 from streammetrics.serve.store import Store, StoreDownError, StoreFullError, open_store, parts
+from streammetrics.serve.store.part_keys import Key
 from streammetrics.serve.store.parts import ASIDE, DAY, Settled
 
 ONE = Key("checkout", "eu", posted.FIRST)

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 import streammetrics as sm
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import columns_of, states_of
-from streammetrics.serve.check import kinds_of
-from streammetrics.serve.decode import decoded
+from streammetrics.format import frame
+from streammetrics.format.frame import Frame
+from streammetrics.serve.api.decode import decoded
+from streammetrics.serve.api.part_check import kinds_of
+from streammetrics.serve.api.summary import Summary, summaries
 from streammetrics.serve.simulated import Simulation
-from streammetrics.serve.summary import Summary, summaries
-from streammetrics.state import frame
-from streammetrics.state.frame import Frame
 
 SMALL = Simulation(days=2, users=100, rows=20, countries=1, sources=("web",))
 METRICS = {

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import streammetrics as sm
-from streammetrics.serve.experiment import Experiment
-from streammetrics.serve.keys import HOUR, Key, Part
-from streammetrics.serve.reading import Reader
+from streammetrics.serve.evaluation.experiment import Experiment
+from streammetrics.serve.evaluation.reading import Reader
 from streammetrics.serve.simulated import DAY, Simulation
 from streammetrics.serve.store import open_store
+from streammetrics.serve.store.part_keys import HOUR, Key, Part
 
 SMALL = Simulation(days=5, users=100, rows=20, countries=1, sources=("web",))
 

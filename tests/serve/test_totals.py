@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 import streammetrics as sm
 from streammetrics.errors import IncompatibleStateError, InvalidInputError
-from streammetrics.serve.fold import added_up
-from streammetrics.serve.keys import HOUR, Key, Part
+from streammetrics.serve.evaluation.merge_parts import added_up
+from streammetrics.serve.evaluation.totals import Totals
+from streammetrics.serve.evaluation.windows import MovedError
 from streammetrics.serve.store import Store, StoreFullError, open_store
+from streammetrics.serve.store.part_keys import HOUR, Key, Part
 from streammetrics.serve.store.parts import DAY
-from streammetrics.serve.totals import Totals
-from streammetrics.serve.windows import MovedError
 
 FIRST = posted.FIRST
 END = (FIRST + 30 * DAY) * HOUR

@@ -15,14 +15,14 @@ from serve.client import Client
 from serve.fakes import HOUR, NOW, World, arms, world
 
 import streammetrics as sm
+from streammetrics.serve.api.decoder import InThread
+from streammetrics.serve.api.ingest import Ingest
 from streammetrics.serve.app import create_app
-from streammetrics.serve.decoder import InThread
-from streammetrics.serve.definitions import Definitions
-from streammetrics.serve.ingest import Ingest
-from streammetrics.serve.keys import Key
+from streammetrics.serve.evaluation.definitions import Definitions
 from streammetrics.serve.settings import Settings
 from streammetrics.serve.store import StoreDownError
-from streammetrics.serve.watch import Watch, key_of_path
+from streammetrics.serve.store.folder_watcher import Watch, key_of_path
+from streammetrics.serve.store.part_keys import Key
 
 
 @pytest.fixture

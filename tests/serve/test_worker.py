@@ -17,9 +17,9 @@ import pytest
 
 import streammetrics as sm
 from streammetrics import errors
-from streammetrics.serve.decoder import BusyError
+from streammetrics.serve.api.decoder import BusyError
+from streammetrics.serve.api.worker import EndedError, LateError, Worker
 from streammetrics.serve.store import StoreDownError, StoreFullError
-from streammetrics.serve.worker import EndedError, LateError, Worker
 
 
 class Clerk:
@@ -182,7 +182,7 @@ def test_it_is_ended_whatever_it_does() -> None:
 
 PARENT = """
 import sys, threading, time
-from streammetrics.serve.worker import Worker
+from streammetrics.serve.api.worker import Worker
 worker = Worker("waits", {made})
 worker.start()
 print(worker.pid, flush=True)

@@ -18,13 +18,9 @@ from state.synthetic import KINDS, STATISTICS, Extremes, Scores, Sums, Totals, a
 
 import streammetrics as sm
 from streammetrics.errors import IncompatibleStateError, StateFormatError, StreamMetricsError
-from streammetrics.numerics.canonical import canonical_json
-from streammetrics.numerics.exact import CHUNKS
-from streammetrics.state import frame as module
-from streammetrics.state import section
-from streammetrics.state.axes import Axis
-from streammetrics.state.fold import fold
-from streammetrics.state.frame import (
+from streammetrics.format import frame as module
+from streammetrics.format import section
+from streammetrics.format.frame import (
     CHECK,
     PREFIX,
     ROW,
@@ -36,11 +32,15 @@ from streammetrics.state.frame import (
     read_together,
     write,
 )
-from streammetrics.state.opaque import OpaqueState
-from streammetrics.state.schema import schema_of
-from streammetrics.state.section import pack
+from streammetrics.format.schema import schema_of
+from streammetrics.format.section import pack
+from streammetrics.format.unpack import unpack
+from streammetrics.numerics.canonical import canonical_json
+from streammetrics.numerics.exact import CHUNKS
+from streammetrics.state.axes import Axis
+from streammetrics.state.fold import fold
 from streammetrics.state.tally import Entries
-from streammetrics.state.unpack import unpack
+from streammetrics.state.unknown_state import OpaqueState
 
 MUTANTS = int(os.environ.get("STREAMMETRICS_MUTANTS", "3000"))
 LAW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

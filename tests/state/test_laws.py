@@ -14,12 +14,12 @@ from state.synthetic import STATISTICS, Extremes, Once, Scores, Sums, Totals, ma
 
 import streammetrics as sm
 from streammetrics.errors import CounterOverflowError, IncompatibleStateError
+from streammetrics.format.frame import digest
 from streammetrics.numerics.keys import decode_key, encode_key, fixed_hash
 from streammetrics.state.axes import EXPIRED, OTHER, Axis, Vocabulary
 from streammetrics.state.declare import Flat
 from streammetrics.state.fold import fold
-from streammetrics.state.frame import digest
-from streammetrics.state.policy import limited, retained, settled
+from streammetrics.state.retention import limited, retained, settled
 from streammetrics.state.state import State
 
 LAW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

@@ -13,12 +13,12 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.errors import StateFormatError
-from streammetrics.numerics import compiled
+from streammetrics.format.schema import schema_of
+from streammetrics.format.section import pack
+from streammetrics.format.unpack import unpack
+from streammetrics.numerics import kernel_registry as compiled
 from streammetrics.state import levels, pair_levels
-from streammetrics.state.schema import schema_of
-from streammetrics.state.section import pack
 from streammetrics.state.tally import Entries
-from streammetrics.state.unpack import unpack
 from streammetrics.statistics.joint import JointHistogram
 from streammetrics.statistics.values import ValueHistogram
 from tests.statistics.batches import BY, fed

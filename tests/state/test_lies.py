@@ -14,15 +14,15 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.collect.metric_like import columns_of, empty_copy, states_of
+from streammetrics.format import frame, section
+from streammetrics.format.frame import Frame
+from streammetrics.format.schema import read_schema, schema_of
+from streammetrics.format.section import pack
+from streammetrics.format.unpack import unpack
 from streammetrics.numerics.canonical import canonical_json
-from streammetrics.state import frame, section
 from streammetrics.state.axes import EXPIRED, OTHER
-from streammetrics.state.frame import Frame
-from streammetrics.state.schema import read_schema, schema_of
-from streammetrics.state.section import pack
 from streammetrics.state.state import State
 from streammetrics.state.tally import Entries
-from streammetrics.state.unpack import unpack
 
 
 def refused(state: Any, words: str) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streammetrics.collect.binding import PLAIN
-from streammetrics.collect.feed import Feed, Read
+from streammetrics.batch.column_binding import PLAIN
+from streammetrics.count.batch_updater import Feed
+from streammetrics.count.reads import Read
 from streammetrics.errors import InvalidInputError
 from streammetrics.state.axes import Axis
 from tests.statistics import frozen

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import Phase, given
 
 import streammetrics as sm
-from streammetrics.collect.binding import PLAIN
-from streammetrics.collect.feed import Feed, Read
+from streammetrics.batch.column_binding import PLAIN
 from streammetrics.count import tallies
+from streammetrics.count.batch_updater import Feed
+from streammetrics.count.reads import Read
 from streammetrics.errors import StateFormatError
+from streammetrics.format import frame
 from streammetrics.laws import LAWS, run
 from streammetrics.numerics.settings import written_settings
-from streammetrics.state import frame
 from streammetrics.state.axes import Axis
 from streammetrics.statistics import by_label_scores
 from streammetrics.statistics.by_label_scores import LabelScores, TopScores

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streammetrics.collect.binding import PLAIN, Binding
-from streammetrics.collect.feed import Feed, Read
+from streammetrics.batch.column_binding import PLAIN, Binding
+from streammetrics.count.batch_updater import Feed
+from streammetrics.count.reads import Read
 from streammetrics.errors import IncompatibleStateError, InvalidInputError, MemoryLimitError
 from streammetrics.statistics.found_classes import FoundPairs
 from tests.statistics.batches import BY, WEIGHTS, counted, fed

@@ -7,8 +7,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from streammetrics.collect.binding import PLAIN
-from streammetrics.collect.feed import Feed, Read
+from streammetrics.batch.column_binding import PLAIN
+from streammetrics.count.batch_updater import Feed
+from streammetrics.count.reads import Read
 from streammetrics.errors import IncompatibleStateError, InvalidInputError, MemoryLimitError
 from streammetrics.numerics.exact import carry_fixed
 from streammetrics.statistics.groups.sums import GroupSums

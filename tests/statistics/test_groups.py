@@ -17,10 +17,11 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.collect.binding import PLAIN
-from streammetrics.collect.feed import Feed, Read, change
-from streammetrics.numerics import compiled
-from streammetrics.state import frame
+from streammetrics.batch.column_binding import PLAIN
+from streammetrics.count.batch_updater import Feed, change
+from streammetrics.count.reads import Read
+from streammetrics.format import frame
+from streammetrics.numerics import kernel_registry as compiled
 from streammetrics.state.axes import Axis
 from streammetrics.statistics.groups import closed, scan, spill
 from streammetrics.statistics.groups.closed import GROUP_WEIGHTS, SealedGroups
@@ -353,8 +354,9 @@ def broken(*_: Any) -> bytes:
 PROCESS = """
 import os, sys, time
 import numpy as np
-from streammetrics.collect.binding import PLAIN
-from streammetrics.collect.feed import Feed, Read
+from streammetrics.batch.column_binding import PLAIN
+from streammetrics.count.batch_updater import Feed
+from streammetrics.count.reads import Read
 from streammetrics.statistics.groups.rows import GroupRows
 feed = Feed([Read(GroupRows(memory_limit=1000, spill_dir=sys.argv[1]), PLAIN)])
 def more(k):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.state import frame
+from streammetrics.format import frame
 from streammetrics.statistics.moments import Moments
 from tests.statistics.batches import WEIGHTS, bell, counted, fed, one_of, tens
 

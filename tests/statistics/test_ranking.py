@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.collect.binding import PLAIN, Binding
-from streammetrics.collect.feed import Feed, Read
-from streammetrics.state import frame
+from streammetrics.batch.column_binding import PLAIN, Binding
+from streammetrics.count.batch_updater import Feed
+from streammetrics.count.reads import Read
+from streammetrics.format import frame
 from streammetrics.state.axes import Axis
 from streammetrics.statistics.ranking import MEASURES, UNBOUNDED, RankingSums, term
 from tests.statistics import frozen

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from streammetrics.columns.columns import Batch
+from streammetrics.batch.columns import Batch
 from streammetrics.statistics.row_means import ClassRows, LabelRows
 from tests.statistics.batches import WEIGHTS, batches_of, bell, counted, fed, flats, one_of, shares
 

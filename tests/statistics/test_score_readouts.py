@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.collect.binding import PLAIN
-from streammetrics.collect.feed import Feed, Read
-from streammetrics.numerics import compiled
+from streammetrics.batch.column_binding import PLAIN
+from streammetrics.count.batch_updater import Feed
+from streammetrics.count.reads import Read
+from streammetrics.numerics import kernel_registry as compiled
 from streammetrics.state.axes import Axis
 from streammetrics.statistics.score_readouts import areas, average_precisions, gaps
 from streammetrics.statistics.scores import ScoreHistogram

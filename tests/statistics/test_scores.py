@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.collect.binding import PLAIN
-from streammetrics.collect.feed import Feed, Read
+from streammetrics.batch.column_binding import PLAIN
+from streammetrics.count.batch_updater import Feed
+from streammetrics.count.reads import Read
 from streammetrics.errors import InvalidInputError, MemoryLimitError
 from streammetrics.kernels import histogram
-from streammetrics.numerics import buckets, compiled
+from streammetrics.numerics import buckets
+from streammetrics.numerics import kernel_registry as compiled
 from streammetrics.numerics.settings import written_settings
 from streammetrics.state.axes import Axis
 from streammetrics.statistics.scores import ScoreHistogram

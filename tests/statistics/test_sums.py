@@ -8,8 +8,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from streammetrics.collect.binding import PLAIN
-from streammetrics.collect.feed import Feed, Read
+from streammetrics.batch.column_binding import PLAIN
+from streammetrics.count.batch_updater import Feed
+from streammetrics.count.reads import Read
 from streammetrics.errors import InvalidInputError
 from streammetrics.kernels.sums import BLOCK
 from streammetrics.numerics.exact import UNIT, carry_fixed, fixed_to_int

@@ -11,11 +11,11 @@ from pyspark.sql.functions import arrow_udf
 
 from ...collect.accumulator import definition_of
 from ...collect.metric_like import MetricLike, columns_of
-from ...collect.saved import merge
+from ...collect.serialization import merge
 from ...errors import InvalidInputError, StateFormatError
 from ...metrics.curves.areas import AUC
 from ..parts import value_of
-from .asked import make_empty_metrics
+from .as_accumulator import make_empty_metrics
 
 __all__ = ["aggregate", "merge_states", "register", "state_value"]
 

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame
 
 from ...collect import files
 from ...collect.accumulator import definition_of
-from ...collect.saved import from_bytes, merge
+from ...collect.serialization import from_bytes, merge
 from ...errors import InvalidInputError, StateFormatError
-from .asked import make_empty_metrics
+from .as_accumulator import make_empty_metrics
 from .run import evaluate
 
 __all__ = ["Sink"]

@@ -8,12 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
-from ...collect.about import About
-from ...numerics.exact import Limits
+from ...numerics.exact import Limits, Mass, to_float
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.interval import Estimate
+from ...reading.reading import NAN, Reading
 from ...statistics.pair_scores import PAIR_BITS, PairScores, pair_limit
+from ...statistics.row_means import LabelRows
 from ...statistics.score_errors import area_error, area_errors, average_precision_error, average_precision_errors
 from ...statistics.score_readouts import (
     Bounded,
@@ -26,13 +29,114 @@ from ...statistics.score_readouts import (
 )
 from ...statistics.scores import ScoreHistogram, ScoresByLabel
 from ..averages import AVERAGES
-from .by_rows import BY_ROWS, ByRows
-from .parts import area_between, standardised
+from ..standard_errors import delta
 from .scored import ScoredValue, no_positives
 
 __all__ = ["AUC", "KS", "AveragePrecision", "Gini"]
 
-NAN = float("nan")
+BY_ROWS = "samples"
+
+
+class ByRows(ScoredValue):
+    """A metric of two classes that rows of several labels have, too."""
+
+    _row_terms: ClassVar[tuple[str, str]]
+    """The terms of `LabelRows`: the value of a row, 0 where it is undefined; and whether it is defined."""
+
+    @property
+    def undefined(self) -> float:
+        """What stands for a value that is not defined; NaN if nothing does."""
+        return NAN
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.average == BY_ROWS and self.num_labels is None:
+            raise ValueError(
+                f'{type(self).__name__}: average="samples" is the mean over rows of labels: give num_labels='
+            )
+
+    def make_state(self) -> Any:
+        if self.average != BY_ROWS:
+            return super().make_state()
+        assert self.num_labels is not None
+        return LabelRows(terms=self._row_terms, num_labels=self.num_labels)
+
+    def reading(self, state: Any) -> Reading:
+        return mean_over_rows(self, state) if isinstance(state, LabelRows) else super().reading(state)
+
+
+def mean_over_rows(metric: ByRows, state: LabelRows) -> Reading:
+    """Return what a metric of the labels of a row says about all rows."""
+    total, weight = _sums(metric, state)
+    value = to_float(total, weight)
+
+    def reason() -> str | None:
+        if not state.facts()["rows"]:
+            return "no rows"
+        return None if weight else "undefined for every row"
+
+    return Reading(state, value, reason=reason, estimate=lambda method: _estimate(metric, state, value))
+
+
+def _sums(metric: ByRows, state: LabelRows) -> tuple[Fraction, Fraction]:
+    """The sum over rows, and what the rows weigh that it is of."""
+    found, known = (state.total(term) for term in metric._row_terms)
+    if math.isnan(metric.undefined):
+        return found, known
+    whole = Fraction(state.weight())
+    return found + Fraction(metric.undefined) * (whole - known), whole
+
+
+def _estimate(metric: ByRows, state: LabelRows, value: float) -> Estimate:
+    """Return the mean over rows with its standard error."""
+
+    def gradient(mean: Any, known: Any) -> tuple[Any, Any]:
+        """Return how the value changes with the mean of the term, and the share of rows that are defined."""
+        if math.isnan(metric.undefined):
+            return 1 / known, -mean / known**2
+        return 1.0, -metric.undefined
+
+    return delta(value, state.spread_of_parts(*metric._row_terms), gradient, "logit", "delta", (0, 1))
+
+
+def standardised(area: Fraction, low: Fraction, high: Fraction) -> Fraction:
+    """An area between two false positive rates, so that chance has 1/2 and the largest 1 (McClish 1989)."""
+    chance = (high**2 - low**2) / 2
+    return (1 + (area - chance) / (high - low - chance)) / 2
+
+
+def area_between(state: ScoresByLabel, low: Fraction, high: Fraction) -> Limits | None:
+    """The standardised area between two false positive rates; None of one class."""
+    positives, negatives = state.positives, state.negatives
+    P, N = positives.total(), negatives.total()
+    if not P or not N:
+        return None
+    a, c = Mass(positives.digits[:, ::-1]), Mass(negatives.digits[:, ::-1])
+    parts = [upper - lower for lower, upper in zip(_upto(a, c, low * N), _upto(a, c, high * N), strict=True)]
+    found = Limits(*(standardised(part / (P * N), low, high) for part in parts))
+    return Limits(found.value, found.value, found.value) if state.is_exact else found
+
+
+def _upto(a: Mass, c: Mass, cut: Fraction) -> tuple[Fraction, Fraction, Fraction]:
+    """The area up to so many negatives, below, within and above the curve inside buckets: between their two corners."""
+    above, before = a.before(), c.before()
+    k = _crossing(before, cut)
+    base, ties = c[slice(k)].dot(above[slice(k)]), c[slice(k)].dot(a[slice(k)])
+    part = cut - before.cell(k)  # negatives of the bucket that the rate cuts
+    share = part / c.cell(k) if c.cell(k) else Fraction(0)
+    low = base + part * above.cell(k)
+    return low, low + Fraction(ties, 2) + part * share * a.cell(k) / 2, low + ties + part * a.cell(k)
+
+
+def _crossing(before: Mass, cut: Fraction) -> int:
+    """Return the last cell that begins before `cut`."""
+    low, high = 0, before.digits.shape[1] - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if before.cell(middle) < cut else (low, middle - 1)
+    return low
+
+
 ZERO = Fraction(0)
 
 

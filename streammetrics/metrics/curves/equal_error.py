@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
-from ...collect.about import About
 from ...numerics.exact import Limits, Mass
+from ...reading.about import About
 from ...statistics.scores import ScoresByLabel
 from .thresholds import AtThreshold, occupied
 

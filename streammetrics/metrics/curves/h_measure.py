@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.about import About, about_of
 from ...numerics.elementary import power
 from ...numerics.exact import Limits, Mass
 from ...numerics.settings import setting
+from ...reading.about import About, about_of
 from ...statistics.scores import ScoresByLabel
 from .scored import ScoredValue
 from .thresholds import occupied

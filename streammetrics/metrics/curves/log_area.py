@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.about import About, about_of
 from ...numerics.elementary import log
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
+from ...reading.about import About, about_of
 from ...statistics.scores import ScoresByLabel
 from .points import Steps, from_none
 from .scored import ScoredValue

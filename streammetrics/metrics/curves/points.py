@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.about import About
-from ...collect.reading import NAN, OwnReading, Reading
 from ...numerics.exact import Mass, ratios
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.reading import NAN, OwnReading, Reading
 from ...statistics.by_label import ByLabel, by_label
 from ...statistics.scores import ScoresByLabel
 from ..averages import OfClasses, of_each

@@ -8,17 +8,17 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...collect.about import About, about_of
-from ...collect.interval import Estimate
 from ...collect.metric import ScoredLabels, nothing_counted
-from ...collect.reading import CellReadings, Reading
 from ...numerics.settings import setting
+from ...reading.about import About, about_of
+from ...reading.interval import Estimate
+from ...reading.reading import CellReadings, Reading
 from ...state.state import State
 from ...statistics.by_label import by_label
 from ...statistics.score_readouts import Bounded
 from ...statistics.scores import BITS, ScoreHistogram, ScoresByLabel
 from ..averages import Several
-from ..chance import WEIGHTED
+from ..standard_errors import WEIGHTED
 
 __all__ = ["ScoredMetric", "ScoredValue", "no_positives", "one_class"]
 

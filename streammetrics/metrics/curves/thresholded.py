@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.about import About
 from ...numerics.elementary import log1p
 from ...numerics.exact import Limits, Mass
 from ...numerics.settings import setting
+from ...reading.about import About
 from .scored import ScoredValue
 
 __all__ = ["ThresholdedAUC"]

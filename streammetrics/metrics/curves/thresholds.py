@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.about import About
-from ...collect.reading import NAN, OwnNumber, Quotient, Reading
 from ...numerics.exact import Limits, Mass, to_float
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.reading import NAN, OwnNumber, Quotient, Reading
 from ...statistics.by_label import ByLabel
 from ...statistics.scores import ScoresByLabel
 from ..averages import of_each

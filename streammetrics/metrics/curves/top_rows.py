@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.about import About, about_of
 from ...collect.metric import nothing_counted
 from ...numerics.elementary import exp
 from ...numerics.exact import UNIT, Limits, Mass
 from ...numerics.settings import setting
+from ...reading.about import About, about_of
 from ...statistics.scores import ScoresByLabel
 from .scored import ScoredValue, no_positives
 from .thresholds import occupied

@@ -14,10 +14,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.about import About
-from ...collect.reading import NAN
 from ...numerics.exact import BEYOND, Limits
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.reading import NAN
 from ...statistics.scores import BITS
 from ...statistics.uplift_scores import UpliftScores
 from .points import corners

@@ -11,9 +11,9 @@ from .information import *
 from .kappa import *
 from .multilabel import *
 from .pairs import *
+from .rate_geometry import *
 from .raters import *
 from .rates import *
 from .ratios import *
-from .rooted import *
 from .subset import *
 from .top import *

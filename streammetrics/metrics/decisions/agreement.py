@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.about import About
-from ...collect.reading import OwnReading, Quotient, Reading
 from ...numerics.exact import UNIT, Limits, to_float, weights
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.reading import OwnReading, Quotient, Reading
 from ...statistics.by_label import ByLabel
 from ...statistics.classes import Margins, PairCounts
 from ..averages import of_each
-from .counted import DecisionMetric, read_decisions_side_by_side
-from .whole import WholeMatrix
+from .base_decisions import DecisionMetric, read_decisions_side_by_side
+from .multiclass import WholeMatrix
 
 __all__ = ["Accuracy", "BalancedAccuracy", "ConfusionMatrix", "ErrorRate", "MatthewsCorrcoef"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from ...collect.about import About
-from ...collect.reading import Reading
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.reading import Reading
 from ...statistics.found_classes import Contingency, FoundPairs
 from .pairs import Labeling, OfLabelings
 

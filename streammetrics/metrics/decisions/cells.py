@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ...collect.about import About
-from ...collect.reading import Quotient, Reading
+from ...reading.about import About
+from ...reading.reading import Quotient, Reading
 from ...statistics.classes import PairCounts
-from .counted import AveragedDecision, OfDecisions, read_decisions_side_by_side
+from .base_decisions import AveragedDecision, OfDecisions, read_decisions_side_by_side
 
 __all__ = ["FalseNegatives", "FalsePositives", "TrueNegatives", "TruePositives"]
 

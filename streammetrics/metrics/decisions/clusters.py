@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...collect.about import About
-from ...numerics.assignment import heaviest
 from ...numerics.exact import Limits
+from ...numerics.linear_assignment import heaviest
+from ...reading.about import About
 from ...statistics.found_classes import Contingency
 from .pairs import Labeling
 

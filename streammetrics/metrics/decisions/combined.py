@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ...collect.about import About, about_of
-from ...collect.interval import Estimate
-from ...collect.reading import Quotient
 from ...numerics.exact import Limits
+from ...reading.about import About, about_of
+from ...reading.interval import Estimate
+from ...reading.reading import Quotient
 from ...statistics.classes import Table
-from .counted import DecisionRatio
+from .base_decisions import DecisionRatio
 
 __all__ = [
     "DiagnosticOddsRatio",

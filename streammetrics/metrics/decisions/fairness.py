@@ -6,14 +6,14 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from ...collect.about import About
 from ...collect.metric import ScoredLabels
-from ...collect.reading import NAN, OwnReading, Reading
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.reading import NAN, OwnReading, Reading
 from ...statistics.classes import Table
 from ...statistics.group_decisions import GroupDecisions
-from .counted import HARD
+from .base_decisions import HARD
 
 __all__ = ["DemographicParityRatio", "EqualOpportunityRatio", "EqualizedOddsRatio"]
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ...collect.about import About
-from ...collect.interval import Estimate
 from ...numerics.elementary import exp, log
 from ...numerics.exact import Limits
+from ...reading.about import About
+from ...reading.interval import Estimate
 from ...statistics.classes import Margins
-from .whole import WholeMatrix
+from .multiclass import WholeMatrix
 
 __all__ = ["GeometricMeanScore"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from ...collect.about import About
-from ...collect.reading import Reading
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.reading import Reading
 from ...statistics.found_classes import Contingency, FoundPairs
 from .entropies import MOST_ROWS, Entropies, averaged, expected, less, over
 from .pairs import Labeling, OfLabelings

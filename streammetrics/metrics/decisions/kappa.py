@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.about import About, about_of
-from ...collect.interval import Estimate
-from ...collect.reading import Quotient
 from ...numerics.exact import Limits, to_float, weights
 from ...numerics.settings import setting
+from ...reading.about import About, about_of
+from ...reading.interval import Estimate
+from ...reading.reading import Quotient
 from ...statistics.classes import Margins, PairCounts
-from ..chance import from_counts
+from ..standard_errors import from_counts
 from .agreement import Agreement, crossed, difference_slack
 
 __all__ = ["CohenKappa"]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ...collect.about import About, about_of
-from ...collect.interval import Estimate
 from ...collect.metric import ScoredLabels, nothing_counted
-from ...collect.reading import Reading
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
+from ...reading.about import About, about_of
+from ...reading.interval import Estimate
+from ...reading.reading import Reading
 from ...statistics.row_means import LabelRows
-from ..chance import mean
+from ..standard_errors import mean
 
 __all__ = [
     "CoverageError",

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.about import About
 from ...collect.metric import ScoredLabels
-from ...collect.reading import NAN, OwnReading, Reading
 from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.reading import NAN, OwnReading, Reading
 from ...statistics.found_classes import Contingency, FoundPairs
 
 __all__ = ["AdjustedRandScore", "FowlkesMallowsIndex", "PairConfusionMatrix", "RandScore"]

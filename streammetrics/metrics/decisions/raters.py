@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ...collect.about import About
 from ...collect.metric import Metric, nothing_counted
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
+from ...reading.about import About
 from ...statistics.row_terms import RowTerms
 
 __all__ = ["FleissKappa"]

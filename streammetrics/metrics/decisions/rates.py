@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...collect.about import About
-from ...collect.reading import Quotient
+from ...reading.about import About
+from ...reading.reading import Quotient
 from ...statistics.classes import Table
-from .counted import DecisionRatio
+from .base_decisions import DecisionRatio
 
 __all__ = [
     "FalseDiscoveryRate",

@@ -5,17 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ...collect.about import About, about_of
-from ...collect.interval import Estimate
 from ...collect.metric import ScoredLabels, nothing_counted
-from ...collect.reading import Quotient, Reading
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
+from ...reading.about import About, about_of
+from ...reading.interval import Estimate
+from ...reading.reading import Quotient, Reading
 from ...statistics.classes import Margins
 from ...statistics.row_means import ClassRows, LabelRows, cut_term
-from ..chance import mean
-from .counted import HARD, default_threshold
-from .whole import WholeMatrix
+from ..standard_errors import mean
+from .base_decisions import HARD, default_threshold
+from .multiclass import WholeMatrix
 
 __all__ = ["HammingLoss", "SubsetAccuracy"]
 

@@ -10,12 +10,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.about import About
-from ...collect.interval import GROUPS, Estimate
 from ...collect.metric import Metric
-from ...collect.reading import NAN, OwnReading, Reading, widened
 from ...numerics.exact import to_float
 from ...numerics.settings import check_whole, is_partition, setting
+from ...reading.about import About
+from ...reading.interval import GROUPS, Estimate
+from ...reading.reading import NAN, OwnReading, Reading, widened
 from ...statistics.groups.closed import GROUP_WEIGHTS, SealedGroups
 from ...statistics.groups.rows import GroupRows
 from ...statistics.groups.solve import share_of

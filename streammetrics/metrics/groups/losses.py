@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.about import About
-from ...collect.interval import GROUPS, Estimate
 from ...collect.metric import Metric
-from ...collect.reading import OwnReading, Reading
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
-from ...state.content import MOST_SLIP
+from ...reading.about import About
+from ...reading.interval import GROUPS, Estimate
+from ...reading.reading import OwnReading, Reading
+from ...state.cell_table import MOST_SLIP
 from ...statistics.groups.closed import exact_sum
 from ...statistics.groups.sums import GroupSums
 

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...collect.about import About
-from ...collect.interval import GROUPS, Estimate
 from ...collect.metric import Metric
-from ...collect.reading import OwnReading, Quotient, Reading
 from ...numerics.settings import setting
-from ...state.content import MOST_SLIP
+from ...reading.about import About
+from ...reading.interval import GROUPS, Estimate
+from ...reading.reading import OwnReading, Quotient, Reading
+from ...state.cell_table import MOST_SLIP
 from ...statistics.groups.blocks import Blocks, blocks_of
 from ...statistics.groups.closed import exact_sum
 from ...statistics.groups.rows import GroupRows

@@ -9,11 +9,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from ...collect.about import About
 from ...collect.metric import ScoredLabels
-from ...collect.reading import NAN, Reading
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.reading import NAN, Reading
 from ...statistics.bins import ScoreBins
 from .calibration import CalibrationError
 

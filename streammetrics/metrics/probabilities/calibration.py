@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.about import About
 from ...collect.metric import T, nothing_counted
-from ...collect.reading import Reading, bounds_of_some
 from ...numerics import elementary
 from ...numerics.exact import UNIT, Ints, Limits, Mass, enclose, to_float
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.reading import Reading, bounds_of_some
 from ...statistics.bins import ScoreBins
 from ...statistics.by_label import TopBins
 from ...statistics.by_label_scores import TopScores

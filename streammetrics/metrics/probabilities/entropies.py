@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from ...collect.about import About
-from ...collect.interval import Estimate
 from ...collect.metric import ScoredLabels, nothing_counted
-from ...collect.reading import Quotient, Reading, bounds_of_some, read_side_by_side
 from ...numerics import elementary
 from ...numerics.exact import BEYOND, Limits, to_float
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.interval import Estimate
+from ...reading.reading import Quotient, Reading, bounds_of_some, read_side_by_side
 from ...statistics.labels import LEAST
 from ...statistics.row_terms import RowTerms
 from ...statistics.sums import ScoreSums
-from ..chance import WEIGHTED
+from ..standard_errors import WEIGHTED
 from .losses import SummedMetric, entropy
 
 __all__ = ["CalibrationFreeNE", "NEPositive", "TjurDiscrimination"]

@@ -7,13 +7,13 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from ...collect.about import About
 from ...collect.metric import ScoredLabels, nothing_counted
-from ...collect.reading import Reading
 from ...numerics.chi_square import chi2_tail
 from ...numerics.exact import BEYOND, Limits
 from ...numerics.settings import setting
 from ...numerics.student import normal_tail
+from ...reading.about import About
+from ...reading.reading import Reading
 from ...statistics.row_terms import RowTerms
 from .calibration import Bin, Binned, CalibrationError
 

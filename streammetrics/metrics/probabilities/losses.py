@@ -12,19 +12,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...collect.about import About, about_of
-from ...collect.interval import Estimate
 from ...collect.metric import nothing_counted
-from ...collect.reading import OwnNumber, Quotient, Reading, bounds_of_some, read_side_by_side
 from ...numerics import elementary
 from ...numerics.exact import BEYOND, UNIT, Limits, to_float
 from ...numerics.settings import setting
+from ...reading.about import About, about_of
+from ...reading.interval import Estimate
+from ...reading.reading import OwnNumber, Quotient, Reading, bounds_of_some, read_side_by_side
 from ...statistics.labels import LEAST
 from ...statistics.row_means import ClassRows
 from ...statistics.soft_sums import SoftSums
 from ...statistics.sums import ScoreSums
 from ..averages import Several
-from ..chance import delta
+from ..standard_errors import delta
 
 __all__ = ["CTR", "BrierScore", "Calibration", "LogLoss", "NormalizedEntropy", "PredictedCTR"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...collect.about import About
 from ...numerics.settings import setting
+from ...reading.about import About
 from ...statistics.row_terms import RowTerms
 from .row_losses import RowMean
 

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.about import About
-from ...collect.interval import Estimate
 from ...collect.metric import ScoredLabels, nothing_counted
-from ...collect.reading import OwnReading, Reading
 from ...numerics.elementary import exp, log, sigmoid, softplus
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.interval import Estimate
+from ...reading.reading import OwnReading, Reading
 from ...statistics.scores import BITS, ScoreHistogram
-from ..chance import WEIGHTED
+from ..standard_errors import WEIGHTED
 
 __all__ = ["CalibrationIntercept", "CalibrationSlope"]
 

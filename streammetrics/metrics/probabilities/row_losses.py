@@ -11,16 +11,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...collect.about import About, about_of
-from ...collect.interval import Estimate, side_by_side
 from ...collect.metric import Metric, T, nothing_counted
-from ...collect.reading import Quotient
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
+from ...reading.about import About, about_of
+from ...reading.interval import Estimate, side_by_side
+from ...reading.reading import Quotient
 from ...statistics.row_means import ClassRows, RowMeans
 from ...statistics.row_terms import RowTerms
 from ..averages import OfClasses
-from ..chance import mean
+from ..standard_errors import mean
 
 __all__ = ["FocalLoss", "HingeLoss", "PoissonLogLoss", "SquaredHingeLoss"]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ...collect.about import About
-from ...collect.interval import Estimate
-from ...collect.reading import Quotient
 from ...numerics import elementary
 from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.interval import Estimate
+from ...reading.reading import Quotient
 from ...statistics.labels import LEAST
 from ...statistics.row_means import ClassRows
 from ...statistics.row_terms import RowTerms

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ...collect.about import About
 from ...numerics.settings import setting
+from ...reading.about import About
 from ...statistics.labels import LEAST
 from ...statistics.row_terms import RowTerms
 from .row_losses import RowMean

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from ...collect.about import About
-from ...collect.interval import Estimate
-from ...collect.reading import Quotient, Reading
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.interval import Estimate
+from ...reading.reading import Quotient, Reading
 from ...statistics.ranking import RankingSums
 from .gains import RankingMetric
 from .mean import Empty, mean_estimate

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from ...collect.about import About
 from ...collect.metric import Metric
-from ...collect.reading import OwnReading, Reading
 from ...numerics.elementary import log
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.reading import OwnReading, Reading
 from ...statistics.listed_keys import ListedKeys
 
 __all__ = ["CatalogueCoverage", "ExposureEntropy", "ExposureGini", "Personalisation", "TailShare"]

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from ...collect.about import About
-from ...columns.lists import ranked_lists
+from ...batch.lists import ranked_lists
 from ...numerics.settings import setting
+from ...reading.about import About
 from ...statistics.ranking import RankingSums, term
 from .mean import Empty, QueryMean
 

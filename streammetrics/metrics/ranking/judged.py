@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...collect.about import About
 from ...numerics.settings import setting
+from ...reading.about import About
 from .gains import ORDERS, RankingMetric
 from .relevance import RelevanceMetric
 

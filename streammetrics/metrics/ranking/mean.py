@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, TypeVar
 
-from ...collect.about import About, about_of
-from ...collect.interval import QUERIES, Estimate
 from ...collect.metric import Metric
-from ...collect.reading import OwnReading, Quotient, Reading, read_side_by_side, widened
+from ...reading.about import About, about_of
+from ...reading.interval import QUERIES, Estimate
+from ...reading.reading import OwnReading, Quotient, Reading, read_side_by_side, widened
+from ...statistics.covariance import Spread
 from ...statistics.query_sums import QuerySums
-from ...statistics.spread import Spread
-from ..chance import mean
+from ..standard_errors import mean
 
 __all__ = ["Empty", "QueryMean", "mean_estimate", "without_products"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ...collect.about import About
+from ...reading.about import About
 from .gains import RankingMetric
 
 __all__ = ["AveragePopularity", "Novelty"]

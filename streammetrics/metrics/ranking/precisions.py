@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.about import About, about_of
-from ...collect.interval import QUERIES, Estimate
-from ...collect.reading import OwnReading, Reading
 from ...numerics import elementary
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
+from ...reading.about import About, about_of
+from ...reading.interval import QUERIES, Estimate
+from ...reading.reading import OwnReading, Reading
 from ...statistics.ranking import RankingSums
-from ..chance import delta
+from ..standard_errors import delta
 from .gains import RankingMetric
 from .judged import OneOrder
 from .mean import Empty

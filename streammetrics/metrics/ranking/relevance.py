@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...collect.about import About
-from ...collect.interval import Estimate
-from ...collect.reading import Quotient, Reading
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.interval import Estimate
+from ...reading.reading import Quotient, Reading
 from ...statistics.ranking import RankingSums
 from .gains import RankingMetric
 from .mean import Empty, without_products

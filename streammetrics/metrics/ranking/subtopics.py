@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...collect.about import About
 from ...numerics.settings import setting
+from ...reading.about import About
 from ...statistics.query_sums import term
 from ...statistics.subtopics import SubtopicSums
 from .mean import Empty, QueryMean

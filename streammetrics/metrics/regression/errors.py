@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...collect.about import About
-from ...collect.interval import Estimate
-from ...collect.reading import Quotient
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.interval import Estimate
+from ...reading.reading import Quotient
 from ...statistics.regression import RegressionSums, square_of
-from ..chance import of_moments
+from ..standard_errors import of_moments
 from .outputs import OutputMetric, root
 
 __all__ = ["MAE", "MSE", "RMSE", "WMAE", "HuberLoss", "PinballLoss"]

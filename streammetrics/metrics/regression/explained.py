@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.about import About
 from ...collect.metric import Metric, nothing_counted
-from ...collect.reading import NAN, OwnReading, Reading, widened
 from ...numerics.elementary import log
 from ...numerics.elementary import power as raised
 from ...numerics.exact import BEYOND, Limits, to_float
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.reading import NAN, OwnReading, Reading, widened
 from ...statistics.row_terms import RowTerms
 from ...statistics.values import ValueHistogram
 from .outputs import BoundedOutputMetric, is_undefined

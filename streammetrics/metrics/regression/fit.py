@@ -10,13 +10,13 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
-from ...collect.about import About
-from ...collect.interval import Estimate
-from ...collect.reading import Quotient, Reading
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.interval import Estimate
+from ...reading.reading import Quotient, Reading
 from ...statistics.moments import Moments
-from ..chance import of_moments
+from ..standard_errors import of_moments
 from .outputs import OutputMetric, Outputs, is_undefined, root
 
 __all__ = ["R2", "ConcordanceCorrelation", "ExplainedVariance", "MeanError", "PearsonCorrelation"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, Self
 
-from ...collect.about import About
-from ...collect.interval import Estimate
 from ...collect.metric import Metric, nothing_counted
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.interval import Estimate
 from ...statistics.row_terms import RowTerms
-from ..chance import share
 from ..probabilities.row_losses import RowMean
+from ..standard_errors import share
 from .errors import SummedLoss
 
 __all__ = [

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ...collect.about import About
-from ...collect.interval import Estimate
-from ...collect.reading import Quotient
 from ...numerics import elementary
 from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.interval import Estimate
+from ...reading.reading import Quotient
 from ...statistics.regression import RegressionSums
-from ..chance import share
+from ..standard_errors import share
 from .errors import SummedLoss
 from .outputs import root
 

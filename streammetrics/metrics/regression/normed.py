@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ...collect.about import About
-from ...collect.reading import Quotient
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.reading import Quotient
 from ...statistics.moments import Moments
 from .fit import MomentMetric, squared_error
 from .outputs import is_undefined, root

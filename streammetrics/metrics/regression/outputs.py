@@ -9,12 +9,12 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from ...collect.about import About
-from ...collect.interval import Estimate, side_by_side
 from ...collect.metric import Metric, nothing_counted
-from ...collect.reading import NAN, OwnReading, Quotient, Reading, estimate_of, widened
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.interval import Estimate, side_by_side
+from ...reading.reading import NAN, OwnReading, Quotient, Reading, estimate_of, widened
 from ...state.state import State
 
 __all__ = ["BoundedOutputMetric", "OutputMetric", "Outputs", "is_undefined", "root"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from ...collect.about import About
-from ...collect.interval import Estimate
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.interval import Estimate
 from ...statistics.extremes import Extremes
 from ...statistics.value_order import quantile_of
 from ...statistics.values import ValueHistogram

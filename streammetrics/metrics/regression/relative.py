@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ...collect.about import About
-from ...collect.interval import Estimate
 from ...collect.metric import Metric
-from ...collect.reading import Quotient
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.interval import Estimate
+from ...reading.reading import Quotient
 from ...statistics.extremes import Extremes
 from ...statistics.regression import RegressionSums
 from .errors import SummedLoss

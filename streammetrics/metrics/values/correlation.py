@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.about import About
 from ...collect.metric import Metric
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
+from ...reading.about import About
 from ...statistics.column_products import ColumnProducts
 
 __all__ = ["CorrelationMatrix"]

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ...collect.about import About
-from ...collect.interval import KEYS, Estimate, Interval, check_confidence
 from ...collect.metric import Metric
-from ...collect.reading import OwnReading, Reading
 from ...numerics.settings import setting
 from ...numerics.student import normal_quantile
+from ...reading.about import About
+from ...reading.interval import KEYS, Estimate, Interval, check_confidence
+from ...reading.reading import OwnReading, Reading
 from ...statistics.key_sample import KeySample, at_one_level
 
 __all__ = ["DistinctSample"]

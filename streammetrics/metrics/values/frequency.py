@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...collect.about import About
 from ...collect.metric import Metric
-from ...collect.reading import OwnReading, Reading, widened
 from ...numerics.exact import to_float
 from ...numerics.keys import shown
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.reading import OwnReading, Reading, widened
 from ...statistics.key_sketch import KeySketch
 
 __all__ = ["KeyFrequency"]

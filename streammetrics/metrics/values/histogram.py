@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...collect.about import About
 from ...collect.metric import Metric
-from ...collect.reading import OwnReading, Reading
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.reading import OwnReading, Reading
 from ...statistics.key_counts import KeyCounts, check_edges
 
 __all__ = ["Histogram"]

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from ...collect.about import About, about_of
-from ...collect.interval import Estimate
 from ...collect.metric import Metric, nothing_counted
-from ...collect.reading import OwnReading, Reading, widened
 from ...numerics.elementary import log
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
+from ...reading.about import About, about_of
+from ...reading.interval import Estimate
+from ...reading.reading import OwnReading, Reading, widened
 from ...statistics.key_counts import KeyCounts, surprise
-from ..chance import WEIGHTED, from_counts
+from ..standard_errors import WEIGHTED, from_counts
 
 __all__ = ["Entropy", "HeavyHitters", "UniqueShare"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ...collect.about import About, about_of
-from ...collect.interval import Estimate
 from ...collect.metric import Metric, nothing_counted
-from ...collect.reading import Reading
 from ...numerics.elementary import exp
 from ...numerics.exact import to_float
+from ...reading.about import About, about_of
+from ...reading.interval import Estimate
+from ...reading.reading import Reading
 from ...statistics.row_terms import RowTerms
-from ..chance import delta
+from ..standard_errors import delta
 
 __all__ = ["GeometricMean", "HarmonicMean"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from ...collect.about import About
-from ...collect.interval import Estimate
 from ...collect.metric import Metric, nothing_counted
-from ...collect.reading import Reading
 from ...numerics.exact import Limits
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.interval import Estimate
+from ...reading.reading import Reading
 from ...statistics.value_order import quantile_of
 from ...statistics.values import ValueHistogram
 from ..order import BOUND, woodruff

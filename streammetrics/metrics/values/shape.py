@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ...collect.about import About
 from ...numerics.exact import Limits, to_float
 from ...numerics.settings import setting
+from ...reading.about import About
 from ...statistics.moments import Moments
 from .totals import MomentOfValues, Variance
 

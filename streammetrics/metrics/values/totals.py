@@ -6,18 +6,18 @@ import math
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from ...collect.about import About
-from ...collect.interval import KEYS, Estimate
 from ...collect.metric import Metric, nothing_counted
-from ...collect.reading import OwnReading, Reading
 from ...numerics.exact import to_float
 from ...numerics.settings import setting
+from ...reading.about import About
+from ...reading.interval import KEYS, Estimate
+from ...reading.reading import OwnReading, Reading
 from ...statistics.distinct import DistinctKeys
 from ...statistics.extremes import Extremes
 from ...statistics.moments import Moments
 from ...statistics.unit_sums import UnitSums
-from ...statistics.weighed import TAKEN
-from ..chance import of_moments
+from ...statistics.weighted_rows import TAKEN
+from ..standard_errors import of_moments
 
 __all__ = ["Count", "DistinctCount", "Max", "Mean", "Min", "PerUnit", "Ratio", "Sum", "Variance"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from ... import __version__
 from ...collect.files import atomic_write
 from ..assemble import assemble
-from ..blocks import Figures, Page, Side
+from ..page_model import Figures, Page, Side
 from .templates import environment, safe
 
 __all__ = ["render", "report"]

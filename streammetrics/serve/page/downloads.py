@@ -9,8 +9,8 @@ from typing import Any
 
 from ...reports.charts import Chart
 from ...reports.plots import drawn, rows_of
-from ..evaluation import Evaluation, Row
-from ..keys import hour_text
+from ..evaluation.evaluation import Evaluation, Row
+from ..store.part_keys import hour_text
 from .scene import Scene
 
 __all__ = ["PICTURES", "TABLES", "csv_of", "png_of"]

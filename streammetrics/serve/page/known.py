@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..evaluation import Look
-from ..experiment import HIDDEN
-from ..keys import HOUR, hour_text
+from ..evaluation.evaluation import Look
+from ..evaluation.experiment import HIDDEN
+from ..store.part_keys import HOUR, hour_text
 from .times import day, end_of, moment
 
 __all__ = ["Change", "Conflict", "Known", "known_of"]

@@ -9,12 +9,12 @@ from functools import lru_cache
 from typing import Any
 
 from ...inference.sample_ratio import ALARM, sample_ratio_mismatch
-from ...reports.blocks import Side
 from ...reports.charts import Band, Chart, Key, Line, Rule, Scale, Whiskers, linear, stations
 from ...reports.numbers import count, decimals_of, fixed, share, signed
+from ...reports.page_model import Side
 from ...reports.series import DOTS, names_of, unit_of
-from ..evaluation import Look, Point
-from ..keys import HOUR
+from ..evaluation.evaluation import Look, Point
+from ..store.part_keys import HOUR
 from .rows import Arms
 from .times import moment, when
 from .view import View

@@ -2,30 +2,122 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import hashlib
 import hmac
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from ... import __version__
 from ...errors import StreamMetricsError
-from ...reports.page.templates import environment
-from ..evaluation import Evaluation
+from ...reports.page.templates import environment, read
+from ..evaluation.evaluation import Evaluation
 from .downloads import PICTURES, TABLES, csv_of, png_of
-from .files import address_of, serve_file
 from .known import known_of
-from .live import BEAT, stream
 from .scene import Scene, arms_table, glance_of, scene_of, source_rows
 from .view import View
 
 __all__ = ["Reader", "page_routes"]
+
+HERE = "streammetrics.serve.page.static"
+KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+FILES = {"page.css": None, "page.js": None, "dashboard.css": HERE, "dashboard.js": HERE, "icon.svg": HERE}
+FOREVER = "public, max-age=31536000, immutable"
+DIGITS = 12
+
+
+class File(NamedTuple):
+    """What is sent, as what."""
+
+    text: str
+    kind: str
+
+
+@cache
+def files() -> dict[str, File]:
+    """Return every file by the name that it has in addresses."""
+    found = {}
+    for name, package in FILES.items():
+        text = read(name, package) if package else read(name)
+        stem, _, ending = name.partition(".")
+        digest = hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+        found[f"{stem}-{digest}.{ending}"] = File(text, KINDS[ending])
+    return found
+
+
+def address_of(name: str) -> str:
+    """Return where a file is, below the root.
+
+    Examples
+    --------
+    >>> address_of("page.css").startswith("/static/page-"), address_of("page.css").endswith(".css")
+    (True, True)
+    """
+    stem, _, ending = name.partition(".")
+    return "/static/" + next(n for n in files() if n.startswith(f"{stem}-") and n.endswith(f".{ending}"))
+
+
+def serve_file(request: Request) -> Response:
+    """Answer with a file, for ever; of another content than it has, with nothing."""
+    found = files().get(request.path_params["name"])
+    if found is None:
+        return PlainTextResponse("there is no such file", 404)
+    return Response(found.text, media_type=found.kind, headers={"cache-control": FOREVER})
+
+
+BEAT = 15.0  # seconds; proxies close what is silent for a minute
+RETRY = 3000  # milliseconds until a browser asks again
+
+
+def stream(sources: Sequence[AsyncIterator[Evaluation]], now: str, beat: float = BEAT) -> StreamingResponse:
+    """Answer with events: what is shown now, then each new evaluation of any source, until the page goes or all end."""
+    return StreamingResponse(
+        _events(sources, now, beat),
+        media_type="text/event-stream",
+        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+    )
+
+
+async def _events(sources: Sequence[AsyncIterator[Evaluation]], now: str, beat: float) -> AsyncIterator[str]:
+    yield f"retry: {RETRY}\nevent: look\ndata: {now}\n\n"
+    waiting: dict[asyncio.Future[Evaluation], AsyncIterator[Evaluation]] = {_next(s): s for s in sources}
+    try:
+        while waiting:
+            done, _ = await asyncio.wait(waiting, timeout=beat, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                yield ": beat\n\n"
+            for one in done:
+                source = waiting.pop(one)
+                with contextlib.suppress(StopAsyncIteration):
+                    found = one.result()
+                    yield f"event: look\ndata: {found.at!r}\n\n"
+                    waiting[_next(source)] = source
+    finally:
+        for one in waiting:
+            one.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        for source in sources:
+            await _close(source)
+
+
+def _next(source: AsyncIterator[Evaluation]) -> asyncio.Future[Evaluation]:
+    return asyncio.ensure_future(anext(source))
+
+
+async def _close(source: Any) -> None:
+    if hasattr(source, "aclose"):
+        await source.aclose()
+
 
 HERE = "streammetrics.serve.page.templates"
 OWNER, PART = "owner", "fragment"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ...reports.answers import MODEL, Answer, card_of, row_of
-from ...reports.blocks import Figure, Figures, Forest, Side
 from ...reports.families import COLOURS
 from ...reports.figures import common_decimals, forest, in_percent, key_text
-from ...reports.told import interval_name
-from ..evaluation import Evaluation, Row
+from ...reports.headline import interval_name
+from ...reports.page_model import Figure, Figures, Forest, Side
+from ...reports.scorecard_rows import MODEL, Answer, card_of, row_of
+from ..evaluation.evaluation import Evaluation, Row
 
 __all__ = ["Arms", "badge_of", "figures_of", "forest_of", "is_rate", "scorecard_of"]
 

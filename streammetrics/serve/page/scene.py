@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ...reports.answers import FOREST
-from ...reports.blocks import Axis, Fact, Figure, Figures, Forest, Side, Words
 from ...reports.charts import Chart
 from ...reports.figures import hero_of
 from ...reports.numbers import count, fixed, share, typeset
-from ..evaluation import Evaluation, Row, Source, Told
-from ..keys import HOUR, hour_of
+from ...reports.page_model import Axis, Fact, Figure, Figures, Forest, Side, Words
+from ...reports.scorecard_rows import FOREST
+from ..evaluation.evaluation import Evaluation, Row, Source, Told
+from ..store.part_keys import HOUR, hour_of
 from . import over_time
 from .known import Known
 from .rows import Arms, arms_of, badge_of, figures_of, forest_of, is_rate, scorecard_of, treatments_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from ..keys import HOUR
+from ..store.part_keys import HOUR
 
 __all__ = ["ago", "day", "end_of", "moment", "when"]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 from urllib.parse import urlencode
 
 from ...errors import InvalidInputError
-from ..keys import hour_of, hour_text
+from ..store.part_keys import hour_of, hour_text
 
 __all__ = ["View"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ...reports.blocks import Fact, Figure, Words
+from ...reports.headline import bounds, coloured, guardrails, next_step
 from ...reports.numbers import count, decimals_of, fixed, share, typeset
-from ...reports.told import bounds, coloured, guardrails, next_step
-from ..evaluation import Evaluation, Look, Row, Told
+from ...reports.page_model import Fact, Figure, Words
+from ..evaluation.evaluation import Evaluation, Look, Row, Told
 from .rows import Arms
 from .times import ago, end_of, moment
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...errors import InvalidInputError
-from ..keys import Key, Part, Seen
 from .database import Database, Run
+from .part_keys import Key, Part, Seen
 from .streams import Position, lock, note, position
 
 __all__ = ["DAY", "Entry", "News", "Outline", "Parts", "Settled"]

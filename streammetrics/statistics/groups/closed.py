@@ -11,15 +11,15 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...columns.columns import label, score
-from ...columns.ids import group
+from ...batch.ids import group
+from ...batch.kinds import label, score
 from ...errors import IncompatibleStateError, InvalidInputError, StateFormatError
-from ...numerics import compiled
+from ...numerics import kernel_registry as compiled
 from ...numerics.exact import CHUNK_BASE, CHUNKS, carry_exact, exact_to_fraction
 from ...numerics.settings import setting
+from ...state.consistency import Weight, all_within
 from ...state.declare import Flat
 from ...state.state import State
-from ...state.totals import Weight, all_within
 
 __all__ = ["GROUP_WEIGHTS", "ClosedSums", "Groups", "SealedGroups", "exact_sum", "summed"]
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...numerics import compiled
+from ...numerics import kernel_registry as compiled
 from ...numerics.exact import carry_fixed
 from ...state.tally import Entries
 from .closed import Groups

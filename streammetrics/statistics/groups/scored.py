@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ...columns.columns import label, score, weight
-from ...columns.ids import group
+from ...batch.ids import group
+from ...batch.kinds import label, score, weight
 from ...errors import StateFormatError
 from ...numerics.buckets import all_scores, exact_bits
 from ...numerics.settings import setting

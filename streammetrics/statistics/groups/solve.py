@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...columns.columns import Batch
-from ...columns.ids import Ids
-from ...numerics import compiled
+from ...batch.columns import Batch
+from ...batch.ids import Ids
+from ...numerics import kernel_registry as compiled
 from ...numerics.buckets import key_of
 from .closed import Groups
 from .scan import Sorted, compared, fixed_weights, scanned

@@ -9,8 +9,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...columns.columns import Need
-from ...columns.ids import group
+from ...batch.ids import group
+from ...batch.kinds import Need
 from ...errors import MemoryLimitError
 from ...numerics.exact import carry_fixed, exact_to_fraction, to_float
 from ...numerics.settings import setting

@@ -1,0 +1,90 @@
+"""Numbers in: targets, predictions, values, of a size whose products can be summed without rounding."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..numerics.kernel_registry import kernel
+from .columns import Column, Mask
+from .kinds import Need, Score
+
+__all__ = ["Exponent", "Number", "number"]
+
+OCTAVES = 400
+
+
+class Number(Score):
+    """0, or a finite number from 2**-octaves to 2**octaves in size; at least `low`, or above it.
+
+    Parameters
+    ----------
+    low : float
+        The limit below.
+    above : bool
+        Whether the limit itself is refused.
+    octaves : int
+        How large or small a number may be.
+    """
+
+    def __init__(self, low: float = -math.inf, above: bool = False, octaves: int = OCTAVES) -> None:
+        super().__init__("real")
+        self.low, self.above, self.octaves = low, above, octaves
+        self.smallest, self.largest = 2.0**-octaves, 2.0**octaves
+        limit = f"more than {low:g}" if above else f"at least {low:g}"
+        size = f"between 2**-{octaves} and 2**{octaves}{' in size' if low < 0 else ''}"
+        zero = low < 0 or (low == 0 and not above)
+        self.expected = (  # type: ignore[misc]
+            f"a number {limit + ', ' if low > -math.inf else ''}{'0 or ' if zero else ''}{size}"
+        )
+        self._key: tuple[Any, ...] = Number, low, above, octaves
+        self._hash = hash(self._key)  # looked up several times a batch
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Number) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def ok(self, column: Column) -> bool:
+        values = column.values.reshape(-1)
+        return not kernel("checks:numbers")(values, self.smallest, self.largest, self.low, self.above)
+
+    def bad(self, column: Column) -> Mask:
+        v = column.values.astype(np.float64)
+        size = np.abs(v)
+        good = (size <= self.largest) & ((size >= self.smallest) | (v == 0))
+        return np.asarray(~(good & (v > self.low if self.above else v >= self.low)))
+
+
+class Exponent(Number):
+    """A finite number of at most 256 in size, however small: the square of its exponential is a float."""
+
+    def __init__(self) -> None:
+        super().__init__(octaves=8)
+        self.smallest = 0.0
+        self.expected = "a number of at most 256 in size"  # type: ignore[misc]
+        self._key = Exponent, self.low, self.above, self.octaves
+        self._hash = hash(self._key)
+
+
+def number(role: str = "y_true", *, low: float = -math.inf, above: float | None = None, octaves: int = OCTAVES) -> Need:
+    """Declare the need for a column of numbers: a target, a prediction, a value.
+
+    Parameters
+    ----------
+    role : str
+        The role of the column.
+    low, above : float, optional
+        Inclusive or exclusive limit below.
+    octaves : int
+        Numbers other than 0 lie between 2**-octaves and 2**octaves in size.
+    """
+    return Need(
+        role,
+        Number(low)
+        if above is None and octaves == OCTAVES
+        else Number(low if above is None else above, above is not None, octaves),
+    )

@@ -1,1 +1,0 @@
-"""From what users give to checked columns."""

@@ -1,0 +1,64 @@
+"""Metrics of a whole confusion matrix: of all classes together, or of each label."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...numerics.exact import to_float
+from ...reading.about import About, about_of
+from ...reading.interval import Estimate
+from ...reading.reading import Reading
+from ...statistics.classes import PairCounts, Table
+from ..standard_errors import from_counts, share
+from .base_decisions import AveragedDecision
+
+__all__ = ["WholeMatrix"]
+
+
+class WholeMatrix(AveragedDecision):
+    """A number read from a whole confusion matrix: of all classes together, or of each label."""
+
+    about = About(value_range=(0, 1), interval_methods=("delta",))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self._of_classes and self.average != "macro":
+            raise ValueError(
+                f"{type(self).__name__}: classes have one value together; average= is for num_labels=, and for metrics of "
+                f"a class such as Recall"
+            )
+
+    def gradient(self, right: Any, true: Any, predicted: Any) -> Any:
+        """Return what a row of each true and predicted class adds to the value, times all rows.
+
+        Parameters
+        ----------
+        right, true, predicted : float64 arrays
+            Shares of all rows: right of each class, of each true class, of each predicted class.
+
+        Returns
+        -------
+        float64 array of shape (true classes, predicted classes)
+        """
+        raise NotImplementedError
+
+    def _view(self, state: Any) -> Any:
+        return state.margins() if isinstance(state, PairCounts) else Table(*state.cells_at(self._cut)).margins()
+
+    def estimate(self, found: Any, method: str) -> Estimate:
+        state, margins = found.state, found.view
+        if "wilson" in about_of(self).interval_methods:
+            return share(margins.total, found.value, method)
+        if math.isnan(found.value):
+            return Estimate(found.value)
+        rows = state.square()[0] if isinstance(state, PairCounts) else state.at_threshold(self._cut)[0]
+        total = int(rows.sum())
+        shares = (np.array([to_float(n, total) for n in part]) for part in margins)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return from_counts(found.value, rows, self.gradient(*shares), about_of(self).interval_scale)
+
+    def reading(self, state: Any) -> Reading:
+        return self.read(state) if isinstance(state, PairCounts) else super().reading(state)

@@ -1,0 +1,1 @@
+"""What programs and people call: logins, limits, and parts on their way into the store."""

@@ -1,0 +1,1 @@
+"""What is known of an experiment: totals, windows, verdicts, and the definitions behind them."""
