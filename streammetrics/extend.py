@@ -1,6 +1,6 @@
 """What authors of metrics, states and wrappers use; see `check_metric` and `check_state` for the laws that these keep."""
 
-from .batch.columns import Column
+from .batch.columns import Column, Kind
 from .batch.ids import group, query
 from .batch.kinds import Need, flag, grade, label, matrix, score, weight
 from .batch.numbers import number
@@ -51,6 +51,7 @@ __all__ = [
     "Extremes",
     "Flat",
     "JointHistogram",
+    "Kind",
     "LawError",
     "Like",
     "Limits",

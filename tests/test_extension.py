@@ -7,8 +7,7 @@ import plugin
 import pytest
 
 import streammetrics as sm
-from streammetrics.batch.columns import Column, Kind
-from streammetrics.batch.kinds import Need
+from streammetrics.extend import Column, Kind, Need
 from streammetrics.laws import LAWS
 
 
