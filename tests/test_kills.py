@@ -48,10 +48,10 @@ def made():
     ]
 
 def content(thing):
-    return thing.seal().to_bytes() if isinstance(thing, sm.GroupAUC) else thing.to_bytes()
+    return sm.seal(thing).to_bytes() if isinstance(thing, sm.GroupAUC) else thing.to_bytes()
 
 def rows(thing):
-    state = thing.total.states[0] if isinstance(thing, sm.Sliced) else thing.states[0]
+    state = sm.extend.states_of(thing.total if isinstance(thing, sm.Sliced) else thing)[0]
     return int(state.whole.facts()["rows"])
 
 def checked(things, counted):
@@ -125,7 +125,7 @@ def fresh():
 
 def more(day, k):
     for thing in day.values():
-        thing.update({n: c for n, c in batch(k).items() if n in thing.columns})
+        thing.update({n: c for n, c in batch(k).items() if n in sm.extend.columns_of(thing)})
 """
 
 SAVING = (
@@ -145,7 +145,7 @@ SPILLING = (
     + """
 groups = sm.GroupAUC(memory_limit=100_000, spill_dir=sys.argv[1])
 for k in range(10**9):
-    groups.update({n: c for n, c in batch(k).items() if n in groups.columns})
+    groups.update({n: c for n, c in batch(k).items() if n in sm.extend.columns_of(groups)})
     if k == 20: print("ready", flush=True)
 """
 )

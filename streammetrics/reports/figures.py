@@ -34,7 +34,7 @@ def arrow(best: Any) -> str:
 
 def averaged(metric: Any) -> str:
     """Say how a metric of several classes or labels is averaged."""
-    if not getattr(metric, "which", None):
+    if not getattr(metric, "_class_settings", None):
         return ""
     how = getattr(metric, "average", None)
     said = {"macro": "macro: the mean of the classes", "micro": "micro: all classes as one",
