@@ -26,7 +26,7 @@ from benchmarks.looks import show_looks, show_ratio, show_tables
 from benchmarks.report import failures, table, verdict
 from benchmarks.simulated import EDGES, SHARDS, SIDES, SUMS, Held, Q, drawn, fine_histogram, held_of
 from streammetrics.inference.differences import changes_of
-from streammetrics.inference.interpretation import Settings, read
+from streammetrics.inference.interpretation import ComparisonSettings, read
 from streammetrics.inference.pairs import Pair
 from streammetrics.inference.shard_intervals import intervals_of
 from streammetrics.reading.replicates import Sample, Shards
@@ -141,7 +141,7 @@ def limits_of(held: list[Held]) -> Iterator[tuple[str, str, Limits]]:
         yield metric, "alone", intervals_of(sides["all"], 0.95)[:2]
         for pair, (a, b) in PAIRS.items():
             if a in sides:
-                found = read(changes_of(Pair(metric, sides[a], sides[b])), Settings())
+                found = read(changes_of(Pair(metric, sides[a], sides[b])), ComparisonSettings())
                 yield metric, pair, (found.difference.low, found.difference.high)
                 yield f"{metric}, relative", pair, (found.relative.low, found.relative.high)
     sums = Sums(np.stack([h.sums[0].sum(axis=1) for h in held], axis=1))

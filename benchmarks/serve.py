@@ -30,10 +30,10 @@ from streammetrics.serve.api.auth import issue
 from streammetrics.serve.api.reader_process import Apart, DecoderApart
 from streammetrics.serve.dashboard import dashboard
 from streammetrics.serve.server import server_of
-from streammetrics.serve.settings import Settings
+from streammetrics.serve.settings import ServerSettings
 from streammetrics.serve.simulated import Simulation
 from streammetrics.serve.store import open_store
-from streammetrics.serve.store.part_keys import HOUR, Key, Part, hour_text
+from streammetrics.serve.store.part_keys import HOUR, PartKey, PostedPart, hour_text
 
 POSTS, PAGES, FRAMES = 200, 50, 40
 EXPERIMENTS, SOURCES = 4, 50
@@ -54,7 +54,7 @@ def serve(database: str, hour: float, hours_a_second: float) -> None:
     """Serve until killed; the clock begins at an hour and goes so fast."""
     began = time.monotonic()
     with open_store(database) as store, socket.create_server(("127.0.0.1", 0)) as heard:
-        settings = Settings(
+        settings = ServerSettings(
             public_read=True,
             rate=1e6,
             burst=10**6,
@@ -211,8 +211,8 @@ def first_pages(folder: str, simulated: Simulation = LARGE) -> tuple[float, floa
         store.define(simulated.id, json.dumps(simulated.definition()), by="load", at=simulated.start * HOUR)
         for hour in range(simulated.start, simulated.end):
             part = simulated.part("one", hour)
-            key = Key(simulated.id, "one", hour)
-            store.put([Part(key, part.to_bytes(), part.digest(), (hour + 1.0) * HOUR)])
+            key = PartKey(simulated.id, "one", hour)
+            store.put([PostedPart(key, part.to_bytes(), part.digest(), (hour + 1.0) * HOUR)])
     with served(database, simulated.end, 0.0) as (port, _):
         page(port, simulated.id, until=b"Scorecard")  # it reads what there is, and keeps it
     with served(database, simulated.end, 0.0) as (port, _):

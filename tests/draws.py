@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import streammetrics as sm
 from streammetrics.batch.classes import Classes, Distribution, FoundClasses
 from streammetrics.batch.ids import Ids, Names
-from streammetrics.batch.kinds import Count, Grade, Label, LabelWeight, Matrix, Score, Target, Weight
+from streammetrics.batch.kinds import CountKind, Grade, Label, LabelWeight, Matrix, Score, Target, Weight
 from streammetrics.batch.numbers import Number
 from streammetrics.laws import metric_case
 from streammetrics.laws.specimens import KEYS, PROBABILITIES, REALS, WEIGHTS, fitted, names
@@ -463,7 +463,7 @@ _DTYPES = {
     Weight: ("f8",),
     Ids: ("i8", "i2"),
     Grade: ("f4", "f8"),
-    Count: ("f8", "i4"),
+    CountKind: ("f8", "i4"),
     Names: ("i8",),
     Classes: ("i8", "i2", "f4"),
 }

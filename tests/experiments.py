@@ -9,7 +9,7 @@ import numpy as np
 import streammetrics as sm
 from streammetrics.collect.metric_like import columns_of
 from streammetrics.serve.evaluation.experiment import Experiment
-from streammetrics.serve.store.part_keys import HOUR, Key, Seen
+from streammetrics.serve.store.part_keys import HOUR, PartKey, RowCounts
 
 START = 500_016  # midnight
 DAY = 24
@@ -18,10 +18,10 @@ DAY = 24
 class Entry(NamedTuple):
     """A part as a ledger has it."""
 
-    key: Key
+    key: PartKey
     received: float
     state: str = "current"
-    seen: Seen = Seen(100, '{"y_true": 2}')
+    seen: RowCounts = RowCounts(100, '{"y_true": 2}')
 
 
 def experiment(**other):
@@ -94,4 +94,4 @@ def windows(table, width, like=None):
 
 def entries(table, source="web", delay=0.5):
     hours = np.unique(table["hour"]).tolist()
-    return [Entry(Key("e", source, h), (h + 1 + delay) * HOUR) for h in hours]
+    return [Entry(PartKey("e", source, h), (h + 1 + delay) * HOUR) for h in hours]

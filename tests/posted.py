@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import streammetrics as sm
-from streammetrics.serve.store.part_keys import HOUR, Key, Part
+from streammetrics.serve.store.part_keys import HOUR, PartKey, PostedPart
 
 FIRST = 494_520
 """The hour with which 2026-06-01 begins."""
@@ -44,11 +44,11 @@ def frame(seed: int) -> tuple[bytes, str]:
     return made.to_bytes(), made.digest()
 
 
-def part(key: Key, seed: int, received: float | None = None) -> Part:
+def part(key: PartKey, seed: int, received: float | None = None) -> PostedPart:
     """What a worker posts of the rows of a seed, by default when its hour is over."""
-    return Part(key, *frame(seed), float((key.hour + 1) * HOUR) if received is None else received)
+    return PostedPart(key, *frame(seed), float((key.hour + 1) * HOUR) if received is None else received)
 
 
-def plain(key: Key, content: int, received: float = 0.0) -> Part:
+def plain(key: PartKey, content: int, received: float = 0.0) -> PostedPart:
     """A part whose content nobody adds up."""
-    return Part(key, b"%d" % content, f"{content:064x}", received)
+    return PostedPart(key, b"%d" % content, f"{content:064x}", received)

@@ -43,7 +43,7 @@ data = "own"
 
 
 @pytest.fixture
-def small_peers(monkeypatch: pytest.MonkeyPatch) -> tuple[tables.Line, ...]:
+def small_peers(monkeypatch: pytest.MonkeyPatch) -> tuple[tables.PeerLine, ...]:
     """The small table instead of those that are shipped."""
     found = tuple(tables.parse(tomllib.loads(SMALL)))
     for module in (tables, suggest):

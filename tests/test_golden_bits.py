@@ -16,7 +16,7 @@ import pytest
 import streammetrics as sm
 from streammetrics.batch.classes import Classes, Distribution, FoundClasses
 from streammetrics.batch.ids import Ids
-from streammetrics.batch.kinds import Count, Grade, Label, Matrix, Weight
+from streammetrics.batch.kinds import CountKind, Grade, Label, Matrix, Weight
 from streammetrics.batch.numbers import Number
 from streammetrics.laws.case import by_name
 from streammetrics.laws.specimens import fitted, fitting
@@ -66,7 +66,7 @@ def column(need: Any, table: dict[str, np.ndarray]) -> np.ndarray:
         return np.column_stack([np.roll(one, i) for i in range(need.kind.width)])
     if isinstance(need.kind, Ids):
         return np.sort(table["k"]) if need.role == "query" else table["k"]
-    if isinstance(need.kind, (Count, Grade)):
+    if isinstance(need.kind, (CountKind, Grade)):
         return table["y_true"]
     if isinstance(need.kind, Number):
         return fitted(need.kind, np.roll(table["y_score"], need.role == "y_pred"))

@@ -15,7 +15,7 @@ from .ids import Ids, integer_ids
 from .kinds import Label, Matrix, Score, Target, Weight
 from .numbers import Number
 
-__all__ = ["Check", "Flat", "check_of", "flat_of"]
+__all__ = ["Check", "FlatColumn", "check_of", "flat_of"]
 
 Array = NDArray[Any]
 Make = Callable[[Array], Array]
@@ -23,7 +23,7 @@ U1, U2, F4, F8 = np.dtype(np.uint8), np.dtype(np.uint16), np.dtype(np.float32), 
 I8 = np.dtype(np.int64)
 
 
-class Flat(NamedTuple):
+class FlatColumn(NamedTuple):
     """How a column becomes one that kernels read.
 
     Parameters
@@ -51,7 +51,7 @@ class Check(NamedTuple):
     arguments: tuple[Any, ...] = ()
 
 
-def flat_of(kind: Kind, like: Array) -> Flat | None:
+def flat_of(kind: Kind, like: Array) -> FlatColumn | None:
     """Say how columns like one become what kernels read; None if that depends on their values, or is refused."""
     if type(kind) is Matrix:
         return _rows(kind, like)
@@ -64,20 +64,20 @@ def flat_of(kind: Kind, like: Array) -> Flat | None:
     source = like.dtype.name
     if type(kind) is Label and kind.labels is None and kind.pos_label is None:
         if like.dtype == U1:
-            return Flat(None, U1, source)
-        return Flat(_narrowing(like.dtype), U1, source)
+            return FlatColumn(None, U1, source)
+        return FlatColumn(_narrowing(like.dtype), U1, source)
     if type(kind) in (Score, Number):
         return _score(like.dtype, source)
     if type(kind) is Classes and isinstance(kind.names, int) and not kind.skips and np.can_cast(like.dtype, I8):
-        return Flat(None if like.dtype == I8 else _as_int64, I8, source)
+        return FlatColumn(None if like.dtype == I8 else _as_int64, I8, source)
     if type(kind) is Ids and not kind.missing_values and like.dtype.kind in "iu":
-        return Flat(None if like.dtype == I8 else integer_ids, I8, "integer")
+        return FlatColumn(None if like.dtype == I8 else integer_ids, I8, "integer")
     if type(kind) is Weight or (type(kind) is Target and kind.named is None):
-        return Flat(None if like.dtype == F8 else _as_float64, F8, source)
+        return FlatColumn(None if like.dtype == F8 else _as_float64, F8, source)
     return None
 
 
-def _rows(kind: Matrix, like: Array) -> Flat | None:
+def _rows(kind: Matrix, like: Array) -> FlatColumn | None:
     """Of rows that lie one behind the other: the flags of an array of one row do not say that those to come will."""
     if like.shape[1:] != (kind.width,) or like.strides != (kind.width * like.itemsize, like.itemsize):
         return None
@@ -91,12 +91,12 @@ def _each(make: Make | None) -> Make | None:
     return lambda given: make(given.reshape(-1)).reshape(given.shape)
 
 
-def _score(dtype: np.dtype[Any], source: str) -> Flat | None:
+def _score(dtype: np.dtype[Any], source: str) -> FlatColumn | None:
     if dtype in (F4, F8):
-        return Flat(None, dtype, source)
+        return FlatColumn(None, dtype, source)
     if dtype == np.float16:
-        return Flat(_through("convert:widen", U2, F4), F4, source)
-    return Flat(_as_float64, F8, source) if dtype.itemsize < 8 else None  # larger integers may not fit
+        return FlatColumn(_through("convert:widen", U2, F4), F4, source)
+    return FlatColumn(_as_float64, F8, source) if dtype.itemsize < 8 else None  # larger integers may not fit
 
 
 def _narrowing(dtype: np.dtype[Any]) -> Make:

@@ -24,7 +24,7 @@ __all__ = [
     "FLAG",
     "SCORES",
     "UNJUDGED",
-    "Count",
+    "CountKind",
     "Grade",
     "Label",
     "LabelWeight",
@@ -247,7 +247,7 @@ class UnjudgedGrade(Grade):
         return np.asarray(super().bad(column) & (column.values == column.values))
 
 
-class Count(Score):
+class CountKind(Score):
     """An integer that is not negative, in any dtype; kept as float64."""
 
     expected = "a count: an integer in [0, 2**24]"
@@ -369,7 +369,7 @@ class Matrix(Kind):
 
 
 LABEL, FLAG, TARGET, WEIGHT = Label(), Label(), Target(), Weight()
-GRADE, UNJUDGED, COUNT = Grade(), UnjudgedGrade(), Count()
+GRADE, UNJUDGED, COUNT = Grade(), UnjudgedGrade(), CountKind()
 SCORES = {scale: Score(scale) for scale in ("probability", "real", "logit")}
 
 

@@ -67,13 +67,13 @@ from streammetrics.cli.options import (
     Format,
     Guardrails,
     Keep,
-    Missing,
     MissingColumns,
+    MissingUnits,
     OnInvalid,
     Planned,
     Primary,
     Printed,
-    Scale,
+    ScoreScale,
     Sequential,
     Text,
     Texts,
@@ -142,7 +142,9 @@ def _eval(
     query: Annotated[Text, typer.Option(help=QUERY, rich_help_panel=COLUMNS_PANEL)] = None,
     group: Annotated[Text, typer.Option(help=GROUP, rich_help_panel=COLUMNS_PANEL)] = None,
     k: Annotated[Text, typer.Option("--k", help="Cut-offs, such as 5,10.", rich_help_panel=METRICS_PANEL)] = None,
-    scale: Annotated[Scale, typer.Option(help="What scores are.", rich_help_panel=METRICS_PANEL)] = Scale.probability,
+    scale: Annotated[
+        ScoreScale, typer.Option(help="What scores are.", rich_help_panel=METRICS_PANEL)
+    ] = ScoreScale.probability,
     weight: Annotated[Text, typer.Option(help="Column of weights.", rich_help_panel=COLUMNS_PANEL)] = None,
     where: Annotated[Texts, typer.Option(help=WHERE, rich_help_panel=COLUMNS_PANEL)] = None,
     negative_rate: Annotated[float | None, typer.Option(help=RATE, rich_help_panel=COLUMNS_PANEL)] = None,
@@ -158,7 +160,7 @@ def _eval(
     unit: Annotated[Text, typer.Option(help=UNIT, rich_help_panel=INTERVALS_PANEL)] = None,
     confidence: Confidence = 0.95,
     shards: Annotated[int | None, typer.Option(min=8, max=4096, help=SHARDS, rich_help_panel=INTERVALS_PANEL)] = None,
-    missing_unit: Annotated[Missing | None, typer.Option(help=MISSING, rich_help_panel=INTERVALS_PANEL)] = None,
+    missing_unit: Annotated[MissingUnits | None, typer.Option(help=MISSING, rich_help_panel=INTERVALS_PANEL)] = None,
     window: Annotated[Text, typer.Option(help=WINDOW, rich_help_panel=SLICES_PANEL)] = None,
     time: Annotated[Text, typer.Option(help=TIME, rich_help_panel=SLICES_PANEL)] = None,
     arm: Annotated[Text, typer.Option(help=ARM, rich_help_panel=INTERVALS_PANEL)] = None,
@@ -213,7 +215,7 @@ def _eval(
 
     Exit code 3 if a guardrail is broken.
     """
-    from streammetrics.cli.comparison import Asked, read_margins, read_words
+    from streammetrics.cli.comparison import ComparisonOptions, read_margins, read_words
     from streammetrics.cli.reading import log_arguments
     from streammetrics.cli.score import Request, no_label, score_log
     from streammetrics.cli.tasks import TaskSpec, read_classes, read_cutoffs, read_names, read_task_file
@@ -276,7 +278,7 @@ def _eval(
                 corrects=corrects.value if corrects else None,
             )
         }
-    asked = Asked(
+    asked = ComparisonOptions(
         control=control or told.get("control"),
         primary=primary or told.get("primary"),
         guardrails=read_margins(guardrail or told.get("guardrails", ())),
@@ -376,11 +378,11 @@ def _compare(
     printed: Printed = Format.table,
     top: Top = 40,
 ) -> None:
-    from streammetrics.cli.comparison import Asked, read_margins, read_words
+    from streammetrics.cli.comparison import ComparisonOptions, read_margins, read_words
     from streammetrics.cli.display_options import Shown
     from streammetrics.cli.saved import compare_files
 
-    asked = Asked(
+    asked = ComparisonOptions(
         primary=primary,
         guardrails=read_margins(guardrail or ()),
         better=read_words(better or ()),
@@ -525,9 +527,9 @@ def _serve(
         context.default_map = {context.invoked_subcommand: {"store": store}}
         return
     from streammetrics.cli.serve import read_auth, run_server
-    from streammetrics.serve.settings import Settings
+    from streammetrics.serve.settings import ServerSettings
 
-    settings = Settings(
+    settings = ServerSettings(
         public_read=public_read,
         proxy_header=read_auth(auth),
         proxies=tuple(trust_proxy or ()),

@@ -15,18 +15,18 @@ from streammetrics.compose.sliced import Sliced
 from streammetrics.compose.windowed import Windowed
 from streammetrics.inference.compare import compare_all, look_at
 from streammetrics.inference.comparison import Comparisons
-from streammetrics.inference.interpretation import Settings
+from streammetrics.inference.interpretation import ComparisonSettings
 from streammetrics.inference.scorecard import Scorecard, scorecard
 from streammetrics.inference.sentences import sentence
 from streammetrics.numerics.keys import shown
-from streammetrics.reports.differences import Change, by_key, changes_of_card, changes_of_models, differences
+from streammetrics.reports.differences import NumberChange, by_key, changes_of_card, changes_of_models, differences
 from streammetrics.reports.differences import scorecard as figures
 from streammetrics.reports.records import by_slice, contents, pieces, rivals, sharded, windows_in
 from streammetrics.reports.tables import share
 from streammetrics.reports.text_table import Grid
 
 __all__ = [
-    "Asked",
+    "ComparisonOptions",
     "Versus",
     "check_alike",
     "check_names",
@@ -39,7 +39,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Asked:
+class ComparisonOptions:
     """How sides are compared.
 
     Parameters
@@ -115,7 +115,7 @@ class Versus:
 
     sides: Mapping[str, MetricLike]
     control: str
-    asked: Asked
+    asked: ComparisonOptions
     title: str = ""
     order: Mapping[tuple[Any, ...], int] = field(default_factory=dict)
     whole: Versus | None = None
@@ -130,7 +130,7 @@ class Versus:
         """What each treatment's comparison with the control says; of slices after Benjamini and Hochberg."""
         asked = self.asked
         look = look_at(asked.sequential, asked.users, asked.planned, asked.confidence)
-        settings = Settings(asked.confidence, look, adjust="bh" if self.title else None)
+        settings = ComparisonSettings(asked.confidence, look, adjust="bh" if self.title else None)
         control = self.sides[self.control]
         return {
             name: compare_all(self.sides[name], control, settings, independent=asked.independent)
@@ -215,7 +215,7 @@ class Versus:
             return [figures(self._changes(), self.control, about)]
         return [differences([c for c in self._changes() if c.treatment == n], self.control, about) for n in self.found]
 
-    def _changes(self) -> list[Change]:
+    def _changes(self) -> list[NumberChange]:
         if self.card is not None:
             made = changes_of_card(self.card.slices("bh") if self.title else self.card.table())
         else:
@@ -237,7 +237,7 @@ class Versus:
 # -- sides -----------------------------------------------------------------------------------------------------------
 
 
-def models_of(thing: Any, group: Sequence[str], asked: Asked, order: Any = None) -> Versus:
+def models_of(thing: Any, group: Sequence[str], asked: ComparisonOptions, order: Any = None) -> Versus:
     """Return the models of one log against one another."""
     control = group[0] if asked.control is None else _model(asked.control, group)
     sides = {_short(name, group): thing.task(name) for name in group}
@@ -255,7 +255,7 @@ def _model(given: str, group: Sequence[str]) -> str:
     return next((one for one in group if given in (one, one.rpartition("/")[2])), group[0])
 
 
-def arms_of(sliced: Sliced, asked: Asked, order: Any = None) -> Versus:
+def arms_of(sliced: Sliced, asked: ComparisonOptions, order: Any = None) -> Versus:
     """Return the arms of an experiment against the control; rows without an arm are in none."""
     sides = {shown(key): sliced[key] for key in sliced.keys if key is not None}
     if asked.control not in sides:  # a boolean may be spelled as programs print it
@@ -288,7 +288,7 @@ def rows_of(piece: AxisWrapper, top: int | None = None, **shown_how: Any) -> dic
     return rows
 
 
-def check_alike(sides: Mapping[str, Any], asked: Asked) -> None:
+def check_alike(sides: Mapping[str, Any], asked: ComparisonOptions) -> None:
     """Raise where sides have not the same shards of units, and are not said to be independent."""
     control = str(asked.control)
     ours, held = sharded(sides[control]), contents(sides[control])
@@ -316,7 +316,9 @@ def _plan(found: Any) -> str:
     return "no shards of units" if found is None else f"{found.shards} shards of {found.unit}"
 
 
-def versus(thing: Any, asked: Asked, arm: str | None = None, top: int | None = None, **shown_how: Any) -> list[Versus]:
+def versus(
+    thing: Any, asked: ComparisonOptions, arm: str | None = None, top: int | None = None, **shown_how: Any
+) -> list[Versus]:
     """Return what can be compared in what one pass has made: of all rows, then by slice and window.
 
     Parameters
@@ -380,7 +382,7 @@ def read_words(given: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def in_full(asked: Asked, known: Iterable[str]) -> Asked:
+def in_full(asked: ComparisonOptions, known: Iterable[str]) -> ComparisonOptions:
     """Return what is asked with the full names of metrics, where only one ends so."""
 
     def full(name: str) -> str:
@@ -395,7 +397,7 @@ def in_full(asked: Asked, known: Iterable[str]) -> Asked:
     )
 
 
-def check_names(asked: Asked, known: Mapping[str, Any], where: str = "") -> None:
+def check_names(asked: ComparisonOptions, known: Mapping[str, Any], where: str = "") -> None:
     """Raise where a metric that was named is not there, or nothing says which of its values are better."""
     for name in asked.names:
         if name not in known:

@@ -16,7 +16,7 @@ from streammetrics.serve.api.auth import issue
 from streammetrics.serve.dashboard import dashboard
 from streammetrics.serve.push import push
 from streammetrics.serve.server import server_of
-from streammetrics.serve.settings import Settings
+from streammetrics.serve.settings import ServerSettings
 from streammetrics.serve.simulated import DAY, Simulation
 from streammetrics.serve.store import Store, open_store
 from streammetrics.serve.store.part_keys import HOUR
@@ -55,7 +55,7 @@ class LiveDemo:
         self.stopped = threading.Event()
         store.define(simulated.id, json.dumps(simulated.definition()), by="demo", at=self.clock())
         self.token = issue(store, simulated.id, "demo", by="demo", at=self.clock())
-        self.app = dashboard(store, Settings(public_read=True, clock=self.clock), every=EVERY)
+        self.app = dashboard(store, ServerSettings(public_read=True, clock=self.clock), every=EVERY)
         self.server: Any = None
 
     def clock(self) -> float:

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from streammetrics.cli.messages import UsageError
 
-__all__ = ["Model", "find_model"]
+__all__ = ["LoggedModel", "find_model"]
 
 
-class Model(NamedTuple):
+class LoggedModel(NamedTuple):
     """A model as the log has it.
 
     Parameters
@@ -33,7 +33,7 @@ class Model(NamedTuple):
         kind = schema.field(self.column).type if schema is not None and self.column in schema.names else None
         return getattr(kind, "list_size", None) if "fixed_size_list" in str(kind) else None
 
-    def ordered(self, classes: Sequence[object]) -> Model:
+    def ordered(self, classes: Sequence[object]) -> LoggedModel:
         """Return the columns in the order of the classes, where they are called after them: `p_cat`, `p_dog`."""
         if isinstance(self.column, str):
             return self
@@ -44,10 +44,10 @@ class Model(NamedTuple):
             if len(columns) != 1:
                 several = f"{' and '.join(columns)} are" if columns else f"no column of {', '.join(self.column)} is"
                 raise UsageError(f"{self.name}: {several} called after the class {name!r}, and others are after theirs")
-        return Model(self.name, tuple(columns[0] for columns in found.values()))
+        return LoggedModel(self.name, tuple(columns[0] for columns in found.values()))
 
 
-def find_model(given: str, schema: Any) -> Model:
+def find_model(given: str, schema: Any) -> LoggedModel:
     """Return the columns that are meant.
 
     Parameters
@@ -59,11 +59,11 @@ def find_model(given: str, schema: Any) -> Model:
     """
     names = [] if schema is None else list(schema.names)
     if given in names or not re.search(r"[*?]", given):
-        return Model(given, given)
+        return LoggedModel(given, given)
     found = sorted((n for n in names if fnmatchcase(n, given)), key=_by_number)
     if not found:
         raise UsageError(f"no column is like {given!r}; there are {', '.join(names[:40])}")
-    return Model(re.split(r"[*?]", given)[0].rstrip("_-. ") or given, tuple(found))
+    return LoggedModel(re.split(r"[*?]", given)[0].rstrip("_-. ") or given, tuple(found))
 
 
 def _is_called(column: str, name: str) -> bool:

@@ -31,13 +31,13 @@ __all__ = [
     "Format",
     "Guardrails",
     "Keep",
-    "Missing",
     "MissingColumns",
+    "MissingUnits",
     "OnInvalid",
     "Planned",
     "Primary",
     "Printed",
-    "Scale",
+    "ScoreScale",
     "Sequential",
     "Text",
     "Texts",
@@ -73,7 +73,7 @@ class Corrects(StrEnum):
     both = "both"
 
 
-class Scale(StrEnum):
+class ScoreScale(StrEnum):
     """What scores are."""
 
     probability = "probability"
@@ -130,7 +130,7 @@ Text = str | None
 Texts = list[str] | None
 
 
-class Missing(StrEnum):
+class MissingUnits(StrEnum):
     """What happens to rows without a unit."""
 
     stop = "raise"

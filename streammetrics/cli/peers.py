@@ -5,7 +5,7 @@ from __future__ import annotations
 from streammetrics.cli.messages import nearest
 from streammetrics.cli.specs import spelled
 from streammetrics.guide.suggest import squashed
-from streammetrics.guide.tables import PEERS, Line, of_peer, written
+from streammetrics.guide.tables import PEERS, PeerLine, of_peer, written
 from streammetrics.reports.text_table import Cell, Grid, is_terminal, say, show
 
 __all__ = ["list_names", "tell_name"]
@@ -51,7 +51,7 @@ def _key(library: str) -> str:
     return known[squashed(library)]
 
 
-def _lines(peer: str, name: str) -> list[Line]:
+def _lines(peer: str, name: str) -> list[PeerLine]:
     """Return the lines of a name, in whatever letters it is given; of a name above several tasks, those of each."""
     found = of_peer(peer)
     if name in found:
@@ -64,9 +64,9 @@ def _lines(peer: str, name: str) -> list[Line]:
     raise nearest(f"metric of {PEERS[peer]}", name, found)
 
 
-def _call(line: Line) -> str:
+def _call(line: PeerLine) -> str:
     return f"{line.name}({line.given}){line.read}"
 
 
-def _here(line: Line) -> str:
+def _here(line: PeerLine) -> str:
     return written(line.ours) + line.ours_read if line.ours else ""

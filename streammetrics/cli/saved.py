@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from streammetrics.cli.comparison import Asked, Versus, check_alike, check_names, in_full, rows_of
+from streammetrics.cli.comparison import ComparisonOptions, Versus, check_alike, check_names, in_full, rows_of
 from streammetrics.cli.display_options import Shown
 from streammetrics.cli.messages import UsageError, nearest
 from streammetrics.cli.records import check_order, restricted, rolled
@@ -111,7 +111,12 @@ def check_idle(shown: Shown, slices: Sequence[Any]) -> None:
 
 
 def compare_files(
-    files: Sequence[str], asked: Asked, shown: Shown, *, metrics: Sequence[str] | None = None, by: Sequence[str] = ()
+    files: Sequence[str],
+    asked: ComparisonOptions,
+    shown: Shown,
+    *,
+    metrics: Sequence[str] | None = None,
+    by: Sequence[str] = (),
 ) -> int:
     """Compare what files hold with the first of them; return the exit code: 3 if a guardrail is broken."""
     sets = read_sets(by)

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from streammetrics.cli.comparison import Asked, Versus, check_names, in_full, versus
+from streammetrics.cli.comparison import ComparisonOptions, Versus, check_names, in_full, versus
 from streammetrics.cli.display_options import Shown
 from streammetrics.cli.messages import COMMAND, UsageError, as_options, nearest
 from streammetrics.cli.outcome import check_outcome
@@ -41,7 +41,7 @@ PATIENCE = 0.5  # seconds before a bar appears
 ROW = "row"
 """What --unit calls rows that are units themselves."""
 WHOSE = "say whose rows belong together with --unit user_id, or --unit row where every row stands for itself"
-NOTHING = Asked()
+NOTHING = ComparisonOptions()
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Request:
     window: str | None = None
     time: str | None = None
     arm: str | None = None
-    asked: Asked = NOTHING
+    asked: ComparisonOptions = NOTHING
     push: Any = None
     task_file: str | None = None
 
@@ -209,7 +209,7 @@ def score_log(request: Request) -> int:
     return max((one.exit_code for one in sides), default=0)
 
 
-def _checked(request: Request, metrics: Any) -> Asked:
+def _checked(request: Request, metrics: Any) -> ComparisonOptions:
     """Return what is asked, with metrics by their full names; raise where models or metrics are not there."""
     if request.unit is None:
         return request.asked
@@ -260,7 +260,7 @@ def _window(request: Request, metrics: Any, sets: Sequence[tuple[str, ...]]) -> 
     if request.window is None or request.time is None:
         return None
     from streammetrics.compose.windowed import Windowed
-    from streammetrics.io.evaluate import Window
+    from streammetrics.io.evaluate import WindowOptions
 
     if request.time == request.arm or any(request.time in names for names in sets):
         raise UsageError(f"--time {request.time}: windows are made of it, and cannot be slices as well")
@@ -269,7 +269,7 @@ def _window(request: Request, metrics: Any, sets: Sequence[tuple[str, ...]]) -> 
         Windowed(metrics, width=width, time=request.time)
     except ValueError as error:
         raise UsageError(f"--window {request.window}: {str(error).replace('width=', 'it')}") from None
-    return Window(width, request.time)
+    return WindowOptions(width, request.time)
 
 
 def _sides(request: Request, saved: Any) -> list[Versus]:

@@ -18,7 +18,7 @@ from streammetrics.serve.api.auth import OWNER, READER, issue
 from streammetrics.serve.api.reader_process import Apart, DecoderApart
 from streammetrics.serve.dashboard import dashboard
 from streammetrics.serve.server import server_of
-from streammetrics.serve.settings import LOOPBACK, Settings
+from streammetrics.serve.settings import LOOPBACK, ServerSettings
 from streammetrics.serve.store import Store, open_store
 from streammetrics.serve.store.part_keys import NAME
 
@@ -27,7 +27,7 @@ __all__ = ["list_tokens", "listening", "make_token", "read_auth", "revoke_token"
 HERE = ("localhost", "127.0.0.1", "::1", "[::1]")
 
 
-def run_server(url: str, host: str, port: int, settings: Settings, names: list[str]) -> None:
+def run_server(url: str, host: str, port: int, settings: ServerSettings, names: list[str]) -> None:
     """Serve until a signal comes.
 
     Parameters
@@ -57,7 +57,7 @@ def run_server(url: str, host: str, port: int, settings: Settings, names: list[s
         server_of(app, host, port).run(sockets=[heard])
 
 
-def _hints(store: Store, settings: Settings, alone: bool) -> list[str]:
+def _hints(store: Store, settings: ServerSettings, alone: bool) -> list[str]:
     """What is missing, or not safe."""
     found = []
     if not (settings.public_read or settings.proxy_header or store.tokens(READER) or store.tokens(OWNER)):

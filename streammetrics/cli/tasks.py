@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from streammetrics.cli.messages import UsageError, nearest
-from streammetrics.cli.models import Model, find_model
+from streammetrics.cli.models import LoggedModel, find_model
 from streammetrics.cli.reading import key_columns
 from streammetrics.cli.specs import at_setting, make_metrics
 from streammetrics.cli.types import TYPES
@@ -138,7 +138,7 @@ class TaskSpec:
         asked = self.pred or self.score
         models = [find_model(name, schema) for name in asked]
         if len({model.name for model in models}) < len(models):  # of patterns that begin alike
-            models = [Model(name, model.column) for name, model in zip(asked, models, strict=True)]
+            models = [LoggedModel(name, model.column) for name, model in zip(asked, models, strict=True)]
         if isinstance(self.classes, tuple):
             models = [model.ordered(self.classes) for model in models]
         label = find_model(self.label, schema).column if TYPES[self.task_type].several == "labels" else self.label
@@ -158,7 +158,7 @@ class TaskSpec:
                 raise UsageError(f"--where {one.column}: is a column of texts; say which: '{one.column}=VALUE'")
         return None if found is None or not (found.conditions[1:] or found.conditions[0].sign) else found
 
-    def _several(self, model: Model, schema: Any) -> dict[str, Any]:
+    def _several(self, model: LoggedModel, schema: Any) -> dict[str, Any]:
         """Return the setting that says which classes or labels there are."""
         what = TYPES[self.task_type].several
         width = None if self.pred and what == "classes" else model.width(schema)
@@ -222,7 +222,7 @@ class TaskSpec:
             if given not in (*names, *read) and not re.search(r"[*?]", given):
                 raise nearest("column", given, names)
 
-    def _task(self, metrics: dict[str, Metric[Any, Any]], label: Any, model: Model | None, schema: Any) -> Task:
+    def _task(self, metrics: dict[str, Metric[Any, Any]], label: Any, model: LoggedModel | None, schema: Any) -> Task:
         columns = {"y_pred" if self.pred else TYPES[self.task_type].role: model.column} if model is not None else {}
         known = () if schema is None else schema.names
         keys = {role: _key(getattr(self, role), known) for role in ("query", "group")}

@@ -10,7 +10,7 @@ from numpy import ndarray
 
 from ..batch.columns import Batch
 from ..batch.convert import COLUMNS, as_columns
-from ..count.batch_updater import Change, Feed, change, hold
+from ..count.batch_updater import Feed, StateChange, change, hold
 from ..count.reads import MEMORY_LIMIT
 from ..errors import IncompatibleStateError
 from ..format import frame
@@ -146,11 +146,11 @@ class Accumulator:
             raise IncompatibleStateError(f"a {name} less itself has seen nothing: that is what reset() is for")
         change(self.taking(self.fitting(other, "subtract", "from")))
 
-    def adding(self, other: Any) -> list[Change]:
+    def adding(self, other: Any) -> list[StateChange]:
         """Return the changes that add the states of a fitting accumulator."""
         return [self.feed.adding(other.feed.states)]
 
-    def taking(self, other: Any) -> list[Change]:
+    def taking(self, other: Any) -> list[StateChange]:
         """Return the changes that take the states of a fitting accumulator away."""
         return [self.feed.taking(other.feed.states)]
 

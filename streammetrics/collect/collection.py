@@ -23,17 +23,17 @@ from .metric import MetricDefinition
 from .metric_container import MetricContainer
 from .task import Metrics, agreed, flatten
 
-__all__ = ["CollectionDefinition", "Content", "MetricCollection", "contents_of", "table_of"]
+__all__ = ["CollectionDefinition", "CollectionEntry", "MetricCollection", "contents_of", "table_of"]
 
 
-class Entry(NamedTuple):
+class PlanEntry(NamedTuple):
     """A definition of a collection, and the places of its states among those of the collection."""
 
     definition: Any
     units: tuple[int, ...]
 
 
-class Plan:
+class StatePlan:
     """What reads which state: equal reads share one, widened where they ask for different read-outs.
 
     Parameters
@@ -43,13 +43,13 @@ class Plan:
     """
 
     def __init__(self, named: Iterable[tuple[str, Definition, Binding]]) -> None:
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, PlanEntry] = {}
         self.units: list[Read] = []
         for name, definition, binding in named:
             if name in self.entries:
                 raise ValueError(f"two metrics are called {name!r}; name them with a dict")
             reads = [_bound(definition, read, binding) for read in definition.reads]
-            self.entries[name] = Entry(definition, tuple(map(self._unit, reads)))
+            self.entries[name] = PlanEntry(definition, tuple(map(self._unit, reads)))
         if not self.entries:
             raise ValueError("a collection needs at least one metric")
         limits: dict[Any, Any] = {}
@@ -67,18 +67,18 @@ class Plan:
         self.units.append(wanted)
         return len(self.units) - 1
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> PlanEntry:
         """Return an entry by name."""
         if name not in self.entries:
             raise KeyError(f"there is no metric {name!r}; there are {', '.join(self.entries)}")
         return self.entries[name]
 
-    def of(self, entry: Entry, states: Sequence[State]) -> list[State]:
+    def of(self, entry: PlanEntry, states: Sequence[State]) -> list[State]:
         """Return the states of an entry among those of all units, narrowed to what it asks for."""
         wanted = [read.state for read in entry.definition.reads]
         return [s.narrow(w) for s, w in zip(self.wide(entry, states), wanted, strict=True)]
 
-    def wide(self, entry: Entry, states: Sequence[State]) -> list[State]:
+    def wide(self, entry: PlanEntry, states: Sequence[State]) -> list[State]:
         """Return the states of an entry with all that others ask of them: what values are read from."""
         return [self.units[u].binding.read(states[u]) for u in entry.units]
 
@@ -86,7 +86,7 @@ class Plan:
         """Return what a plan is made of."""
         return [(n, e.definition, self.binding(e)) for n, e in self.entries.items()]
 
-    def binding(self, entry: Entry) -> Binding:
+    def binding(self, entry: PlanEntry) -> Binding:
         """The columns that an entry is bound to by a task: all that it reads, or, as it has tasks of its own, none."""
         own = [read.binding for read in entry.definition.reads]
         return PLAIN if any(b != PLAIN for b in own) else self.units[entry.units[0]].binding
@@ -102,7 +102,7 @@ class Plan:
         """Which units each entry reads, by their number."""
         return [list(e.units) for e in self.entries.values()]
 
-    def differences(self, other: Plan) -> list[str]:
+    def differences(self, other: StatePlan) -> list[str]:
         """Say in words how another plan differs."""
         found = [f"it has no {n!r}" for n in self.entries if n not in other.entries]
         found += [f"it has {n!r}, this one has not" for n in other.entries if n not in self.entries]
@@ -148,7 +148,7 @@ def _bound(definition: Definition, read: Read, binding: Binding) -> Read:
     return read._replace(binding=replace(binding, ranks=bool(ranks) and binding.corrects_scores))
 
 
-class Content(NamedTuple):
+class CollectionEntry(NamedTuple):
     """One entry of a collection.
 
     Parameters
@@ -183,7 +183,7 @@ class CollectionAnswers(NamedAnswers):
         The states of the collection, of one cell.
     """
 
-    def __init__(self, plan: Plan, states: Sequence[State]) -> None:
+    def __init__(self, plan: StatePlan, states: Sequence[State]) -> None:
         super().__init__({n: e.definition.read(plan.wide(e, states)) for n, e in plan.entries.items()})
         self._plan, self._states = plan, states
 
@@ -208,7 +208,7 @@ class CollectionDefinition(Definition):
 
     kind = "collection"
 
-    def __init__(self, plan: Plan, on_invalid: str = "raise") -> None:
+    def __init__(self, plan: StatePlan, on_invalid: str = "raise") -> None:
         self.plan, self.on_invalid = plan, on_invalid
 
     @property
@@ -241,7 +241,7 @@ class CollectionDefinition(Definition):
             named.append((item["name"], definition, Binding.of(item.get("task", {}))))
         if len({n for n, _, _ in named}) != len(named) or not all(isinstance(n, str) for n, _, _ in named):
             raise ValueError("two metrics have one name, or one has none")
-        return cls(Plan(named))
+        return cls(StatePlan(named))
 
     @classmethod
     def number_of_states(cls, header: dict[str, Any]) -> int:
@@ -291,7 +291,7 @@ class CollectionDefinition(Definition):
     def selected(self, names: Mapping[str, str]) -> tuple[Self, list[int]]:
         ours = self.plan.entries
         known = {n: (d, b) for n, d, b in self.plan.named()}
-        new = type(self)(Plan((names[n], *known[n]) for n in names if n in known), self.on_invalid)
+        new = type(self)(StatePlan((names[n], *known[n]) for n in names if n in known), self.on_invalid)
         units = [0] * len(new.plan.units)
         for name in (n for n in ours if n in names):
             for unit, old in zip(new.plan.entries[names[name]].units, ours[name].units, strict=True):
@@ -299,7 +299,7 @@ class CollectionDefinition(Definition):
         return new, units
 
     def sealed(self, parts: int | None = None) -> Self:
-        new = type(self)(Plan((n, d.sealed(parts), b) for n, d, b in self.plan.named()), self.on_invalid)
+        new = type(self)(StatePlan((n, d.sealed(parts), b) for n, d, b in self.plan.named()), self.on_invalid)
         if len(new.plan.units) < len(self.plan.units):
             raise IncompatibleStateError(
                 "closed groups do not say by which scale= and missing= they were counted, so metrics that differ in these "
@@ -309,7 +309,7 @@ class CollectionDefinition(Definition):
 
     def coarser(self, bits: int) -> Self:
         named = [(n, d.coarser(bits) if d.can_coarsen else d, b) for n, d, b in self.plan.named()]
-        return type(self)(Plan(named), self.on_invalid)
+        return type(self)(StatePlan(named), self.on_invalid)
 
     def coarsened(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
         held = [r.state for r in new.plan.units]
@@ -360,7 +360,7 @@ class MetricCollection(MetricContainer):
     def __init__(self, *metrics: Metrics, on_invalid: str | None = None) -> None:
         named = list(flatten(list(metrics)))
         how = agreed(on_invalid, (definition for _, definition, _ in named))
-        self._accumulator = accumulate(CollectionDefinition(Plan(named), how))
+        self._accumulator = accumulate(CollectionDefinition(StatePlan(named), how))
 
     def table(self, *, confidence: float | None = DEFAULT_CONFIDENCE) -> Table:
         """Return values, bounds, intervals and counts as one table.
@@ -387,7 +387,7 @@ class MetricCollection(MetricContainer):
 
     def __getitem__(self, name: str) -> Any:
         definition: Any = self._accumulator.definition
-        plan: Plan = definition.plan
+        plan: StatePlan = definition.plan
         if name not in plan.entries and any(n.startswith(f"{name}/") for n in plan.entries):
             return self.task(name)
         entry = plan.entry(name)
@@ -415,12 +415,12 @@ class MetricCollection(MetricContainer):
 CollectionDefinition.public = MetricCollection
 
 
-def contents_of(collection: MetricCollection) -> list[Content]:
+def contents_of(collection: MetricCollection) -> list[CollectionEntry]:
     """Return every entry of a collection, with the states that it reads and the columns of these."""
     definition: Any = collection._accumulator.definition
     plan, states = definition.plan, collection._accumulator.states
     return [
-        Content(
+        CollectionEntry(
             n,
             getattr(e.definition, "metric", None),
             tuple(plan.wide(e, states)),
@@ -439,7 +439,7 @@ def table_of(thing: Any, confidence: float | None) -> Table:
 
 
 def _definition(named: Sequence[tuple[str, Definition, Binding]], on_invalid: str) -> CollectionDefinition:
-    return CollectionDefinition(Plan(named), on_invalid)
+    return CollectionDefinition(StatePlan(named), on_invalid)
 
 
 def renamed(number: str, definition: Definition, name: str) -> str:

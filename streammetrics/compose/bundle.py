@@ -9,7 +9,7 @@ from typing import Any, Self
 from ..collect.accumulator import Accumulator, accumulate, accumulator_of, definition_of
 from ..collect.definition import Definition, definition_of_header, number_of_states
 from ..collect.metric_like import MetricLike
-from ..count.batch_updater import Change, Feed
+from ..count.batch_updater import Feed, StateChange
 from ..count.reads import Read
 from ..errors import IncompatibleStateError
 from ..reading.answers import Answer, NamedAnswers
@@ -78,10 +78,10 @@ class BundleAccumulator(Accumulator):
         definition = ours.having({name: part.definition for name, part in parts.items()})
         return type(self)(definition, None, parts)
 
-    def adding(self, other: Any) -> list[Change]:
+    def adding(self, other: Any) -> list[StateChange]:
         return [_named(name, one) for name, part in self.parts.items() for one in part.adding(other.parts[name])]
 
-    def taking(self, other: Any) -> list[Change]:
+    def taking(self, other: Any) -> list[StateChange]:
         return [_named(name, one) for name, part in self.parts.items() for one in part.taking(other.parts[name])]
 
 
@@ -258,7 +258,7 @@ class Bundle(Mapping[str, Any], MetricLike):
 BundleDefinition.public = Bundle
 
 
-def _named(name: str, change: Change) -> Change:
+def _named(name: str, change: StateChange) -> StateChange:
     """Return the same change, with the name in front of the error that it raises."""
 
     def how(states: tuple[State, ...]) -> Sequence[State]:

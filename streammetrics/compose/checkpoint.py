@@ -15,12 +15,12 @@ from ..count.reads import Read
 from ..errors import IncompatibleStateError
 from ..state.state import State
 
-__all__ = ["Checkpoint", "Log", "ranges"]
+__all__ = ["Checkpoint", "LogIdentity", "ranges"]
 
 Ranges = Sequence[Sequence[int]]
 
 
-class Log(NamedTuple):
+class LogIdentity(NamedTuple):
     """What a log is known by: SHA-256 of what is too long to be kept.
 
     Parameters
@@ -44,7 +44,7 @@ class Log(NamedTuple):
     reading: str
     cut: str
 
-    def differences(self, now: Log) -> str:
+    def differences(self, now: LogIdentity) -> str:
         """Say how a log is another one; empty if it is not. What comes first explains what comes behind."""
         if self.names != now.names:
             return (
@@ -102,7 +102,7 @@ class CheckpointDefinition(Definition):
     accumulator_type = CheckpointAccumulator
     adds = False
 
-    def __init__(self, total: Definition, log: Log, parts: int, done: Ranges = (), rows: int = 0) -> None:
+    def __init__(self, total: Definition, log: LogIdentity, parts: int, done: Ranges = (), rows: int = 0) -> None:
         self.total, self.log, self.parts, self.rows = total, log, parts, rows
         self.done = tuple((a, b) for a, b in done)
 
@@ -132,7 +132,7 @@ class CheckpointDefinition(Definition):
 
     @classmethod
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Self:
-        log, done, counts = Log(*header["log"]), header["done"], (header["parts"], header["rows"])
+        log, done, counts = LogIdentity(*header["log"]), header["done"], (header["parts"], header["rows"])
         if not all(type(n) is int and 0 <= n < 1 << 62 for n in (*counts, *log[:2])):
             raise ValueError("a checkpoint counts parts, rows, files and bytes")
         if not all(isinstance(text, str) for text in log[2:]):
@@ -177,7 +177,7 @@ class Checkpoint(MetricLike):
 
     _accumulator: CheckpointAccumulator
 
-    def __init__(self, total: Any, log: Log, parts: int, done: Ranges = (), rows: int = 0) -> None:
+    def __init__(self, total: Any, log: LogIdentity, parts: int, done: Ranges = (), rows: int = 0) -> None:
         definition = CheckpointDefinition(definition_of(total), log, parts, done, rows)
         self._accumulator = CheckpointAccumulator(definition, None, accumulator_of(total))
 
@@ -188,9 +188,9 @@ class Checkpoint(MetricLike):
         return total.definition.wrap(total)
 
     @property
-    def log(self) -> Log:
+    def log(self) -> LogIdentity:
         """The log."""
-        log: Log = definition_of(self).log
+        log: LogIdentity = definition_of(self).log
         return log
 
     @property

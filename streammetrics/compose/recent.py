@@ -13,7 +13,7 @@ from ..batch.columns import Batch
 from ..batch.convert import as_columns, is_scalar
 from ..collect.accumulator import Accumulator, accumulate, definition_of, known_columns
 from ..collect.task import Metrics, agreed
-from ..count.batch_updater import Change, change
+from ..count.batch_updater import StateChange, change
 from ..count.reads import MEMORY_LIMIT
 from ..errors import IncompatibleStateError
 from ..numerics.settings import as_int
@@ -82,7 +82,7 @@ class RecentAccumulator(Accumulator):
             if rows:
                 oldest = held.setdefault("_oldest", at - 1)
                 if at - oldest > size + max(size, SLACK):
-                    change([Change(self.feed, self._last)])
+                    change([StateChange(self.feed, self._last)])
                     held["_oldest"] = at - size
 
     def _next(self) -> int:

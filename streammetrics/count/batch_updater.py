@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from .counter import Counter
     from .index import Index
 
-__all__ = ["Change", "Feed", "change", "hold", "shard_codes"]
+__all__ = ["Feed", "StateChange", "change", "hold", "shard_codes"]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -113,7 +113,7 @@ class Feed:
         with self.lock:
             self._content = tuple(states), None
 
-    def adding(self, theirs: Sequence[State]) -> Change:
+    def adding(self, theirs: Sequence[State]) -> StateChange:
         """To add what others have seen.
 
         Raises
@@ -123,15 +123,15 @@ class Feed:
         MemoryLimitError
             Both together take more than the memory limit.
         """
-        return Change(self, lambda ours: self._within([a.merge(b) for a, b in zip(ours, theirs, strict=True)]))
+        return StateChange(self, lambda ours: self._within([a.merge(b) for a, b in zip(ours, theirs, strict=True)]))
 
-    def taking(self, gone: Sequence[State]) -> Change:
+    def taking(self, gone: Sequence[State]) -> StateChange:
         """To take away what some rows made; raises as `State.subtract` does."""
-        return Change(self, lambda ours: self._within([a.subtract(b) for a, b in zip(ours, gone, strict=True)]))
+        return StateChange(self, lambda ours: self._within([a.subtract(b) for a, b in zip(ours, gone, strict=True)]))
 
-    def correcting(self, added: Sequence[State], gone: Sequence[State]) -> Change:
+    def correcting(self, added: Sequence[State], gone: Sequence[State]) -> StateChange:
         """To add what some rows made, and take away what others did, as one; raises as both do."""
-        return Change(
+        return StateChange(
             self,
             lambda ours: self._within([a.merge(b).subtract(c) for a, b, c in zip(ours, added, gone, strict=True)]),
         )
@@ -485,14 +485,14 @@ class Feed:
         raise _overflow()
 
 
-class Change(NamedTuple):
+class StateChange(NamedTuple):
     """A feed, and what makes of its states those that it is to have."""
 
     feed: Feed
     how: Callable[[tuple[State, ...]], Sequence[State]]
 
 
-def change(changes: Sequence[Change]) -> None:
+def change(changes: Sequence[StateChange]) -> None:
     """Replace what feeds, each of them once, have seen: all of them, or none if one raises.
 
     No row that comes meanwhile is lost, and nobody who asks one of them for its states finds it half changed.

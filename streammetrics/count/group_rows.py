@@ -21,7 +21,7 @@ from ..statistics.groups.rows import (
     ADVICE,
     SAMPLE,
     GroupRows,
-    Waiting,
+    WaitingRows,
     entries_of,
     level_of,
 )
@@ -63,7 +63,7 @@ class Block:
         return {n: a[: int(self.used[0])] for n, a in self.columns.items()}
 
 
-class Kept:
+class KeptRows:
     """All rows that a counter holds; where something else becomes of them, another one takes its place."""
 
     def __init__(
@@ -116,7 +116,7 @@ class GroupCounter(Counter):
         self.lone = not self.front
         self.hot, self.folded, self.before = {}, np.zeros(0, np.uint8), state.empty()
         self.flats = {"kinds": np.zeros((1, len(KINDS)), np.uint8)}
-        self.level, self.kept = 0, Kept()
+        self.level, self.kept = 0, KeptRows()
         if not self.lone:
             self.before = state
             return
@@ -126,7 +126,7 @@ class GroupCounter(Counter):
             self.flats["dropped"] = held.dropped[None].copy()
         if held.rounded:
             self.flats["rounded"] = np.ones(1, np.uint8)
-        self.kept = Kept(held.raws, held.settled, held.spilled)
+        self.kept = KeptRows(held.raws, held.settled, held.spilled)
 
     @property
     def fixed(self) -> bool:
@@ -213,7 +213,7 @@ class GroupCounter(Counter):
                 f"GroupRows would need {held + size:,} bytes; its memory_limit is {limit:,}: {ADVICE}"
             )
         kept = self.kept
-        self.kept = Kept((), kept.settled, written(self.statistic.spill_dir, kept.raws(), kept.spilled))
+        self.kept = KeptRows((), kept.settled, written(self.statistic.spill_dir, kept.raws(), kept.spilled))
 
     # -- samples ------------------------------------------------------------------------------------------------------
 
@@ -240,7 +240,7 @@ class GroupCounter(Counter):
         level = level_of(found, self.level, most)
         dropped = self._dropped().copy()
         dropped[0, self.statistic.reasons.index("sample")] += int(found[:level].sum())
-        fresh = Kept(tuple(sampled(r, level)[0] for r in raws), tuple(s.beyond(level).bare() for s in kept.settled))
+        fresh = KeptRows(tuple(sampled(r, level)[0] for r in raws), tuple(s.beyond(level).bare() for s in kept.settled))
         self.__dict__.update(level=level, kept=fresh, flats=self.flats | {"dropped": dropped})
 
     # -- to a state ---------------------------------------------------------------------------------------------------
@@ -255,7 +255,9 @@ class GroupCounter(Counter):
         gone = dropped[0].copy() if dropped is not None and dropped.any() else None
         rounded = "rounded" in self.flats and bool(self.flats["rounded"].any())
         return self.statistic.awaiting(
-            Waiting(kept.raws(), self.flats["kinds"][0].copy(), gone, rounded, self.level, kept.spilled, kept.settled)
+            WaitingRows(
+                kept.raws(), self.flats["kinds"][0].copy(), gone, rounded, self.level, kept.spilled, kept.settled
+            )
         )
 
     def _sliced(self) -> State:
@@ -275,7 +277,7 @@ class GroupCounter(Counter):
         ).present()
         whole: GroupRows = policy.settled(fold([self.before, made]) if len(self.before) else made)
         none = {n: statistic.parts()[n].empty(statistic, len(a)) for n, a in self.flats.items()}
-        self.__dict__.update(before=whole, kept=Kept(), flats=none)
+        self.__dict__.update(before=whole, kept=KeptRows(), flats=none)
         return whole
 
     def reset(self) -> Counter:

@@ -31,7 +31,7 @@ def longer(array: NDArray[Any], size: int, used: int) -> NDArray[Any]:
     return new
 
 
-class Numbers:
+class KeyTable:
     """Numbers for keys, by a table of hashes.
 
     While the table is written to it is in doubt: should an interrupt come then, it is made again, of the keys that count.
@@ -54,7 +54,7 @@ class Numbers:
         raise NotImplementedError
 
 
-class IntNumbers(Numbers):
+class IntNumbers(KeyTable):
     """Numbers for int64 values."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class IntNumbers(Numbers):
         return self.stored[: self.count]
 
 
-class TextNumbers(Numbers):
+class TextNumbers(KeyTable):
     """Numbers for strings of bytes, compared in full."""
 
     def __init__(self) -> None:

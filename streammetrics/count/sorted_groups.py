@@ -32,7 +32,7 @@ MANY, OFTEN = (
 Call = Callable[[], Any]
 
 
-class Content(NamedTuple):
+class SortedContent(NamedTuple):
     """What was seen.
 
     Parameters
@@ -57,7 +57,7 @@ class Content(NamedTuple):
     sums: dict[str, Ints] | None = None
     rows: tuple[int, int] = (0, 0)
 
-    def closing(self, parts: tuple[Raw, ...]) -> Content:
+    def closing(self, parts: tuple[Raw, ...]) -> SortedContent:
         """Close the groups of these rows, which are sorted by group."""
         n = sum(len(p["labels"]) for p in parts)
         if not n:
@@ -68,7 +68,7 @@ class Content(NamedTuple):
         )
         return made.summed() if sum(len(g.wins) for g in made.wait) > MANY or len(made.wait) > OFTEN else made
 
-    def summed(self) -> Content:
+    def summed(self) -> SortedContent:
         """Let no group wait."""
         fresh = summed(Groups.joined(self.wait))
         return self._replace(wait=(), sums=fresh if self.sums is None else added(self.sums, fresh))
@@ -94,7 +94,7 @@ class SortedCounter(Counter):
         self.lone = not self.front
         self.hot, self.flats, self.folded = {}, {}, np.zeros(0, np.uint8)
         self.most = max((last for _, last in state.ranges), default=None)
-        self.content: Content | None = None
+        self.content: SortedContent | None = None
 
     @property
     def fixed(self) -> bool:
@@ -135,10 +135,10 @@ class SortedCounter(Counter):
             fresh["weights"] = columns["sample_weight"].values
         return [partial(self.__dict__.update, {"content": self._going_on(ids, fresh)})]
 
-    def _going_on(self, ids: Ints, fresh: Raw) -> Content:
+    def _going_on(self, ids: Ints, fresh: Raw) -> SortedContent:
         held, last = self.content, int(ids[-1])
         if held is None:
-            held = Content(int(ids[0]), int(ids[0]), (), ())
+            held = SortedContent(int(ids[0]), int(ids[0]), (), ())
         begun = int(np.searchsorted(ids, held.last, "right"))  # rows of the group that was open come before
         if begun:
             mine = cut(fresh, 0, begun)

@@ -11,10 +11,10 @@ from ..collect.metric_like import MetricLike
 from ..collect.serialization import from_bytes
 from .parts import read_columns, total
 
-__all__ = ["Fold", "FoldRows", "Merge"]
+__all__ = ["FoldRows", "FoldTables", "Merge"]
 
 
-class Fold(beam.CombineFn):
+class FoldTables(beam.CombineFn):
     """Count tables: Arrow tables or record batches, data frames, mappings of columns.
 
     Parameters
@@ -30,10 +30,10 @@ class Fold(beam.CombineFn):
     --------
     >>> import apache_beam as beam
     >>> import streammetrics as sm
-    >>> from streammetrics.engines.beam import Fold
+    >>> from streammetrics.engines.beam import FoldTables
     >>> tables = [{"y_true": [0, 1], "y_score": [0.2, 0.7]}, {"y_true": [1], "y_score": [0.4]}]
     >>> with beam.Pipeline() as p:
-    ...     total = p | beam.Create(tables) | beam.CombineGlobally(Fold(sm.AUC()))
+    ...     total = p | beam.Create(tables) | beam.CombineGlobally(FoldTables(sm.AUC()))
     ...     _ = total | beam.Map(lambda auc: print(auc.compute()))
     1.0
     """
@@ -41,28 +41,28 @@ class Fold(beam.CombineFn):
     def __init__(self, metrics: MetricLike) -> None:
         self.counts = metrics
 
-    def create_accumulator(self) -> Accumulator:
-        return Accumulator(self.counts.copy().reset())
+    def create_accumulator(self) -> BufferedMetrics:
+        return BufferedMetrics(self.counts.copy().reset())
 
-    def add_input(self, mutable_accumulator: Accumulator, element: Any) -> Accumulator:
+    def add_input(self, mutable_accumulator: BufferedMetrics, element: Any) -> BufferedMetrics:
         mutable_accumulator.metrics.update(element)
         return mutable_accumulator
 
-    def merge_accumulators(self, accumulators: Iterable[Accumulator]) -> Accumulator:
+    def merge_accumulators(self, accumulators: Iterable[BufferedMetrics]) -> BufferedMetrics:
         """Merge into a new one: those that Beam holds stay as they are."""
-        return Accumulator(total((one.settled() for one in accumulators), self.counts))
+        return BufferedMetrics(total((one.settled() for one in accumulators), self.counts))
 
-    def compact(self, accumulator: Accumulator) -> Accumulator:
-        return Accumulator(accumulator.settled())
+    def compact(self, accumulator: BufferedMetrics) -> BufferedMetrics:
+        return BufferedMetrics(accumulator.settled())
 
-    def extract_output(self, accumulator: Accumulator) -> Any:
+    def extract_output(self, accumulator: BufferedMetrics) -> Any:
         return accumulator.settled()
 
     def get_accumulator_coder(self) -> AccumulatorCoder:
         return AccumulatorCoder(self.counts)
 
 
-class FoldRows(Fold):
+class FoldRows(FoldTables):
     """Count rows: mappings of values, `beam.Row` or named tuples; a column that a row lacks is null there.
 
     Parameters
@@ -90,13 +90,13 @@ class FoldRows(Fold):
         super().__init__(metrics)
         self.buffer = buffer
 
-    def add_input(self, mutable_accumulator: Accumulator, element: Any) -> Accumulator:
+    def add_input(self, mutable_accumulator: BufferedMetrics, element: Any) -> BufferedMetrics:
         mutable_accumulator.rows.append(_as_mapping(element))
         full = len(mutable_accumulator.rows) >= self.buffer
         return self.compact(mutable_accumulator) if full else mutable_accumulator
 
 
-class Merge(Fold):
+class Merge(FoldTables):
     """Unite saved states: bytes that workers, earlier pipelines or other engines have made.
 
     Parameters
@@ -105,12 +105,12 @@ class Merge(Fold):
         What the states are of.
     """
 
-    def add_input(self, mutable_accumulator: Accumulator, element: bytes) -> Accumulator:
+    def add_input(self, mutable_accumulator: BufferedMetrics, element: bytes) -> BufferedMetrics:
         mutable_accumulator.metrics.merge(from_bytes(element))
         return mutable_accumulator
 
 
-class Accumulator:
+class BufferedMetrics:
     """Metrics, and rows that wait for them."""
 
     def __init__(self, metrics: Any) -> None:
@@ -132,13 +132,13 @@ class AccumulatorCoder(beam.coders.Coder):
     def __init__(self, metrics: MetricLike) -> None:
         self.counts = metrics
 
-    def encode(self, value: Accumulator) -> bytes:
+    def encode(self, value: BufferedMetrics) -> bytes:
         data: bytes = value.settled().to_bytes()
         return data
 
-    def decode(self, encoded: bytes) -> Accumulator:
+    def decode(self, encoded: bytes) -> BufferedMetrics:
         """Read it, with settings that are no part of what was counted, and so of its bytes."""
-        return Accumulator(total([encoded], self.counts))
+        return BufferedMetrics(total([encoded], self.counts))
 
     def is_deterministic(self) -> bool:
         return True

@@ -16,7 +16,7 @@ from ..collect.serialization import merge
 from . import fold
 from .parts import fold_part, read_columns, total
 
-__all__ = ["Fold", "evaluate"]
+__all__ = ["AggregateMetrics", "evaluate"]
 
 H = TypeVar("H", bound=MetricLike)
 
@@ -90,8 +90,8 @@ def _of_tasks(parts: Iterable[Any], metrics: MetricLike) -> Iterator[bytes]:
             ray.cancel(one)
 
 
-class Fold(AggregateFn):
-    """Aggregate rows to a state, as bytes: ``dataset.aggregate(Fold(metrics))``, ``dataset.groupby(key).aggregate(...)``.
+class AggregateMetrics(AggregateFn):
+    """Aggregate rows to a state, as bytes: ``dataset.groupby(key).aggregate(AggregateMetrics(metrics))``.
 
     Parameters
     ----------
@@ -109,9 +109,9 @@ class Fold(AggregateFn):
     --------
     >>> import ray.data
     >>> import streammetrics as sm
-    >>> from streammetrics.engines.ray import Fold
+    >>> from streammetrics.engines.ray import AggregateMetrics
     >>> log = ray.data.from_items([{"y_true": i % 2, "variant": i // 5} for i in range(10)])  # doctest: +SKIP
-    >>> rows = log.groupby("variant").aggregate(Fold(sm.CTR())).take_all()  # doctest: +SKIP
+    >>> rows = log.groupby("variant").aggregate(AggregateMetrics(sm.CTR())).take_all()  # doctest: +SKIP
     >>> {row["variant"]: sm.from_bytes(row["state"]).compute() for row in rows}  # doctest: +SKIP
     {0: 0.4, 1: 0.6}
     """

@@ -34,7 +34,7 @@ __all__ = [
     "MAX_BYTES",
     "VERSION",
     "Frame",
-    "Kind",
+    "FrameKind",
     "digest",
     "head_of",
     "merge_frames",
@@ -105,7 +105,7 @@ def _deflate(plain: bytes | memoryview, words: bytes = b"") -> bytes:
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-class Kind:
+class FrameKind:
     """What a header says: frames of one kind have the same."""
 
     def __init__(self, text: bytes) -> None:
@@ -125,20 +125,20 @@ def _inflated(unpacker: Any, data: bytes | memoryview, size: int) -> bytes:
     return plain
 
 
-def _kind(head: bytes, size: int) -> Kind:
+def _kind(head: bytes, size: int) -> FrameKind:
     unpacker = zlib.decompressobj(-15, WORDS)
     text = unpacker.decompress(head, size + 1)
     if len(text) != size or not unpacker.eof or unpacker.unused_data:
         raise StateFormatError("the header does not inflate to its declared size")
-    return Kind(text)
+    return FrameKind(text)
 
 
 @lru_cache(64)
-def _kept_kind(head: bytes, size: int, known: int) -> Kind:
+def _kept_kind(head: bytes, size: int, known: int) -> FrameKind:
     return _kind(head, size)
 
 
-def _shared_kind(head: bytes, size: int, known: int) -> Kind:
+def _shared_kind(head: bytes, size: int, known: int) -> FrameKind:
     """The kind of a large header: one for all frames that are there, and none when they are gone."""
     found = _large.get((head, size, known))
     if found is None:
@@ -146,7 +146,7 @@ def _shared_kind(head: bytes, size: int, known: int) -> Kind:
     return found
 
 
-_large: WeakValueDictionary[tuple[bytes, int, int], Kind] = WeakValueDictionary()
+_large: WeakValueDictionary[tuple[bytes, int, int], FrameKind] = WeakValueDictionary()
 
 
 def head_of(data: bytes) -> bytes:
@@ -180,7 +180,7 @@ class Frame:
             raise TypeError(f"from_bytes() takes bytes, not a {type(data).__name__}")
         self.data = memoryview(data).cast("B") if not isinstance(data, bytes) else memoryview(data)
         self.limit = max_bytes
-        self._kind: Kind | None = None
+        self._kind: FrameKind | None = None
         length, packed_length = self._prefix()
         if HEADER_ROOM * length > max_bytes:
             raise StateFormatError(f"the header takes {HEADER_ROOM * length:,} bytes, more than max_bytes allows")
@@ -220,7 +220,7 @@ class Frame:
         return length, packed_length
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> FrameKind:
         """What the header says."""
         if self._kind is None:
             try:

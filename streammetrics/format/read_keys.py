@@ -17,7 +17,7 @@ from .section import NAMES, need
 from .section_header import Lead
 from .varint import ranges, running, unzigzag
 
-__all__ = ["Words", "check_axes", "read_inner", "read_keys", "read_words"]
+__all__ = ["ColumnWords", "check_axes", "read_inner", "read_keys", "read_words"]
 
 Ints = NDArray[np.int64]
 Array = NDArray[Any]
@@ -49,7 +49,7 @@ def _rising(keys: Ints, lead: Lead, counts: Ints) -> None:
 
 
 @dataclass
-class Words:
+class ColumnWords:
     """The words of a column: one vocabulary, and of every section the ranks in it."""
 
     name: str
@@ -73,7 +73,7 @@ class Words:
         return self.whole
 
 
-def read_words(lead: Lead, i: int) -> Words:
+def read_words(lead: Lead, i: int) -> ColumnWords:
     """The words of a column; sorted and unique in every section."""
     name = lead.layout.columns[i]
     counts, extra, kinds = (lead.said[f"{what} {i}"] for what in ("words", "letters", "kind"))
@@ -84,19 +84,19 @@ def read_words(lead: Lead, i: int) -> Words:
         raise IncompatibleStateError(f"keys of {name} are of kind {a} here and {b} there")
     if not len(found):
         need(not extra.any(), "there are letters without words")
-        return Words(name, Vocabulary(), counts, None)
+        return ColumnWords(name, Vocabulary(), counts, None)
     kind = NAMES[int(found[0]) - 1]
     texts = Vocabulary(kind).texts
     values: Any = _texts(lead, name, counts, extra, numbers) if texts else _integers(name, counts, extra, numbers)
     if not fits(kind, values):
         raise StateFormatError(f"{name} has a key that is no {kind}")
     if lead.many == 1:
-        return Words(name, Vocabulary(kind, values), counts, None)
+        return ColumnWords(name, Vocabulary(kind, values), counts, None)
     whole = Vocabulary.of(kind, values)
-    return Words(name, whole, counts, whole.ranks(values))
+    return ColumnWords(name, whole, counts, whole.ranks(values))
 
 
-def check_axes(axes: Sequence[Axis], words: Sequence[Words], keys: Ints) -> None:
+def check_axes(axes: Sequence[Axis], words: Sequence[ColumnWords], keys: Ints) -> None:
     """Raise unless the keys of epochs are starts of epochs, and those of shards as many as there are, or fewer."""
     column = 0
     for axis in axes:
@@ -164,7 +164,7 @@ def _integers(name: str, counts: Ints, below: Ints, gaps: Array) -> Array:
     return integers(out)
 
 
-def read_inner(lead: Lead, words: list[Words]) -> tuple[Ints | None, Vocabulary | None]:
+def read_inner(lead: Lead, words: list[ColumnWords]) -> tuple[Ints | None, Vocabulary | None]:
     """The cells behind front ones; sorted and unique in every section."""
     axis = lead.layout.like.behind
     if axis is None:
@@ -186,7 +186,7 @@ def read_inner(lead: Lead, words: list[Words]) -> tuple[Ints | None, Vocabulary 
     return inner, classes.whole
 
 
-def _classes(classes: Words, inner: Ints, lead: Lead) -> None:
+def _classes(classes: ColumnWords, inner: Ints, lead: Lead) -> None:
     """Let the columns of classes hold ranks in their one vocabulary; they have no marks."""
     width = inner.shape[1] - 1
     need(inner[:, 1:].min(initial=0) >= 0, "a class is none")

@@ -35,7 +35,19 @@ from .schema import Schema, schema_of
 from .superaccumulator_codec import pack_exact
 from .varint import tiers, zigzag
 
-__all__ = ["LEAD", "LIMB", "SPARSE", "Layout", "gaps_of", "keys_of", "noise", "pack", "packed", "sparse", "unmarked"]
+__all__ = [
+    "LEAD",
+    "LIMB",
+    "SPARSE",
+    "SectionLayout",
+    "gaps_of",
+    "keys_of",
+    "noise",
+    "pack",
+    "packed",
+    "sparse",
+    "unmarked",
+]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -47,7 +59,7 @@ NAMES = [*KINDS, *SHARDS.values()]
 MOST_LEAD = (1 << 32) - 1
 
 
-class Layout:
+class SectionLayout:
     """What a section of a schema has, in order."""
 
     def __init__(self, schema: Schema) -> None:
@@ -114,7 +126,7 @@ def pack(state: State) -> bytes:
 
 def packed(state: State, schema: Schema | None = None) -> tuple[bytes, int]:
     """The canonical encoding of a state, and how many bytes at its end are noise."""
-    layout = Layout(schema or schema_of(state))
+    layout = SectionLayout(schema or schema_of(state))
     writer = _Writer(layout, state)
     lead: dict[str, int] = writer.lead
     lead["two"], lead["three"], small = tiers(writer.small)
@@ -128,7 +140,7 @@ def packed(state: State, schema: Schema | None = None) -> tuple[bytes, int]:
 class _Writer:
     """Takes a state apart."""
 
-    def __init__(self, layout: Layout, state: State) -> None:
+    def __init__(self, layout: SectionLayout, state: State) -> None:
         self.layout, self.state = layout, state
         self.lead: dict[str, int] = {"fronts": len(state), "cells": len(state.cells)}
         self.rest: list[bytes] = []

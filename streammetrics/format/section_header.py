@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from ..errors import StateFormatError
 from ..numerics.keys import KINDS, SHARDS
 from .schema import Schema
-from .section import LEAD, LIMB, NAMES, Layout, need, noise, sparse
-from .varint import Numbers, Pieces
+from .section import LEAD, LIMB, NAMES, SectionLayout, need, noise, sparse
+from .varint import Pieces, VarintStreams
 
 __all__ = ["Lead", "layout_of", "taken", "weight"]
 
@@ -23,11 +23,11 @@ Ints = NDArray[np.int64]
 Array = NDArray[Any]
 
 
-def layout_of(schema: Schema) -> Layout:
+def layout_of(schema: Schema) -> SectionLayout:
     """The layout of a schema, made once."""
-    made: Layout | None = schema.__dict__.get("layout")
+    made: SectionLayout | None = schema.__dict__.get("layout")
     if made is None:
-        made = schema.__dict__["layout"] = Layout(schema)
+        made = schema.__dict__["layout"] = SectionLayout(schema)
     return made
 
 
@@ -40,7 +40,7 @@ def weight(schema: Schema, begin: bytes) -> int:
     return taken(layout, dict(zip(names, np.frombuffer(begin, LEAD, len(names)).tolist(), strict=True)))
 
 
-def taken(layout: Layout, said: Mapping[str, int]) -> int:
+def taken(layout: SectionLayout, said: Mapping[str, int]) -> int:
     """The most memory that reading takes, beside the bytes of sections: twice what stays, in numbers without end."""
     fronts = said["fronts"]
     cells = said["cells"] if layout.inner else fronts
@@ -57,7 +57,7 @@ def taken(layout: Layout, said: Mapping[str, int]) -> int:
     return 2 * size
 
 
-def _width(layout: Layout, name: str, limbs: int) -> int:
+def _width(layout: SectionLayout, name: str, limbs: int) -> int:
     return layout.extents[name] * max(limbs, 1)
 
 
@@ -163,7 +163,7 @@ class Lead:
         self._end = self._last + last
         sizes = len(self.plains[0]) if self.many == 1 else np.fromiter(map(len, self.plains), np.int64, self.many)
         need(_all(self._end == sizes), "the parts do not fill the section")
-        self.numbers = Numbers(self.plains, begin, small, said["two"], said["three"])
+        self.numbers = VarintStreams(self.plains, begin, small, said["two"], said["three"])
         self.rest = Pieces(self.plains, self._last - rest)
         self.last = Pieces(self.plains, self._last)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..errors import StateFormatError
 
-__all__ = ["BLOCK", "Numbers", "Pieces", "per_section", "ranges", "running", "tiers", "unzigzag", "zigzag"]
+__all__ = ["BLOCK", "Pieces", "VarintStreams", "per_section", "ranges", "running", "tiers", "unzigzag", "zigzag"]
 
 Ints = NDArray[np.int64]
 Array = NDArray[Any]
@@ -116,7 +116,7 @@ class Pieces:
         return bool(self.at == ends) if self.one else np.array_equal(self.at, ends)
 
 
-class Numbers:
+class VarintStreams:
     """The streams of small numbers of some sections.
 
     Parameters

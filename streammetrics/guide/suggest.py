@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .tables import PEERS, Line, lines, written
+from .tables import PEERS, PeerLine, lines, written
 
 __all__ = ["OFTEN", "Meant", "MissingNameError", "squashed", "what_is_meant"]
 
@@ -106,7 +106,7 @@ def _of_a_peer(name: str) -> Meant | None:
     return Meant(ours, first.peer, first.name, "" if ours else first.why)
 
 
-def _rank(line: Line) -> tuple[bool, bool]:
+def _rank(line: PeerLine) -> tuple[bool, bool]:
     return line.differs, bool(line.given)
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-__all__ = ["DATA", "PEERS", "Line", "lines", "of_peer", "parse", "written"]
+__all__ = ["DATA", "PEERS", "PeerLine", "lines", "of_peer", "parse", "written"]
 
 PEERS = {
     "sklearn": "scikit-learn",
@@ -39,7 +39,7 @@ SIZES = ("C", "L", "np")
 
 
 @dataclass(frozen=True)
-class Line:
+class PeerLine:
     """A name of a peer, with some of its arguments, and what stands for it; or why nothing does.
 
     Parameters
@@ -109,7 +109,7 @@ def _is_code(what: str, code: str) -> bool:
     return what != "given" or (isinstance(made, ast.Call) and not made.args)
 
 
-def parse(table: dict[str, Any]) -> list[Line]:
+def parse(table: dict[str, Any]) -> list[PeerLine]:
     """Return the lines of one family's table; raise ValueError for what the format does not have."""
     found = []
     for peer, names in table.items():
@@ -117,18 +117,18 @@ def parse(table: dict[str, Any]) -> list[Line]:
             if not isinstance(rows, list):
                 raise ValueError(f"{peer}.{name}: is written [[{peer}.{name}]], again for other arguments")
             for row in rows:
-                if unknown := set(row) - {f.name for f in fields(Line)} | set(row) & {"peer", "name"}:
+                if unknown := set(row) - {f.name for f in fields(PeerLine)} | set(row) & {"peer", "name"}:
                     raise ValueError(f"{peer}.{name}: a line has no {', '.join(sorted(unknown))}")
-                found.append(Line(peer, name, **row))
+                found.append(PeerLine(peer, name, **row))
     return found
 
 
 @cache
-def lines() -> tuple[Line, ...]:
+def lines() -> tuple[PeerLine, ...]:
     """Return the lines of all families, in the order of the libraries."""
     import tomllib  # here alone, so that importing the package does not load it
 
-    found: list[Line] = []
+    found: list[PeerLine] = []
     for file in sorted((resources.files("streammetrics") / "guide" / "peers").iterdir(), key=lambda file: file.name):
         if file.name.endswith(".toml"):
             found += parse(tomllib.loads(file.read_text(encoding="utf-8")))
@@ -136,9 +136,9 @@ def lines() -> tuple[Line, ...]:
     return tuple(sorted(found, key=lambda line: known[line.peer]))
 
 
-def of_peer(peer: str) -> dict[str, list[Line]]:
+def of_peer(peer: str) -> dict[str, list[PeerLine]]:
     """Return the lines of one library by name, sorted."""
-    found: dict[str, list[Line]] = {}
+    found: dict[str, list[PeerLine]] = {}
     for line in sorted((line for line in lines() if line.peer == peer), key=lambda line: line.name.lower()):
         found.setdefault(line.name, []).append(line)
     return found

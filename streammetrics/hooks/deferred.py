@@ -78,7 +78,7 @@ CARRIERS: dict[str, Carrier] = {}
 _OF_TYPE: dict[type, Carrier | None] = {}
 
 
-class Step(NamedTuple):
+class DeferredStep(NamedTuple):
     """What one `update` was given: columns by name, or by position (0, 1); whether as a table; and their marks."""
 
     number: int
@@ -87,10 +87,10 @@ class Step(NamedTuple):
     marks: tuple[tuple[Any, Carrier, Any], ...]
 
 
-class Run:
+class AlikeSteps:
     """Steps in a row whose columns are alike: these travel together."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[DeferredStep]) -> None:
         self.steps, self.next = steps, 0
         self._flights: dict[Any, Flight] = {}
         for name, carrier, _ in steps[0].marks:
@@ -176,8 +176,8 @@ class Deferred(Generic[H]):
 
     def _forget(self) -> None:
         self._steps = 0
-        self._kept: list[Step] = []
-        self._flying: deque[list[Run]] = deque()  # copies, in the order of their steps
+        self._kept: list[DeferredStep] = []
+        self._flying: deque[list[AlikeSteps]] = deque()  # copies, in the order of their steps
         self._bad: list[tuple[int, Exception]] = []
         self._more = 0
 
@@ -237,7 +237,7 @@ class Deferred(Generic[H]):
         with self._lock:
             if len(self._kept) >= self.queue * self.every:
                 self._make_room()
-            self._kept.append(Step(self._steps, table is not None, given, tuple(marks)))
+            self._kept.append(DeferredStep(self._steps, table is not None, given, tuple(marks)))
             self._steps += 1
             if len(self._kept) >= self.every:
                 self._advance(self.every)
@@ -262,8 +262,8 @@ class Deferred(Generic[H]):
 
     def _start(self) -> None:
         """Send the first steps that were kept; those whose tensors were changed meanwhile are noted instead."""
-        good: list[Step] = []
-        bad: list[tuple[Step, Exception]] = []
+        good: list[DeferredStep] = []
+        bad: list[tuple[DeferredStep, Exception]] = []
         for step in self._kept[: self.every]:
             found = [(n, what) for n, c, mark in step.marks if (what := c.changed(step.columns[n], mark))]
             if found:
@@ -271,11 +271,11 @@ class Deferred(Generic[H]):
                 bad.append((step, InvalidInputError(f"{name} {what} after update()", column=name)))
             else:
                 good.append(step)
-        sent: list[Run] = []
+        sent: list[AlikeSteps] = []
         for _, alike in groupby(good, _likeness):
             steps = list(alike)
             try:
-                sent.append(Run(steps))
+                sent.append(AlikeSteps(steps))
             except RuntimeError as error:  # of the framework; reported by the next flush, with the steps
                 bad += [(step, error) for step in steps]
         noted = self._bad + [(step.number, error.with_traceback(None)) for step, error in bad]
@@ -294,7 +294,7 @@ class Deferred(Generic[H]):
                 self._count_run(run)
             self._flying.popleft()
 
-    def _count_run(self, run: Run) -> None:
+    def _count_run(self, run: AlikeSteps) -> None:
         try:
             run.land()
         except RuntimeError as error:  # of the framework: what was sent is gone
@@ -304,7 +304,7 @@ class Deferred(Generic[H]):
         while run.next < len(run.steps):
             self._count_next(run)
 
-    def _count_next(self, run: Run) -> None:
+    def _count_next(self, run: AlikeSteps) -> None:
         step = run.steps[run.next]
         try:
             run.next += 1  # before: a step that an interrupt divides is reported, never counted twice
@@ -320,7 +320,7 @@ class Deferred(Generic[H]):
             self._note(step, InvalidInputError(what))
             raise
 
-    def _note(self, step: Step, error: Exception) -> None:
+    def _note(self, step: DeferredStep, error: Exception) -> None:
         if len(self._bad) < SHOWN:
             self._bad.append((step.number, error.with_traceback(None)))  # frames would hold the step's columns
         else:
@@ -431,7 +431,7 @@ def _unpickled(kind: type[Deferred[Any]], metrics: MetricLike, settings: Mapping
     return kind(metrics, **settings)
 
 
-def _likeness(step: Step) -> Hashable:
+def _likeness(step: DeferredStep) -> Hashable:
     """What steps that travel together have in common."""
     return step.is_table, tuple((name, id(c), c.alike(step.columns[name])) for name, c, _ in step.marks)
 

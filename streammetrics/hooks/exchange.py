@@ -22,7 +22,7 @@ from ..collect.metric_like import MetricLike, empty_copy, states_of, with_states
 from ..collect.serialization import from_bytes
 from ..errors import IncompatibleStateError, SyncError
 from ..format import frame
-from ..state.dense import Facts, facts_of, flat_bytes, from_dense, spread
+from ..state.dense import DenseFacts, facts_of, flat_bytes, from_dense, spread
 from ..state.state import State
 
 __all__ = ["Transport", "add_up", "spelled"]
@@ -167,7 +167,7 @@ def spelled(ranks: Sequence[int]) -> str:
 # -- adding ------------------------------------------------------------------------------------------------------------
 
 
-def _pays(facts: Facts, ranks: int) -> bool:
+def _pays(facts: DenseFacts, ranks: int) -> bool:
     """Whether counters are added more quickly than as many entries are read and merged (measured on gloo)."""
     return bool(facts.places) and facts.entries * ranks >= facts.places
 
@@ -198,10 +198,10 @@ def _with_sums(transport: Transport, states: Sequence[State]) -> list[State]:
     return out
 
 
-def _facts(transport: Transport, states: Sequence[State]) -> list[list[Facts]]:
+def _facts(transport: Transport, states: Sequence[State]) -> list[list[DenseFacts]]:
     """The facts of each state on all ranks."""
     mine = b"".join(FACTS.pack(*facts_of(s)) for s in states)
-    by_rank = [[Facts(*f) for f in FACTS.iter_unpack(r)] for r in _records(transport, mine)]
+    by_rank = [[DenseFacts(*f) for f in FACTS.iter_unpack(r)] for r in _records(transport, mine)]
     return [list(of) for of in zip(*by_rank, strict=True)]
 
 

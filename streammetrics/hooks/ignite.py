@@ -8,7 +8,7 @@ from typing import Any
 
 import ignite.distributed as idist
 import torch
-from ignite.metrics import Metric as IgniteMetric
+from ignite import metrics as ignite_metrics
 
 from ..collect.accumulator import accumulator_of
 from ..collect.collection import MetricCollection
@@ -16,10 +16,10 @@ from ..collect.metric_like import MetricLike
 from ..collect.serialization import from_bytes, merge
 from .scorer import Scorer, scores
 
-__all__ = ["Metric"]
+__all__ = ["IgniteMetric"]
 
 
-class Metric(IgniteMetric):
+class IgniteMetric(ignite_metrics.Metric):
     """An Ignite metric of ours.
 
     Parameters
@@ -47,9 +47,9 @@ class Metric(IgniteMetric):
     --------
     >>> import torch, streammetrics as sm
     >>> from ignite.engine import Engine
-    >>> from streammetrics.hooks.ignite import Metric
+    >>> from streammetrics.hooks.ignite import IgniteMetric
     >>> evaluator = Engine(lambda engine, batch: (torch.tensor(batch[0]), torch.tensor(batch[1])))
-    >>> Metric(sm.AUC(), link="logit").attach(evaluator, "auc")
+    >>> IgniteMetric(sm.AUC(), link="logit").attach(evaluator, "auc")
     >>> evaluator.run([([-1.0, 2.0], [0, 1]), ([0.5, 0.1], [0, 1])]).metrics
     {'auc': 0.75}
     """

@@ -17,7 +17,7 @@ from ..collect.metric_like import MetricLike, empty_copy
 from ..collect.serialization import from_bytes
 from .scorer import Scorer, directions
 
-__all__ = ["Evaluate", "Metric"]
+__all__ = ["Evaluate", "KerasMetric"]
 
 BACKEND = keras.backend.backend()
 
@@ -89,7 +89,7 @@ Rows = tuple[Any, Any, Any]
 
 
 @keras.saving.register_keras_serializable("streammetrics")
-class Metric(keras.metrics.Metric):
+class KerasMetric(keras.metrics.Metric):
     """A Keras metric of ours, for the `metrics` and `weighted_metrics` of `compile`.
 
     It counts on the TensorFlow, JAX and torch backends of Keras, also where steps are compiled; Keras resets it at each
@@ -124,10 +124,11 @@ class Metric(keras.metrics.Metric):
     Examples
     --------
     >>> import keras, streammetrics as sm
-    >>> from streammetrics.hooks.keras import Metric
+    >>> from streammetrics.hooks.keras import KerasMetric
     >>> model = keras.Sequential([keras.layers.Dense(1, "sigmoid")])
-    >>> model.compile("adam", "binary_crossentropy", metrics=[Metric(sm.AUC())], weighted_metrics=[Metric(sm.LogLoss())])
-    >>> metric = Metric(sm.AUC(), link="logit")
+    >>> auc, loss = KerasMetric(sm.AUC()), KerasMetric(sm.LogLoss())
+    >>> model.compile("adam", "binary_crossentropy", metrics=[auc], weighted_metrics=[loss])
+    >>> metric = KerasMetric(sm.AUC(), link="logit")
     >>> metric.update_state([[0], [1], [1]], [[-1.5], [0.5], [2.0]])
     >>> float(metric.result())
     1.0
@@ -192,7 +193,7 @@ class Metric(keras.metrics.Metric):
         return {"metrics": data, "link": self._scorer.link, "name": self.name, "every": self.every}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Metric:
+    def from_config(cls, config: dict[str, Any]) -> KerasMetric:
         """Make the metric that `get_config` described."""
         return cls(**config | {"metrics": from_bytes(base64.b64decode(config["metrics"]))})
 

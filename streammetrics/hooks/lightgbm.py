@@ -15,7 +15,7 @@ __all__ = ["eval_metric", "feval"]
 Results = list[tuple[str, float, bool]]
 
 
-class Evaluation:
+class RoundMetrics:
     """Metrics of the predictions of each round, as LightGBM takes them."""
 
     def __init__(self, metrics: MetricLike, *, link: str, maximize: bool | None = None) -> None:
@@ -31,7 +31,7 @@ class Evaluation:
         return [(name, value, bool(self._rounds.directions[name])) for name, value in values.items()]
 
 
-class feval(Evaluation):  # noqa: N801 - named as the argument that it is given to
+class feval(RoundMetrics):  # noqa: N801 - named as the argument that it is given to
     """Metrics for the `feval` of `lightgbm.train` and `lightgbm.cv`.
 
     Parameters
@@ -78,7 +78,7 @@ class feval(Evaluation):  # noqa: N801 - named as the argument that it is given 
         return self.results(data.get_label(), predictions, data.get_weight(), data.get_group())
 
 
-class eval_metric(Evaluation):  # noqa: N801 - named as the argument that it is given to
+class eval_metric(RoundMetrics):  # noqa: N801 - named as the argument that it is given to
     """Metrics for the `eval_metric` of the `fit` of `LGBMClassifier`, `LGBMRegressor` and `LGBMRanker`.
 
     Parameters

@@ -12,7 +12,7 @@ from ..reading.interval import alpha_of
 from ..reading.replicates import Sample
 from .comparison import Comparison, Comparisons
 from .differences import changes_of
-from .interpretation import Settings, read
+from .interpretation import ComparisonSettings, read
 from .pairs import Left, Pair, paired
 from .sequential import Look
 
@@ -97,7 +97,7 @@ def compare(
     ('a', True)
     """
     alpha_of(confidence)
-    settings = Settings(confidence, look_at(sequential, users, planned, confidence), relative, adjust)
+    settings = ComparisonSettings(confidence, look_at(sequential, users, planned, confidence), relative, adjust)
     found = compare_all(a, b, settings, independent=independent, covariates=covariates)
     if definition_of(a).is_single and definition_of(b).is_single and len(found) == 1 and not found.left:
         return next(iter(found.values()))
@@ -107,7 +107,7 @@ def compare(
 def compare_all(
     a: MetricLike,
     b: MetricLike,
-    settings: Settings,
+    settings: ComparisonSettings,
     *,
     independent: bool = False,
     covariates: Any = (),

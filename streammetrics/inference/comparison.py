@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ..collect.plottable import Plottable
 from ..reading.interval import Interval
-from ..reading.table import Layout, Table, show
+from ..reading.table import Table, TableLayout, show
 from .estimates import each
-from .interpretation import BOUND, SAMPLING, Reading, Settings, better_side, limits_of
+from .interpretation import BOUND, SAMPLING, ComparisonSettings, Interpretation, better_side, limits_of
 from .number_format import digits, p_text, spelled
 from .pairs import Left
 
@@ -143,10 +143,10 @@ COLUMNS = (
     "metric", "a", "b", "difference", "low", "high", "relative", "relative_low", "relative_high", "p_value", "adjusted",
     "better", "limited_by", "reason",
 )  # fmt: skip
-COMPARED = Layout(COLUMNS, HEAD, _texts, ("its interval", "interval", "adjusted", "better", "reason"))
+COMPARED = TableLayout(COLUMNS, HEAD, _texts, ("its interval", "interval", "adjusted", "better", "reason"))
 
 
-def comparisons_of(reading: Reading, p: Floats, settings: Settings) -> list[Comparison]:
+def comparisons_of(reading: Interpretation, p: Floats, settings: ComparisonSettings) -> list[Comparison]:
     """Return the comparison of each cell."""
     pair = reading.changes.pair
     reduction = np.broadcast_to(np.asarray(reading.changes.difference.reduction), p.shape).tolist()
@@ -205,7 +205,7 @@ class Comparisons(Mapping[Any, Comparison], Plottable):
     """
 
     def __init__(
-        self, by: Sequence[str], readings: Sequence[Reading], left: Sequence[Left], settings: Settings
+        self, by: Sequence[str], readings: Sequence[Interpretation], left: Sequence[Left], settings: ComparisonSettings
     ) -> None:
         self.by, self.left, self.settings = tuple(by), tuple(left), settings
         self.readings = tuple(readings)

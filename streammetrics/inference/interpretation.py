@@ -19,14 +19,23 @@ from .reasons import Reasons, add, as_reasons, known
 from .sequential import Look, always_valid, e_value, p_of_e
 from .verdict import Compared, Progress, evidence, not_worse, worse
 
-__all__ = ["BOUND", "SAMPLING", "Reading", "Settings", "better_side", "compared_of", "limits_of", "read"]
+__all__ = [
+    "BOUND",
+    "SAMPLING",
+    "ComparisonSettings",
+    "Interpretation",
+    "better_side",
+    "compared_of",
+    "limits_of",
+    "read",
+]
 
 SAMPLING, BOUND = "sampling", "certified bound"
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class Interpretation:
     """What the comparisons of one number say, cell by cell."""
 
     changes: Changes
@@ -37,7 +46,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Settings:
+class ComparisonSettings:
     """How comparisons are asked for.
 
     Parameters
@@ -71,12 +80,14 @@ class Settings:
             Progress() if look is None else Progress(look.users, look.planned, sequential=True, tuned=look.confidence)
         )
 
-    def evidence(self, reading: Reading, margin: float | None = None) -> Floats:
+    def evidence(self, reading: Interpretation, margin: float | None = None) -> Floats:
         """Return the evidence for what is said of each cell; none where there is too little data."""
         found = evidence(reading.compared, self.progress, margin)
         return np.where(known(reading.changes.reasons), np.nan, found)
 
-    def adjusted(self, readings: Sequence[Reading], margins: Sequence[float | None] | None = None) -> list[Floats]:
+    def adjusted(
+        self, readings: Sequence[Interpretation], margins: Sequence[float | None] | None = None
+    ) -> list[Floats]:
         """Return the p-values of every number; if asked for, of what is said of it, adjusted for all of them together.
 
         Parameters
@@ -102,12 +113,12 @@ def _chain(parts: Sequence[Floats]) -> Floats:
     return np.concatenate([np.zeros(0), *parts])
 
 
-def read(changes: Changes, settings: Settings) -> Reading:
+def read(changes: Changes, settings: ComparisonSettings) -> Interpretation:
     """Return what changes say: intervals and p-values; none where there is too little data."""
     difference, relative = (_withheld(m, changes.reasons) for m in (changes.difference, changes.relative))
     chosen = relative if settings.relative else difference
     p = np.asarray(p_value(chosen) if settings.look is None else p_of_e(e_value(chosen, settings.look)))
-    return Reading(
+    return Interpretation(
         changes, settings.between(difference), settings.between(relative), p, compared_of(changes, settings.relative)
     )
 
@@ -161,7 +172,7 @@ def _withheld(found: Measured, reasons: Reasons) -> Measured:
     return settled(*found[:7], reasons=mine, reduction=found.reduction)
 
 
-def better_side(reading: Reading, p: Floats, settings: Settings) -> NDArray[Any]:
+def better_side(reading: Interpretation, p: Floats, settings: ComparisonSettings) -> NDArray[Any]:
     """Return which side is better in each cell, beyond both kinds of error; None where neither is shown to be."""
     changes, best = reading.changes, reading.changes.pair.metric.about.best
     out = np.full(p.shape, None, object)
@@ -177,7 +188,7 @@ def better_side(reading: Reading, p: Floats, settings: Settings) -> NDArray[Any]
     return out
 
 
-def limits_of(reading: Reading) -> NDArray[Any]:
+def limits_of(reading: Interpretation) -> NDArray[Any]:
     """Return what limits each cell: the certified bound where it is wider than the interval, else sampling."""
     a, b = reading.changes.pair.a, reading.changes.pair.b
     found = reading.difference

@@ -25,7 +25,7 @@ from .differences import side
 from .estimates import Measured
 from .sequential import Look, boundary, reach_of_all
 
-__all__ = ["Plan", "days_to_go", "power", "smallest_effect", "users_needed", "users_to_decide"]
+__all__ = ["PowerPlan", "days_to_go", "power", "smallest_effect", "users_needed", "users_to_decide"]
 
 Floats = NDArray[np.float64]
 EVEN = (0.5, 0.5)
@@ -36,7 +36,7 @@ ROOT_2_PI = 2.5066282746310005024
 MOST = 1e9  # times the users there are: beyond, never
 
 
-class Plan(NamedTuple):
+class PowerPlan(NamedTuple):
     """What an experiment takes.
 
     Parameters
@@ -78,7 +78,7 @@ def power(
     shares: tuple[float, float] = EVEN,
     sequential: bool = False,
     looks: int = 100,
-) -> Plan:
+) -> PowerPlan:
     """Return how many users show a difference in what was counted; or which one those planned show.
 
     Parameters
@@ -160,7 +160,7 @@ def users_needed(
     confidence: float = 0.95,
     shares: tuple[float, float] = EVEN,
     looks: int | None = None,
-) -> Plan:
+) -> PowerPlan:
     """Return how many users show a relative difference, from what so many users have shown.
 
     Parameters
@@ -203,7 +203,7 @@ def users_needed(
     drift, stop = _drift(estimate.df, alpha_of(confidence), power, looks)
     ratio = drift / float(log1p(np.float64(relative)))
     needed = unit * ratio * ratio
-    return Plan(float(math.ceil(needed)), float(math.ceil(needed * stop)), relative, power)
+    return PowerPlan(float(math.ceil(needed)), float(math.ceil(needed * stop)), relative, power)
 
 
 def smallest_effect(
@@ -215,7 +215,7 @@ def smallest_effect(
     confidence: float = 0.95,
     shares: tuple[float, float] = EVEN,
     looks: int | None = None,
-) -> Plan:
+) -> PowerPlan:
     """Return the smallest increase that so many users show; parameters as for `users_needed`.
 
     Parameters
@@ -233,7 +233,7 @@ def smallest_effect(
         raise InvalidInputError(f"planned users must be more than 0, not {planned!r}")
     unit = _variance_of_one_user(estimate, users, shares)
     drift, stop = _drift(estimate.df, alpha_of(confidence), power, looks)
-    return Plan(planned, planned * stop, scale_of("relative").value(drift * math.sqrt(unit / planned)), power)
+    return PowerPlan(planned, planned * stop, scale_of("relative").value(drift * math.sqrt(unit / planned)), power)
 
 
 def days_to_go(users: float, planned: float, per_day: float) -> float:

@@ -17,12 +17,12 @@ from ..collect.plottable import Plottable
 from ..errors import InvalidInputError
 from ..reading.interval import Interval, alpha_of
 from ..reading.replicates import Sample
-from ..reading.table import Layout, Table, show
+from ..reading.table import Table, TableLayout, show
 from .calibration import Calibrations
 from .compare import samples_of, slices_of
 from .differences import RATIO, Changes, changes_of
 from .estimates import each
-from .interpretation import Reading, Settings, compared_of, read
+from .interpretation import ComparisonSettings, Interpretation, compared_of, read
 from .number_format import digits, p_text
 from .pairs import Left, paired
 from .reasons import known
@@ -58,7 +58,7 @@ class Question(NamedTuple):
     margin: float | None = None
 
 
-class Asked(NamedTuple):
+class ScorecardOptions(NamedTuple):
     """How a scorecard is asked for.
 
     Parameters
@@ -109,7 +109,7 @@ class Scorecard(Plottable):
 
     arms: Mapping[Any, MetricLike]
     control: Any
-    asked: Asked
+    asked: ScorecardOptions
     progress: Mapping[Any, Progress]
     ratio: SampleRatio | None
     totals: Mapping[Any, Sequence[Sample]]
@@ -201,7 +201,7 @@ class Scorecard(Plottable):
     def _rows(self, changes: dict[str, Changes], progress: Progress, adjust: str | None) -> Iterable[Any]:
         """The key and the row of each cell and metric."""
         share = 1.0 - alpha_of(self.asked.confidence) / len(self.progress)
-        settings = Settings(share, progress.look, self.asked.relative, adjust)
+        settings = ComparisonSettings(share, progress.look, self.asked.relative, adjust)
         readings = [self._read(q, changes[q.name], settings) for q in self.asked.questions]
         margins = [q.margin or 0.0 if q.role == GUARDRAIL else None for q in self.asked.questions]
         adjusted = settings.adjusted(readings, margins)
@@ -234,13 +234,13 @@ class Scorecard(Plottable):
                 told = {"p_value": plain, "adjusted": together, "p_word": own, "word": word, "reason": one.reason}
                 yield key, about | figures | told | {"bound": bound, "rows": rows}
 
-    def _read(self, question: Question, changes: Changes, settings: Settings) -> Reading:
+    def _read(self, question: Question, changes: Changes, settings: ComparisonSettings) -> Interpretation:
         """What changes say of a question."""
         asked = compared_of(changes, settings.relative, question.better, question.margin)
         return replace(read(changes, settings), compared=asked)
 
     def _words(
-        self, question: Question, reading: Reading, p: Floats, progress: Progress, settings: Settings
+        self, question: Question, reading: Interpretation, p: Floats, progress: Progress, settings: ComparisonSettings
     ) -> list[str]:
         """What each cell says, as the verdict reads one."""
         guardrail = question.role == GUARDRAIL
@@ -304,7 +304,7 @@ COLUMNS = (
 )  # fmt: skip
 HEAD = ("treatment", "metric", "role", "control", "value", "change", "interval", "p", "adjusted", "", "reason")
 NOTHING = dict.fromkeys(COLUMNS, math.nan) | {"role": "", "word": "", "relative": True, "rows": 0}
-FIGURES = Layout(COLUMNS, HEAD, _texts, ("adjusted", "reason", "interval"))
+FIGURES = TableLayout(COLUMNS, HEAD, _texts, ("adjusted", "reason", "interval"))
 
 
 def scorecard(
@@ -403,7 +403,7 @@ def scorecard(
     roles = [(primary, PRIMARY), *((name, GUARDRAIL) for name in held), *((name, SECONDARY) for name in secondary)]
     check_roles(roles, better or {})
     questions = tuple(question_of(n, role, metrics, better or {}, held.get(n)) for n, role in roles)
-    asked = Asked(questions, confidence, relative, independent)
+    asked = ScorecardOptions(questions, confidence, relative, independent)
     progress = {
         arm: Progress(users_of(users, control, arm), planned, per_day, sequential) for arm in sides if arm != control
     }

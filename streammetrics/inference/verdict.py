@@ -24,7 +24,7 @@ from .power import days_to_go, users_to_decide
 from .sample_ratio import SampleRatio
 from .sequential import Look, always_valid, e_value
 
-__all__ = ["LIKELY", "Compared", "Progress", "Reading", "Verdict", "evidence", "read", "verdict"]
+__all__ = ["LIKELY", "Compared", "ComparisonReading", "Progress", "Verdict", "evidence", "read", "verdict"]
 
 BETTER = ("high", "low", "one")
 LIKELY = normal_quantile(0.8)
@@ -111,7 +111,7 @@ class Progress(NamedTuple):
         return not self.sequential and self.users is not None and self.planned is not None and not self.ended
 
 
-class Reading(NamedTuple):
+class ComparisonReading(NamedTuple):
     """What one comparison says.
 
     Parameters
@@ -152,8 +152,8 @@ class Verdict(NamedTuple):
 
     decision: str
     sentence: str
-    primary: Reading
-    guardrails: tuple[Reading, ...]
+    primary: ComparisonReading
+    guardrails: tuple[ComparisonReading, ...]
     more_users: float | None
     more_days: float | None
 
@@ -242,7 +242,9 @@ def evidence(compared: Compared, progress: Progress, margin: float | None = None
     return np.minimum(high, low) if look is None else np.maximum(high, low)
 
 
-def read(compared: Compared, progress: Progress, *, confidence: float = 0.95, guardrails: int | None = None) -> Reading:
+def read(
+    compared: Compared, progress: Progress, *, confidence: float = 0.95, guardrails: int | None = None
+) -> ComparisonReading:
     """Return what one comparison says.
 
     Parameters
@@ -275,14 +277,14 @@ def read(compared: Compared, progress: Progress, *, confidence: float = 0.95, gu
     shown = _between(compared.estimate, progress, alpha)
     total = compared.change.total.reason if isinstance(compared.change, Calibrations) else None
     if reason := compared.few or shown.reason or total:
-        return Reading(compared.name, "too few", shown, reason)
+        return ComparisonReading(compared.name, "too few", shown, reason)
     good, bad, neither = ("better", "worse", "unclear") if guardrails is None else ("held", "breached", "undecided")
     if progress.early:  # the interval of one look is for the end
-        return Reading(compared.name, neither, shown)
+        return ComparisonReading(compared.name, neither, shown)
     strict = alpha / (guardrails or 1)
     if worse(compared, progress, strict, margin):
-        return Reading(compared.name, bad, _between(compared.estimate, progress, strict))
-    return Reading(compared.name, good if not_worse(compared, progress, alpha, margin) else neither, shown)
+        return ComparisonReading(compared.name, bad, _between(compared.estimate, progress, strict))
+    return ComparisonReading(compared.name, good if not_worse(compared, progress, alpha, margin) else neither, shown)
 
 
 def verdict(
@@ -358,7 +360,7 @@ def verdict(
 OPEN = ("unclear", "undecided", "too few")
 
 
-def _decision(main: Reading, kept: tuple[Reading, ...], progress: Progress) -> str:
+def _decision(main: ComparisonReading, kept: tuple[ComparisonReading, ...], progress: Progress) -> str:
     if progress.early:
         return "keep running"
     if main.word == "worse" or any(r.word == "breached" for r in kept):
@@ -396,7 +398,7 @@ def _to_go(compared: list[Compared], progress: Progress, confidence: float) -> t
     return float(math.ceil(needed - progress.users)), None if days is None or math.isinf(days) else days
 
 
-def _figures(reading: Reading, compared: Compared, progress: Progress) -> str:
+def _figures(reading: ComparisonReading, compared: Compared, progress: Progress) -> str:
     """The change with its interval: +5.7 % (95 % always +3.8 % to +7.6 %)."""
     return spelled(reading.interval, compared.estimate.scale == "relative", progress.sequential)
 
@@ -413,7 +415,7 @@ def _sentence(
     decision: str,
     treatment: str,
     compared: tuple[Compared, ...],
-    readings: tuple[Reading, ...],
+    readings: tuple[ComparisonReading, ...],
     progress: Progress,
     users: float | None,
     days: float | None,
@@ -450,7 +452,7 @@ def _all_held(count: int) -> str:
     return f", and {'both' if count == 2 else f'all {count}'} guardrails are held"
 
 
-def _would_have_shown(main: Reading, compared: Compared) -> str:
+def _would_have_shown(main: ComparisonReading, compared: Compared) -> str:
     """What the primary metric would have shown four times in five."""
     found, change = main.interval, compared.estimate
     if found.reason or main.word != "unclear":

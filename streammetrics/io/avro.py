@@ -11,7 +11,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from streammetrics.errors import StreamMetricsError
-from streammetrics.io.readers import Facts, Span, broken, reading
+from streammetrics.io.readers import FileFacts, FileSpan, broken, reading
 from streammetrics.io.remote import missing, open_file
 from streammetrics.io.sources import LogError
 
@@ -51,14 +51,16 @@ class AvroReader:
 
     file: str
 
-    def facts(self) -> Facts:
+    def facts(self) -> FileFacts:
         """Read the header, which says nothing of the number of rows."""
         with self._blocks() as (blocks, raw):
             types = _column_types(blocks.writer_schema)
             schema = pa.schema([(name, pa.null() if kind is None else kind) for name, kind in types.items()])
-            return Facts.of(schema, None, (Span(0, None, (0, 1), raw.size()),))
+            return FileFacts.of(schema, None, (FileSpan(0, None, (0, 1), raw.size()),))
 
-    def read(self, span: Span, columns: Sequence[str], keys: Collection[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
+    def read(
+        self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
+    ) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield the file block by block."""
         with self._blocks() as (blocks, raw):
             types = _column_types(blocks.writer_schema)

@@ -14,15 +14,15 @@ from streammetrics.collect.accumulator import accumulator_of, definition_of
 from streammetrics.collect.metric_like import empty_copy, with_states
 from streammetrics.collect.serialization import load, save
 from streammetrics.compose.checkpoint import Checkpoint, ranges
-from streammetrics.compose.checkpoint import Log as Known
+from streammetrics.compose.checkpoint import LogIdentity as Known
 from streammetrics.errors import IncompatibleStateError, InvalidInputError
 from streammetrics.io.logs import Log
-from streammetrics.io.parts import Part
+from streammetrics.io.parts import LogPart
 from streammetrics.io.sources import LogError, PathLike
 from streammetrics.numerics.canonical import canonical_json
 from streammetrics.state.state import State
 
-__all__ = ["Keeper", "Kept"]
+__all__ = ["CountedParts", "Keeper"]
 
 SHARE = 20
 """One part in so many of the time goes into a checkpoint, at most."""
@@ -30,7 +30,7 @@ SHARE = 20
 MOST = 8 << 30  # bytes that a checkpoint may unfold to: it is ours, but may have been exchanged
 
 
-class Kept(NamedTuple):
+class CountedParts(NamedTuple):
     """What a thread has counted: states that do not change, whole parts, and their rows."""
 
     states: tuple[State, ...]
@@ -38,10 +38,10 @@ class Kept(NamedTuple):
     rows: int
 
 
-class Worker(Protocol):
+class CountingThread(Protocol):
     """A thread that counts parts."""
 
-    kept: Kept | None
+    kept: CountedParts | None
 
     def keep(self) -> None:
         """Hold on to what was counted by now."""
@@ -62,12 +62,12 @@ class Keeper:
         What is read of it, and how.
     """
 
-    def __init__(self, path: PathLike, log: Log, parts: Sequence[Part], asked: Sequence[str]) -> None:
+    def __init__(self, path: PathLike, log: Log, parts: Sequence[LogPart], asked: Sequence[str]) -> None:
         self.path, self._count = path, len(parts)
         self._once, self._table, self._known = log.once, log.table, _known(log, parts, asked)
         self.begun = self._found()
         self._lock, self._spent, self._next = Lock(), 0.0, 0.0
-        self._written: list[Kept | None] = []
+        self._written: list[CountedParts | None] = []
 
     def _found(self) -> Checkpoint | None:
         """What is on the disk."""
@@ -133,7 +133,7 @@ class Keeper:
             with self._lock:
                 self._spent += time.monotonic() - began
 
-    def write(self, workers: Sequence[Worker]) -> None:
+    def write(self, workers: Sequence[CountingThread]) -> None:
         """Write what threads hold on to, if one of them has more than is written; and say when the next is due."""
         kept = [worker.kept for worker in workers]
         if all(a is b for a, b in zip(kept, self._written or [None] * len(kept), strict=True)):
@@ -144,7 +144,7 @@ class Keeper:
         with self._lock:
             self._next, self._spent = time.monotonic() + (SHARE - 1) * self._spent, 0.0
 
-    def close(self, workers: Sequence[Worker]) -> Checkpoint:
+    def close(self, workers: Sequence[CountingThread]) -> Checkpoint:
         """Write everything, and return it."""
         for worker in workers:
             worker.keep()
@@ -152,7 +152,7 @@ class Keeper:
         save(found, self.path)
         return found
 
-    def _joined(self, kept: Sequence[Kept | None]) -> Checkpoint:
+    def _joined(self, kept: Sequence[CountedParts | None]) -> Checkpoint:
         """What was on the disk, and what was counted since."""
         assert self.begun is not None
         begun = self.begun
@@ -165,7 +165,7 @@ class Keeper:
         return Checkpoint(total, begun.log, begun.parts, ranges(done), rows)
 
 
-def _known(log: Log, parts: Sequence[Part], asked: Sequence[str]) -> Known:
+def _known(log: Log, parts: Sequence[LogPart], asked: Sequence[str]) -> Known:
     cut = [[p.file, p.first_row, p.rows] for p in parts]
     return Known(
         len(log.files),

@@ -24,23 +24,23 @@ from streammetrics.compose.sharded import Sharded
 from streammetrics.compose.sliced import Sliced
 from streammetrics.compose.windowed import Windowed
 from streammetrics.errors import InvalidInputError
-from streammetrics.io.checkpoints import Keeper, Kept
+from streammetrics.io.checkpoints import CountedParts, Keeper
 from streammetrics.io.column_types import Uses
-from streammetrics.io.external_sort import Gathered, Share, Shares, shares_of
-from streammetrics.io.logs import Log, Part
+from streammetrics.io.external_sort import Gathered, QueryShare, Shares, shares_of
+from streammetrics.io.logs import Log, LogPart
 from streammetrics.io.queries import Piece, Queries, query_column, together
 from streammetrics.io.sources import PathLike
 from streammetrics.io.top_keys import largest_keys
 from streammetrics.io.where import Filter
 
-__all__ = ["OVERALL", "Progress", "Scored", "Window", "cpus", "evaluate", "slice_name", "window_name"]
+__all__ = ["OVERALL", "EvaluatedLog", "PassProgress", "WindowOptions", "cpus", "evaluate", "slice_name", "window_name"]
 
 OVERALL = "overall"
 WATCH_SECONDS = 0.1
 STOP_SECONDS = 2.0  # much longer than a batch takes, but not than a compilation
 
 
-class Progress(NamedTuple):
+class PassProgress(NamedTuple):
     """How far a pass over a log has come.
 
     Parameters
@@ -55,7 +55,7 @@ class Progress(NamedTuple):
     bytes: int
 
 
-class Window(NamedTuple):
+class WindowOptions(NamedTuple):
     """Windows of event time, as `Windowed` takes them: how wide, and by which column."""
 
     width: str | int
@@ -63,7 +63,7 @@ class Window(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scored:
+class EvaluatedLog:
     """What one pass over a log has made.
 
     Parameters
@@ -112,14 +112,14 @@ def evaluate(
     by: Iterable[str | Sequence[str]] = (),
     *,
     arm: str | None = None,
-    window: Window | None = None,
+    window: WindowOptions | None = None,
     limit: int | None = None,
     keep: str = "hash",
     threads: int | None = None,
     where: Iterable[Filter] = (),
-    watch: Callable[[Progress], object] | None = None,
+    watch: Callable[[PassProgress], object] | None = None,
     checkpoint: PathLike | None = None,
-) -> Scored:
+) -> EvaluatedLog:
     """Score a log in one pass, in memory that does not grow with its rows.
 
     Parameters
@@ -177,7 +177,7 @@ def evaluate(
     columns += [name for one in asked for name in one.columns]
     _check_unasked(metrics, {*columns, *keys})
     uses = _uses(metrics, keys, asked, window)
-    parts: Sequence[Part] = log.parts(columns, list(uses.keys), uses)
+    parts: Sequence[LogPart] = log.parts(columns, list(uses.keys), uses)
     kinds = {one.name: log.compared_types(one.columns, uses) for one in asked}
     filters = {one.name: replace(one, kinds=tuple(kinds[one.name].items())) for one in asked}
     for one in filters.values():
@@ -211,7 +211,7 @@ def evaluate(
     whole: Any = next(iter(slices.values()), total)
     while isinstance(whole, Sliced):
         whole = whole.total
-    return Scored(whole.total if window else whole, slices, rows, whole if window else None)
+    return EvaluatedLog(whole.total if window else whole, slices, rows, whole if window else None)
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ class Around:
 
     sets: list[tuple[str, ...]]
     arm: str | None
-    window: Window | None
+    window: WindowOptions | None
     limit: int | None
 
     @property
@@ -265,11 +265,11 @@ class Around:
         return found
 
 
-Watch = Callable[[Progress], object] | None
+Watch = Callable[[PassProgress], object] | None
 
 
 def _count(
-    parts: Sequence[Part], query: Any, metrics: MetricCollection, size: int | None, threads: int, watch: Watch
+    parts: Sequence[LogPart], query: Any, metrics: MetricCollection, size: int | None, threads: int, watch: Watch
 ) -> tuple[MetricCollection, int]:
     """Count all parts, and return what came of it, and the rows; in a second pass where queries turn out scattered.
 
@@ -290,7 +290,7 @@ def _count(
 
 
 def _count_kept(
-    keeper: Keeper, parts: Sequence[Part], metrics: MetricCollection, threads: int, watch: Watch
+    keeper: Keeper, parts: Sequence[LogPart], metrics: MetricCollection, threads: int, watch: Watch
 ) -> tuple[MetricCollection, int]:
     """Count the parts that are not in a checkpoint, and write it as they are done."""
     begun = keeper.open(metrics)
@@ -302,7 +302,7 @@ def _count_kept(
     job = _Job(parts, done)
     workers = [_Counter(empty_copy(metrics), None, keeper) for _ in range(min(threads, len(parts) - len(done)))]
 
-    def watched(progress: Progress) -> None:
+    def watched(progress: PassProgress) -> None:
         keeper.write(workers)
         if watch is not None:
             watch(progress._replace(rows=progress.rows + begun.rows))
@@ -339,7 +339,7 @@ def _merged(workers: Sequence[_Counter]) -> MetricCollection:
 
 
 def _uses(
-    metrics: MetricCollection | Sharded, keys: Sequence[str], asked: Sequence[Filter], window: Window | None
+    metrics: MetricCollection | Sharded, keys: Sequence[str], asked: Sequence[Filter], window: WindowOptions | None
 ) -> Uses:
     """What the columns of a log are read for."""
     ids, made = _ids(metrics), {one.name for one in asked}
@@ -442,7 +442,7 @@ class _Worker(threading.Thread):
         """Do with a part what is to be done."""
         raise NotImplementedError
 
-    def read(self, part: Part) -> Iterator[pa.RecordBatch]:
+    def read(self, part: LogPart) -> Iterator[pa.RecordBatch]:
         """Yield the batches of a part, and count its rows, until the job is stopped."""
         for columns in part.batches():
             if self.job.stopped:
@@ -458,7 +458,7 @@ class _Sorter(_Worker):
         super().__init__()
         self.shares = shares
 
-    def take(self, number: int, part: Part) -> None:
+    def take(self, number: int, part: LogPart) -> None:
         self.shares.take(number, self.read(part))
 
 
@@ -469,9 +469,9 @@ class _Counter(_Worker):
         super().__init__()
         self.metrics, self.queries, self.keeper = metrics, queries, keeper
         self.done: list[int] = []
-        self.kept: Kept | None = None
+        self.kept: CountedParts | None = None
 
-    def take(self, number: int, part: Part | Share) -> None:
+    def take(self, number: int, part: LogPart | QueryShare) -> None:
         for piece in self._pieces(number, part):
             if self.job.stopped:
                 return
@@ -490,11 +490,11 @@ class _Counter(_Worker):
         """Hold on to what was counted by now: whole parts."""
         assert self.keeper is not None
         with self.keeper.timed():
-            self.kept = Kept(states_of(self.metrics), tuple(self.done), self.rows)
+            self.kept = CountedParts(states_of(self.metrics), tuple(self.done), self.rows)
 
-    def _pieces(self, number: int, part: Part | Share) -> Iterator[Piece | Gathered]:
+    def _pieces(self, number: int, part: LogPart | QueryShare) -> Iterator[Piece | Gathered]:
         """Yield rows that are counted at once; whole queries where these are asked for."""
-        if isinstance(part, Share):
+        if isinstance(part, QueryShare):
             yield from part.pieces()
         elif self.queries is not None:
             yield from self.queries.whole(number, part, self.read(part))
@@ -527,7 +527,7 @@ def _run(job: _Job, workers: Sequence[_Worker], watch: Watch) -> int:
             while worker.is_alive():
                 worker.join(WATCH_SECONDS)
                 if watch is not None:
-                    watch(Progress(sum(w.rows for w in workers), sum(part.read_bytes for part in job.parts)))
+                    watch(PassProgress(sum(w.rows for w in workers), sum(part.read_bytes for part in job.parts)))
     except BaseException:
         job.stopped = True
         for worker in workers:

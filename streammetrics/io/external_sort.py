@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
-from streammetrics.io.parts import Part
+from streammetrics.io.parts import LogPart
 from streammetrics.io.queries import Ints, Piece, query_ids, together
 from streammetrics.io.readers import one_table
 from streammetrics.statistics.groups.spill import SpillFile
 
-__all__ = ["Gathered", "Share", "Shares", "shares_of"]
+__all__ = ["Gathered", "QueryShare", "Shares", "shares_of"]
 
 SHARE_BYTES = 16 << 20  # of the log as it lies on disk; a share is some times that in memory
 MOST_SHARES = 256
@@ -48,7 +48,7 @@ class Gathered(NamedTuple):
 
     rows: pa.Table
     order: Ints
-    parts: Sequence[Part]
+    parts: Sequence[LogPart]
 
     def place(self, row: int) -> tuple[str, int]:
         """File and row of one of them."""
@@ -106,7 +106,7 @@ class Shares:
         How many shares.
     """
 
-    def __init__(self, column: str | tuple[str, ...], parts: Sequence[Part], count: int) -> None:
+    def __init__(self, column: str | tuple[str, ...], parts: Sequence[LogPart], count: int) -> None:
         self.column, self.parts, self.count = column, parts, count
         self._lock = threading.Lock()
         self._streams: dict[tuple[int, Any], tuple[Stream, Any]] = {}
@@ -138,7 +138,7 @@ class Shares:
             self._streams[share, schema] = stream, ipc.new_stream(stream, schema)
         return self._streams[share, schema][1]
 
-    def close(self) -> list[Share]:
+    def close(self) -> list[QueryShare]:
         """End writing; return the shares that have rows."""
         found: dict[int, list[Stream]] = {}
         for (share, _), (stream, writer) in self._streams.items():
@@ -146,10 +146,10 @@ class Shares:
             stream.settle()
             found.setdefault(share, []).append(stream)
         self._streams.clear()
-        return [Share(self, found[share]) for share in sorted(found)]
+        return [QueryShare(self, found[share]) for share in sorted(found)]
 
 
-class Share:
+class QueryShare:
     """A share of the queries, to be counted as a part of a log is."""
 
     read_bytes = 0

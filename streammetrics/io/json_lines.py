@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.json as json
 
 from streammetrics.io.pipes import opened
-from streammetrics.io.readers import Facts, Span, broken, reading
-from streammetrics.io.sources import LogError, Source
+from streammetrics.io.readers import FileFacts, FileSpan, broken, reading
+from streammetrics.io.sources import LogError, LogFile
 from streammetrics.io.text_stream import TextStream
 
 __all__ = ["JsonReader"]
@@ -30,7 +30,7 @@ class JsonReader:
 
     reads_paths: ClassVar[bool] = True
 
-    source: Source
+    source: LogFile
     types: Mapping[str, pa.DataType]
     header: tuple[str, ...] = ()
     asked: frozenset[str] = frozenset()
@@ -40,7 +40,7 @@ class JsonReader:
         """Path of the file."""
         return self.source.file
 
-    def facts(self) -> Facts:
+    def facts(self) -> FileFacts:
         """Guess names and types from the first lines."""
         with reading(self.file):
             for block in self._blocks():
@@ -50,10 +50,12 @@ class JsonReader:
                     )
                 with self._located(0):
                     table = self._table(block, None)
-                    return Facts.of(_with_times(table), None, (Span(0, None, (0, 1), self.source.bytes),))
+                    return FileFacts.of(_with_times(table), None, (FileSpan(0, None, (0, 1), self.source.bytes),))
         raise LogError(f"{self.file}: empty, without a single line")
 
-    def read(self, span: Span, columns: Sequence[str], keys: Collection[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
+    def read(
+        self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
+    ) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield the file block by block."""
         types = {name: self.types[name] for name in columns if name in self.types}
         plain = {n: t.value_type if pa.types.is_dictionary(t) else t for n, t in types.items()}

@@ -15,18 +15,18 @@ import pyarrow as pa
 from streammetrics.io.avro import AvroReader
 from streammetrics.io.column_types import Uses, data_type
 from streammetrics.io.json_lines import JsonReader
-from streammetrics.io.parts import Part
+from streammetrics.io.parts import LogPart
 from streammetrics.io.pipes import STDIN, standard_input
-from streammetrics.io.readers import Facts, IpcReader, OrcReader, ParquetReader, Reader
+from streammetrics.io.readers import FileFacts, FileReader, IpcReader, OrcReader, ParquetReader
 from streammetrics.io.remote import find_urls, is_url
-from streammetrics.io.sources import LogError, PathLike, Source, find_files, is_delta, is_integer, key_values, log_file
+from streammetrics.io.sources import LogError, LogFile, PathLike, find_files, is_delta, is_integer, key_values, log_file
 from streammetrics.io.tables import TABLES, open_table, shown
 from streammetrics.io.text import DEFAULT_NULLS, TextFormat, TextReader, compared_types, settle_types
 
-__all__ = ["DEFAULT_NULLS", "Log", "LogError", "Part"]
+__all__ = ["DEFAULT_NULLS", "Log", "LogError", "LogPart"]
 
 
-def find_sources(paths: Iterable[PathLike], as_text: bool = False) -> list[Source]:
+def find_sources(paths: Iterable[PathLike], as_text: bool = False) -> list[LogFile]:
     """List the files behind files, folders, patterns and URLs, in a fixed order; or tables.
 
     Parameters
@@ -41,7 +41,7 @@ def find_sources(paths: Iterable[PathLike], as_text: bool = False) -> list[Sourc
     LogError
         Nothing matches, a suffix is unknown, a file is named twice, or formats are mixed.
     """
-    sources: list[Source] = []
+    sources: list[LogFile] = []
     before: set[str] = set()
     for path in paths:
         mine = list(_behind(os.fspath(path), as_text))  # links within a folder are partitions of their own
@@ -57,25 +57,25 @@ def find_sources(paths: Iterable[PathLike], as_text: bool = False) -> list[Sourc
     return sources
 
 
-def _place(source: Source) -> str:
+def _place(source: LogFile) -> str:
     """Where a file really is, by whatever link and name."""
     return source.file if is_url(source.file) or source.table else os.path.realpath(source.file)
 
 
-def _behind(path: str, as_text: bool) -> Iterator[Source]:
+def _behind(path: str, as_text: bool) -> Iterator[LogFile]:
     """Return what one argument names; what is there is a file, whatever it is called."""
     kind, colon, _ = path.partition(":")
     if colon and kind in TABLES and not os.path.exists(path):
-        yield Source(shown(path), kind, None, "", 0, {}, table=path)
+        yield LogFile(shown(path), kind, None, "", 0, {}, table=path)
     elif is_url(path) and not os.path.exists(path):
         yield from (log_file(*one, as_text=as_text) for one in find_urls(path))
     elif is_delta(path):
-        yield Source(f"delta:{path}", "delta", None, "", 0, {}, table=f"delta:{path}")
+        yield LogFile(f"delta:{path}", "delta", None, "", 0, {}, table=f"delta:{path}")
     else:
         yield from (log_file(file, as_text=as_text) for file in find_files(path))
 
 
-def _check_one_format(sources: Sequence[Source]) -> None:
+def _check_one_format(sources: Sequence[LogFile]) -> None:
     first = sources[0]
     for source in sources:
         if source.format != first.format:
@@ -226,7 +226,7 @@ class Log:
         first = {name: i for i in reversed(range(len(names))) for name in names[i]}
         return pa.schema([(n, self._stored_type(first[n], n)) for n in dict.fromkeys(n for one in names for n in one)])
 
-    def parts(self, columns: Sequence[str], keys: Sequence[str] = (), uses: Uses | None = None) -> list[Part]:
+    def parts(self, columns: Sequence[str], keys: Sequence[str] = (), uses: Uses | None = None) -> list[LogPart]:
         """Split the log into ranges that threads or processes can read independently.
 
         Parameters
@@ -258,7 +258,7 @@ class Log:
         types = self._types_of(wanted, readers)
         casts = {name: kind for name, kind in self._types.items() if name in wanted}
         return [
-            Part(
+            LogPart(
                 reader,
                 span,
                 wanted,
@@ -295,7 +295,7 @@ class Log:
         if changed and first.format != "text":
             raise LogError(f"{first.file}: only CSV and TSV files take {', '.join(changed)}; found {first.format}")
 
-    def _reader(self, source: Source, format_: TextFormat) -> Reader:
+    def _reader(self, source: LogFile, format_: TextFormat) -> FileReader:
         if source.format == "json":
             return JsonReader(source, self._types)
         if source.format == "text":
@@ -311,11 +311,11 @@ class Log:
         return IpcReader(source.file, source.pipe)
 
     @cached_property
-    def _facts(self) -> list[Facts]:
+    def _facts(self) -> list[FileFacts]:
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
             facts = list(pool.map(lambda reader: reader.facts(), self._readers))
         # Thousands of files with the same thousand columns are to share one schema.
-        shared: dict[pa.Schema, Facts] = {}
+        shared: dict[pa.Schema, FileFacts] = {}
         first = [shared.setdefault(one.schema, one) for one in facts]
         return [replace(alike, rows=one.rows, spans=one.spans) for alike, one in zip(first, facts, strict=True)]
 
@@ -342,13 +342,13 @@ class Log:
         texts = [text for text in self._key_values[name].values() if text is not None]
         return bool(texts) and all(map(is_integer, texts))
 
-    def _read(self, reader: Reader, facts: Facts, wanted: Sequence[str]) -> tuple[str, ...]:
+    def _read(self, reader: FileReader, facts: FileFacts, wanted: Sequence[str]) -> tuple[str, ...]:
         """Return what a file is read for: for a field of a struct the struct, where its reader reads it as a whole."""
         stored = [name for name in wanted if name in facts.types]
         whole = set(stored) if reader.reads_paths else set(facts.names)
         return tuple(dict.fromkeys(name if name in whole else name.partition(".")[0] for name in stored))
 
-    def _types_of(self, wanted: Sequence[str], readers: Sequence[Reader]) -> dict[str, pa.DataType]:
+    def _types_of(self, wanted: Sequence[str], readers: Sequence[FileReader]) -> dict[str, pa.DataType]:
         """Return the types of columns that some files have: those of the first, or of all where they are text."""
         stored = {name: one.types[name] for one in reversed(self._facts) for name in wanted if name in one.types}
         return stored | (dict(cast("TextReader", readers[0]).types) if self._is_text else {})
@@ -380,7 +380,7 @@ class Log:
         """Whether files of a typed format have a column of integers where others have a partition of that name."""
         return not self._is_text and any(pa.types.is_integer(one.types.get(name, pa.null())) for one in self._facts)
 
-    def _typed_readers(self, wanted: Sequence[str], uses: Uses) -> list[Reader]:
+    def _typed_readers(self, wanted: Sequence[str], uses: Uses) -> list[FileReader]:
         stored = [name for name in wanted if any(name in facts.types for facts in self._facts)]
         partly = [(i, n) for n in stored for i, facts in enumerate(self._facts) if n not in facts.types]
         in_folders = [(i, name) for i, name in partly if name in self._sources[i].keys]

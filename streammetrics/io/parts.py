@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streammetrics.io.column_types import cast_column, keep_spelling
-from streammetrics.io.readers import BATCH_ROWS, Reader, Span, encode_keys, is_text, reading
+from streammetrics.io.readers import BATCH_ROWS, FileReader, FileSpan, encode_keys, is_text, reading
 from streammetrics.io.sources import LogError
 from streammetrics.io.where import Filter
 
-__all__ = ["Part"]
+__all__ = ["LogPart"]
 
 
 @dataclass(eq=False, repr=False)
-class Part:
+class LogPart:
     """A range of rows of one file, read on its own: the unit of work of one thread or process.
 
     Attributes
@@ -35,8 +35,8 @@ class Part:
         How many of them `batches` has read so far, for a progress bar.
     """
 
-    _reader: Reader
-    _span: Span
+    _reader: FileReader
+    _span: FileSpan
     _columns: tuple[str, ...]
     _keys: frozenset[str]
     _constants: Mapping[str, pa.Array]  # one value for each partition key
@@ -72,7 +72,7 @@ class Part:
         rows = "?" if self.rows is None else f"{self.rows:,}"
         return f"Part({self.file!r}, first_row={self.first_row}, rows={rows})"
 
-    def with_flags(self, filters: tuple[Filter, ...]) -> Part:
+    def with_flags(self, filters: tuple[Filter, ...]) -> LogPart:
         """Return the same with columns that say for which rows some conditions hold."""
         return replace(self, _filters=filters)
 

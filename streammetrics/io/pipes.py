@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from streammetrics.io.remote import open_file
-from streammetrics.io.sources import LogError, Source
+from streammetrics.io.sources import LogError, LogFile
 
 __all__ = ["STDIN", "Pipe", "opened", "standard_input"]
 
@@ -88,14 +88,14 @@ class PipeReader(io.RawIOBase):
         return found
 
 
-def opened(source: Source, *, last: bool = False) -> pa.NativeFile:
+def opened(source: LogFile, *, last: bool = False) -> pa.NativeFile:
     """Open a file, wherever it is, or standard input at its beginning; `last` if nobody opens that again."""
     if source.pipe is None:
         return open_file(source.file)
     return pa.PythonFile(source.pipe.last_reader() if last else source.pipe.reader(), "r")
 
 
-def standard_input() -> Source:
+def standard_input() -> LogFile:
     """Find out what standard input holds: an Arrow IPC stream, JSON lines, or CSV.
 
     Raises
@@ -120,4 +120,4 @@ def standard_input() -> Source:
     if format_ == "ipc" and compression is not None:
         raise LogError(f"{STDIN}: an Arrow IPC stream is compressed by itself; pipe it as it is")
     delimiter = "\t" if b"\t" in line and b"," not in line else ","
-    return Source(STDIN, format_, compression, delimiter, 0, {}, pipe)
+    return LogFile(STDIN, format_, compression, delimiter, 0, {}, pipe)

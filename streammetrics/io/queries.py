@@ -18,7 +18,7 @@ from streammetrics.batch.ids import Ids
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import MetricLike
 from streammetrics.errors import InvalidInputError
-from streammetrics.io.logs import Part
+from streammetrics.io.logs import LogPart
 from streammetrics.io.readers import decoded, one_table
 
 __all__ = ["Ints", "Piece", "Queries", "query_column", "query_ids", "together"]
@@ -76,7 +76,7 @@ class Queries:
         self._ends: dict[int, list[Piece]] = {}
         self._runs: dict[int, list[Ints]] = {}
 
-    def whole(self, number: int, part: Part, batches: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
+    def whole(self, number: int, part: LogPart, batches: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
         """Yield the rows of a part whose queries certainly lie in it, a batch at a time; end where one returns."""
         ends, runs = self._ends.setdefault(number, []), self._runs.setdefault(number, [])
         held: list[pa.RecordBatch] = []  # the query that may go on

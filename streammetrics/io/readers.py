@@ -21,8 +21,19 @@ from streammetrics.io.remote import is_url, open_file
 from streammetrics.io.sources import LogError
 
 __all__ = [
-    "BATCH_ROWS", "Facts", "IpcReader", "OrcReader", "ParquetReader", "Reader", "Span", "broken", "decoded", "encode_keys",
-    "is_text", "one_table", "reading",
+    "BATCH_ROWS",
+    "FileFacts",
+    "FileReader",
+    "FileSpan",
+    "IpcReader",
+    "OrcReader",
+    "ParquetReader",
+    "broken",
+    "decoded",
+    "encode_keys",
+    "is_text",
+    "one_table",
+    "reading",
 ]  # fmt: skip
 
 BATCH_ROWS = 1 << 17
@@ -50,7 +61,7 @@ _CAUSES = (
 
 
 @dataclass(frozen=True)
-class Span:
+class FileSpan:
     """A range of a file that is read on its own."""
 
     first_row: int
@@ -60,18 +71,18 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Facts:
+class FileFacts:
     """What a file says of itself before its rows are read."""
 
     schema: pa.Schema
     names: tuple[str, ...]  # of the schema, which decodes them anew every time it is asked
     rows: int | None
-    spans: tuple[Span, ...]
+    spans: tuple[FileSpan, ...]
     types: Mapping[str, pa.DataType]  # of columns, and of the fields of structs by their path, such as prediction.score
     repeated: Mapping[str, int]  # how often names occur that occur more than once
 
     @classmethod
-    def of(cls, schema: pa.Schema, rows: int | None, spans: tuple[Span, ...]) -> Facts:
+    def of(cls, schema: pa.Schema, rows: int | None, spans: tuple[FileSpan, ...]) -> FileFacts:
         """Facts without the remarks that writers leave in schemas; raises on names that are not text."""
         names = tuple(schema.names)
         types = dict(_fields_within("", schema)) | dict(zip(names, schema.types, strict=True))
@@ -88,7 +99,7 @@ def _fields_within(above: str, fields: Iterable[pa.Field]) -> Iterator[tuple[str
             yield from _fields_within(path, one.type)
 
 
-class Reader(Protocol):
+class FileReader(Protocol):
     """One file of one format; with `reads_paths` it reads a field of a struct without the others."""
 
     reads_paths: ClassVar[bool]
@@ -97,10 +108,12 @@ class Reader(Protocol):
     def file(self) -> str:
         """Path of the file."""
 
-    def facts(self) -> Facts:
+    def facts(self) -> FileFacts:
         """Read what the file says of itself."""
 
-    def read(self, span: Span, columns: Sequence[str], keys: Collection[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
+    def read(
+        self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
+    ) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield batches of any size with the bytes of the span that have been read by then."""
 
 
@@ -177,15 +190,15 @@ def is_text(dtype: pa.DataType) -> bool:
     return "string" in str(dtype.value_type if pa.types.is_dictionary(dtype) else dtype)
 
 
-def _spans(unit_rows: Sequence[int], size: int) -> tuple[Span, ...]:
+def _spans(unit_rows: Sequence[int], size: int) -> tuple[FileSpan, ...]:
     """Group neighbouring units until each span is worth a task; empty ones disappear."""
     total = max(sum(unit_rows), 1)
-    spans: list[Span] = []
+    spans: list[FileSpan] = []
     first = start = end = 0
     for unit, rows in enumerate(unit_rows):
         end += rows
         if end - start >= _SPAN_ROWS or (unit + 1 == len(unit_rows) and end > start):
-            spans.append(Span(start, end - start, (first, unit + 1), size * end // total - size * start // total))
+            spans.append(FileSpan(start, end - start, (first, unit + 1), size * end // total - size * start // total))
             first, start = unit + 1, end
     return tuple(spans)
 
@@ -199,14 +212,16 @@ class ParquetReader:
     file: str
     stamp: str = ""
 
-    def facts(self) -> Facts:
+    def facts(self) -> FileFacts:
         """Read the footer."""
         with reading(self.file), _open_parquet(self.file) as (parquet, size):
             metadata = parquet.metadata
             rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-            return Facts.of(parquet.schema_arrow, metadata.num_rows, _spans(rows, size))
+            return FileFacts.of(parquet.schema_arrow, metadata.num_rows, _spans(rows, size))
 
-    def read(self, span: Span, columns: Sequence[str], keys: Collection[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
+    def read(
+        self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
+    ) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield the batches of some row groups."""
         groups = range(*span.units)
         with reading(self.file):
@@ -270,22 +285,24 @@ class IpcReader:
     file: str
     pipe: Any = None
 
-    def facts(self) -> Facts:
+    def facts(self) -> FileFacts:
         """Read schema and, of a file, the rows of every record batch; a stream tells neither before its end."""
         if self.pipe is not None:
             with reading(self.file):
                 schema = ipc.open_stream(pa.PythonFile(self.pipe.reader(), "r")).schema
-                return Facts.of(schema, None, (Span(0, None, (0, 1), 0),))
+                return FileFacts.of(schema, None, (FileSpan(0, None, (0, 1), 0),))
         with reading(self.file), open_file(self.file) as raw:
             size = raw.size()
             if not self._is_random_access():
-                return Facts.of(ipc.open_stream(raw).schema, None, (Span(0, None, (0, 1), size),))
+                return FileFacts.of(ipc.open_stream(raw).schema, None, (FileSpan(0, None, (0, 1), size),))
             schema = ipc.open_file(raw).schema
             reader = ipc.open_file(raw, options=_fields([_narrowest(schema)]))
             rows = [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]
-            return Facts.of(schema, sum(rows), _spans(rows, size))
+            return FileFacts.of(schema, sum(rows), _spans(rows, size))
 
-    def read(self, span: Span, columns: Sequence[str], keys: Collection[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
+    def read(
+        self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
+    ) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield some record batches."""
         if self.pipe is not None:
             yield from self._piped(columns)
@@ -324,14 +341,16 @@ class OrcReader:
 
     file: str
 
-    def facts(self) -> Facts:
+    def facts(self) -> FileFacts:
         """Read the footer, which does not say how many rows each stripe has."""
         with reading(self.file), open_file(self.file) as raw:
             found = orc.ORCFile(raw)
-            spans = (Span(0, found.nrows, (0, found.nstripes), raw.size()),) if found.nrows else ()
-            return Facts.of(found.schema, found.nrows, spans)
+            spans = (FileSpan(0, found.nrows, (0, found.nstripes), raw.size()),) if found.nrows else ()
+            return FileFacts.of(found.schema, found.nrows, spans)
 
-    def read(self, span: Span, columns: Sequence[str], keys: Collection[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
+    def read(
+        self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
+    ) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield the stripes."""
         with reading(self.file), open_file(self.file) as raw:
             found = orc.ORCFile(raw)

@@ -12,7 +12,17 @@ from urllib.parse import unquote
 
 from streammetrics.errors import StreamMetricsError
 
-__all__ = ["LogError", "PathLike", "Source", "find_files", "hidden", "is_delta", "is_integer", "key_values", "log_file"]
+__all__ = [
+    "LogError",
+    "LogFile",
+    "PathLike",
+    "find_files",
+    "hidden",
+    "is_delta",
+    "is_integer",
+    "key_values",
+    "log_file",
+]
 
 PathLike = str | os.PathLike[str]
 
@@ -45,7 +55,7 @@ class LogError(StreamMetricsError, ValueError):
 
 
 @dataclass(frozen=True)
-class Source:
+class LogFile:
     """One file of a log: where it lies, how it is written, and what its path says."""
 
     file: str
@@ -59,7 +69,7 @@ class Source:
     table: str = ""  # of a table or query: what it is called in full
 
 
-def key_values(sources: Sequence[Source]) -> dict[str, dict[str, str | None]]:
+def key_values(sources: Sequence[LogFile]) -> dict[str, dict[str, str | None]]:
     """Value of every hive key by file, as it is spelled."""
     names = dict.fromkeys(name for source in sources for name in source.keys)
     return {name: {source.file: source.keys[name] for source in sources if name in source.keys} for name in names}
@@ -144,7 +154,7 @@ def hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
-def log_file(file: str, size: int | None = None, stamp: str = "", *, as_text: bool = False) -> Source:
+def log_file(file: str, size: int | None = None, stamp: str = "", *, as_text: bool = False) -> LogFile:
     """Say how a file is written, by its name; one on disk is looked at for its size.
 
     With `as_text` a file whose suffix is unknown is a text file.
@@ -170,7 +180,7 @@ def log_file(file: str, size: int | None = None, stamp: str = "", *, as_text: bo
             raise LogError(f"{file}: {error.strerror}") from None
         size, stamp = found.st_size, f"{found.st_mtime_ns}"
     delimiter = "\t" if suffix == ".tsv" else ","
-    return Source(file, format_, compression, delimiter, size, _hive_keys(file), stamp=stamp)
+    return LogFile(file, format_, compression, delimiter, size, _hive_keys(file), stamp=stamp)
 
 
 def _hive_keys(file: str) -> dict[str, str | None]:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 import pyarrow as pa
 
 from streammetrics.errors import StreamMetricsError
-from streammetrics.io.readers import BATCH_ROWS, Facts, Span
+from streammetrics.io.readers import BATCH_ROWS, FileFacts, FileSpan
 from streammetrics.io.remote import missing
 from streammetrics.io.sources import LogError
 
@@ -35,12 +35,14 @@ class TableReader:
     file: str
     engine: _Engine
 
-    def facts(self) -> Facts:
+    def facts(self) -> FileFacts:
         """Ask for the columns."""
         with _asking(self.file):
-            return Facts.of(self.engine.stream(None).schema, None, (Span(0, None, (0, 1), 0),))
+            return FileFacts.of(self.engine.stream(None).schema, None, (FileSpan(0, None, (0, 1), 0),))
 
-    def read(self, span: Span, columns: Sequence[str], keys: Collection[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
+    def read(
+        self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
+    ) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield the rows as they come."""
         with _asking(self.file):
             for batch in self.engine.stream(columns):

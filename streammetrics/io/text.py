@@ -15,8 +15,8 @@ from streammetrics.io.column_types import KEY_TEXT, Guess, Uses, compared_type, 
 from streammetrics.io.json_lines import JsonReader
 from streammetrics.io.pipes import opened
 from streammetrics.io.quotes import CURE, QuoteCheck
-from streammetrics.io.readers import Facts, Span, broken, reading
-from streammetrics.io.sources import LogError, Source
+from streammetrics.io.readers import FileFacts, FileSpan, broken, reading
+from streammetrics.io.sources import LogError, LogFile
 from streammetrics.io.text_stream import SEPARATOR, TextStream
 
 __all__ = ["DEFAULT_NULLS", "TextFormat", "TextReader", "compared_types", "settle_types"]
@@ -60,7 +60,7 @@ class TextReader:
 
     reads_paths: ClassVar[bool] = False
 
-    source: Source
+    source: LogFile
     format: TextFormat
     types: Mapping[str, pa.DataType]
     header: tuple[str, ...] = ()
@@ -77,12 +77,12 @@ class TextReader:
         """What separates values."""
         return self.format.delimiter or self.source.delimiter
 
-    def facts(self) -> Facts:
+    def facts(self) -> FileFacts:
         """Read the header and guess types from the first rows."""
         with self._reading():
             with self._raw() as raw:
                 schema = self._open(raw, _PEEK_BYTES).schema
-            return Facts.of(self._with_missing(schema), None, (Span(0, None, (0, 1), self.source.bytes),))
+            return FileFacts.of(self._with_missing(schema), None, (FileSpan(0, None, (0, 1), self.source.bytes),))
 
     def _with_missing(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema, where columns of numbers and usual spellings of missing values are numbers.
@@ -96,7 +96,9 @@ class TextReader:
         numbers = [pa.types.is_integer(f.type) or pa.types.is_floating(f.type) for f in guessed]
         return pa.schema([g if number else f for f, g, number in zip(schema, guessed, numbers, strict=True)])
 
-    def read(self, span: Span, columns: Sequence[str], keys: Collection[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
+    def read(
+        self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
+    ) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield the file block by block."""
         types = {name: self.types.get(name, pa.binary()) for name in columns}  # one read for its length is anything
         with self._reading(), self._plain() as plain, self._raw(plain) as raw:
@@ -170,7 +172,7 @@ class TextReader:
 
 def settle_types(
     readers: Sequence[TextReader | JsonReader],
-    facts: Sequence[Facts],
+    facts: Sequence[FileFacts],
     columns: Sequence[str],
     uses: Uses,
     folders: Mapping[str, pa.DataType],
@@ -211,7 +213,7 @@ def settle_types(
 
 
 def compared_types(
-    readers: Sequence[TextReader | JsonReader], facts: Sequence[Facts], names: Sequence[str], uses: Uses
+    readers: Sequence[TextReader | JsonReader], facts: Sequence[FileFacts], names: Sequence[str], uses: Uses
 ) -> dict[str, pa.DataType]:
     """Return what the columns that are read as text hold, where all files agree that this is no text."""
     typed = isinstance(readers[0], JsonReader)
@@ -223,7 +225,7 @@ def compared_types(
 def _guesses(
     name: str,
     readers: Sequence[TextReader | JsonReader],
-    facts: Sequence[Facts],
+    facts: Sequence[FileFacts],
     folders: Mapping[str, pa.DataType],
 ) -> list[Guess]:
     """Return what a column seems to hold, by file."""

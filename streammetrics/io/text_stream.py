@@ -12,7 +12,7 @@ import pyarrow as pa
 from streammetrics.io.pipes import opened
 from streammetrics.io.quotes import QuoteCheck
 from streammetrics.io.readers import broken
-from streammetrics.io.sources import LogError, Source
+from streammetrics.io.sources import LogError, LogFile
 
 __all__ = ["SEPARATOR", "TextStream", "open_bytes"]
 
@@ -31,7 +31,7 @@ _CONTENTS = (
 )
 
 
-def open_bytes(source: Source, plain: pa.NativeFile) -> Any:
+def open_bytes(source: LogFile, plain: pa.NativeFile) -> Any:
     """Return a stream of what a file holds, decompressed.
 
     Python's gzip reads what Arrow refuses: files that are padded with zeros.
@@ -58,7 +58,7 @@ class TextStream(io.RawIOBase):
 
     def __init__(
         self,
-        source: Source,
+        source: LogFile,
         plain: pa.NativeFile | None = None,
         delimiter: str = "",
         quotes: QuoteCheck | None = None,

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from streammetrics.io.column_types import Uses
 from streammetrics.io.logs import Log
-from streammetrics.io.parts import Part
+from streammetrics.io.parts import LogPart
 from streammetrics.io.readers import decoded, one_table
 from streammetrics.io.where import Filter, as_numbers
 
@@ -77,7 +77,7 @@ def largest_keys(
     return found
 
 
-def _of_part(part: Part, sets: Sequence[Names], any_of: Sequence[str]) -> dict[Names, list[pa.Table] | None]:
+def _of_part(part: LogPart, sets: Sequence[Names], any_of: Sequence[str]) -> dict[Names, list[pa.Table] | None]:
     """The rows of every key of a part, in tables; None where columns are no keys, or there are too many."""
     waiting: dict[Names, list[pa.Table] | None] = {names: [] for names in sets}
     for batch in part.batches():

@@ -92,7 +92,7 @@ class Several(OfClasses[S, Any]):
 def average_of(metric: Any, state: Any) -> Reading:
     """Return what a metric of two classes says about several classes or labels."""
     kinds: dict[str | None, type[OfLabels]] = {"micro": Pooled, None: EachLabel}
-    return kinds.get(metric.average, Mean)(metric, state)
+    return kinds.get(metric.average, MeanOfClasses)(metric, state)
 
 
 class OfLabels(OwnNumber):
@@ -173,7 +173,7 @@ class EachLabel(OfLabels):
         return side_by_side([from_each[id(one)] for one in self.readings])
 
 
-class Mean(OfLabels):
+class MeanOfClasses(OfLabels):
     """The mean of the values of classes or labels that are defined, each as it is before rounding."""
 
     def _found(self) -> Limits | None:

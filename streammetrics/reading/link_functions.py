@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidInputError
 from ..numerics.elementary import exp, log, log1p, sigmoid
 
-__all__ = ["SCALES", "Scale", "scale_of"]
+__all__ = ["SCALES", "LinkFunction", "scale_of"]
 
 Floats = NDArray[np.float64]
 INF = float("inf")
@@ -29,7 +29,7 @@ class Map(Protocol):
     def __call__(self, x: Any, /) -> Any: ...
 
 
-class Scale(NamedTuple):
+class LinkFunction(NamedTuple):
     """A scale.
 
     Parameters
@@ -106,18 +106,20 @@ def _fisher(x: Any) -> Any:
 SCALES = {
     scale.name: scale
     for scale in (
-        Scale("natural", -INF, INF, _same, _same, _one),
-        Scale("logit", SMALLEST, 1.0, _logit, sigmoid, lambda value: value * (1.0 - value)),
-        Scale("log", SMALLEST, INF, log, _power, lambda value: value),
-        Scale("fisher", -1.0, 1.0, _fisher, lambda x: 2.0 * sigmoid(2.0 * x) - 1.0, lambda value: 1.0 - value * value),
-        Scale("relative", -1.0, INF, log1p, lambda x: _power(x) - 1.0, lambda value: 1.0 + value),
+        LinkFunction("natural", -INF, INF, _same, _same, _one),
+        LinkFunction("logit", SMALLEST, 1.0, _logit, sigmoid, lambda value: value * (1.0 - value)),
+        LinkFunction("log", SMALLEST, INF, log, _power, lambda value: value),
+        LinkFunction(
+            "fisher", -1.0, 1.0, _fisher, lambda x: 2.0 * sigmoid(2.0 * x) - 1.0, lambda value: 1.0 - value * value
+        ),
+        LinkFunction("relative", -1.0, INF, log1p, lambda x: _power(x) - 1.0, lambda value: 1.0 + value),
     )
 }
 """Every scale, by name: means; areas and shares; ratios; what lies between -1 and 1; and, where a difference of
 logarithms is told as v_a / v_b - 1, "relative"."""
 
 
-def scale_of(name: str) -> Scale:
+def scale_of(name: str) -> LinkFunction:
     """Return a scale by its name, or say which there are."""
     if name not in SCALES:
         raise InvalidInputError(f"no scale called {name!r}; there are {', '.join(SCALES)}")

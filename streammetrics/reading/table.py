@@ -14,7 +14,7 @@ from ..numerics.keys import shown, visible
 from .interval import DefaultConfidence
 from .wide_bounds import MARK, warn_of_table
 
-__all__ = ["Layout", "Table", "check_levels", "values_table"]
+__all__ = ["Table", "TableLayout", "check_levels", "values_table"]
 
 RESULT = (
     "metric",
@@ -55,7 +55,7 @@ def check_levels(levels: Sequence[str]) -> None:
         )
 
 
-class Layout(NamedTuple):
+class TableLayout(NamedTuple):
     """What a table shows.
 
     Parameters
@@ -100,7 +100,7 @@ class Table:
     are too wide); with a confidence given, `interval_reason` (why there is no interval).
     """
 
-    def __init__(self, by: Sequence[str], records: Sequence[dict[str, Any]], layout: Layout | None = None) -> None:
+    def __init__(self, by: Sequence[str], records: Sequence[dict[str, Any]], layout: TableLayout | None = None) -> None:
         self.by, self.layout = tuple(by), layout or VALUES
         self.columns = (*self.by, *self.layout.columns)
         self.records = [{c: r.get(c) for c in self.columns} for r in records]
@@ -220,8 +220,8 @@ def _resting(records: Sequence[dict[str, Any]]) -> str:
 
 
 SPARE = ("bound", "interval", "positives", "reason")
-VALUES = Layout(RESULT, SHOWN, _shown, SPARE)
-INTERVALS = Layout(
+VALUES = TableLayout(RESULT, SHOWN, _shown, SPARE)
+INTERVALS = TableLayout(
     (*RESULT, "interval_reason"),
     (*SHOWN, "no interval because"),
     _with_intervals,

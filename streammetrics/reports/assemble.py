@@ -21,7 +21,7 @@ from .card_sections import add_cards
 from .comparison_sections import add_comparisons
 from .count_sections import add_held, grid_of
 from .families import COLOURS
-from .page_model import Page, Part, Side, Words
+from .page_model import Headline, NamedSide, Page, PagePart
 from .provenance import about, about_card, given_terms, worries_of
 from .records import by_unit, is_sliced, pieces, rivals
 
@@ -50,7 +50,7 @@ def assemble(
         raise InvalidInputError("there is nothing to report: give what counts, a table, a comparison, or a scorecard")
     both, compared = _models(found, sides)
     worries = worries_of(found.held)
-    page = Page(title, Words([(title, None)], "", []), provenance=[*given_terms(provenance), *about(found.held)])
+    page = Page(title, Headline([(title, None)], "", []), provenance=[*given_terms(provenance), *about(found.held)])
     if found.cards:
         page.provenance += [term for name, card in found.cards for term in about_card(name, card)]
         add_cards(page, found.cards, worries)
@@ -61,7 +61,7 @@ def assemble(
     for name, table in found.tables:
         head, rows = table.texts()
         words = sum(h in (*table.by, "metric", "treatment", "role") for h in head)
-        page.parts.append(Part("grid", name or "Table", "", grid_of(head, rows, words, [])))
+        page.parts.append(PagePart("grid", name or "Table", "", grid_of(head, rows, words, [])))
     taken: set[str] = set()
     for i, part in enumerate(page.parts):
         anchor = part.anchor if part.anchor and part.anchor not in taken else f"part{i}"
@@ -119,10 +119,10 @@ def _unfolded(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
 
 def _models(
     found: _Found, sides: tuple[str, str]
-) -> tuple[tuple[Side, Side], list[tuple[str, Comparisons | list[Comparison]]]]:
+) -> tuple[tuple[NamedSide, NamedSide], list[tuple[str, Comparisons | list[Comparison]]]]:
     """Return what is compared: what was given; else a model of what was counted by units with the first."""
     if found.pairs:
-        return (Side(sides[0], 1), Side(sides[1], 0)), found.pairs
+        return (NamedSide(sides[0], 1), NamedSide(sides[1], 0)), found.pairs
     made: list[tuple[str, Any]] = []
     models: list[str] = []
     chosen = ""
@@ -135,8 +135,8 @@ def _models(
             sides_of = thing.task(chosen), thing.task(known[0])
             made.append((name, compare(*sides_of, adjust="bh" if is_sliced(thing) else None)))
     if not made:
-        return (Side(sides[0], 1), Side(sides[1], 0)), []
-    return (Side(chosen, models.index(chosen) % COLOURS), Side(models[0], 0)), made
+        return (NamedSide(sides[0], 1), NamedSide(sides[1], 0)), []
+    return (NamedSide(chosen, models.index(chosen) % COLOURS), NamedSide(models[0], 0)), made
 
 
 def _best_of(thing: Any, models: list[str]) -> str:

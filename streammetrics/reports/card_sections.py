@@ -29,9 +29,9 @@ from .figures import (
 )
 from .headline import interval_name, of_scorecard
 from .numbers import count, share
-from .page_model import Figure, Forest, Page, Part, Side
+from .page_model import Figure, Forest, NamedSide, Page, PagePart
 from .records import is_sliced
-from .scorecard_rows import FOREST, Answer, card_of, row_of
+from .scorecard_rows import FOREST, ScorecardRow, card_of, row_of
 
 __all__ = ["add_cards"]
 
@@ -53,7 +53,7 @@ def add_cards(page: Page, cards: Sequence[tuple[str, Scorecard]], worries: Seque
             page.words = of_scorecard(
                 card, {a: [r for _, r in rows] for a, rows in figures.items()}, colours, forests, worries
             )
-            page.sides = tuple(Side(shown(a), n) for a, n in colours.items())
+            page.sides = tuple(NamedSide(shown(a), n) for a, n in colours.items())
             page.badge = _card_badge(card)
         for arm, rows in figures.items():
             both = _sides(card, arm)
@@ -64,10 +64,10 @@ def add_cards(page: Page, cards: Sequence[tuple[str, Scorecard]], worries: Seque
             title = " ".join(
                 ["Scorecard", *([f"of {name}"] if name else []), *([f"({shown(arm)})"] if several else [])]
             )
-            page.parts.append(Part("scorecard", title, "score" if not several else "", data))
+            page.parts.append(PagePart("scorecard", title, "score" if not several else "", data))
         if forests:
-            page.parts.append(Part("forests", "Where it differs", "slices", forests, " ".join([FOREST, *left])))
-        page.parts.append(Part("arms", "Arms", "arms", _arms(card, colours)))
+            page.parts.append(PagePart("forests", "Where it differs", "slices", forests, " ".join([FOREST, *left])))
+        page.parts.append(PagePart("arms", "Arms", "arms", _arms(card, colours)))
 
 
 def _metrics_of(card: Scorecard) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _card_row(
     before, after, change, low, high, bound, p = (
         float(record[c]) for c in ("control_value", "value", "change", "low", "high", "bound", "adjusted")
     )
-    one = Answer(
+    one = ScorecardRow(
         name,
         question.role,
         question.better,
@@ -134,9 +134,9 @@ def _card_forests(
     return made, [f"Not compared, {why}: {n:,}." for why, n in told.items()]
 
 
-def _sides(card: Scorecard, arm: Any) -> tuple[Side, Side]:
+def _sides(card: Scorecard, arm: Any) -> tuple[NamedSide, NamedSide]:
     """A treatment and the control."""
-    return Side(shown(arm), (1 + list(card.progress).index(arm)) % COLOURS), Side(shown(card.control), 0)
+    return NamedSide(shown(arm), (1 + list(card.progress).index(arm)) % COLOURS), NamedSide(shown(card.control), 0)
 
 
 def _arms(card: Scorecard, colours: Mapping[Any, int]) -> dict[str, Any]:
@@ -149,6 +149,6 @@ def _arms(card: Scorecard, colours: Mapping[Any, int]) -> dict[str, Any]:
         n = max((int(np.sum(s.rows_seen)) for s in held[: max(1, len(facts) // 2)]), default=0)
         users = card.ratio.users.get(arm) if card.ratio is not None else None
         planned = card.ratio.planned.get(arm) if card.ratio is not None else None
-        rows.append((Side(shown(arm), number), count(n), count(users), "" if planned is None else share(planned, 2),
+        rows.append((NamedSide(shown(arm), number), count(n), count(users), "" if planned is None else share(planned, 2),
                      share(shares[arm], 2) if arm in shares else ""))  # fmt: skip
     return {"rows": rows, "users": card.ratio is not None}

@@ -14,12 +14,24 @@ import numpy as np
 
 from .numbers import fixed, signed
 
-__all__ = ["Area", "Band", "Chart", "Key", "Line", "Rule", "Scale", "Whiskers", "linear", "logarithmic", "stations"]
+__all__ = [
+    "Area",
+    "Band",
+    "Chart",
+    "ChartAxis",
+    "ChartLine",
+    "ColourKey",
+    "Rule",
+    "Whiskers",
+    "linear",
+    "logarithmic",
+    "stations",
+]
 
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
-class Scale(NamedTuple):
+class ChartAxis(NamedTuple):
     """An axis.
 
     Parameters
@@ -47,7 +59,7 @@ class Scale(NamedTuple):
         return np.where(np.isfinite(made), made, np.nan)
 
 
-def linear(low: float, high: float, *, percent: bool = False, sign: bool = False, most: float = 5.5) -> Scale:
+def linear(low: float, high: float, *, percent: bool = False, sign: bool = False, most: float = 5.5) -> ChartAxis:
     """Return an axis of equal steps, with round ticks."""
     low, high = float(low), float(high)
     if not (math.isfinite(low) and math.isfinite(high) and high > low):
@@ -59,10 +71,10 @@ def linear(low: float, high: float, *, percent: bool = False, sign: bool = False
     decimals = next((d for d in range(15) if math.isclose(round(shown, d), shown, rel_tol=1e-9)), 15)
     write = signed if sign else fixed
     ticks = [(i * step, write(i * step, decimals, percent) if i else "0") for i in range(first, last + 1)]
-    return Scale(low, high, False, tuple(ticks))
+    return ChartAxis(low, high, False, tuple(ticks))
 
 
-def logarithmic(low: float, high: float, *, percent: bool = False) -> Scale:
+def logarithmic(low: float, high: float, *, percent: bool = False) -> ChartAxis:
     """Return an axis of equal ratios, with ticks at round numbers, four to six of them if they can be had."""
     low = low if low > 0.0 and math.isfinite(low) else 1e-3
     high = high if high > low * 1.001 and math.isfinite(high) else low * 10.0
@@ -80,14 +92,14 @@ def logarithmic(low: float, high: float, *, percent: bool = False) -> Scale:
             break
     if len(found) > 7:
         found = found[:: math.ceil(len(found) / 6)]
-    return Scale(low, high, True, tuple((v, short(v, percent)) for v in found))
+    return ChartAxis(low, high, True, tuple((v, short(v, percent)) for v in found))
 
 
-def stations(names: Sequence[str], most: int = 7) -> Scale:
+def stations(names: Sequence[str], most: int = 7) -> ChartAxis:
     """Return an axis of places in a row, with the names of some."""
     every = max(1, math.ceil(len(names) / most))
     ticks = tuple((float(i), name) for i, name in enumerate(names) if i % every == 0)
-    return Scale(-0.5, max(len(names), 1) - 0.5, False, ticks)
+    return ChartAxis(-0.5, max(len(names), 1) - 0.5, False, ticks)
 
 
 def short(value: float, percent: bool = False) -> str:
@@ -99,7 +111,7 @@ def short(value: float, percent: bool = False) -> str:
     return f"{text}\u202f%" if percent else text
 
 
-class Line(NamedTuple):
+class ChartLine(NamedTuple):
     """A line through points; `number` is the colour of a model, or None for ink; `marks` the points that have a marker."""
 
     x: Any
@@ -146,7 +158,7 @@ class Rule(NamedTuple):
     solid: bool = False
 
 
-class Key(NamedTuple):
+class ColourKey(NamedTuple):
     """What a colour stands for."""
 
     number: int
@@ -182,12 +194,12 @@ class Chart:
     title: str
     note: str
     says: str
-    x: Scale
-    y: Scale
+    x: ChartAxis
+    y: ChartAxis
     xlabel: str
     ylabel: str
     layers: list[Any]
-    key: list[Key] = field(default_factory=list)
+    key: list[ColourKey] = field(default_factory=list)
     right: tuple[tuple[float, str], ...] = ()
     rightlabel: str = ""
     readings: list[tuple[float, str]] = field(default_factory=list)

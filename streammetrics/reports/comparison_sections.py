@@ -26,7 +26,7 @@ from .figures import (
     under,
 )
 from .headline import interval_name, of_comparisons
-from .page_model import Figure, Figures, Forest, Group, Page, Part, Side
+from .page_model import Figure, Figures, Forest, Group, NamedSide, Page, PagePart
 
 __all__ = ["add_comparisons", "badge_of", "each_of"]
 
@@ -44,12 +44,12 @@ class Ranked(NamedTuple):
         Of each measure, what it says at every cut-off (None where it was not counted), and both lines of values.
     """
 
-    sides: tuple[Side, Side]
+    sides: tuple[NamedSide, NamedSide]
     ks: list[str]
     rows: list[tuple[str, str, list[Figure | None], tuple[list[float], list[float]]]]
 
 
-def by_cutoff(found: Sequence[Comparison], sides: tuple[Side, Side]) -> Ranked | None:
+def by_cutoff(found: Sequence[Comparison], sides: tuple[NamedSide, NamedSide]) -> Ranked | None:
     """Return comparisons of measures at several cut-offs as one table; None where there are none."""
     named: dict[str, dict[str, Comparison]] = {}
     for one in found:
@@ -69,7 +69,12 @@ def by_cutoff(found: Sequence[Comparison], sides: tuple[Side, Side]) -> Ranked |
 
 
 def add_comparisons(
-    page: Page, compared: list[tuple[str, Any]], sides: tuple[Side, Side], worries: Sequence[str], *, first: bool
+    page: Page,
+    compared: list[tuple[str, Any]],
+    sides: tuple[NamedSide, NamedSide],
+    worries: Sequence[str],
+    *,
+    first: bool,
 ) -> None:
     """Put comparisons on a page; it begins with what the first says, unless something else has been said."""
     whole = [c for _, some in compared for c in each_of(some) if not c.keys]
@@ -92,13 +97,15 @@ def add_comparisons(
             page.hero = hero_of(rows[0], in_percent(tag_of(shown[0].metric)))
         card = Figures("Every measure of both sides, with the difference", sides, [Group("", "", rows)], None,
                        badge_of(whole), False, [OWN_SCALE, *reasons_of(rows), *left])  # fmt: skip
-        page.parts.append(Part("scorecard", "Scorecard", "score", card))
+        page.parts.append(PagePart("scorecard", "Scorecard", "score", card))
     if forests:
         page.parts.append(
-            Part("forests", "Where it differs", "slices", forests, " ".join([FOREST_NOTE, *([] if whole else left)]))
+            PagePart(
+                "forests", "Where it differs", "slices", forests, " ".join([FOREST_NOTE, *([] if whole else left)])
+            )
         )
     if ranked := by_cutoff([c for c in named if "@" in c.name], sides):
-        page.parts.append(Part("ranking", "Ranking", "ranking", ranked))
+        page.parts.append(PagePart("ranking", "Ranking", "ranking", ranked))
 
 
 OWN_SCALE = ("Each row of the picture has its own scale with zero in the middle; right is better. "
@@ -126,7 +133,7 @@ def _by_name(name: str, some: Any) -> str:
     return " × ".join(by) or name
 
 
-def _left(compared: Sequence[tuple[str, Any]], sides: tuple[Side, Side]) -> list[str]:
+def _left(compared: Sequence[tuple[str, Any]], sides: tuple[NamedSide, NamedSide]) -> list[str]:
     """What only one side has, by reason: how often, and of what."""
     reasons: dict[str, list[str]] = {}
     for _, some in compared:
@@ -144,7 +151,7 @@ def badge_of(some: Sequence[Comparison]) -> str:
 
 
 def _forests(
-    groups: Sequence[tuple[str, list[Comparison]]], whole: Sequence[Comparison], sides: tuple[Side, Side]
+    groups: Sequence[tuple[str, list[Comparison]]], whole: Sequence[Comparison], sides: tuple[NamedSide, NamedSide]
 ) -> list[Forest]:
     """A forest for each measure: of the first all that matters, of the others fewer slices."""
     of_all = {c.name: figure_of(c, slices=True).ends[1] for c in whole}
@@ -165,7 +172,7 @@ def _forests(
     return made
 
 
-def _slice(one: Comparison, decimals: int, sides: tuple[Side, Side]) -> Figure:
+def _slice(one: Comparison, decimals: int, sides: tuple[NamedSide, NamedSide]) -> Figure:
     row = figure_of(one, key_text(one.keys), decimals=decimals, slices=True)
     row.reason = by_name(row.reason, sides)
     row.sub = shorter(row.reason)

@@ -22,7 +22,7 @@ from .families import COLOURS, matrices
 from .figures import under
 from .headline import interval_name
 from .numbers import count, decimals_of, fixed, proof
-from .page_model import Fact, Page, Part, Side, Value, Values, Words
+from .page_model import Fact, Headline, NamedSide, Page, PagePart, Value, ValueGrid
 from .per_class import each_class
 from .pictures import best_rows, pictures
 from .records import by_unit, is_sliced, overall, pieces, rivals, tasks_of, unsharded, why_left_out
@@ -40,12 +40,12 @@ def add_held(
     worries: Sequence[str], compared: Sequence[tuple[str, Any]],
 ) -> None:  # fmt: skip
     """Put what was counted on a page; it begins with its values, if nothing is compared."""
-    where: list[Part] = []
-    later: list[Part] = []
+    where: list[PagePart] = []
+    later: list[PagePart] = []
     for name, thing in held:
         if isinstance(thing, Windowed):
             charts = [*_drifts(thing, compared), *windows_of(thing, by_unit(thing) or rows_independent)]
-            later.append(Part("charts", f"Over time{f': {name}' if name else ''}", "", (charts, None), WINDOW_NOTE))
+            later.append(PagePart("charts", f"Over time{f': {name}' if name else ''}", "", (charts, None), WINDOW_NOTE))
             continue
         for inner, piece in pieces(thing, name):
             if isinstance(piece, AxisWrapper):
@@ -57,7 +57,7 @@ def add_held(
                 values = _values(plain, intervals, "" if inner == "overall" else inner)
                 if first and not page.parts:
                     page.words = _value_words(page.title, values, bool(intervals), worries)
-                part = Part(
+                part = PagePart(
                     "values",
                     "Each by itself" if compared else values.caption,
                     "values" if not page.parts else "",
@@ -66,13 +66,13 @@ def add_held(
                 (later if compared else page.parts).append(part)
                 if charts := pictures(plain):
                     data = charts, best_rows(plain)
-                    page.parts.append(Part("charts", "Why" if page.sides else "Curves", "", data, CHARTS_NOTE))
+                    page.parts.append(PagePart("charts", "Why" if page.sides else "Curves", "", data, CHARTS_NOTE))
                 if found := list(matrices(plain)):
-                    page.parts.append(Part("matrices", "Confusions", "", found))
+                    page.parts.append(PagePart("matrices", "Confusions", "", found))
                 where += map(_grid_part, each_class(plain))
     page.parts += [*later, *where]
     if first and not page.parts:
-        page.words = Words([(page.title, None)], "There is nothing to show.", [])
+        page.words = Headline([(page.title, None)], "There is nothing to show.", [])
     if first and page.words.lead == "" and page.words.text == page.title and worries:
         page.words = page.words._replace(facts=[Fact("but", "but", "; ".join(worries) + ".")])
 
@@ -99,9 +99,9 @@ def _drifts(windowed: Windowed, compared: Sequence[tuple[str, Any]]) -> list[Cha
     return [differences_of(mine, of_all, note)] if mine else []
 
 
-def _grid_part(grid: Grid) -> Part:
+def _grid_part(grid: Grid) -> PagePart:
     rows = [[None if c is ABOVE else c.text for c in r] for r in grid.rows if r]
-    return Part("grid", grid.title, "", grid_of(grid.heads, rows, grid.left, grid.remarks))
+    return PagePart("grid", grid.title, "", grid_of(grid.heads, rows, grid.left, grid.remarks))
 
 
 def grid_of(
@@ -135,10 +135,10 @@ def _intervals(thing: Any, rows_independent: bool) -> dict[str, tuple[float, flo
             if math.isfinite(r["interval_low"])}  # fmt: skip
 
 
-def _values(collection: MetricCollection, intervals: Mapping[str, tuple[float, float]], title: str) -> Values:
+def _values(collection: MetricCollection, intervals: Mapping[str, tuple[float, float]], title: str) -> ValueGrid:
     found = tasks_of(overall(collection))
     known = {name: metric for name, metric, *_ in contents_of(collection)}
-    sides = [Side(name or "value", i % COLOURS) for i, name in enumerate(found)]
+    sides = [NamedSide(name or "value", i % COLOURS) for i, name in enumerate(found)]
     names = dict.fromkeys(
         n for records in found.values() for n, r in records.items() if not isinstance(r["value"], np.ndarray)
     )
@@ -161,7 +161,7 @@ def _values(collection: MetricCollection, intervals: Mapping[str, tuple[float, f
     notes += wide_remarks([r for records in found.values() for r in records.values()])
     counts = _counts(list(found.values()))
     badge = interval_name(0.95, False) if intervals else ""
-    return Values(title or "Measures", sides, rows, counts, notes, badge)
+    return ValueGrid(title or "Measures", sides, rows, counts, notes, badge)
 
 
 def _value(record: Mapping[str, Any], limits: tuple[float, float] | None, number: int) -> Value:
@@ -206,7 +206,7 @@ def _counted(records: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def _value_words(title: str, values: Values, some: bool, worries: Sequence[str]) -> Words:
+def _value_words(title: str, values: ValueGrid, some: bool, worries: Sequence[str]) -> Headline:
     """What is said first where nothing is compared."""
     told = []
     if values.rows:
@@ -222,4 +222,4 @@ def _value_words(title: str, values: Values, some: bool, worries: Sequence[str])
         facts.append(Fact("tag", "no interval", NO_UNIT))
     if worries:
         facts.append(Fact("but", "but", "; ".join(worries) + "."))
-    return Words([(title, None)], lead, facts)
+    return Headline([(title, None)], lead, facts)

@@ -14,14 +14,14 @@ from ..reading.interval import Interval
 from ..reading.table import Table, show
 from .text_table import Cell, Grid
 
-__all__ = ["Change", "by_key", "changes_of_card", "changes_of_models", "differences", "scorecard"]
+__all__ = ["NumberChange", "by_key", "changes_of_card", "changes_of_models", "differences", "scorecard"]
 
 REASONS = 3  # that a table of slices tells
 SHOWN = "bold"
 PLAIN = {"better": SHOWN, "worse": SHOWN, "breached": SHOWN, "held": SHOWN}
 
 
-class Change(NamedTuple):
+class NumberChange(NamedTuple):
     """How one number of one slice differs from that of the control.
 
     Parameters
@@ -60,7 +60,7 @@ class Change(NamedTuple):
     reason: str | None
 
 
-def changes_of_models(treatment: str, found: Comparisons) -> list[Change]:
+def changes_of_models(treatment: str, found: Comparisons) -> list[NumberChange]:
     """Return the changes of comparisons, the treatment being their first side."""
     made = []
     for one in found.values():
@@ -68,18 +68,18 @@ def changes_of_models(treatment: str, found: Comparisons) -> list[Change]:
         if not word and one.limited_by == BOUND:
             word = f"within the bound: {one.cure}"
         about = one.difference, False, one.relative, one.adjusted, word, one.reason
-        made.append(Change(one.keys, treatment, one.name, "", one.b, one.a, *about))
+        made.append(NumberChange(one.keys, treatment, one.name, "", one.b, one.a, *about))
     return made
 
 
-def changes_of_card(table: Table) -> list[Change]:
+def changes_of_card(table: Table) -> list[NumberChange]:
     """Return the changes of a scorecard's table; what only one arm has is left out."""
     made = []
     for row in table:
         if not row["role"]:
             continue
         change = Interval(row["low"], row["high"], row["change"], math.nan, "", "", 0.0, row["reason"])
-        one = Change(
+        one = NumberChange(
             key=tuple(row[name] for name in table.by),
             treatment=str(row["treatment"]),
             metric=row["metric"],
@@ -97,7 +97,7 @@ def changes_of_card(table: Table) -> list[Change]:
     return made
 
 
-def differences(found: Sequence[Change], control: str, share: str) -> Grid:
+def differences(found: Sequence[NumberChange], control: str, share: str) -> Grid:
     """Return a table of the differences between two models: metrics down."""
     treatment = found[0].treatment if found else ""
     heads = ["metric", control, treatment, "difference", share, "relative", share, "p", ""]
@@ -117,7 +117,7 @@ def differences(found: Sequence[Change], control: str, share: str) -> Grid:
     return Grid(f"{treatment} against {control}", heads, rows, remarks=_reasons(found))
 
 
-def scorecard(found: Sequence[Change], control: str, share: str) -> Grid:
+def scorecard(found: Sequence[NumberChange], control: str, share: str) -> Grid:
     """Return a table of the figures behind a verdict: metrics down, first the one that decides."""
     several = len({one.treatment for one in found}) > 1
     heads = [*(["treatment"] if several else []), "metric", "role", control, "value", "change", share, "p", ""]
@@ -134,11 +134,11 @@ def scorecard(found: Sequence[Change], control: str, share: str) -> Grid:
 
 
 def by_key(
-    found: Sequence[Change], by: Sequence[str], rows_of: Mapping[tuple[Any, ...], int], title: str, share: str
+    found: Sequence[NumberChange], by: Sequence[str], rows_of: Mapping[tuple[Any, ...], int], title: str, share: str
 ) -> Grid:
     """Return a table of differences by slice (down) and metric (across), of the slices given and in their order."""
     several = len({one.treatment for one in found}) > 1
-    groups: dict[tuple[Any, ...], dict[str, Change]] = {}
+    groups: dict[tuple[Any, ...], dict[str, NumberChange]] = {}
     for one in found:
         groups.setdefault((one.key, one.treatment), {})[one.metric] = one
     metrics = list(dict.fromkeys(one.metric for one in found if _can_differ(one)))
@@ -161,12 +161,12 @@ def by_key(
     return Grid(title, heads, rows, lead, lead, remarks)
 
 
-def _can_differ(one: Change) -> bool:
+def _can_differ(one: NumberChange) -> bool:
     """Whether it says anything of the sides: the labels of two models of one log are the same."""
     return one.before != one.after or (one.reason is None and not one.change.low == one.change.high == 0.0)
 
 
-def _values(one: Change) -> list[Cell]:
+def _values(one: NumberChange) -> list[Cell]:
     decimals = 4 if one.percent else digits(one.change, False).decimals
     return [
         Cell(f"{v:.{decimals}f}" if math.isfinite(v) and abs(v) < 1e6 else show(v)) for v in (one.before, one.after)
@@ -182,7 +182,7 @@ def _interval(found: Interval, percent: bool, word: str) -> list[Cell]:
     return [Cell(estimate, style=PLAIN.get(word, "")), Cell(between)]
 
 
-def _change(one: Change | None) -> Cell:
+def _change(one: NumberChange | None) -> Cell:
     if one is None:
         return Cell("")
     value, between = _interval(one.change, one.percent, one.word)
@@ -190,7 +190,7 @@ def _change(one: Change | None) -> Cell:
     return Cell(value.text, " ".join(filter(None, [between.text, word])), value.style)
 
 
-def _reasons(found: Iterable[Change]) -> list[str]:
+def _reasons(found: Iterable[NumberChange]) -> list[str]:
     """Say why there are no intervals: each reason once, with whose it is."""
     why: dict[str, list[str]] = {}
     for one in found:

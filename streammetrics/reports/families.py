@@ -16,10 +16,10 @@ from ..statistics.classes import PairCounts
 from ..statistics.query_sums import parts
 from ..statistics.ranking import RankingSums
 from ..statistics.values import ValueHistogram
-from .charts import Area, Chart, Key, Line, Rule, linear
+from .charts import Area, Chart, ChartLine, ColourKey, Rule, linear
 from .numbers import fixed, share
 
-__all__ = ["COLOURS", "MOST", "Matrix", "matrices", "others"]
+__all__ = ["COLOURS", "MOST", "MatrixPicture", "matrices", "others"]
 
 COLOURS = 6  # of the page
 MOST = 30  # classes whose matrix is shown whole
@@ -27,7 +27,7 @@ SHADES = 48  # of a distribution
 S = TypeVar("S")
 
 
-class Matrix(NamedTuple):
+class MatrixPicture(NamedTuple):
     """A confusion matrix as a picture.
 
     Parameters
@@ -88,8 +88,8 @@ def _cutoffs(collection: MetricCollection) -> Iterator[Chart]:
         "The mean over queries of how good the first k documents are, beside the ideal order.",
         f"{ends}.",
         linear(0.0, most * 1.02), linear(max(0.0, low - room), min(1.0, high + room)), "documents looked at, k", "NDCG@k",
-        [Line(ks, found, number, range(len(ks))) for _, number, ks, found in curves],
-        [Key(number, f"{name} (at {ks[-1]}: {fixed(found[-1], 4)})") for name, number, ks, found in curves],
+        [ChartLine(ks, found, number, range(len(ks))) for _, number, ks, found in curves],
+        [ColourKey(number, f"{name} (at {ks[-1]}: {fixed(found[-1], 4)})") for name, number, ks, found in curves],
         readings=told,
     )  # fmt: skip
 
@@ -114,7 +114,7 @@ def _residuals(collection: MetricCollection) -> Iterator[Chart]:
         place = np.clip(np.searchsorted(edges, v, side="right") - 1, 0, SHADES - 1)
         heights = np.bincount(place, w, SHADES)
         steps = np.r_[heights, heights[-1]]
-        layers += [Area(edges, steps, number), Line(edges, steps, number, steps=True)]
+        layers += [Area(edges, steps, number), ChartLine(edges, steps, number, steps=True)]
         top = max(top, float(heights.max()))
     middles = ", ".join(f"{name} {c[1]:.4g}" for (name, _, _), c in zip(found, cuts, strict=True))
     yield Chart(
@@ -122,7 +122,7 @@ def _residuals(collection: MetricCollection) -> Iterator[Chart]:
         "Share of rows by prediction less target; the outermost half percent lies in the last steps.",
         f"Medians: {middles}.",
         linear(float(edges[0]), float(edges[-1])), linear(0.0, top * 1.05 or 1.0, percent=True),
-        "prediction less target", "share of rows", layers, [Key(number, name) for name, number, _ in found],
+        "prediction less target", "share of rows", layers, [ColourKey(number, name) for name, number, _ in found],
     )  # fmt: skip
 
 
@@ -137,7 +137,7 @@ def _errors(collection: MetricCollection) -> Iterator[Chart]:
         v, w = _shares(state)
         upto = np.cumsum(w)
         kept = np.unique(np.searchsorted(upto, np.linspace(0, 1, 200)).clip(max=len(v) - 1))
-        layers.append(Line(upto[kept], v[kept], number))
+        layers.append(ChartLine(upto[kept], v[kept], number))
         top = max(top, float(np.interp(0.98, upto, v)))
         told.append(f"{name} {float(np.interp(0.9, upto, v)):.4g}")
     yield Chart(
@@ -145,7 +145,7 @@ def _errors(collection: MetricCollection) -> Iterator[Chart]:
         "The absolute error that a share of the rows does not pass: lower is better.",
         f"Nine rows of ten are off by less than: {', '.join(told)}.",
         linear(0, 1, percent=True), linear(0.0, top * 1.05 or 1.0), "share of rows", "absolute error", layers,
-        [Key(number, name) for name, number, _ in found],
+        [ColourKey(number, name) for name, number, _ in found],
     )  # fmt: skip
 
 
@@ -170,7 +170,7 @@ def _top(collection: MetricCollection) -> Iterator[Chart]:
         c = CalibrationCurve(n_bins=n, strategy=strategy).reading(state).value  # type: ignore[arg-type]
         some = c.weight > 0
         p, y = c.prob_pred[some], c.prob_true[some]
-        layers.append(Line(p, y, number, range(len(p))))
+        layers.append(ChartLine(p, y, number, range(len(p))))
         readings += [(float(a), f"{name}: predicted {share(float(a))}, right {share(float(b))}, {w:,.0f} rows")
                      for a, b, w in zip(p, y, c.weight[some], strict=True)]  # fmt: skip
     yield Chart(
@@ -178,11 +178,11 @@ def _top(collection: MetricCollection) -> Iterator[Chart]:
         "On the dotted line probabilities are right; below they are too high.",
         "A point is a bin of rows with about the same probability.",
         linear(0, 1, percent=True), linear(0, 1, percent=True), "mean predicted probability", "share predicted rightly",
-        layers, [Key(number, name) for name, number, _ in found], readings=sorted(readings),
+        layers, [ColourKey(number, name) for name, number, _ in found], readings=sorted(readings),
     )  # fmt: skip
 
 
-def matrices(collection: MetricCollection) -> Iterator[Matrix]:
+def matrices(collection: MetricCollection) -> Iterator[MatrixPicture]:
     """Yield each confusion matrix that fits a page."""
     for name, _, state in held(collection, PairCounts):
         names = list(map(str, state.names()))
@@ -191,4 +191,4 @@ def matrices(collection: MetricCollection) -> Iterator[Matrix]:
             shares = ConfusionMatrix(num_classes=len(names), normalize="true").reading(state).value
             title = "Confusion matrix" if name == "all rows" else f"Confusion matrix of {name}"
             note = "Rows by true class (down) and predicted class (across); the shade is the share of the true class."
-            yield Matrix(title, note, names, matrix.reading(state).value, shares)
+            yield MatrixPicture(title, note, names, matrix.reading(state).value, shares)

@@ -11,7 +11,7 @@ from ..numerics.keys import shown
 from ..reading.about import best_of
 from .charts import linear
 from .numbers import decimals_of, fixed, p_text, proof, share, signed
-from .page_model import Axis, Figure, Forest, Group, Side, Span
+from .page_model import Figure, Forest, Group, IntervalBar, NamedSide, RowAxis
 
 __all__ = [
     "averaged", "by_name", "common_decimals", "figure_of", "forest", "hero_of", "in_percent", "key_text", "plenty",
@@ -128,7 +128,7 @@ def typeset_reason(reason: Any) -> str:
     return str(reason) if isinstance(reason, str) else ""
 
 
-def spans(rows: Iterable[Figure], *, shared: Axis | None, low: float = 0.0, high: float = 0.0) -> None:
+def spans(rows: Iterable[Figure], *, shared: RowAxis | None, low: float = 0.0, high: float = 0.0) -> None:
     """Place rows on the axis that they share from low to high, or each on its own, with zero in the middle."""
     for row in rows:
         ends = [v for v in row.ends if math.isfinite(v)]
@@ -146,7 +146,7 @@ def _own(values: list[float]) -> tuple[float, float]:
 def span(
     ends: tuple[float, float, float], a: float, b: float, whole: float | None = None, limit: float | None = None,
     *, over: bool = False,
-) -> Span:  # fmt: skip
+) -> IntervalBar:  # fmt: skip
     """Return where an interval is on an axis from a to b."""
 
     def at(v: float) -> float:
@@ -155,7 +155,7 @@ def span(
     low, mid, high = ends
     known = math.isfinite(low) and math.isfinite(high)
     low, high = (low, high) if known else (mid, mid)
-    return Span(
+    return IntervalBar(
         at(low), at(mid), at(high), at(0.0), low < a, high > b,
         None if whole is None or not math.isfinite(whole) else at(whole), None if limit is None else at(limit), over,
     )  # fmt: skip
@@ -163,7 +163,7 @@ def span(
 
 def shared_axis(
     rows: Sequence[Figure], title: str, percent: bool, whole: float | None = None, *, most: float = 2.0
-) -> tuple[Axis, float, float]:
+) -> tuple[RowAxis, float, float]:
     """Return an axis for rows, set by those that are not too few; an interval much longer than most runs out of it."""
     set_by = [r for r in rows if not r.few and math.isfinite(r.ends[1])] or [
         r for r in rows if math.isfinite(r.ends[1])
@@ -187,7 +187,7 @@ def shared_axis(
     turned = -1.0 if rows and all(r.turned < 0 for r in rows) else 1.0
     scale = linear(low, high, percent=percent, sign=True, most=4.5)
     ticks = [((v - low) / (high - low) * 100.0, _flipped(text) if turned < 0 else text) for v, text in scale.ticks]
-    return Axis(title, ticks), low, high
+    return RowAxis(title, ticks), low, high
 
 
 def _flipped(text: str) -> str:
@@ -195,7 +195,7 @@ def _flipped(text: str) -> str:
 
 
 def forest(
-    metric: str, sides: tuple[Side, Side], groups: Sequence[tuple[str, Sequence[Figure]]], *, percent: bool,
+    metric: str, sides: tuple[NamedSide, NamedSide], groups: Sequence[tuple[str, Sequence[Figure]]], *, percent: bool,
     whole: float | None, interval: str, best: Any, first: bool, plenty: int = PLENTY,
 ) -> Forest:  # fmt: skip
     """Return slices on one axis, the largest impact first, those too small last; of many only the first."""
@@ -244,7 +244,7 @@ def key_text(key: Sequence[Any]) -> str:
     return " · ".join(shown(k) if shown(k) != "" else "(empty)" for k in key)
 
 
-def hero_of(row: Figure, percent: bool) -> tuple[Figure, Axis]:
+def hero_of(row: Figure, percent: bool) -> tuple[Figure, RowAxis]:
     """The difference that decides, on an axis that shows zero."""
     made, a, b = shared_axis([row], row.name, percent)
     hero = Figure(**row.__dict__)
@@ -257,7 +257,7 @@ def plenty(place: int, groups: int) -> int:
     return max(20, (200 if place == 0 else 40) // max(1, groups // 2))
 
 
-def by_name(reason: str, sides: tuple[Side, Side]) -> str:
+def by_name(reason: str, sides: tuple[NamedSide, NamedSide]) -> str:
     """Return a reason that says what both sides are called."""
     return reason.replace("the first side", sides[0].name).replace("the second side", sides[1].name)
 

@@ -12,7 +12,7 @@ from ..inference.scorecard import GUARDRAIL, Scorecard
 from ..numerics.keys import shown
 from .figures import by_name, figure_of, told_words
 from .numbers import fixed, proof, share, typeset
-from .page_model import Fact, Figure, Forest, Side, Words
+from .page_model import Fact, Figure, Forest, Headline, NamedSide
 
 __all__ = [
     "bound_text", "bounds", "coloured", "guardrails", "interval_name", "limit_text", "next_step", "of_comparisons",
@@ -28,8 +28,11 @@ def interval_name(confidence: float, always: bool) -> str:
 
 
 def of_comparisons(
-    found: Sequence[Comparison], sides: tuple[Side, Side], forests: Sequence[Forest], worries: Sequence[str] = ()
-) -> Words:
+    found: Sequence[Comparison],
+    sides: tuple[NamedSide, NamedSide],
+    forests: Sequence[Forest],
+    worries: Sequence[str] = (),
+) -> Headline:
     """Return what comparisons of all rows say; of slices alone, what these say together."""
     if not found:
         return _of_slices(sides, forests, worries)
@@ -38,16 +41,16 @@ def of_comparisons(
     badge = interval_name(main.difference.confidence, main.always)
     facts = [*_errors(main, row, badge), *_where(forests), *_but(rows[1:], forests, worries)]
     if row.word == "too few":
-        return Words(
+        return Headline(
             [(f"{row.name}: no difference can be read.", None)],
             f"{_values(row, sides)} {by_name(row.reason, sides)}.",
             facts,
         )
     lead = f"{row.name} {_moved(main, row)}, from {row.b} to {row.a}; {badge} {row.between}."
-    return Words(_sentence(main, row, rows, sides), lead + _agree(rows), facts)
+    return Headline(_sentence(main, row, rows, sides), lead + _agree(rows), facts)
 
 
-def _values(row: Figure, sides: tuple[Side, Side]) -> str:
+def _values(row: Figure, sides: tuple[NamedSide, NamedSide]) -> str:
     return f"{sides[0].name} {row.a}, {sides[1].name} {row.b}."
 
 
@@ -59,7 +62,7 @@ def _moved(main: Comparison, row: Figure) -> str:
     return f"{'rises' if main.a > main.b else 'falls'} by {by}"
 
 
-def _sentence(main: Comparison, row: Figure, rows: list[Figure], sides: tuple[Side, Side]) -> Parts:
+def _sentence(main: Comparison, row: Figure, rows: list[Figure], sides: tuple[NamedSide, NamedSide]) -> Parts:
     new, old = ((side.name, side.number) for side in sides)
     if row.word == "better" or row.word == "worse":
         others = [r.name for r in rows[1:] if r.word in ("better", "worse") and r.word != row.word]
@@ -138,19 +141,19 @@ def _but(rows: Sequence[Figure], forests: Sequence[Forest], worries: Sequence[st
     return [Fact("but", "but", "; ".join(told) + ".")] if told else []
 
 
-def _of_slices(sides: tuple[Side, Side], forests: Sequence[Forest], worries: Sequence[str]) -> Words:
+def _of_slices(sides: tuple[NamedSide, NamedSide], forests: Sequence[Forest], worries: Sequence[str]) -> Headline:
     one = forests[0] if forests else None
     rows = [r for g in one.groups for r in g.rows] if one else []
     told: Parts = [(s.name, s.number) for s in sides]
     metric = one.metric if one else "nothing"
     parts = [told[0], (" against ", None), told[1], (f": {metric} by slice.", None)]
-    return Words(parts, f"{told_words(rows)}." if rows else "", [*_but([], forests, worries)])
+    return Headline(parts, f"{told_words(rows)}." if rows else "", [*_but([], forests, worries)])
 
 
 def of_scorecard(
     card: Scorecard, figures: Mapping[Any, Sequence[Figure]], colours: Mapping[Any, int], forests: Sequence[Forest],
     worries: Sequence[str] = (),
-) -> Words:  # fmt: skip
+) -> Headline:  # fmt: skip
     """Return what a scorecard says: the sentence of its verdict; of several treatments, one after the other."""
     verdicts = list(card.verdicts.items())
     (arm, first), rest = verdicts[0], verdicts[1:]
@@ -167,8 +170,8 @@ def of_scorecard(
     alert = typeset(first.sentence.partition(". ")[2] or first.sentence) if first.decision == "withheld" else ""
     if alert:
         head = "Numbers are shown so that the fault can be found, not to decide by."
-        return Words([("No verdict: the arms are not comparable.", None)], head, facts, alert)
-    return Words(coloured(typeset(first.sentence), {shown(a): n for a, n in colours.items()}), lead, facts)
+        return Headline([("No verdict: the arms are not comparable.", None)], head, facts, alert)
+    return Headline(coloured(typeset(first.sentence), {shown(a): n for a, n in colours.items()}), lead, facts)
 
 
 def coloured(text: str, names: Mapping[str, int]) -> Parts:

@@ -7,11 +7,23 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 __all__ = [
-    "Axis", "Fact", "Figure", "Figures", "Forest", "Group", "Page", "Part", "Side", "Span", "Value", "Values", "Words",
+    "Fact",
+    "Figure",
+    "Figures",
+    "Forest",
+    "Group",
+    "Headline",
+    "IntervalBar",
+    "NamedSide",
+    "Page",
+    "PagePart",
+    "RowAxis",
+    "Value",
+    "ValueGrid",
 ]  # fmt: skip
 
 
-class Side(NamedTuple):
+class NamedSide(NamedTuple):
     """A model or arm: what it is called, and which of the page's colours it has."""
 
     name: str
@@ -26,7 +38,7 @@ class Fact(NamedTuple):
     text: str
 
 
-class Words(NamedTuple):
+class Headline(NamedTuple):
     """What a page says first.
 
     Parameters
@@ -52,7 +64,7 @@ class Words(NamedTuple):
         return "".join(text for text, _ in self.parts)
 
 
-class Span(NamedTuple):
+class IntervalBar(NamedTuple):
     """Where an interval is on its axis, in percent of the width; right is better.
 
     Parameters
@@ -82,7 +94,7 @@ class Span(NamedTuple):
     over: bool = False
 
 
-class Axis(NamedTuple):
+class RowAxis(NamedTuple):
     """The axis that rows share: ticks in percent of the width, and what it is of."""
 
     title: str
@@ -148,7 +160,7 @@ class Figure:
     share: str = ""
     impact: str = ""
     order: dict[str, float] = field(default_factory=dict)
-    span: Span | None = None
+    span: IntervalBar | None = None
 
     @property
     def few(self) -> bool:
@@ -165,7 +177,7 @@ class Group(NamedTuple):
     more: str = ""
 
 
-class Part(NamedTuple):
+class PagePart(NamedTuple):
     """A part of a page: which template shows it, its heading and anchor, and its data."""
 
     kind: str
@@ -179,9 +191,9 @@ class Figures(NamedTuple):
     """A scorecard: measures down, what is known of each across."""
 
     caption: str
-    sides: tuple[Side, Side]
+    sides: tuple[NamedSide, NamedSide]
     groups: list[Group]
-    axis: Axis | None
+    axis: RowAxis | None
     interval: str
     limits: bool
     notes: list[str]
@@ -192,9 +204,9 @@ class Forest(NamedTuple):
 
     metric: str
     caption: str
-    sides: tuple[Side, Side]
+    sides: tuple[NamedSide, NamedSide]
     groups: list[Group]
-    axis: Axis
+    axis: RowAxis
     interval: str
     open: bool
 
@@ -209,11 +221,11 @@ class Value(NamedTuple):
     number: int = 0
 
 
-class Values(NamedTuple):
+class ValueGrid(NamedTuple):
     """What every model has: measures down, models across; then counts of rows."""
 
     caption: str
-    sides: list[Side]
+    sides: list[NamedSide]
     rows: list[tuple[str, str, list[Value]]]
     counts: list[tuple[str, list[str]]]
     notes: list[str]
@@ -241,10 +253,10 @@ class Page:
     """
 
     title: str
-    words: Words
-    sides: tuple[Side, ...] = ()
-    hero: tuple[Figure, Axis] | None = None
-    parts: list[Part] = field(default_factory=list)
+    words: Headline
+    sides: tuple[NamedSide, ...] = ()
+    hero: tuple[Figure, RowAxis] | None = None
+    parts: list[PagePart] = field(default_factory=list)
     provenance: list[tuple[str, str]] = field(default_factory=list)
     badge: str = ""
 

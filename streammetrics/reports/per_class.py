@@ -20,12 +20,12 @@ from ..statistics.classes import PairCounts
 from .families import MOST
 from .text_table import Cell, Grid
 
-__all__ = ["Values", "breakdowns", "confusions", "each_class", "names_of", "plain_name", "values_of"]
+__all__ = ["ArrayValues", "breakdowns", "confusions", "each_class", "names_of", "plain_name", "values_of"]
 
 WORST = 20  # confusions of more
 
 
-class Values(NamedTuple):
+class ArrayValues(NamedTuple):
     """A metric whose value is an array, with what its entries are called.
 
     Parameters
@@ -47,7 +47,7 @@ class Values(NamedTuple):
     confusions: bool = False
 
 
-def values_of(collection: MetricCollection) -> list[Values]:
+def values_of(collection: MetricCollection) -> list[ArrayValues]:
     """Return the metrics of a collection whose values are arrays."""
     found = []
     for full, metric, (state, *_), binding, _ in contents_of(collection):
@@ -56,7 +56,7 @@ def values_of(collection: MetricCollection) -> list[Values]:
             task, _, name = full.rpartition("/")
             labels = names_of(metric, state, binding.column("y_true"))
             labels = labels or list(map(str, range(len(value))))
-            found.append(Values(task, name, labels, value, isinstance(metric, ConfusionMatrix)))
+            found.append(ArrayValues(task, name, labels, value, isinstance(metric, ConfusionMatrix)))
     return found
 
 
@@ -75,7 +75,7 @@ def names_of(metric: Metric[Any, Any], state: Any, columns: Any) -> list[str]:
 def breakdowns(collection: MetricCollection) -> list[Grid]:
     """Return a table by class of all tasks with these classes, and the confusion matrices."""
     matrices: list[Grid] = []
-    tables: dict[tuple[str, ...], list[Values]] = {}
+    tables: dict[tuple[str, ...], list[ArrayValues]] = {}
     for found in values_of(collection):
         if found.value.ndim == 1:
             tables.setdefault(tuple(found.names), []).append(found)
@@ -86,7 +86,7 @@ def breakdowns(collection: MetricCollection) -> list[Grid]:
     return [*(_by_class(list(names), columns) for names, columns in tables.items()), *matrices]
 
 
-def _by_class(names: list[str], columns: list[Values]) -> Grid:
+def _by_class(names: list[str], columns: list[ArrayValues]) -> Grid:
     """Return a table of classes (down) by metric (across); with several tasks a class has a line for each."""
     tasks = list(dict.fromkeys(one.task for one in columns))
     known = {(one.task, plain_name(one.metric)): one for one in columns}
@@ -102,14 +102,14 @@ def _by_class(names: list[str], columns: list[Values]) -> Grid:
     return Grid(title, ["class", *several, *metrics], [*rows], 1 + len(several), 1 + len(several))
 
 
-def _cell(one: Values, i: int) -> Cell:
+def _cell(one: ArrayValues, i: int) -> Cell:
     return Cell(_count(one.value[i]) if one.metric == "positives" else show(float(one.value[i])))
 
 
 def each_class(collection: MetricCollection) -> list[Grid]:
     """Return a table by class of what the states of a collection know of each, whatever was asked; worst confusions."""
     made: list[Grid] = []
-    tables: dict[tuple[str, ...], list[Values]] = {}
+    tables: dict[tuple[str, ...], list[ArrayValues]] = {}
     for full, metric, (state, *_), binding, _ in contents_of(collection):
         names = names_of(metric, state, binding.column("y_true"))
         task = full.rpartition("/")[0]
@@ -120,26 +120,26 @@ def each_class(collection: MetricCollection) -> list[Grid]:
         if isinstance(state, PairCounts) and len(names) > MOST:
             title = f"{task}: confusions" if task else "confusions"
             worst = _worst(
-                title, Values(task, "confusions", names, ConfusionMatrix(num_classes=2).reading(state).value)
+                title, ArrayValues(task, "confusions", names, ConfusionMatrix(num_classes=2).reading(state).value)
             )
             made += [worst] if worst.title not in [grid.title for grid in made] else []
     return [*(_by_class(list(names), columns) for names, columns in tables.items()), *made]
 
 
-def _asked(task: str, state: Any, names: list[str]) -> Iterator[Values]:
+def _asked(task: str, state: Any, names: list[str]) -> Iterator[ArrayValues]:
     """Yield what a state of several classes or labels knows of each."""
     metrics: list[Several[Any]] = []
     which: Any = {"num_classes": max(2, len(names)), "average": None}
     if isinstance(state, (PairCounts, LabelDecisions)):
         each: list[Any] = list(state.each())
-        yield Values(task, "positives", names, np.array([float(part.support()) for part in each]) / _unit(state))
+        yield ArrayValues(task, "positives", names, np.array([float(part.support()) for part in each]) / _unit(state))
         if isinstance(state, LabelDecisions):
             which = {"threshold": state.thresholds[0], "num_labels": len(names), "average": None}
         metrics = [Precision(**which), Recall(**which), F1(**which)]
     elif isinstance(state, LabelScores):
         metrics = [AUC(**which, scale=state.scale), AveragePrecision(**which, scale=state.scale)]
     for metric in metrics if names else []:
-        yield Values(task, metric.about.tag, names, metric.reading(state).value)
+        yield ArrayValues(task, metric.about.tag, names, metric.reading(state).value)
 
 
 def _unit(state: Any) -> int:
@@ -151,7 +151,7 @@ def plain_name(metric: str) -> str:
     return metric.removesuffix(":average=none").removesuffix("_each")
 
 
-def confusions(found: Values) -> Iterator[Grid]:
+def confusions(found: ArrayValues) -> Iterator[Grid]:
     """Yield a table of a confusion matrix, or of each label's; of many classes the worst confusions."""
     title = f"{found.task}: {found.metric}" if found.task else found.metric
     if found.value.ndim == 3:
@@ -168,7 +168,7 @@ def _matrix(title: str, names: list[str], matrix: Any) -> Grid:
     return Grid(f"{title}: true class down, predicted across", ["", *names], [*rows])
 
 
-def _table(found: Values) -> Grid:
+def _table(found: ArrayValues) -> Grid:
     """A matrix of its own kind: of pairs, of correlations."""
     down, across = found.value.shape
     names = found.names if len(found.names) == down == across else [*map(str, range(max(down, across)))]
@@ -177,7 +177,7 @@ def _table(found: Values) -> Grid:
     return Grid(title, ["", *names[:across]], [*rows])
 
 
-def _worst(title: str, found: Values) -> Grid:
+def _worst(title: str, found: ArrayValues) -> Grid:
     cells = found.value.astype(float)
     np.fill_diagonal(cells, 0)
     order = np.argsort(-cells, axis=None, kind="stable")[:WORST]

@@ -15,11 +15,11 @@ from ..metrics.probabilities.calibration import CalibrationCurve
 from ..numerics.exact import to_float
 from ..statistics.by_label import ByLabel, TopLabel
 from ..statistics.scores import ScoreHistogram, ScoresByLabel
-from .charts import Area, Chart, Key, Line, Rule, Scale, linear, logarithmic
+from .charts import Area, Chart, ChartAxis, ChartLine, ColourKey, Rule, linear, logarithmic
 from .families import COLOURS, others
 from .numbers import fixed, share
 
-__all__ = ["Best", "Model", "best_rows", "models", "pictures"]
+__all__ = ["Best", "TaskScores", "best_rows", "models", "pictures"]
 
 BINS = 20
 SHADES = 64  # of a distribution
@@ -29,7 +29,7 @@ SHOWN = (0.001, 0.01, 0.05, 0.1, 0.2, 0.5)  # shares of the best scored rows
 MARKED = 5  # markers along a line
 
 
-class Model(NamedTuple):
+class TaskScores(NamedTuple):
     """Scores of one task: its name, its colour, the rows by score, and whether they are of several classes or labels."""
 
     name: str
@@ -49,11 +49,11 @@ class Best(NamedTuple):
         Of these rows, by model: the share of positives found, and the share of positives among them.
     """
 
-    names: list[Key]
+    names: list[ColourKey]
     rows: list[tuple[str, list[str], list[str]]]
 
 
-def models(collection: MetricCollection) -> list[Model]:
+def models(collection: MetricCollection) -> list[TaskScores]:
     """Return the models of a collection whose rows are kept by score, one of each task."""
     found: dict[str, tuple[ScoresByLabel, str]] = {}
     for name, _, (state, *_), *_ in contents_of(collection):
@@ -62,7 +62,7 @@ def models(collection: MetricCollection) -> list[Model]:
             state, pooled = state.pooled(), "labels" if state.num_labels else "classes"
         if isinstance(state, ScoresByLabel) and not isinstance(state, TopLabel) and state.facts()["rows"]:
             found.setdefault(name.rpartition("/")[0] or "all rows", (state, pooled))
-    return [Model(name, i % COLOURS, *state) for i, (name, state) in enumerate(found.items())]
+    return [TaskScores(name, i % COLOURS, *state) for i, (name, state) in enumerate(found.items())]
 
 
 def pictures(collection: MetricCollection) -> list[Chart]:
@@ -81,12 +81,12 @@ def pictures(collection: MetricCollection) -> list[Chart]:
     return [*made, *others(collection)]
 
 
-def drawable(collection: MetricCollection) -> list[Model]:
+def drawable(collection: MetricCollection) -> list[TaskScores]:
     """Return the models that have rows of both classes."""
     return [m for m in models(collection) if AUC().reading(m.state).reason is None]
 
 
-def rare(known: Sequence[Model]) -> bool:
+def rare(known: Sequence[TaskScores]) -> bool:
     """Whether positives of any model are so few that linear axes hide what happens."""
     return any(float(m.state.support()) < RARE * _total(m.state) for m in known)
 
@@ -95,7 +95,7 @@ def _total(state: ScoresByLabel) -> float:
     return to_float(state.facts()["weight"]) or 1.0
 
 
-def _curves(known: list[Model]) -> Iterator[Chart]:
+def _curves(known: list[TaskScores]) -> Iterator[Chart]:
     yield _roc(known)
     yield _precision_recall(known)
 
@@ -105,8 +105,8 @@ def _marks(n: int) -> list[int]:
     return sorted({round(float(i)) for i in np.linspace(0, n - 1, MARKED + 2)[1:-1]}) if n > 2 else []
 
 
-def _key(known: Sequence[Model], metric: Any, name: str) -> list[Key]:
-    return [Key(m.number, f"{m.name} {name} {fixed(metric.reading(m.state).value, 4)}") for m in known]
+def _key(known: Sequence[TaskScores], metric: Any, name: str) -> list[ColourKey]:
+    return [ColourKey(m.number, f"{m.name} {name} {fixed(metric.reading(m.state).value, 4)}") for m in known]
 
 
 def _told(names: Sequence[str], values: Sequence[float]) -> str:
@@ -116,7 +116,7 @@ def _told(names: Sequence[str], values: Sequence[float]) -> str:
     return ", ".join(f"{n} {share(v)}" for n, v in zip(names, values, strict=True))
 
 
-def _roc(known: list[Model]) -> Chart:
+def _roc(known: list[TaskScores]) -> Chart:
     curves = [ROCCurve(tolerance=0.0).reading(m.state).value for m in known]
     names = [m.name for m in known]
     key = _key(known, AUC(), "AUC")
@@ -133,14 +133,14 @@ def _roc(known: list[Model]) -> Chart:
     labels = "negatives let through", "positives found"
     log = Chart("ROC", note, says, *both, *labels, [
         Rule([max(low, down), 1.0], [max(low, down), 1.0], "chance"),
-        *(Line(x, y, m.number, _marks(len(x))) for m, x, y in lines),
+        *(ChartLine(x, y, m.number, _marks(len(x))) for m, x, y in lines),
     ], key, readings=[_reading(f"{share(v)} of the negatives", float(v), names, [y[i] for _, _, y in lines])
                       for i, v in enumerate(x) if i % 3 == 0])  # fmt: skip
     grid = np.linspace(0.0, 1.0, PLACES)
     straight = [(m, np.interp(grid, c.fpr, c.tpr)) for m, c in zip(known, curves, strict=True)]
     plain = Chart("ROC", note, says, linear(0, 1, percent=True), linear(0, 1, percent=True), *labels, [
         Rule([0, 1], [0, 1], "chance"),
-        *(Line(c.fpr, c.tpr, m.number) for m, c in ((m, ROCCurve().reading(m.state).value) for m in known)),
+        *(ChartLine(c.fpr, c.tpr, m.number) for m, c in ((m, ROCCurve().reading(m.state).value) for m in known)),
     ], key, readings=[_reading(f"{share(v)} of the negatives", float(v), names, [y[i] for _, y in straight])
                       for i, v in enumerate(grid) if i % 3 == 0])  # fmt: skip
     first, second = (log, plain) if rare(known) else (plain, log)
@@ -152,7 +152,7 @@ def _reading(where: str, x: float, names: Sequence[str], values: Sequence[float]
     return x, f"{where}: {_told(names, values)} of the positives found"
 
 
-def _precision_recall(known: list[Model]) -> Chart:
+def _precision_recall(known: list[TaskScores]) -> Chart:
     curves = [PRCurve(tolerance=0.0).reading(m.state).value for m in known]
     names = [m.name for m in known]
     bases = [float(c.precision[0]) for c in curves]
@@ -174,7 +174,7 @@ def _precision_recall(known: list[Model]) -> Chart:
     log = Chart("Precision and recall", note, says, logarithmic(low, 1.0, percent=True),
                 logarithmic(down, top, percent=True), *labels, [
         *([Rule([low, 1.0], [base, base], "all rows")] if alike else []),
-        *(Line(x, y, m.number, _marks(len(x))) for m, y in lines),
+        *(ChartLine(x, y, m.number, _marks(len(x))) for m, y in lines),
     ], key, right=lifts, rightlabel="lift" if lifts else "",
         readings=[(float(x[i]), f"{text}: {_told(names, [y[i] for _, y in lines])} of the rows shown are positive")
                   for text, i in told if i % 3 == 0])  # fmt: skip
@@ -184,7 +184,7 @@ def _precision_recall(known: list[Model]) -> Chart:
     plain = Chart("Precision and recall", note, says, linear(0, 1, percent=True),
                   linear(0, min(1.0, most) or 1.0, percent=True), *labels, [
         *([Rule([0.0, 1.0], [base, base], "all rows")] if alike else []),
-        *(Line(c.recall[::-1], c.precision[::-1], m.number) for m, c in zip(known, straight, strict=True)),
+        *(ChartLine(c.recall[::-1], c.precision[::-1], m.number) for m, c in zip(known, straight, strict=True)),
     ], key)  # fmt: skip
     first, second = (log, plain) if rare(known) else (plain, log)
     first.other = second
@@ -203,10 +203,10 @@ def best_rows(collection: MetricCollection) -> Best | None:
         found = [float(np.interp(part, c.fraction, c.gain)) for c in curves]
         rows.append((share(part, 1 if part < 0.01 else 0), [share(v) for v in found],
                      [share(v * b / part) for v, b in zip(found, base, strict=True)]))  # fmt: skip
-    return Best([Key(m.number, m.name) for m in known], rows)
+    return Best([ColourKey(m.number, m.name) for m in known], rows)
 
 
-def _reliability(known: list[Model]) -> Iterator[Chart]:
+def _reliability(known: list[TaskScores]) -> Iterator[Chart]:
     found = []
     for m in known:
         if isinstance(m.state, ScoreHistogram) and m.state.scale != "real":
@@ -217,14 +217,14 @@ def _reliability(known: list[Model]) -> Iterator[Chart]:
         yield _calibration(found)
 
 
-def _calibration(found: list[tuple[Model, Any, Any]]) -> Chart:
+def _calibration(found: list[tuple[TaskScores, Any, Any]]) -> Chart:
     points = [(m, c.prob_pred[h], c.prob_true[h], c.weight[h]) for m, c, h in found]
     both = np.concatenate([v for _, p, y, _ in points for v in (p, y)])
     title, note = (
         "Reliability",
         f"{BINS} bins of as many rows each. On the dotted line predictions are right; below: too high.",
     )
-    key = [Key(m.number, m.name) for m, *_ in points]
+    key = [ColourKey(m.number, m.name) for m, *_ in points]
     says = "Predicted over observed, by bin: " + "; ".join(
         _span(m.name, p, y, len(points) > 1) for m, p, y, _ in points
     )
@@ -235,7 +235,7 @@ def _calibration(found: list[tuple[Model, Any, Any]]) -> Chart:
     top = float(both.max()) * 1.05 or 1.0
     plain = Chart(title, note, f"{says}.", linear(0, top, percent=True), linear(0, top, percent=True), *labels, [
         Rule([0, top], [0, top], "predicted = observed"),
-        *(Line(p, y, m.number, range(len(p))) for m, p, y, _ in points),
+        *(ChartLine(p, y, m.number, range(len(p))) for m, p, y, _ in points),
     ], key, readings=readings)  # fmt: skip
     some = both[both > 0]
     if not len(some):
@@ -244,7 +244,7 @@ def _calibration(found: list[tuple[Model, Any, Any]]) -> Chart:
     ends = logarithmic(low, high, percent=True)
     log = Chart(title, note, f"{says}.", ends, ends, *labels, [
         Rule([low, high], [low, high], "predicted = observed"),
-        *(Line(p, y, m.number, range(len(p))) for m, p, y, _ in points),
+        *(ChartLine(p, y, m.number, range(len(p))) for m, p, y, _ in points),
     ], key, readings=[(x, text) for x, text in readings if x > 0])  # fmt: skip
     first, second = (log, plain) if rare([m for m, *_ in points]) else (plain, log)
     first.other = second
@@ -261,7 +261,7 @@ def _span(name: str, p: Any, y: Any, several: bool) -> str:
     return f"{name} {text}" if several else text
 
 
-def _distribution(model: Model) -> Chart:
+def _distribution(model: TaskScores) -> Chart:
     """Scores of negatives and positives, each as shares; on a logarithmic axis where positives are few."""
     counts = model.state.counts
     held = np.flatnonzero(counts.any(axis=0))
@@ -280,7 +280,7 @@ def _distribution(model: Model) -> Chart:
     steps = [np.r_[s, s[-1]] for s in shares]
     top = max(float(s.max()) for s in shares) * 1.08 or 1.0
     probable = isinstance(model.state, ScoreHistogram) and model.state.scale == "probability"
-    x: Scale = (logarithmic if log else linear)(low, high, percent=probable)
+    x: ChartAxis = (logarithmic if log else linear)(low, high, percent=probable)
     middles = [float(scores[order][np.searchsorted(np.cumsum(w[order]) / max(w.sum(), 1.0), 0.5).clip(max=len(order) - 1)])
                for w in n]  # fmt: skip
     spelled = [share(v, 2) if probable else f"{v:.4g}" for v in middles]
@@ -289,6 +289,6 @@ def _distribution(model: Model) -> Chart:
         "Filled: negatives. Line: positives. The outermost tenth of a percent lies in the last steps.",
         f"Medians: negatives {spelled[0]}, positives {spelled[1]}.",
         x, linear(0, top, percent=True), "score", "share of each class",
-        [Area(edges, steps[0], model.number), Line(edges, steps[1], model.number, steps=True)],
-        [Key(model.number, model.name)],
+        [Area(edges, steps[0], model.number), ChartLine(edges, steps[1], model.number, steps=True)],
+        [ColourKey(model.number, model.name)],
     )  # fmt: skip

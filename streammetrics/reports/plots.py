@@ -16,8 +16,8 @@ from ..metrics.curves.areas import AUC, AveragePrecision
 from ..metrics.curves.points import GainPoints, PRCurve, PRPoints, ROCCurve, ROCPoints
 from ..metrics.probabilities.calibration import Reliability
 from .assemble import assemble
-from .charts import Area, Band, Chart, Line, Rule, Whiskers
-from .page_model import Axis, Figure, Figures
+from .charts import Area, Band, Chart, ChartLine, Rule, Whiskers
+from .page_model import Figure, Figures, RowAxis
 
 __all__ = ["drawn", "gain", "plot", "precision_recall", "reliability", "roc", "rows_of"]
 
@@ -127,7 +127,7 @@ def drawn(chart: Chart, ax: Any) -> Any:
 def _layer(layer: Any, ax: Any, names: dict[int, str]) -> None:
     number = getattr(layer, "number", None)
     colour = INK if number is None else MODELS[number % len(MODELS)]
-    if isinstance(layer, Line):
+    if isinstance(layer, ChartLine):
         style = {"drawstyle": "steps-post"} if layer.steps else {}
         dash = DASHED if number in (1, 3, 5) else "-"
         label = None if number is None else names.pop(number, None)
@@ -149,7 +149,7 @@ def _layer(layer: Any, ax: Any, names: dict[int, str]) -> None:
             ax.plot(x[some], y[some], color=colour, alpha=tone, linestyle="", marker=SIGNS[(number or 0) % len(SIGNS)])
 
 
-def rows_of(rows: Sequence[Figure], axis: Axis | None, ax: Any, title: str) -> Any:
+def rows_of(rows: Sequence[Figure], axis: RowAxis | None, ax: Any, title: str) -> Any:
     """Draw measures or slices as the page does, the first at the top; those too few are pale."""
     some = [r for r in rows if r.span is not None]
     for y, row in enumerate(some):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..collect.accumulator import definition_of
-from ..collect.collection import Content, MetricCollection, contents_of
+from ..collect.collection import CollectionEntry, MetricCollection, contents_of
 from ..collect.metric import Metric
 from ..collect.metric_like import answer_of, states_of, with_states
 from ..compose.axis_wrapper import AxisWrapper
@@ -112,13 +112,13 @@ def views(thing: AxisWrapper) -> list[AxisWrapper]:
     return [thing] if within is None else [thing.across(within.time), thing]
 
 
-def contents(thing: Whole | AxisWrapper) -> dict[str, Content]:
+def contents(thing: Whole | AxisWrapper) -> dict[str, CollectionEntry]:
     """Return the metrics of a collection, or of every slice, by name."""
     inner = thing.inner if isinstance(thing, (AxisWrapper, Sharded)) else thing
     if isinstance(inner, (AxisWrapper, Sharded)):
         return contents(inner)
     collection = MetricCollection(inner) if isinstance(inner, Metric) else inner
-    found: dict[str, Content] = {}
+    found: dict[str, CollectionEntry] = {}
     for content in contents_of(collection):
         if content.metric is not None:
             found[content.name] = content

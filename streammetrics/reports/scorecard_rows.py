@@ -10,9 +10,9 @@ from ..inference.scorecard import GUARDRAIL, PRIMARY, SECONDARY
 from .figures import reasons_of, shared_axis, spans
 from .headline import bound_text, limit_text
 from .numbers import decimals_of, fixed, p_text, signed
-from .page_model import Axis, Figure, Figures, Group, Side
+from .page_model import Figure, Figures, Group, NamedSide, RowAxis
 
-__all__ = ["FOREST", "MODEL", "Answer", "card_of", "row_of"]
+__all__ = ["FOREST", "MODEL", "ScorecardRow", "card_of", "row_of"]
 
 MODEL = "model"
 DECIDES = {
@@ -29,7 +29,7 @@ OWN_SCALES = ("Each row of the picture has its own scale, with zero in the middl
 FEW = 1e-12
 
 
-class Answer(NamedTuple):
+class ScorecardRow(NamedTuple):
     """One metric of a treatment beside the control; numbers are NaN where they are not known.
 
     Parameters
@@ -71,7 +71,7 @@ class Answer(NamedTuple):
     note: str = ""
 
 
-def row_of(one: Answer, decimals: int | None = None, *, turn: bool, withheld: bool = False) -> Figure:
+def row_of(one: ScorecardRow, decimals: int | None = None, *, turn: bool, withheld: bool = False) -> Figure:
     """Return the row of a metric; turned, so that right is better, where lower is."""
     half = (one.high - one.low) / 2
     if decimals is None:
@@ -119,10 +119,12 @@ def _digits(half: float, value: float, relative: bool, rates: bool, decimals: in
     return (2 if rates else 4) if found is None else min(found, 6)
 
 
-def card_of(rows: Sequence[tuple[str, Figure]], sides: tuple[Side, Side], interval: str, *, relative: bool) -> Figures:
+def card_of(
+    rows: Sequence[tuple[str, Figure]], sides: tuple[NamedSide, NamedSide], interval: str, *, relative: bool
+) -> Figures:
     """Return the scorecard of rows, each with its role."""
     every = [r for _, r in rows]
-    axis: Axis | None = None
+    axis: RowAxis | None = None
     if relative:
         axis, low, high = shared_axis(every, "", True, most=4.0)
         spans(every, shared=axis, low=low, high=high)

@@ -11,7 +11,7 @@ from ..collect.accumulator import definition_of
 from ..compose.windowed import Windowed
 from ..inference.comparison import Comparison
 from ..numerics.keys import shown
-from .charts import Band, Chart, Key, Line, Rule, Scale, Whiskers, linear, stations
+from .charts import Band, Chart, ChartAxis, ChartLine, ColourKey, Rule, Whiskers, linear, stations
 from .families import COLOURS
 from .figures import figure_of
 from .numbers import count, decimals_of, fixed
@@ -63,14 +63,14 @@ def _chart(metric: str, lines: Lines, times: Sequence[Any], windowed: Windowed) 
         shift = (number - (len(every) - 1) / 2) * 0.12 if len(every) > 1 else 0.0
         x = [j + shift for j in range(len(times))]
         if apart:
-            layers += [Line(x, value, colour), Whiskers(x, value, a, b, colour, quiet)]
+            layers += [ChartLine(x, value, colour), Whiskers(x, value, a, b, colour, quiet)]
         else:
-            layers += [Band(x, a, b, colour), Line(x, value, colour)]
+            layers += [Band(x, a, b, colour), ChartLine(x, value, colour)]
     readings = [(float(j), _told(str(t), names[j], chosen, t)) for j, t in enumerate(times)]
     says = _range(every, names)
     note = f"By {windowed.time}, {windowed.width} each." + (f" {more} more lines are in the table." if more else "")
-    scale: Scale = linear(low - room, high + room)
-    keys = [Key(i, name) for i, (name, _) in enumerate(chosen) if name]
+    scale: ChartAxis = linear(low - room, high + room)
+    keys = [ColourKey(i, name) for i, (name, _) in enumerate(chosen) if name]
     return Chart(metric, note, says, stations(names), scale, unit_of(times), metric, layers, keys, readings=readings)
 
 
@@ -88,7 +88,7 @@ def differences_of(found: Sequence[Comparison], whole: Comparison | None, note: 
     layers: list[Any] = [Rule(ends, (0.0, 0.0), "no difference", solid=True)]
     if math.isfinite(of_all[0]):
         layers += [Band(ends, [of_all[0]] * 2, [of_all[2]] * 2), Rule(ends, [of_all[1]] * 2, "all rows")]
-    layers += [Whiskers(x, value, low, high)] if len(found) <= DOTS else [Band(x, low, high), Line(x, value)]
+    layers += [Whiskers(x, value, low, high)] if len(found) <= DOTS else [Band(x, low, high), ChartLine(x, value)]
     rows = [figure_of(c) for c in found]
     readings = [(i, f"{names[int(i)]}: {r.change} {r.half}; {r.b} → {r.a}") for i, r in zip(x, rows, strict=True)]
     outside = [

@@ -56,8 +56,8 @@ def faults(found: Evaluation) -> Iterator[Fault]:
 
     Examples
     --------
-    >>> from streammetrics.serve.evaluation.evaluation import Source
-    >>> silent = Source("web", None, 7200.0, 0, 0, [], 0, 0, {}, "silent")
+    >>> from streammetrics.serve.evaluation.evaluation import SourceStatus
+    >>> silent = SourceStatus("web", None, 7200.0, 0, 0, [], 0, 0, {}, "silent")
     >>> [fault.sentence for fault in faults(Evaluation("ranker", "A ranker", 1, 0.0, "running", sources=[silent]))]
     ['web is silent: nothing came of it for 2 hours longer than expected']
     """

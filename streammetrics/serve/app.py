@@ -22,12 +22,12 @@ from .api.auth import Accounts
 from .api.decoder import Decode, InThread
 from .api.endpoints import Api
 from .api.headers import FIXED, POLICY, Headers
-from .api.ingest import BusyError, Ingest
+from .api.ingest import Ingest, NoRoomError
 from .api.limits import BodyError, linger
 from .api.login import login_routes
 from .api.malloc_trim import EVERY, Spare
 from .evaluation.definitions import Definitions
-from .settings import Settings
+from .settings import ServerSettings
 from .store import StoreDownError, StoreFullError
 from .store.folder_watcher import Watch
 
@@ -40,7 +40,7 @@ CODES: dict[type[Exception], int] = {
     InvalidInputError: 400,
     StateFormatError: 400,
     IncompatibleStateError: 422,
-    BusyError: 429,
+    NoRoomError: 429,
     StoreDownError: 503,
     StoreFullError: 507,
     TimeoutError: 503,
@@ -52,7 +52,7 @@ AGAIN = {429: 1, 503: 5, 507: 60}
 def create_app(
     store: Any,
     board: Any,
-    settings: Settings | None = None,
+    settings: ServerSettings | None = None,
     routes: Sequence[BaseRoute] = (),
     decoder: Decode | None = None,
 ) -> Starlette:
@@ -71,7 +71,7 @@ def create_app(
     decoder : Decode, optional
         Who decodes what is posted; by default a thread. It is started and stopped with the application.
     """
-    settings = settings or Settings()
+    settings = settings or ServerSettings()
     definitions = Definitions(store, settings.clock)
     accounts = Accounts(store, settings.session_hours * 3600, settings.clock)
     access = Access(accounts, definitions, settings)

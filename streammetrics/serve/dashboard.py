@@ -13,10 +13,10 @@ from .api.decoder import Decode
 from .app import create_app
 from .evaluation.board import Board
 from .evaluation.experiment import Experiment, changes
-from .evaluation.reading import Read, Reader
+from .evaluation.reading import ExperimentReader, ExperimentSource
 from .page.routes import page_routes
 from .prometheus import metrics_route
-from .settings import Settings
+from .settings import ServerSettings
 from .store import Store
 
 __all__ = ["dashboard"]
@@ -24,10 +24,10 @@ __all__ = ["dashboard"]
 
 def dashboard(
     store: Store,
-    settings: Settings | None = None,
+    settings: ServerSettings | None = None,
     *,
     every: float = 5.0,
-    reader: Read | None = None,
+    reader: ExperimentSource | None = None,
     decoder: Decode | None = None,
 ) -> Starlette:
     """Return the application of a store: what `streammetrics serve` runs.
@@ -46,8 +46,8 @@ def dashboard(
         Who decodes what is posted: `DecoderApart`, as well, keeps the server from what frames may do. By default a
         thread.
     """
-    settings = settings or Settings()
-    reader = reader or Reader(store)
+    settings = settings or ServerSettings()
+    reader = reader or ExperimentReader(store)
     board = Board(store, reader, every=every, clock=settings.clock)
 
     def accept(experiment: str, number: int, who: str) -> None:

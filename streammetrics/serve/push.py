@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from ..collect.metric_like import MetricLike
 from ..errors import InvalidInputError, PushError
-from .store.part_keys import HOUR, Key, hour_text, key_of
+from .store.part_keys import HOUR, PartKey, hour_text, key_of
 
 __all__ = ["checked_url", "push", "token_of"]
 
@@ -27,7 +27,7 @@ ANSWER = 1 << 16
 CONFLICT = 409
 
 
-class Answer(NamedTuple):
+class PushResponse(NamedTuple):
     """What a server said; status 0 if it could not be asked."""
 
     status: int
@@ -144,13 +144,13 @@ def _hour(hour: int | str | datetime) -> int | str:
     return hour_text(int(hour.astimezone(UTC).timestamp()) // HOUR)
 
 
-def _address(url: str, key: Key) -> str:
+def _address(url: str, key: PartKey) -> str:
     """Where a part is posted."""
     query = urlencode({"hour": hour_text(key.hour), "source": key.source, "seq": key.seq})
     return f"{url}/v1/experiments/{quote(key.experiment)}/states?{query}"
 
 
-def _post(address: str, data: bytes, headers: Mapping[str, str], timeout: float) -> Answer:
+def _post(address: str, data: bytes, headers: Mapping[str, str], timeout: float) -> PushResponse:
     """Ask once. No redirection is followed: the token is for this server."""
     import http.client  # these two take longer to load than all of this package, and few processes push
     import urllib.error
@@ -169,21 +169,21 @@ def _post(address: str, data: bytes, headers: Mapping[str, str], timeout: float)
             return _read(error.code, error.read(ANSWER), error.headers)
     except urllib.error.URLError as error:  # no answer: status 0
         reason = error.reason
-        return Answer(0, getattr(reason, "strerror", None) or str(reason))
+        return PushResponse(0, getattr(reason, "strerror", None) or str(reason))
     except (OSError, http.client.HTTPException) as error:  # no answer: status 0
-        return Answer(0, str(error) or type(error).__name__)
+        return PushResponse(0, str(error) or type(error).__name__)
 
 
-def _read(status: int, body: bytes, headers: Any) -> Answer:
+def _read(status: int, body: bytes, headers: Any) -> PushResponse:
     """What our server says; of a proxy in front, the status."""
     try:
         given = json.loads(body)
         said = str(given["state"] if status in (200, 201) else given["error"])
     except (ValueError, KeyError, TypeError):  # not what our server writes
         if status in (200, 201):
-            return Answer(502, "what answers is not streammetrics serve")
+            return PushResponse(502, "what answers is not streammetrics serve")
         said = f"status {status}"
-    return Answer(status, said, headers.get("Retry-After"))
+    return PushResponse(status, said, headers.get("Retry-After"))
 
 
 def _pause(attempt: int, after: str | None) -> float:

@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["LOOPBACK", "Settings"]
+__all__ = ["LOOPBACK", "ServerSettings"]
 
 LOOPBACK = ("127.0.0.1", "::1")
 MIB = 1 << 20
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """What is allowed, and how much of it.
 
     Parameters

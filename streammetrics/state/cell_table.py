@@ -20,7 +20,7 @@ from .pair_levels import at_needed_levels
 from .statistic import Statistic
 from .tally import Entries
 
-__all__ = ["Content"]
+__all__ = ["CellTable"]
 
 Ints = NDArray[np.int64]
 
@@ -28,7 +28,7 @@ MOST_SLIP = Fraction(1, 1 << 25)
 """Half a unit beside the smallest weight: what is known where nothing says which rows have which weight."""
 
 
-class Content(Statistic):
+class CellTable(Statistic):
     """A statistic and the cells that hold what was seen of it."""
 
     @cached_property

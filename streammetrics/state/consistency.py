@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from ..errors import StateFormatError
 from ..numerics.exact import CHUNK_BASE, CHUNKS, LOW_BITS, about, carry_exact, carry_fixed
-from .cell_table import Content
+from .cell_table import CellTable
 from .declare import LIMIT, Array, Flat
 from .fold import check_room
 
-__all__ = ["Weight", "all_within", "check_totals", "weight_of"]
+__all__ = ["RowWeight", "all_within", "check_totals", "weight_of"]
 
 Ints = NDArray[np.int64]
 
@@ -32,7 +32,7 @@ FAR = 1 << 32  # of a last chunk: beyond what any limit comes to
 
 
 @dataclass(frozen=True)
-class Weight:
+class RowWeight:
     """What some numbers of rows weigh.
 
     Parameters
@@ -46,19 +46,19 @@ class Weight:
     rows: Ints
     excess: Array | None = None
 
-    def __getitem__(self, at: tuple[Any, ...]) -> Weight:
+    def __getitem__(self, at: tuple[Any, ...]) -> RowWeight:
         """Some of them, or with more axes; `at` begins with an ellipsis."""
-        return Weight(self.rows[at], None if self.excess is None else self.excess[(*at, slice(None))])
+        return RowWeight(self.rows[at], None if self.excess is None else self.excess[(*at, slice(None))])
 
-    def sum(self, axis: int) -> Weight:
+    def sum(self, axis: int) -> RowWeight:
         """Those of an axis, counted from the last, together."""
         if self.excess is None:
-            return Weight(self.rows.sum(axis=axis))
+            return RowWeight(self.rows.sum(axis=axis))
         total = self.excess.sum(axis=axis - 1)
         (carry_fixed if total.shape[-1] == 2 else carry_exact)(total)
-        return Weight(self.rows.sum(axis=axis), total)
+        return RowWeight(self.rows.sum(axis=axis), total)
 
-    def same(self, other: Weight) -> bool:
+    def same(self, other: RowWeight) -> bool:
         """Whether rows and excess are those of another, which may have fewer axes."""
         if self.excess is None or other.excess is None:
             return bool((self.rows == other.rows).all())
@@ -73,7 +73,7 @@ class Weight:
             high = self.excess[..., 0]
             least = -(np.minimum(self.rows, SURE) << 20)
             return bool((high < least).any() or (high * 2.0**-20 > most).any())
-        return bool((self.exact()[..., -1] < 0).any()) or _beyond(self.excess, Weight(self.rows), HEAVIEST)
+        return bool((self.exact()[..., -1] < 0).any()) or _beyond(self.excess, RowWeight(self.rows), HEAVIEST)
 
     def exact(self) -> Ints:
         """Rows and excess together, as superaccumulators."""
@@ -123,14 +123,14 @@ def all_within(less: Ints, more: Ints, *, rounded: bool = True) -> bool:
     return not ((less[..., -1] < 0).any() or (left[..., -1] < 0).any())
 
 
-def weight_of(state: Content, name: str) -> Weight:
+def weight_of(state: CellTable, name: str) -> RowWeight:
     """What the rows weigh that a part counts, of all cells."""
     beside = next((f.name for f in state.parts().values() if isinstance(f, Flat) and f.beside == name), None)
     cells = state.cells
-    return Weight(cells.flats[name], cells.flats.get(beside) if beside is not None else None)
+    return RowWeight(cells.flats[name], cells.flats.get(beside) if beside is not None else None)
 
 
-def _beyond(sums: Array, weight: Weight, most: float) -> bool:
+def _beyond(sums: Array, weight: RowWeight, most: float) -> bool:
     """Whether some superaccumulator is more than `most` times its weight."""
     shape = sums.shape[:-1]
     some = np.flatnonzero(sums.any(axis=-1))  # what is zero is within all limits
@@ -187,7 +187,7 @@ def _exact(rows: Array, excess: Array | None) -> Ints:
     return out
 
 
-def check_totals(state: Content) -> None:
+def check_totals(state: CellTable) -> None:
     """Raise unless rows and weights are in range, and the same wherever a row is counted several times."""
     name = type(state).__name__
     held = state.cells.flats
@@ -200,7 +200,7 @@ def check_totals(state: Content) -> None:
         raise StateFormatError(f"{name} has not seen the same rows in each of {state.times}")
 
 
-def _alike(state: Content, name: str) -> bool:
+def _alike(state: CellTable, name: str) -> bool:
     """Whether each of what a row is counted for has seen as many rows; a row may weigh otherwise for another label."""
     cells, times = state.cells, state.times
     if name in cells.flats:

@@ -18,7 +18,7 @@ __all__ = [
     "Array",
     "Flat",
     "Form",
-    "Part",
+    "StatePart",
     "Tally",
     "carry",
     "identity",
@@ -126,7 +126,7 @@ class Readable(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class StatePart:
     """One part of a statistic, under the name of the class attribute that it is."""
 
     name: str = field(init=False, default="")
@@ -136,7 +136,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Flat(Part):
+class Flat(StatePart):
     """So many integers for every cell; read from a state of one cell, an array of `shape` (and limbs).
 
     Parameters
@@ -206,7 +206,7 @@ class Flat(Part):
 
 
 @dataclass(frozen=True, eq=False)
-class Tally(Part):
+class Tally(StatePart):
     """Rows counted by place within a cell, as sorted entries; read from a state of one cell, `Entries`.
 
     Parameters

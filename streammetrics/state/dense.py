@@ -14,22 +14,22 @@ from numpy.typing import NDArray
 
 from ..numerics.exact import carry_fixed
 from . import tally
-from .cell_table import Content
+from .cell_table import CellTable
 from .cells import Cells
 from .declare import Flat, Tally
 from .fold import check_room, fold
 from .tally import Entries
 
-__all__ = ["Facts", "facts_of", "flat_bytes", "from_dense", "spread"]
+__all__ = ["DenseFacts", "facts_of", "flat_bytes", "from_dense", "spread"]
 
 Ints = NDArray[np.int64]
-S = TypeVar("S", bound=Content)
+S = TypeVar("S", bound=CellTable)
 
 MOST_PLACES = 1 << 24
 """128 MiB of counters: beyond that entries are smaller, whatever they hold."""
 
 
-class Facts(NamedTuple):
+class DenseFacts(NamedTuple):
     """What must be known of a state before it is made dense.
 
     Parameters
@@ -52,15 +52,15 @@ class Facts(NamedTuple):
     beside: float
 
 
-def facts_of(state: Content) -> Facts:
+def facts_of(state: CellTable) -> DenseFacts:
     """Say whether a state has a dense form, and what it would hold."""
     name = dense_part(state)
     entries = state.cells.tallies[name] if name else Entries.none(0)
     places = _places(state, name) if name else 0
-    return Facts(places, len(entries), int(entries.excess is not None), state.rows_about, state.weight_beside)
+    return DenseFacts(places, len(entries), int(entries.excess is not None), state.rows_about, state.weight_beside)
 
 
-def dense_part(state: Content) -> str:
+def dense_part(state: CellTable) -> str:
     """Return the name of the one tally that is not empty or may be made dense; "" if there is no dense form."""
     if state.axes or state.behind is not None:
         return ""
@@ -70,13 +70,13 @@ def dense_part(state: Content) -> str:
     return names[0]
 
 
-def _places(state: Content, name: str) -> int:
+def _places(state: CellTable, name: str) -> int:
     part = state.parts()[name]
     assert isinstance(part, Tally)
     return part.count(state)
 
 
-def spread(state: Content, *, weighted: bool) -> Ints:
+def spread(state: CellTable, *, weighted: bool) -> Ints:
     """Return counters of all places: rows, and, if anybody has weights, both limbs of the sums of w - 1.
 
     Returns
@@ -94,7 +94,7 @@ def spread(state: Content, *, weighted: bool) -> Ints:
     return out.reshape(-1)
 
 
-def flat_bytes(state: Content) -> bytes:
+def flat_bytes(state: CellTable) -> bytes:
     """Return all that a state of one cell holds beside its tally; nothing if it has seen no rows."""
     if not len(state):
         return b""
@@ -105,11 +105,11 @@ def flat_bytes(state: Content) -> bytes:
     return b"".join(pieces)
 
 
-def _flats(state: Content) -> list[Flat]:
+def _flats(state: CellTable) -> list[Flat]:
     return [p for p in state.parts().values() if isinstance(p, Flat)]
 
 
-def from_dense(like: S, counters: Ints, flats: Sequence[bytes | memoryview], facts: Sequence[Facts]) -> S:
+def from_dense(like: S, counters: Ints, flats: Sequence[bytes | memoryview], facts: Sequence[DenseFacts]) -> S:
     """Make the merged state of what several have made dense.
 
     Parameters
@@ -142,7 +142,7 @@ def from_dense(like: S, counters: Ints, flats: Sequence[bytes | memoryview], fac
     return fold(cells)
 
 
-def _flats_from(like: Content, data: bytes | memoryview) -> dict[str, NDArray[np.generic]]:
+def _flats_from(like: CellTable, data: bytes | memoryview) -> dict[str, NDArray[np.generic]]:
     found: dict[str, NDArray[np.generic]] = {}
     at = 0
     for flat in _flats(like):

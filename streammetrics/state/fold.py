@@ -17,7 +17,7 @@ from ..errors import CounterOverflowError, IncompatibleStateError
 from ..numerics.rows import put
 from . import tally
 from .axes import Axis, Vocabulary, common
-from .cell_table import Content
+from .cell_table import CellTable
 from .cells import Cells
 from .declare import CEILING, FORMS, LIMIT, UNKNOWN, Array, Flat, Tally, carry
 from .levels import raised
@@ -28,7 +28,7 @@ __all__ = ["aligned", "ascending", "check_room", "common_words", "fold", "gather
 
 Ints = NDArray[np.int64]
 MANY = 1 << 22
-S = TypeVar("S", bound="Content")
+S = TypeVar("S", bound="CellTable")
 
 
 def fold(states: Sequence[S], *, sign: int = 1) -> S:
@@ -51,7 +51,7 @@ def fold(states: Sequence[S], *, sign: int = 1) -> S:
     return _folded(states, keys, first.cells.axes, words, sign=sign, ordered=True)
 
 
-def check_room(state: Content, rows: float, beside: float, gone: float = 0.0) -> None:
+def check_room(state: CellTable, rows: float, beside: float, gone: float = 0.0) -> None:
     """Raise unless so many rows, whose weight is so far from their number, can be counted, and others be left out.
 
     Raises
@@ -168,7 +168,7 @@ def _levels_of_all(
     return needed_levels(tally.united(found), common, bits)
 
 
-def _moved(state: Content, name: str, to: Ints) -> Entries:
+def _moved(state: CellTable, name: str, to: Ints) -> Entries:
     """Give the entries of each cell to another; not in order yet if cells are not: many of them may go to buckets."""
     entries = state.cells.tallies[name]
     if _rises(to):
@@ -185,7 +185,7 @@ def _rises(at: Ints) -> bool:
     return len(at) < 2 or bool((at[1:] > at[:-1]).all())
 
 
-def _opaque_parts(states: Sequence[Content]) -> dict[str, Flat | Tally]:
+def _opaque_parts(states: Sequence[CellTable]) -> dict[str, Flat | Tally]:
     """The parts of all states: of a class that is not here, each state knows those that it holds."""
     parts: dict[str, Flat | Tally] = {}
     for state in states:
@@ -193,7 +193,7 @@ def _opaque_parts(states: Sequence[Content]) -> dict[str, Flat | Tally]:
     return parts
 
 
-def _may_subtract(states: Sequence[Content], parts: dict[str, Flat | Tally]) -> None:
+def _may_subtract(states: Sequence[CellTable], parts: dict[str, Flat | Tally]) -> None:
     for name, part in parts.items():
         there = any(name in s.cells.flats for s in states)
         if isinstance(part, Flat) and not FORMS[part.form].subtracts and there:
@@ -206,7 +206,7 @@ def _may_subtract(states: Sequence[Content], parts: dict[str, Flat | Tally]) -> 
 # -- flats -----------------------------------------------------------------------------------------------------------
 
 
-def _flat(states: Sequence[Content], flat: Flat, maps: Sequence[Ints], cells: int, sign: int) -> Array | None:
+def _flat(states: Sequence[CellTable], flat: Flat, maps: Sequence[Ints], cells: int, sign: int) -> Array | None:
     """Add one part of all states; None where it is absent."""
     name = flat.name
     if not any(name in s.cells.flats for s in states):
@@ -298,7 +298,7 @@ def _is_leveled(part: Flat | Tally) -> bool:
     return isinstance(part, Flat) and part.form == "level"
 
 
-def _folded_cells(states: Sequence[Content], at: Sequence[Ints], cells: int, sign: int) -> Array:
+def _folded_cells(states: Sequence[CellTable], at: Sequence[Ints], cells: int, sign: int) -> Array:
     """Which cells hold too many rows to be exact, or are folded on another side."""
     first = states[0]
     assert first.folds is not None
@@ -317,7 +317,7 @@ def _folded_cells(states: Sequence[Content], at: Sequence[Ints], cells: int, sig
     return folded | many
 
 
-def _exact_in(states: Sequence[Content], at: Sequence[Ints], chosen: Array) -> Entries:
+def _exact_in(states: Sequence[CellTable], at: Sequence[Ints], chosen: Array) -> Entries:
     """Return the exact entries of some cells, of all states together."""
     assert states[0].folds is not None
     found = []
@@ -355,7 +355,7 @@ def _with_buckets(states: Sequence[S], at: Sequence[Ints], cells: int, sign: int
 
 
 def _fold_exact(
-    states: Sequence[Content],
+    states: Sequence[CellTable],
     at: Sequence[Ints],
     moved: dict[str, list[Entries]],
     flats: dict[str, Array],
@@ -387,7 +387,7 @@ def _fold_exact(
 # -- keys ------------------------------------------------------------------------------------------------------------
 
 
-def common_words(states: Sequence[Content]) -> tuple[tuple[Vocabulary, ...], list[Ints]]:
+def common_words(states: Sequence[CellTable]) -> tuple[tuple[Vocabulary, ...], list[Ints]]:
     """Rank the keys of all states alike; ranks keep their order, so keys stay sorted."""
     keys = [s.cells.keys for s in states]
     words = list(states[0].cells.words)
@@ -402,7 +402,7 @@ def common_words(states: Sequence[Content]) -> tuple[tuple[Vocabulary, ...], lis
     return tuple(words), keys
 
 
-def _inner(states: Sequence[Content], fronts: Sequence[Ints]) -> tuple[Ints | None, list[Ints], Vocabulary | None]:
+def _inner(states: Sequence[CellTable], fronts: Sequence[Ints]) -> tuple[Ints | None, list[Ints], Vocabulary | None]:
     """Align the cells behind the front ones: the table, where the cells of each state are in it, their vocabulary."""
     if states[0].cells.inner is None:
         return None, [], None

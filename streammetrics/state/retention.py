@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from ..numerics.keys import atom_text, hash_of
 from .axes import EXPIRED, MARKS, OTHER, Axis, Vocabulary
-from .cell_table import Content
+from .cell_table import CellTable
 from .fold import common_words, gathered, regroup
 
 __all__ = ["kept_as", "limited", "retained", "settled"]
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-S = TypeVar("S", bound="Content")
+S = TypeVar("S", bound="CellTable")
 
 
 def limited(state: S) -> S:

@@ -16,8 +16,8 @@ from ..errors import IncompatibleStateError, MemoryLimitError
 from ..numerics.canonical import canonical_json
 from ..numerics.settings import encode_setting, unlike
 from .axes import Axis, Vocabulary
-from .cell_table import Content
-from .declare import FORMS, Array, Flat, Part
+from .cell_table import CellTable
+from .declare import FORMS, Array, Flat, StatePart
 from .fold import fold, regroup
 from .retention import kept_as, settled
 
@@ -27,7 +27,7 @@ Ints = NDArray[np.int64]
 ALL = ("dropped", "rounded")  # what every state has
 
 
-class State(Content):
+class State(CellTable):
     """A sufficient statistic: what was seen, enough to answer every metric that reads it.
 
     A subclass declares settings and parts, says which columns it `needs`, and which kernel counts them (`steps`).
@@ -43,12 +43,12 @@ class State(Content):
 
     def __init_subclass__(cls, tag: str = "", **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        found: dict[str, Part] = {}
+        found: dict[str, StatePart] = {}
         for name, thing in vars(cls).items():
-            if isinstance(thing, Part) and name not in ALL and hasattr(State, name):
+            if isinstance(thing, StatePart) and name not in ALL and hasattr(State, name):
                 raise TypeError(f"{cls.__name__}.{name}: every state has a {name!r}; call the part something else")
         for base in reversed(cls.__mro__):
-            found |= {n: p for n, p in vars(base).items() if isinstance(p, Part)}
+            found |= {n: p for n, p in vars(base).items() if isinstance(p, StatePart)}
         optional = sorted(n for n, p in found.items() if isinstance(p, Flat) and p.optional)
         cls.declared = {n: p for n, p in found.items() if n not in optional} | {n: found[n] for n in optional}
         if tag:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..numerics.settings import Settings, unions
 from .axes import Axis
-from .declare import Array, Flat, Part
+from .declare import Array, Flat, StatePart
 from .tally import Entries
 
 __all__ = ["Statistic"]
@@ -37,7 +37,7 @@ class Statistic(Settings):
     """Whether a weight had bits below 2**-60, which its sum does not have, or was so small that those of w x are (see
     `slip`)."""
 
-    declared: ClassVar[dict[str, Part]] = {}
+    declared: ClassVar[dict[str, StatePart]] = {}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -18,7 +18,7 @@ from ..state.state import State
 from .known_classes import KnownClasses
 from .step import NOTHING, Like, Step
 
-__all__ = ["ClassCounts", "Margins", "PairCounts", "Table"]
+__all__ = ["ClassCounts", "ClassTable", "Margins", "PairCounts"]
 
 Ints = NDArray[np.int64]
 
@@ -36,7 +36,7 @@ class Margins(NamedTuple):
         return sum(self.true)
 
 
-class Table(NamedTuple):
+class ClassTable(NamedTuple):
     """True and false, positives and negatives, of one class against the rest: rows, or weight in units of 2**-60."""
 
     tn: int
@@ -44,7 +44,7 @@ class Table(NamedTuple):
     fn: int
     tp: int
 
-    def cells_at(self, threshold: float) -> Table:
+    def cells_at(self, threshold: float) -> ClassTable:
         """The table itself: decisions are made."""
         return self
 
@@ -91,15 +91,15 @@ class PairCounts(State):
             weights(rows.sum(axis=0), None if excess is None else excess.sum(axis=0)).tolist(),
         )
 
-    def each(self) -> list[Table]:
+    def each(self) -> list[ClassTable]:
         """Each class against the rest."""
         right, true, predicted = self.margins()
         total = sum(true)
-        return [Table(total - t - p + r, p - r, t - r, r) for r, t, p in zip(right, true, predicted, strict=True)]
+        return [ClassTable(total - t - p + r, p - r, t - r, r) for r, t, p in zip(right, true, predicted, strict=True)]
 
-    def pooled(self) -> Table:
+    def pooled(self) -> ClassTable:
         """The tables of all classes added up."""
-        return Table(*(sum(part[i] for part in self.each()) for i in range(4)))
+        return ClassTable(*(sum(part[i] for part in self.each()) for i in range(4)))
 
     def facts(self) -> dict[str, Any]:
         classes, rows = len(self.names()), int(self.rows_seen.sum())

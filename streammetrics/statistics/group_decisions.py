@@ -8,7 +8,7 @@ from ..batch.classes import FoundClasses
 from ..batch.kinds import Need
 from ..numerics.exact import weights
 from ..state.axes import Axis, Vocabulary
-from .classes import Table
+from .classes import ClassTable
 from .found_classes import FoundNames
 from .labels import DecisionCounts
 
@@ -40,13 +40,13 @@ class GroupDecisions(FoundNames, DecisionCounts, tag="group_decisions"):
         *others, weighed = super().needs()
         return *others, Need("group", FoundClasses()), weighed
 
-    def tables(self, threshold: float) -> dict[Any, Table]:
+    def tables(self, threshold: float) -> dict[Any, ClassTable]:
         """The decisions on each group that weighs anything, by its name in ascending order."""
         i, inner, words = self.thresholds.index(threshold), self.cells.inner, self.cells.behind or Vocabulary()
         assert inner is not None
         cells = weights(self.counts[:, i], None if self.excess is None else self.excess[:, i]).reshape(-1, 4)
         found = dict(zip(inner[:, 1].tolist(), cells.tolist(), strict=True))
-        return {words.key(rank): Table(*found[rank]) for rank in sorted(found) if any(found[rank])}
+        return {words.key(rank): ClassTable(*found[rank]) for rank in sorted(found) if any(found[rank])}
 
     def facts(self) -> dict[str, Any]:
         rows = self.counts[:, 0].sum(axis=0)

@@ -15,7 +15,7 @@ from ..numerics.rows import across
 from . import forecast_terms
 from .labels import eps_of, rounded
 
-__all__ = ["POWERS", "TERMS", "TINY", "Rows", "Term", "parsed"]
+__all__ = ["POWERS", "TERMS", "TINY", "Term", "TermRows", "parsed"]
 
 Floats = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ TINY = 2.0**-1000
 HALF_LOG_TAU = 0.91893853320467274178  # log(2 pi) / 2
 
 
-class Rows:
+class TermRows:
     """Checked columns, as terms read them.
 
     Parameters
@@ -69,13 +69,13 @@ class Rows:
 # -- a label and a score ---------------------------------------------------------------------------------------------
 
 
-def log_loss(rows: Rows, role: str = "y_score") -> Floats:
+def log_loss(rows: TermRows, role: str = "y_score") -> Floats:
     """-log(q), q the probability of the label."""
     q, logit = rows.towards(role)
     return np.asarray(elementary.softplus(-q) if logit else -elementary.log(q))
 
 
-def focal(rows: Rows, gamma: float, alpha: float | None = None) -> Floats:
+def focal(rows: TermRows, gamma: float, alpha: float | None = None) -> Floats:
     """-(1 - q)^gamma log(q); weighed alpha for positives, 1 - alpha for negatives."""
     q, logit = rows.towards("y_score")
     wrong = np.maximum(elementary.sigmoid(-q) if logit else 1.0 - q, TINY)
@@ -83,25 +83,25 @@ def focal(rows: Rows, gamma: float, alpha: float | None = None) -> Floats:
     return loss if alpha is None else np.where(rows["y_true"] == 1, alpha, 1.0 - alpha) * loss
 
 
-def brier(rows: Rows, role: str = "y_score") -> Floats:
+def brier(rows: TermRows, role: str = "y_score") -> Floats:
     """(p - y)^2."""
     d = rows.probability(role) - rows["y_true"]
     return d * d
 
 
-def margin(rows: Rows) -> Floats:
+def margin(rows: TermRows) -> Floats:
     """1 - s for positives, 1 + s for negatives, not below 0."""
     s = rows["y_score"]
     return np.maximum(1.0 - np.where(rows["y_true"] == 1, s, -s), 0.0)
 
 
-def surprise(rows: Rows) -> Floats:
+def surprise(rows: TermRows) -> Floats:
     """(y - p) (1 - 2 p): of well calibrated p its mean is 0."""
     p = rows.probability()
     return (rows["y_true"] - p) * (1.0 - 2.0 * p)
 
 
-def surprise_variance(rows: Rows) -> Floats:
+def surprise_variance(rows: TermRows) -> Floats:
     """The variance of `surprise`, if p is the probability of a positive."""
     p = rows.probability()
     d = 1.0 - 2.0 * p
@@ -111,18 +111,18 @@ def surprise_variance(rows: Rows) -> Floats:
 # -- two scores ------------------------------------------------------------------------------------------------------
 
 
-def difference(rows: Rows) -> Floats:
+def difference(rows: TermRows) -> Floats:
     """How much more the score is than that of the baseline."""
     return rows["y_score"] - rows["baseline"]
 
 
-def symmetric(rows: Rows) -> Floats:
+def symmetric(rows: TermRows) -> Floats:
     """2 |d| / (|a| + |b|), and 0 of two zeros."""
     size = np.abs(rows["y_score"]) + np.abs(rows["baseline"])
     return np.where(size > 0, 2.0 * np.abs(difference(rows)) / np.where(size > 0, size, 1.0), 0.0)
 
 
-def decided(rows: Rows, threshold: float, *pairs: tuple[bool, bool]) -> Floats:
+def decided(rows: TermRows, threshold: float, *pairs: tuple[bool, bool]) -> Floats:
     """Whether both decisions, the old one and the new one, are such a pair."""
     old, new = rows.above("baseline", threshold), rows.above("y_score", threshold)
     return np.asarray(np.any([(old == a) & (new == b) for a, b in pairs], axis=0), np.float64)
@@ -131,18 +131,18 @@ def decided(rows: Rows, threshold: float, *pairs: tuple[bool, bool]) -> Floats:
 # -- a count and a rate ----------------------------------------------------------------------------------------------
 
 
-def poisson(rows: Rows, eps: float) -> Floats:
+def poisson(rows: TermRows, eps: float) -> Floats:
     """The rate p less y log(p + eps)."""
     y, p = rows["y_true"], rows["y_pred"]
     return np.asarray(p - y * elementary.log(p + eps))
 
 
-def poisson_of_log(rows: Rows) -> Floats:
+def poisson_of_log(rows: TermRows) -> Floats:
     """e^x - y x, x the logarithm of the rate."""
     return np.asarray(elementary.exp(rows["y_pred"]) - rows["y_true"] * rows["y_pred"])
 
 
-def stirling(rows: Rows) -> Floats:
+def stirling(rows: TermRows) -> Floats:
     """About log(y!): y log(y) - y + log(2 pi y) / 2 for y above 1, else 0."""
     y = rows["y_true"]
     log_y = elementary.log(np.maximum(y, 1.0))
@@ -152,7 +152,7 @@ def stirling(rows: Rows) -> Floats:
 # -- an amount and its prediction ------------------------------------------------------------------------------------
 
 
-def deviance(rows: Rows, power: float) -> Floats:
+def deviance(rows: TermRows, power: float) -> Floats:
     """Tweedie's deviance of a power of 1 or more."""
     return 2.0 * half_deviance(rows["y_true"], rows["y_pred"], power)
 
@@ -172,7 +172,7 @@ def half_deviance(y: Floats, p: Floats, power: float) -> Floats:
     return np.where(near, close, np.maximum(far, 0.0))
 
 
-def unit(rows: Rows, power: float) -> Floats:
+def unit(rows: TermRows, power: float) -> Floats:
     """What the deviance from a constant is made of: y^(2 - power), y log(y) at 1, log(y) at 2."""
     y = rows["y_true"]
     some = np.where(y > 0, y, 1.0)
@@ -185,14 +185,14 @@ def unit(rows: Rows, power: float) -> Floats:
 # -- two vectors: columns one after the other, so that every machine adds them in one order -------------------------
 
 
-def shares(rows: Rows, role: str) -> list[Floats]:
+def shares(rows: TermRows, role: str) -> list[Floats]:
     """The columns of rows that are brought to a sum of 1."""
     columns = list(rows[role].T)
     total = across(columns)
     return [c / total for c in columns]
 
 
-def kl(rows: Rows) -> Floats:
+def kl(rows: TermRows) -> Floats:
     """The sum of p log(p / q), q not below eps.
 
     Added up as p log(p / q) - p + q, none of which is negative: p and q have the same sum, up to what eps adds to q.
@@ -204,7 +204,7 @@ def kl(rows: Rows) -> Floats:
     return across(parts)
 
 
-def js(rows: Rows) -> Floats:
+def js(rows: TermRows) -> Floats:
     """Half the divergences of both from their mean."""
     parts = []
     for p, q in zip(shares(rows, "y_true"), shares(rows, "y_pred"), strict=True):
@@ -213,7 +213,7 @@ def js(rows: Rows) -> Floats:
     return across(parts)
 
 
-def cosine(rows: Rows) -> Floats:
+def cosine(rows: TermRows) -> Floats:
     """The product of both over their lengths; 0 where one is nothing but zeros."""
     a, b = list(rows["y_true"].T), list(rows["y_pred"].T)
 
@@ -228,18 +228,18 @@ def cosine(rows: Rows) -> Floats:
 # -- how many raters chose each class ---------------------------------------------------------------------------------
 
 
-def raters(rows: Rows, k: float) -> Floats:
+def raters(rows: TermRows, k: float) -> Floats:
     """How many chose a class."""
     return rows["ratings"][:, int(k)]
 
 
-def rater_pairs(rows: Rows) -> Floats:
+def rater_pairs(rows: TermRows) -> Floats:
     """Ordered pairs of raters."""
     total = across(list(rows["ratings"].T))
     return total * (total - 1.0)
 
 
-def agreeing_pairs(rows: Rows) -> Floats:
+def agreeing_pairs(rows: TermRows) -> Floats:
     """Ordered pairs of raters who chose the same class."""
     return across([n * (n - 1.0) for n in rows["ratings"].T])
 
@@ -256,7 +256,7 @@ class Term(NamedTuple):
     signed: bool = False
 
 
-def squared(rows: Rows) -> Floats:
+def squared(rows: TermRows) -> Floats:
     """The square of `margin`."""
     m = margin(rows)
     return m * m

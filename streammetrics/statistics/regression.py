@@ -14,7 +14,7 @@ from ..batch.numbers import OCTAVES, number
 from ..errors import StateFormatError
 from ..numerics.exact import exact_to_fraction
 from ..numerics.settings import setting, union
-from ..state.consistency import Weight, all_within, weight_of
+from ..state.consistency import RowWeight, all_within, weight_of
 from ..state.declare import Flat
 from ..state.state import State
 from .covariance import Spread, spread
@@ -160,7 +160,7 @@ class RegressionSums(WeighedRows, tag="regression_sums"):
         return spread(rows, [total, some], products)
 
 
-def check_losses(state: State, terms: tuple[str, ...], weight: Weight) -> None:
+def check_losses(state: State, terms: tuple[str, ...], weight: RowWeight) -> None:
     """Raise unless the sums of losses of all cells are such as rows of this weight can have."""
     sums = state.flat("sums")
     for i, (name, _) in enumerate(map(parsed, terms)):

@@ -12,7 +12,7 @@ from ..batch.classes import Distribution, Logit
 from ..batch.kinds import COUNT, Need, label, matrix, score, weight
 from ..batch.numbers import Exponent, number
 from ..numerics.settings import setting
-from .pair_terms import POWERS, TERMS, Rows, parsed
+from .pair_terms import POWERS, TERMS, TermRows, parsed
 from .row_means import RowMeans
 
 __all__ = ["RowTerms"]
@@ -101,7 +101,7 @@ class RowTerms(RowMeans, tag="row_terms"):
         return (*each[self.over](), weight())
 
     def values_of(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
-        rows, parts = Rows(columns, self.scale, self.eps), [parsed(term) for term in self.terms]
+        rows, parts = TermRows(columns, self.scale, self.eps), [parsed(term) for term in self.terms]
         return np.column_stack([TERMS[name].of(rows, *numbers) for name, numbers in parts])
 
     def most_of(self, term: str) -> float:

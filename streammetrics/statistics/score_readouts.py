@@ -281,7 +281,7 @@ def _of_both(
     return made
 
 
-class Terms(NamedTuple):
+class PositiveScores(NamedTuple):
     """What average precision is read from: the scores that positives have, of every cell.
 
     Parameters
@@ -355,7 +355,7 @@ def _precision(at: Entered, inexact: Any) -> tuple[Floats, Floats, Floats]:
     above_n = np.repeat(N, at.each) - at.upto(at.negatives)
     starts = np.concatenate([[0], np.cumsum(some)])[at.starts]
     a, c, tp, fp = (Twofold.of(x[some]) for x in (at.positives, at.ties(), above_p, above_n))
-    terms = Terms(a, c, tp, fp, starts, Twofold.of(P), 0.5)
+    terms = PositiveScores(a, c, tp, fp, starts, Twofold.of(P), 0.5)
     value, sure = terms.quotients().nearest(OFF)
     low, high = value.copy(), value.copy()
     off = inexact & (P > 0)
@@ -365,12 +365,12 @@ def _precision(at: Entered, inexact: Any) -> tuple[Floats, Floats, Floats]:
     for i in np.flatnonzero(~sure & (P > 0)):  # hardly ever
         part = slice(starts[i], starts[i + 1])
         a, c, tp, fp = (x.take(part) for x in terms[:4])
-        one = Terms(a, c, tp, fp, starts[i : i + 2] - starts[i], terms.P.take([i]), 0.5)
+        one = PositiveScores(a, c, tp, fp, starts[i : i + 2] - starts[i], terms.P.take([i]), 0.5)
         value[i], low[i], high[i] = _numbers(_of_terms(one, bool(off[i])))
     return value, low, high
 
 
-def _of_terms(terms: Terms, inexact: bool) -> Limits:
+def _of_terms(terms: PositiveScores, inexact: bool) -> Limits:
     """What the terms of one cell make."""
     high, low = (Fraction(float(x[0])) for x in terms.quotients())
     value = high + low
@@ -393,7 +393,7 @@ def average_precision(state: ScoresByLabel) -> Limits | None:
         return None
     a, c, tp, fp = (m[held].twofold() for m in (a_, c_, a_.before(), c_.before()))
     starts = np.array([0, len(a.high)])
-    terms = Terms(a, c, tp, fp, starts, P.twofold(), 0.0 if state.weighted else 0.5)
+    terms = PositiveScores(a, c, tp, fp, starts, P.twofold(), 0.0 if state.weighted else 0.5)
     return _of_terms(terms, not state.is_exact)
 
 

@@ -17,7 +17,7 @@ from ..errors import StateFormatError
 from ..numerics.exact import FRACTION_BITS, UNIT, exact_to_fraction, fixed_to_int, of_units, whole
 from ..numerics.rows import row_sums
 from ..numerics.settings import setting, union
-from ..state.consistency import Weight, weight_of
+from ..state.consistency import RowWeight, weight_of
 from ..state.declare import Flat, lost
 from ..state.state import State
 from .covariance import Spread, spread
@@ -65,7 +65,7 @@ class Terms(State):
         """What probabilities of a dtype are kept away from 0 and 1."""
         return eps_of(source, self.eps)
 
-    def all_rows(self) -> Weight:
+    def all_rows(self) -> RowWeight:
         """What all rows of each cell weigh."""
         return weight_of(self, "rows")
 
@@ -137,7 +137,7 @@ class TermSums(Terms):
         into = own.rows, own.sums, own.squares, own.clipped
         return [Step("score_sums:sum_scores", "y_true", scores, self.numbers, eps, *into, checks=True)]
 
-    def all_rows(self) -> Weight:
+    def all_rows(self) -> RowWeight:
         return super().all_rows().sum(-1)
 
 

@@ -29,16 +29,16 @@ ASKED = ("--label", "click", "--score", "pctr_b", "--metrics", "auc,log_loss", "
 SLOW = """
 import sys, time
 from streammetrics.io import readers
-from streammetrics.io.parts import Part
+from streammetrics.io.parts import LogPart
 readers._SPAN_ROWS = 1000
-quick, said = Part.batches, []
+quick, said = LogPart.batches, []
 def batches(part):
     time.sleep(0.04)
     yield from quick(part)
     if not said:
         said.append(1)
         print("ready", flush=True)  # one part is counted
-Part.batches = batches
+LogPart.batches = batches
 from streammetrics.cli import main
 main(sys.argv[1:])
 """
@@ -118,7 +118,7 @@ def test_a_finished_one_answers_at_once(run, logs, tmp_path, monkeypatch):
     command = ("eval", logs / "parquet", *ASKED, "--by", "variant", "--checkpoint", tmp_path / "x", "--format", "json")
     first = run(*command)
     assert first.code == 0
-    monkeypatch.setattr("streammetrics.io.parts.Part.batches", None)
+    monkeypatch.setattr("streammetrics.io.parts.LogPart.batches", None)
     assert run(*command, "--save", tmp_path / "saved").out == first.out
     shown = run("show", tmp_path / "x", "--format", "json")
     assert shown.out == run("show", tmp_path / "saved", "--format", "json").out == first.out

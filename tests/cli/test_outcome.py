@@ -81,19 +81,19 @@ def test_an_hour_without_positives(run: Any, tmp_path: Path) -> None:
 
 
 def test_columns_of_many_values(run: Any, fails: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from streammetrics.io.parts import Part
+    from streammetrics.io.parts import LogPart
 
     monkeypatch.setattr("streammetrics.io.parts.BATCH_ROWS", 2000)
     rows = "".join(f"l{i},0.5,u{i}\n" for i in range(20_000))
     (path := tmp_path / "a.csv").write_text("click,p,u\n" + rows)
-    batches, read = Part.batches, []
+    batches, read = LogPart.batches, []
 
-    def count(self: Part) -> Any:
+    def count(self: LogPart) -> Any:
         for batch in batches(self):
             read.append(batch.num_rows)
             yield batch
 
-    monkeypatch.setattr(Part, "batches", count)
+    monkeypatch.setattr(LogPart, "batches", count)
     ask = ("eval", path, *BASE[:4], "--metrics", "ctr", "--format", "json")
     assert fails(*ask, "--where", "u=x", "--pos-label", "l1") == "no row of 20,000 meets --where u=x"
     assert sum(read) == 22_000

@@ -18,14 +18,14 @@ BASE = ("--label", "click", "--score", "pctr_b", "--metrics", "auc,log_loss")
 SLOW = """
 import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell starts with SIGINT ignored
-from streammetrics.io.parts import Part
-quick = Part.batches
+from streammetrics.io.parts import LogPart
+quick = LogPart.batches
 def batches(part):
     for batch in quick(part):
         os.write(2, b"batch\\n")  # no lock of a stream, which the end of the process would find taken
         time.sleep(1.5)  # long enough for the signal to arrive on a busy machine
         yield batch
-Part.batches = batches
+LogPart.batches = batches
 from streammetrics.cli import main
 main()
 """

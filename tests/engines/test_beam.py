@@ -13,7 +13,7 @@ beam = pytest.importorskip("apache_beam")
 
 import engine_logs as logs  # noqa: E402
 
-from streammetrics.engines.beam import Fold, FoldRows, Merge  # noqa: E402
+from streammetrics.engines.beam import FoldRows, FoldTables, Merge  # noqa: E402
 
 TABLE = logs.simple(300)
 METRICS = sm.MetricCollection(sm.AUC(), sm.LogLoss())
@@ -34,7 +34,7 @@ def collected(pipe: Any, folder: Path) -> dict[Any, Any]:
 
 def test_tables_by_key(tmp_path: Path) -> None:
     keyed = [(str(i % 3), TABLE.slice(i * 20, 20)) for i in range(15)]
-    found = collected(beam.Create(keyed) | beam.CombinePerKey(Fold(METRICS)), tmp_path)
+    found = collected(beam.Create(keyed) | beam.CombinePerKey(FoldTables(METRICS)), tmp_path)
     for key in "012":
         whole = METRICS.copy()
         for k, table in keyed:
@@ -65,7 +65,7 @@ def test_states_of_others_are_merged(tmp_path: Path) -> None:
     assert found["all"].digest() == METRICS.copy().update(TABLE).digest()
 
 
-@pytest.mark.parametrize("fold", [Fold, FoldRows, Merge])
+@pytest.mark.parametrize("fold", [FoldTables, FoldRows, Merge])
 def test_nothing_in_is_nothing_seen(tmp_path: Path, fold: Any) -> None:
     found = collected(beam.Create([]) | beam.CombineGlobally(fold(METRICS)) | beam.WithKeys("all"), tmp_path)
     assert found["all"].digest() == METRICS.digest()
@@ -74,7 +74,7 @@ def test_nothing_in_is_nothing_seen(tmp_path: Path, fold: Any) -> None:
 def test_a_bad_row_says_what_and_where() -> None:
     tables = logs.spoiled([TABLE.slice(0, 50), TABLE.slice(50, 50)], "y_score", 1, 17)
     for pipe in (
-        beam.Create(tables) | beam.CombineGlobally(Fold(METRICS)),
+        beam.Create(tables) | beam.CombineGlobally(FoldTables(METRICS)),
         beam.Create([r for t in tables for r in t.to_pylist()]) | beam.CombineGlobally(FoldRows(METRICS)),
     ):
         with pytest.raises(Exception, match=r"y_score: .*found 7\.5 in row \d+"), beam.Pipeline("DirectRunner") as p:
@@ -108,7 +108,7 @@ def test_the_coder_is_deterministic_and_keeps_waiting_rows() -> None:
 
 
 def test_bad_rows_are_dropped_behind_the_coder() -> None:
-    fold = Fold(sm.AUC(on_invalid="drop"))
+    fold = FoldTables(sm.AUC(on_invalid="drop"))
     coder = fold.get_accumulator_coder()
     again = coder.decode(coder.encode(fold.create_accumulator()))
     assert fold.add_input(again, {"y_true": [1, 0], "y_score": [7.5, 0.5]}).metrics.explain()["dropped"] == {

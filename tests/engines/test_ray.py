@@ -22,7 +22,7 @@ pa = pytest.importorskip("pyarrow")
 import engine_logs as logs  # noqa: E402
 from ray.data.expressions import col  # noqa: E402
 
-from streammetrics.engines.ray import Fold, evaluate  # noqa: E402
+from streammetrics.engines.ray import AggregateMetrics, evaluate  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:`[a-z0-9_]+` is deprecated:DeprecationWarning:ray")
 
@@ -46,13 +46,18 @@ def test_by_key_null_and_dictionaries_among_them() -> None:
     table = TABLE.set_column(
         2, "variant", pa.array(["A", "B", None, "A", "B"] * 100).dictionary_encode().cast("string")
     )
-    rows = data.from_arrow(table).groupby("variant", num_partitions=3).aggregate(Fold(METRICS, "held")).take_all()
+    rows = (
+        data.from_arrow(table)
+        .groupby("variant", num_partitions=3)
+        .aggregate(AggregateMetrics(METRICS, "held"))
+        .take_all()
+    )
     slices = sm.Sliced(METRICS, by="variant").update(table)
     assert {row["variant"]: sm.from_bytes(row["held"]) for row in rows} == {k: slices[k] for k in slices.keys}
 
 
 def test_all_rows_in_one_state() -> None:
-    found = data.from_arrow([TABLE.slice(0, 300), TABLE.slice(300)]).aggregate(Fold(METRICS))
+    found = data.from_arrow([TABLE.slice(0, 300), TABLE.slice(300)]).aggregate(AggregateMetrics(METRICS))
     assert sm.from_bytes(found["state"]) == whole()
 
 

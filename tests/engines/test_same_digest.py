@@ -48,10 +48,10 @@ def processes(tables: Tables, metrics: Any, folder: Path) -> Any:
 
 def beam(tables: Tables, metrics: Any, folder: Path) -> Any:
     beam = pytest.importorskip("apache_beam")
-    from streammetrics.engines.beam import Fold
+    from streammetrics.engines.beam import FoldTables
 
     with beam.Pipeline("DirectRunner") as pipeline:
-        found = pipeline | beam.Create(tables) | beam.CombineGlobally(Fold(metrics))
+        found = pipeline | beam.Create(tables) | beam.CombineGlobally(FoldTables(metrics))
         _ = found | beam.Map(lambda total: sm.save(total, folder / "total.smet"))
     return sm.load(folder / "total.smet")
 

@@ -17,7 +17,7 @@ import keras
 import numpy as np
 
 import streammetrics as sm
-from streammetrics.hooks.keras import Evaluate, Metric
+from streammetrics.hooks.keras import Evaluate, KerasMetric
 
 ROWS, FEATURES = 600, 5
 
@@ -40,8 +40,10 @@ def fitted() -> dict[str, Any]:
     """Fit with weights and validation; the values of Keras and ours, and what the last epoch should have."""
     (x, y, w), (vx, vy, vw) = rows(), rows(1)
     y, vy = y[:, None], vy[:, None]  # Keras's own metric of the loss wants the shape of what the model puts out
-    ours = Metric(sm.MetricCollection({"our_accuracy": sm.Accuracy(), "our_auc": sm.AUC(), "our_loss": sm.LogLoss()}))
-    weighted = Metric(sm.LogLoss(), name="our_weighted_loss")
+    ours = KerasMetric(
+        sm.MetricCollection({"our_accuracy": sm.Accuracy(), "our_auc": sm.AUC(), "our_loss": sm.LogLoss()})
+    )
+    weighted = KerasMetric(sm.LogLoss(), name="our_weighted_loss")
     made = model(
         metrics=["accuracy", keras.metrics.BinaryCrossentropy(name="loss_mean"), ours],
         weighted_metrics=[keras.metrics.BinaryCrossentropy(name="weighted_loss"), weighted],
@@ -66,7 +68,7 @@ def stopped() -> dict[str, Any]:
             keras.callbacks.EarlyStopping("val_gini", mode="max", patience=2),
         ],
     }.items():
-        how = {"metrics": [Metric(sm.Gini())]} if name == "compiled" else {}
+        how = {"metrics": [KerasMetric(sm.Gini())]} if name == "compiled" else {}
         data = {"validation_data": (vx, vy)} if name == "compiled" else {}
         seen = model(**how).fit(x, y, epochs=60, verbose=0, callbacks=callbacks, **data)
         found[name] = [float(v) for v in seen.history["val_gini"]]
@@ -83,10 +85,10 @@ def classes() -> dict[str, Any]:
         raw = link == "logit"
         several = sm.MetricCollection({"ours": sm.LogLoss(num_classes=3), "right": sm.Accuracy(num_classes=3)})
         theirs = [keras.metrics.SparseCategoricalCrossentropy(name="theirs", from_logits=raw), "accuracy"]
-        made = model(3, activation, loss(from_logits=raw), metrics=[*theirs, Metric(several, link=link)])
+        made = model(3, activation, loss(from_logits=raw), metrics=[*theirs, KerasMetric(several, link=link)])
         made.fit(x, y[:, None].astype("float32"), epochs=1, verbose=0)
         found[link] = made.evaluate(x, y[:, None].astype("float32"), verbose=0, return_dict=True)
-    made = model(3, "softmax", "categorical_crossentropy", metrics=[Metric(sm.LogLoss(num_classes=3))])
+    made = model(3, "softmax", "categorical_crossentropy", metrics=[KerasMetric(sm.LogLoss(num_classes=3))])
     found["indicators"] = made.evaluate(x, np.eye(3, dtype="float32")[y], verbose=0, return_dict=True)
     return {k: {n: float(v) for n, v in values.items()} for k, values in found.items()}
 
@@ -97,15 +99,15 @@ def outputs() -> dict[str, Any]:
     inputs = keras.Input((FEATURES,))
     heads = {name: keras.layers.Dense(1, "sigmoid", name=name)(inputs) for name in ("click", "buy")}
     made = keras.Model(inputs, heads)
-    two = {name: Metric(sm.MetricCollection(sm.AUC(), sm.CTR()), name=name) for name in heads}
-    both = {name: [Metric(sm.AUC(), name="ours"), two[name]] for name in heads}
+    two = {name: KerasMetric(sm.MetricCollection(sm.AUC(), sm.CTR()), name=name) for name in heads}
+    both = {name: [KerasMetric(sm.AUC(), name="ours"), two[name]] for name in heads}
     made.compile("sgd", dict.fromkeys(heads, "binary_crossentropy"), metrics=both)
     labels = {"click": y, "buy": 1 - y}
     evaluate = Evaluate(sm.AUC(), (x, labels), output="buy")
     seen = made.fit(x, labels, epochs=1, verbose=0, callbacks=[evaluate]).history
     want = sm.AUC().update(1 - y, made.predict(x, verbose=0)["buy"]).compute()
     ctr = {name: (float(seen[f"{name}_ctr"][0]), float(label.mean())) for name, label in labels.items()}
-    again = Metric.from_config(two["buy"].get_config()).result()
+    again = KerasMetric.from_config(two["buy"].get_config()).result()
     return {"names": sorted(seen), "found": seen["val_auc"][0], "want": want, "ctr": ctr, "again": sorted(again)}
 
 
@@ -158,13 +160,13 @@ def order() -> dict[str, Any]:
 def bad() -> dict[str, Any]:
     """Logits taken for probabilities stop training, with our message; the next training is as if nothing had been."""
     x, y, _ = rows()
-    made = model(1, None, keras.losses.BinaryCrossentropy(from_logits=True), metrics=[Metric(sm.AUC())])
+    made = model(1, None, keras.losses.BinaryCrossentropy(from_logits=True), metrics=[KerasMetric(sm.AUC())])
     try:
         made.fit(x, y, epochs=1, verbose=0)
         said = "nothing"
     except Exception as error:  # noqa: BLE001 - each backend wraps it into an error of its own
         said = str(error)
-    auc = Metric(sm.AUC(), name="ours")
+    auc = KerasMetric(sm.AUC(), name="ours")
     again = model(metrics=[auc]).fit(x, y, epochs=2, verbose=0).history["ours"]
     return {"said": said, "again": [float(v) for v in again], "rows": auc.metrics.explain()["rows"]}
 
@@ -174,7 +176,7 @@ def masked() -> dict[str, Any]:
     rng = np.random.default_rng(0)
     tokens = rng.integers(0, 4, (64, 6))  # 0 is padding
     y = ((tokens > 1) & (rng.random((64, 6)) < 0.8)).astype("float32")[..., None]
-    ours = Metric(sm.MetricCollection(sm.AUC(), sm.LogLoss()))
+    ours = KerasMetric(sm.MetricCollection(sm.AUC(), sm.LogLoss()))
     layers = [keras.layers.Embedding(4, 3, mask_zero=True), keras.layers.Dense(1, "sigmoid")]
     made = keras.Sequential(layers)
     made.compile("sgd", "binary_crossentropy", metrics=[ours])
@@ -187,13 +189,13 @@ def masked() -> dict[str, Any]:
 def saved() -> dict[str, Any]:
     """A model with our metric, saved and loaded; a lone metric used by hand; values every few steps."""
     x, y, _ = rows()
-    made = model(metrics=[Metric(sm.AUC(bits=12), name="ours", every=3)])
+    made = model(metrics=[KerasMetric(sm.AUC(bits=12), name="ours", every=3)])
     first = made.fit(x, y, epochs=1, batch_size=64, verbose=0).history["ours"][0]
     with tempfile.TemporaryDirectory() as folder:
         made.save(f"{folder}/model.keras")
         loaded = keras.saving.load_model(f"{folder}/model.keras")
     pair = [float(m.evaluate(x, y, verbose=0, return_dict=True)["ours"]) for m in (made, loaded)]
-    hand = Metric(sm.AUC(), link="logit")
+    hand = KerasMetric(sm.AUC(), link="logit")
     hand.update_state([[0], [1], [1]], [[-1.5], [0.5], [2.0]])
     return {"first": float(first), "pair": pair, "hand": float(hand.result())}
 
@@ -201,7 +203,7 @@ def saved() -> dict[str, Any]:
 def compiled_by_xla() -> dict[str, Any]:
     x, y, _ = rows()
     try:
-        model(metrics=[Metric(sm.AUC())], jit_compile=True).fit(x, y, epochs=1, verbose=0)
+        model(metrics=[KerasMetric(sm.AUC())], jit_compile=True).fit(x, y, epochs=1, verbose=0)
         return {"said": "nothing"}
     except ValueError as error:
         return {"said": str(error)}
@@ -213,7 +215,7 @@ def eager() -> dict[str, Any]:
     several = {"steps_per_execution": 3} if keras.backend.backend() != "torch" else {}
     found = []
     for how in ({"run_eagerly": True}, several):
-        made = model(metrics=[Metric(sm.AUC(), name="ours")], **how)
+        made = model(metrics=[KerasMetric(sm.AUC(), name="ours")], **how)
         found.append(float(made.fit(x, y, epochs=1, batch_size=200, verbose=0, shuffle=False).history["ours"][0]))
     return {"found": found}
 

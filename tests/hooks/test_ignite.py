@@ -19,7 +19,7 @@ from ignite.engine import Engine
 from sklearn import metrics as sk
 
 import streammetrics as sm
-from streammetrics.hooks.ignite import Metric
+from streammetrics.hooks.ignite import IgniteMetric
 
 
 def rows(n: int = 300) -> tuple[Any, Any, Any]:
@@ -34,7 +34,7 @@ def batches(*columns: Any, size: int = 64) -> list[Any]:
 def test_values_are_those_of_ignite_and_scikit_learn() -> None:
     z, y, _ = rows()
     engine = Engine(lambda _, batch: (torch.sigmoid(batch[0]), batch[1]))
-    ours = Metric(sm.MetricCollection(sm.AUC(), sm.Accuracy(), sm.LogLoss()))
+    ours = IgniteMetric(sm.MetricCollection(sm.AUC(), sm.Accuracy(), sm.LogLoss()))
     ours.attach(engine, "ours")
     theirs.Accuracy(output_transform=lambda out: (out[0] >= 0.5, out[1])).attach(engine, "theirs")
     theirs.ROC_AUC().attach(engine, "their_auc")
@@ -56,7 +56,7 @@ def test_weights_and_columns(named: bool) -> None:
         return {"y_pred": z, "y": y, "sample_weight": w, "group": user} if named else (z, y, w)
 
     engine, metric = Engine(lambda _, batch: batch), sm.GroupAUC() if named else sm.AUC()
-    Metric(metric, transform, link="logit").attach(engine, "ours")
+    IgniteMetric(metric, transform, link="logit").attach(engine, "ours")
     found = engine.run(batches(z, y, w, user)).metrics["ours"]
     if named:
         p = torch.sigmoid(z.double())
@@ -71,7 +71,7 @@ def test_models_that_are_trained_and_classes() -> None:
     engine = Engine(lambda _, batch: (model(batch[0][:, None]), batch[1]))  # with gradients
     found = {}
     for name, metric in {"auc": sm.AUC(), "accuracy": sm.Accuracy(num_classes=2)}.items():
-        Metric(metric, link="logit").attach(engine, name)
+        IgniteMetric(metric, link="logit").attach(engine, name)
     theirs.Accuracy().attach(engine, "theirs")
     found = engine.run(batches(z, y)).metrics
     assert found["accuracy"] == pytest.approx(found["theirs"], abs=1e-12)
@@ -81,7 +81,7 @@ def test_models_that_are_trained_and_classes() -> None:
 
 def test_a_checkpoint_goes_on() -> None:
     z, y, _ = rows()
-    first, second = Metric(sm.AUC(), link="logit"), Metric(sm.AUC(), link="logit")
+    first, second = IgniteMetric(sm.AUC(), link="logit"), IgniteMetric(sm.AUC(), link="logit")
     first.update((z[:100], y[:100]))
     second.load_state_dict(first.state_dict())
     first.update((z[100:], y[100:]))
@@ -89,12 +89,12 @@ def test_a_checkpoint_goes_on() -> None:
     assert first.metrics.digest() == second.metrics.digest()
     before = second.metrics.digest()
     with pytest.raises(sm.IncompatibleStateError):
-        second.load_state_dict(Metric(sm.LogLoss()).state_dict())
+        second.load_state_dict(IgniteMetric(sm.LogLoss()).state_dict())
     assert second.metrics.digest() == before
 
 
 def test_errors_say_what_was_expected() -> None:
-    metric = Metric(sm.AUC())
+    metric = IgniteMetric(sm.AUC())
     with pytest.raises(ValueError, match="got 1 values"):
         metric.update((torch.zeros(3),))
     with pytest.raises(ValueError, match="expected y_pred and y in the output, got y_true"):
@@ -111,7 +111,7 @@ def half(rank: int, folder: str) -> None:
     """Count the rows of one process, unevenly many; write what all of them have."""
     z, y, _ = rows()
     mine = slice(0, 100) if rank == 0 else slice(100, 300)
-    metric = Metric(sm.MetricCollection(sm.AUC(), sm.LogLoss()), link="logit")
+    metric = IgniteMetric(sm.MetricCollection(sm.AUC(), sm.LogLoss()), link="logit")
     engine = Engine(lambda _, batch: batch)
     metric.attach(engine, "ours")
     found = engine.run(batches(z[mine], y[mine])).metrics["ours"]
@@ -129,7 +129,7 @@ def test_two_processes_have_the_values_of_all_rows(tmp_path: Path) -> None:
         port = free.getsockname()[1]
     with idist.Parallel(backend="gloo", nproc_per_node=2, master_port=port, start_method="spawn") as parallel:
         parallel.run(half, str(tmp_path))
-    whole = Metric(sm.MetricCollection(sm.AUC(), sm.LogLoss()), link="logit")
+    whole = IgniteMetric(sm.MetricCollection(sm.AUC(), sm.LogLoss()), link="logit")
     whole.update((z, y))
     said = {path.read_text() for path in tmp_path.iterdir()}
     assert len(list(tmp_path.iterdir())) == 2

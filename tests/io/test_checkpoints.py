@@ -26,7 +26,7 @@ from streammetrics.io import checkpoints, readers
 from streammetrics.io import evaluate as evaluating
 from streammetrics.io.evaluate import evaluate
 from streammetrics.io.logs import Log, LogError
-from streammetrics.io.parts import Part
+from streammetrics.io.parts import LogPart
 from streammetrics.io.where import read_where
 
 N, GROUP = 6000, 500
@@ -97,20 +97,20 @@ class StoppedError(Exception):
 
 
 @pytest.fixture
-def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], list[Part]]:
+def stopping(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], list[LogPart]]:
     """Let the reading of so many parts more end the pass; tell what was read to its end."""
-    real = Part.batches
+    real = LogPart.batches
 
-    def after(count: int | None) -> list[Part]:
-        begun, whole = itertools.count(1), list[Part]()
+    def after(count: int | None) -> list[LogPart]:
+        begun, whole = itertools.count(1), list[LogPart]()
 
-        def batches(part: Part) -> Iterator[pa.RecordBatch]:
+        def batches(part: LogPart) -> Iterator[pa.RecordBatch]:
             if count is not None and next(begun) > count:
                 raise StoppedError
             yield from real(part)
             whole.append(part)
 
-        monkeypatch.setattr(Part, "batches", batches)
+        monkeypatch.setattr(LogPart, "batches", batches)
         return whole
 
     return after
@@ -222,7 +222,7 @@ def test_parts_are_written_as_they_are_done_in_little_of_the_time(
     for i in range(1000):
         now[0] += 0.1
         if keeper.due():
-            one.kept = checkpoints.Kept(states_of(metrics), (i,), 1)
+            one.kept = checkpoints.CountedParts(states_of(metrics), (i,), 1)
         keeper.write([one])
     assert len(written) in (5, 6)
     assert len(written) / now[0] <= 1 / 20 + 0.02

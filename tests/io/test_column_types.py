@@ -167,22 +167,22 @@ def test_scores_that_are_no_numbers_are_named(tmp_path: Path, value: str) -> Non
 
 
 def test_windows_of_partitions_and_of_texts(tmp_path: Path) -> None:
-    from streammetrics.io.evaluate import Window
+    from streammetrics.io.evaluate import WindowOptions
 
     for day in ("2025-06-02", "2025-06-03"):
         parquet(tmp_path / "log" / f"day={day}" / "a.parquet", y=[1, 0], ts=[f"{day}T10:00:00", f"{day}T11:00:00.5Z"])
     metrics = sm.MetricCollection(sm.Task([sm.CTR()], y_true="y"))
     for day in ("20250602", "20250603"):
         parquet(tmp_path / "compact" / f"day={day}" / "a.parquet", y=[1, 0])
-    compact = evaluate(Log(tmp_path / "compact"), metrics, window=Window("1d", "day")).windows
+    compact = evaluate(Log(tmp_path / "compact"), metrics, window=WindowOptions("1d", "day")).windows
     assert compact is not None
     assert [str(key)[:10] for key in compact.compute()] == ["2025-06-02", "2025-06-03"]
     for time in ("day", "ts"):
-        windows = evaluate(Log(tmp_path / "log"), metrics, window=Window("1d", time)).windows
+        windows = evaluate(Log(tmp_path / "log"), metrics, window=WindowOptions("1d", time)).windows
         assert windows is not None
         assert [str(key)[:10] for key in windows.compute()] == ["2025-06-02", "2025-06-03"]
     parquet(tmp_path / "log" / "day=2025-06-03" / "b.parquet", y=[1, 0], ts=["2025-06-03T10:00:00", "noon"])
-    found = message(lambda: evaluate(Log(tmp_path / "log"), metrics, window=Window("1d", "ts")))
+    found = message(lambda: evaluate(Log(tmp_path / "log"), metrics, window=WindowOptions("1d", "ts")))
     assert "b.parquet: row 1: column 'ts': expected timestamp, found 'noon'" in found
 
 

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
-from streammetrics.guide.tables import Line, lines
+from streammetrics.guide.tables import PeerLine, lines
 from tests.peers.calls import CALLS, NEEDS, TOLERANCE
 from tests.peers.data import MAKERS, NAMES, Data, data_of
 
 TRIED = [line for line in lines() if line.ours and line.data != "own" and not line.differs]
 
 
-def named(line: Line) -> str:
+def named(line: PeerLine) -> str:
     return f"{line.peer}.{line.name}({line.given}) on {line.data}"
 
 
@@ -37,18 +37,18 @@ def flat(value: Any) -> Iterator[float]:
         yield from np.asarray(value, dtype=np.float64).ravel()
 
 
-def of_peer(line: Line, data: Data) -> Any:
+def of_peer(line: PeerLine, data: Data) -> Any:
     value = CALLS[line.peer](line.name, eval(f"dict({line.given})", NAMES.copy()), data)
     return eval(f"value{line.read}", {**NAMES, "value": value})
 
 
-def of_ours(line: Line, data: Data) -> Any:
+def of_ours(line: PeerLine, data: Data) -> Any:
     metric = eval(line.ours, {**vars(sm), **NAMES})
     value = metric.update(*data.given, **data.named).compute()
     return eval(f"value{line.ours_read}", {**NAMES, "value": value})
 
 
-def compare(line: Line) -> None:
+def compare(line: PeerLine) -> None:
     data = data_of(line.data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # peers warn of their own, and both of what is undefined
@@ -58,7 +58,7 @@ def compare(line: Line) -> None:
 
 
 @pytest.mark.parametrize("line", TRIED, ids=named)
-def test_as_the_peer(line: Line) -> None:
+def test_as_the_peer(line: PeerLine) -> None:
     skip_without(line.peer)
     compare(line)
 
@@ -70,8 +70,8 @@ def skip_without(peer: str) -> None:
         pytest.skip(f"{NEEDS[peer]} is not installed: .ci/peers")
 
 
-def line(peer: str, name: str, ours: str, data: str, given: str = "", read: str = "") -> Line:
-    return Line(peer, name, given, ours, data, read)
+def line(peer: str, name: str, ours: str, data: str, given: str = "", read: str = "") -> PeerLine:
+    return PeerLine(peer, name, given, ours, data, read)
 
 
 SURE = [  # of each peer something that is right beyond doubt, so that it is seen whether the run itself works
@@ -105,7 +105,7 @@ SURE = [  # of each peer something that is right beyond doubt, so that it is see
 
 
 @pytest.mark.parametrize("line", SURE, ids=named)
-def test_the_run_finds_what_is_equal_and_what_is_not(line: Line) -> None:
+def test_the_run_finds_what_is_equal_and_what_is_not(line: PeerLine) -> None:
     skip_without(line.peer)
     compare(line)
     with pytest.raises(AssertionError):

@@ -9,7 +9,7 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.guide import tables
-from streammetrics.guide.tables import Line, lines, of_peer, parse, written
+from streammetrics.guide.tables import PeerLine, lines, of_peer, parse, written
 from streammetrics.metrics.families import FAMILIES
 from tests.peers.data import MAKERS, NAMES
 
@@ -42,7 +42,7 @@ def test_a_table_is_read() -> None:
     assert [line.name for line in found] == ["roc_auc_score"] * 2 + ["roc_curve", "silhouette_score"] + [
         "BinaryCalibrationError"
     ]
-    assert found[1] == Line("sklearn", "roc_auc_score", "max_fpr=0.1", "AUC(max_fpr=0.1)", "binary_scores")
+    assert found[1] == PeerLine("sklearn", "roc_auc_score", "max_fpr=0.1", "AUC(max_fpr=0.1)", "binary_scores")
     assert found[-1].differs
     assert found[3].why
 
@@ -97,7 +97,7 @@ def test_what_stands_for_a_name_can_be_made(peer: str) -> None:
 def test_kinds_of_data_are_those_that_are_made() -> None:
     assert set(tables.DATA) == {*MAKERS, "own"}
     assert set(tables.SIZES) == set(NAMES)
-    assert all(getattr(Line("sklearn", "x", why="y"), field.name) is not None for field in fields(Line))
+    assert all(getattr(PeerLine("sklearn", "x", why="y"), field.name) is not None for field in fields(PeerLine))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pages import number, tree
 
 import streammetrics as sm
 from streammetrics.reports.assemble import assemble
-from streammetrics.reports.charts import Band, Chart, Line, Whiskers, linear, logarithmic, stations
+from streammetrics.reports.charts import Band, Chart, ChartLine, Whiskers, linear, logarithmic, stations
 from streammetrics.reports.numbers import count, decimals_of, fixed, p_text, proof, share, signed, typeset
 from streammetrics.reports.page.svg import marker, spark, svg
 from streammetrics.reports.pictures import pictures
@@ -140,10 +140,10 @@ def test_curves_are_those_of_the_metrics() -> None:
     roc, pr, *_ = pictures(thing)
     for number_, name in enumerate("ab"):
         state = thing[f"{name}/auc"].state
-        (line,) = [layer for layer in roc.layers if isinstance(layer, Line) and layer.number == number_]
+        (line,) = [layer for layer in roc.layers if isinstance(layer, ChartLine) and layer.number == number_]
         whole = sm.ROCCurve(tolerance=0.0).reading(state).value
         assert np.allclose(line.y, np.interp(line.x, whole.fpr, whole.tpr))
-        (line,) = [layer for layer in pr.layers if isinstance(layer, Line) and layer.number == number_]
+        (line,) = [layer for layer in pr.layers if isinstance(layer, ChartLine) and layer.number == number_]
         whole = sm.PRCurve(tolerance=0.0).reading(state).value
         assert np.allclose(line.y, np.interp(line.x, whole.recall[::-1], whole.precision[::-1]))
     assert [k.text for k in roc.key] == [f"{n} AUC {thing[f'{n}/auc'].compute():.4f}" for n in "ab"]
@@ -165,7 +165,7 @@ def test_svg_and_matplotlib_draw_the_same_data(pyplot: Any) -> None:
     for chart in pictures(collection()):
         tree(svg(chart))
         ax = drawn(chart, pyplot.subplots()[1])
-        ours = [layer for layer in chart.layers if isinstance(layer, Line)]
+        ours = [layer for layer in chart.layers if isinstance(layer, ChartLine)]
         theirs = [
             line for line in ax.lines if (line.get_label() and line.get_label()[0] != "_") or line.get_linewidth() > 1
         ]
@@ -183,7 +183,7 @@ def test_svg_and_matplotlib_draw_the_same_data(pyplot: Any) -> None:
 def chart_with_gaps() -> Chart:
     nan = math.nan
     return Chart("t", "", "", linear(0, 3), linear(0, 1), "x", "y", [
-        Line([0, 1, 2, 3], [0.5, nan, 7.0, -7.0], 0, [0, 1, 2]),
+        ChartLine([0, 1, 2, 3], [0.5, nan, 7.0, -7.0], 0, [0, 1, 2]),
         Band([0, 1, 2, 3], [0.1, nan, 0.2, 0.3], [0.2, nan, 0.4, 9.0]),
         Whiskers([0, 1, 2], [0.5, nan, 0.5], [0.4, nan, nan], [2.0, nan, nan], 1, [False, False, True]),
     ])  # fmt: skip

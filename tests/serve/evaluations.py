@@ -13,17 +13,17 @@ import numpy as np
 from streammetrics.inference.sample_ratio import sample_ratio_mismatch
 from streammetrics.serve.evaluation.evaluation import (
     Arm,
-    Drift,
     Evaluation,
-    Look,
-    Point,
     Power,
-    Ratio,
+    RatioCheck,
     Row,
-    Source,
+    ScoreDrift,
+    ShownLook,
+    SourceStatus,
     Told,
+    WindowPoint,
 )
-from streammetrics.serve.store.part_keys import HOUR, Key, hour_of, hour_text
+from streammetrics.serve.store.part_keys import HOUR, PartKey, hour_of, hour_text
 
 START = hour_of("2026-06-01T00")
 EVIL = '<script>alert(1)</script>"><img src=x onerror=alert(2)>'
@@ -99,7 +99,7 @@ def slices(treatment: str = "treatment", metric: str = "ctr", n: int = 7) -> lis
     return made
 
 
-def looks(treatment: str = "treatment", n: int = 168, lift: float = 0.057, share: float = 0.5016) -> list[Look]:
+def looks(treatment: str = "treatment", n: int = 168, lift: float = 0.057, share: float = 0.5016) -> list[ShownLook]:
     """What was shown hour by hour: an interval that narrows."""
     rng = np.random.default_rng(3)
     walk = np.cumsum(rng.normal(0, 1, n))
@@ -109,12 +109,13 @@ def looks(treatment: str = "treatment", n: int = 168, lift: float = 0.057, share
         change = lift + 0.02 * float(walk[i]) / (i + 1)
         users = 300_000.0 * (1 - math.exp(-(i + 1) / 40))
         mine = share + 0.02 * float(rng.normal()) / (i + 1)
-        made.append(Look((START + i + 1) * float(HOUR), treatment, "keep running", change, change - half, change + half,
-                         users, {"control": 1 - mine, treatment: mine}))  # fmt: skip
+        shares = {"control": 1 - mine, treatment: mine}
+        at = (START + i + 1) * float(HOUR)
+        made.append(ShownLook(at, treatment, "keep running", change, change - half, change + half, users, shares))
     return made
 
 
-def points(step: int, n: int, arms: tuple[str, ...] = ("control", "treatment")) -> list[Point]:
+def points(step: int, n: int, arms: tuple[str, ...] = ("control", "treatment")) -> list[WindowPoint]:
     """The primary metric and a guardrail in every window."""
     rng = np.random.default_rng(4)
     made = []
@@ -125,7 +126,7 @@ def points(step: int, n: int, arms: tuple[str, ...] = ("control", "treatment")) 
                 half = 0.033 * math.sqrt(24 / step)
                 change = 0.057 + half * float(rng.normal()) / 3
                 ends = (change, change - half, change + half) if k else (None, None, None)
-                made.append(Point(START + i * step, metric, arm, value, 857_143, *ends, provisional=i == n - 1))
+                made.append(WindowPoint(START + i * step, metric, arm, value, 857_143, *ends, provisional=i == n - 1))
     return made
 
 
@@ -140,11 +141,11 @@ def running() -> Evaluation:
         (START, START + 167), 7.0, "", [Told("treatment", "keep running", said, 33_000.0, 3.0)], table(), slices(),
         [Arm("control", 0.5, users["control"], 0.4984, 2_996_601, 58_276, 0.01945),
          Arm("treatment", 0.5, users["treatment"], 0.5016, 3_003_399, 61_759, 0.02056)],
-        Ratio(ratio.e_value, False, ratio.sentence, users, ratio.planned), points(1, 168), points(24, 7),
-        [Source("impressions", START + 167, 720.0, 168, 2, [], 0, 6_000_000, {}, "fresh"),
-         Source("conversions", START + 165, 7920.0, 166, 0, [hour_text(START + 40), hour_text(START + 41)], 1, 11_600,
-                {"bad price": 24}, "late")],
-        [Drift("ctr", "treatment", 0.031, "alike")], 299_997.0, 400_000.0, 11_000.0, START + 143,
+        RatioCheck(ratio.e_value, False, ratio.sentence, users, ratio.planned), points(1, 168), points(24, 7),
+        [SourceStatus("impressions", START + 167, 720.0, 168, 2, [], 0, 6_000_000, {}, "fresh"),
+         SourceStatus("conversions", START + 165, 7920.0, 166, 0, [hour_text(START + 40), hour_text(START + 41)], 1,
+                      11_600, {"bad price": 24}, "late")],
+        [ScoreDrift("ctr", "treatment", 0.031, "alike")], 299_997.0, 400_000.0, 11_000.0, START + 143,
         notes=["2 hours of conversions came late."], power=[Power("treatment", 0.01, 1_250_000.0, 86.4, 0.0173)],
     )  # fmt: skip
 
@@ -173,7 +174,8 @@ def mismatch() -> Evaluation:
     arms = [a._replace(users=users[a.arm], share=found.shares[a.arm]) for a in one.arms]
     said = "No verdict: the arms are not comparable."
     return replace(
-        one, ratio=Ratio(found.e_value, True, found.sentence, users, found.planned), arms=arms, withheld="the arms differ",
+        one, ratio=RatioCheck(found.e_value, True, found.sentence, users, found.planned), arms=arms,
+        withheld="the arms differ",
         verdicts=[Told("treatment", "withheld", said)],
         table=[r._replace(word="withheld") for r in one.table],
     )  # fmt: skip
@@ -218,7 +220,7 @@ def three() -> Evaluation:
     arms = [Arm(a, 0.25, n, found.shares[a], 1_500_000, 29_000, 0.0195) for a, n in users.items()]
     return replace(
         one, verdicts=told, table=rows, slices=[s for name in names for s in slices(name)], arms=arms,
-        ratio=Ratio(found.e_value, False, found.sentence, users, found.planned), days=points(24, 7, tuple(users)),
+        ratio=RatioCheck(found.e_value, False, found.sentence, users, found.planned), days=points(24, 7, tuple(users)),
         series=points(1, 168, tuple(users)), drift=[],
     )  # fmt: skip
 
@@ -241,8 +243,8 @@ def weird() -> Evaluation:
     return replace(
         one, title=f"Ranker {EVIL} متجر", table=rows, slices=parts, verdicts=[Told(arm, "ship", said)],
         arms=[Arm(a, 0.5, n, found.shares[a], 1000, 20, 0.02) for a, n in users.items()],
-        ratio=Ratio(found.e_value, False, found.sentence, users, found.planned), days=points(24, 7, tuple(users)),
-        series=points(1, 48, tuple(users)), drift=[Drift(EVIL, arm, None, EVIL)],
+        ratio=RatioCheck(found.e_value, False, found.sentence, users, found.planned), days=points(24, 7, tuple(users)),
+        series=points(1, 48, tuple(users)), drift=[ScoreDrift(EVIL, arm, None, EVIL)],
         sources=[s._replace(dropped={EVIL: 3}) for s in one.sources],
     )  # fmt: skip
 
@@ -268,7 +270,7 @@ class Entry(NamedTuple):
     """As the ledger has it."""
 
     number: int
-    key: Key
+    key: PartKey
     digest: str
     received: float
     state: str
@@ -308,7 +310,7 @@ class FakeStore:
         taken = {n for e, n, _ in self.accepted if e == name}
         if name in ("empty", "ship"):
             return []
-        return [e for e in [Entry(7, Key(name, "conversions", START + 30, 0), "90be44aa" * 8, 1.7802e9, "conflict")]
+        return [e for e in [Entry(7, PartKey(name, "conversions", START + 30, 0), "90be44aa" * 8, 1.7802e9, "conflict")]
                 if e.number not in taken]  # fmt: skip
 
     def accept(self, name: str, number: int, by: str) -> None:

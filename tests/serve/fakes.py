@@ -15,8 +15,8 @@ from streammetrics.errors import InvalidInputError
 from streammetrics.serve.api.auth import OWNER, READER, issue
 from streammetrics.serve.evaluation.experiment import Experiment
 from streammetrics.serve.evaluation.merge_parts import added_up
-from streammetrics.serve.store import Entry
-from streammetrics.serve.store.part_keys import Key, Part
+from streammetrics.serve.store import StoredPart
+from streammetrics.serve.store.part_keys import PartKey, PostedPart
 
 NOW = 494540 * 3600.0  # 2026-06-01T20
 HOUR = "2026-06-01T09"
@@ -40,8 +40,8 @@ class Store:
     """Everything in dictionaries; `fails` is what the next calls raise."""
 
     def __init__(self) -> None:
-        self.kept: dict[Key, Part] = {}
-        self.aside: list[Part] = []
+        self.kept: dict[PartKey, PostedPart] = {}
+        self.aside: list[PostedPart] = []
         self.defined: dict[str, list[str]] = defaultdict(list)
         self.audited: list[tuple[str, str, str]] = []
         self.hashes: dict[str, list[Token]] = defaultdict(list)
@@ -55,7 +55,7 @@ class Store:
         if self.fails is not None:
             raise self.fails
 
-    def put(self, parts: Sequence[Part]) -> list[str]:
+    def put(self, parts: Sequence[PostedPart]) -> list[str]:
         self.open.wait(10)
         self._check()
         self.groups.append(len(parts))
@@ -69,7 +69,7 @@ class Store:
     def total(self, experiment: str) -> Any:
         return None  # nothing was added up yet
 
-    def parts(self, experiment: str) -> list[tuple[int, Part]]:
+    def parts(self, experiment: str) -> list[tuple[int, PostedPart]]:
         return [(i, part) for i, part in enumerate(self.kept.values()) if part.key.experiment == experiment]
 
     def define(self, experiment: str, text: str, *, by: str, at: float) -> int:
@@ -82,8 +82,8 @@ class Store:
         self._check()
         return {name: (len(texts), texts[-1]) for name, texts in self.defined.items()}
 
-    def conflicts(self, experiment: str) -> list[Entry]:
-        found = [Entry(i, p.key, p.digest, p.received, "conflict") for i, p in enumerate(self.aside)]
+    def conflicts(self, experiment: str) -> list[StoredPart]:
+        found = [StoredPart(i, p.key, p.digest, p.received, "conflict") for i, p in enumerate(self.aside)]
         return [one for one in found if one.number not in self.accepted]
 
     def accept(self, experiment: str, number: int, *, by: str, at: float) -> None:

@@ -14,7 +14,7 @@ from serve.webhook import webhook
 
 from streammetrics.serve import alerts as module
 from streammetrics.serve.alerts import Alerts, faults, post
-from streammetrics.serve.evaluation.evaluation import Evaluation, Ratio, Row, Source
+from streammetrics.serve.evaluation.evaluation import Evaluation, RatioCheck, Row, SourceStatus
 
 HOOK = "http://hooks.example/secret"
 
@@ -23,12 +23,14 @@ def row(word: str = "breached", metric: str = "latency", role: str = "guardrail"
     return Row("new", metric, role, "low", 0.02, 1.0, 1.1, 0.1, 0.05, 0.15, None, None, None, word, "", 100, {})
 
 
-def source(name: str = "web", state: str = "fresh", conflicts: int = 0) -> Source:
-    return Source(name, 10, 7200.0, 5, 0, [], conflicts, 100, {}, state)
+def source(name: str = "web", state: str = "fresh", conflicts: int = 0) -> SourceStatus:
+    return SourceStatus(name, 10, 7200.0, 5, 0, [], conflicts, 100, {}, state)
 
 
-def shown(at: float = 1000.0, rows: tuple[Row, ...] = (), alarm: bool = False, sources: tuple[Source, ...] = ()) -> Any:
-    ratio = Ratio(1e9 if alarm else 1.0, alarm, "arms are not as planned", {}, {})
+def shown(
+    at: float = 1000.0, rows: tuple[Row, ...] = (), alarm: bool = False, sources: tuple[SourceStatus, ...] = ()
+) -> Any:
+    ratio = RatioCheck(1e9 if alarm else 1.0, alarm, "arms are not as planned", {}, {})
     return Evaluation("e", "E", 1, at, "running", table=list(rows), ratio=ratio, sources=list(sources))
 
 

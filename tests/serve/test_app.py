@@ -22,7 +22,7 @@ from streammetrics.serve.api.auth import OWNER, issue
 from streammetrics.serve.api.decoder import InThread
 from streammetrics.serve.app import create_app
 from streammetrics.serve.evaluation.totals import Totals
-from streammetrics.serve.settings import Settings
+from streammetrics.serve.settings import ServerSettings
 from streammetrics.serve.store import StoreDownError, open_store
 
 STATES = f"/v1/experiments/rank/states?hour={HOUR}&source=job"
@@ -43,7 +43,7 @@ def client(here: World) -> Iterator[Client]:
         raise RuntimeError("secret")
 
     pages = [Route("/", page), Route("/broken", broken)]
-    with Client(create_app(*here[:2], Settings(clock=lambda: NOW), pages)) as client:
+    with Client(create_app(*here[:2], ServerSettings(clock=lambda: NOW), pages)) as client:
         client.headers["authorization"] = f"Bearer {here.owner}"
         yield client
 
@@ -116,7 +116,7 @@ def test_definitions_of_a_folder(here: World, tmp_path: Path) -> None:
     (tmp_path / "two.toml").write_text(good.replace("ctr", ""))
     (tmp_path / "three.toml").write_bytes(b"\xff\xfe")
     (tmp_path / "readme.md").write_text("no definition")
-    app = create_app(*here[:2], Settings(clock=lambda: NOW, definitions=str(tmp_path)))
+    app = create_app(*here[:2], ServerSettings(clock=lambda: NOW, definitions=str(tmp_path)))
     with Client(app):
         assert set(here.store.defined) == {"rank", "one"}
         definitions, seen = app.state.definitions, dict[Path, int]()
@@ -129,7 +129,7 @@ def test_definitions_of_a_folder(here: World, tmp_path: Path) -> None:
 
 def test_a_folder_of_definitions_that_is_away_for_a_while(here: World, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("streammetrics.serve.app.FOLDER_SECONDS", 0.01)
-    app = create_app(*here[:2], Settings(clock=lambda: NOW, definitions=str(tmp_path)))
+    app = create_app(*here[:2], ServerSettings(clock=lambda: NOW, definitions=str(tmp_path)))
     load, looks = app.state.definitions.load, []
 
     def away(folder: str, seen: dict[Path, int]) -> Any:
@@ -203,7 +203,7 @@ def test_the_number_of_scripts_is_another_each_time(client: Client) -> None:
 
 
 def test_other_hosts_are_refused(here: World) -> None:
-    with Client(create_app(*here[:2], Settings(hosts=("localhost", "127.0.0.1")))) as client:
+    with Client(create_app(*here[:2], ServerSettings(hosts=("localhost", "127.0.0.1")))) as client:
         codes = [client.get("/healthz", headers={"host": h}).status_code for h in ("localhost:8000", "evil.example")]
     assert codes == [200, 400]
 
@@ -229,7 +229,7 @@ def test_with_a_real_store(tmp_path: Path) -> None:
         bearer = {"authorization": f"Bearer {owner}"}
 
         def serve() -> Client:
-            return Client(create_app(store, Board(), Settings(clock=lambda: NOW)), **bearer)
+            return Client(create_app(store, Board(), ServerSettings(clock=lambda: NOW)), **bearer)
 
         with serve() as client:
             assert client.post(RANK, json=DEFINITION).status_code == 201
@@ -265,7 +265,9 @@ def test_a_body_that_waits_is_read_beside_others(here: World) -> None:
         go.set()
         return await first, second
 
-    with Client(create_app(*here[:2], Settings(clock=lambda: NOW)), authorization=f"Bearer {here.writer}") as client:
+    with Client(
+        create_app(*here[:2], ServerSettings(clock=lambda: NOW)), authorization=f"Bearer {here.writer}"
+    ) as client:
         first, second = client.wait(both(client))
     assert (first.status_code, second.status_code) == (201, 201)
     assert [key.seq for key in here.store.kept] == [1, 0]

@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from streammetrics.serve.app import create_app
 from streammetrics.serve.server import Patient
-from streammetrics.serve.settings import Settings
+from streammetrics.serve.settings import ServerSettings
 
 STATES = f"/v1/experiments/rank/states?hour={HOUR}&source=job"
 ROUNDS = 5000 if os.environ.get("SERVE") == "full" else 150
@@ -39,7 +39,7 @@ def here() -> World:
 
 @pytest.fixture
 def client(here: World) -> Iterator[Client]:
-    settings = Settings(clock=lambda: NOW, max_bytes=100_000, failures=10**6, rate=10**6, burst=10**6)
+    settings = ServerSettings(clock=lambda: NOW, max_bytes=100_000, failures=10**6, rate=10**6, burst=10**6)
     with Client(create_app(*here[:2], settings)) as client:
         client.headers["authorization"] = f"Bearer {here.writer}"
         yield client
@@ -77,7 +77,7 @@ def mutants(seed: int, count: int) -> Iterator[bytes]:
 @pytest.fixture
 def decoding(here: World, decoder_of: Any) -> Iterator[Client]:
     """A client of an application that decodes in a thread, or in a process of its own."""
-    settings = Settings(clock=lambda: NOW, rate=10**6, burst=10**6)
+    settings = ServerSettings(clock=lambda: NOW, rate=10**6, burst=10**6)
     app = create_app(*here[:2], settings, decoder=decoder_of(here.store))
     with Client(app, authorization=f"Bearer {here.writer}") as client:
         yield client
@@ -151,7 +151,7 @@ def test_oversized_bodies(here: World, client: Client) -> None:
 
 def test_a_small_frame_that_would_become_large(here: World) -> None:
     """What decoding takes is bounded before it is taken."""
-    settings = Settings(clock=lambda: NOW, max_content=20_000)
+    settings = ServerSettings(clock=lambda: NOW, max_content=20_000)
     with Client(create_app(*here[:2], settings), authorization=f"Bearer {here.writer}") as client:
         answer = client.post(STATES, content=arms(rows=500).to_bytes())
     assert (answer.status_code, here.store.kept) == (400, {})
@@ -212,7 +212,7 @@ def test_headers(here: World, client: Client, head: dict[str, str]) -> None:
 @pytest.mark.slow
 def test_tokens_cannot_be_guessed_at(here: World) -> None:
     """However many are tried and whatever they look like; and what is remembered of who tries is bounded."""
-    app = create_app(*here[:2], Settings(clock=lambda: NOW, failures=10))
+    app = create_app(*here[:2], ServerSettings(clock=lambda: NOW, failures=10))
     draw = random.Random(3)
     with Client(app, "10.0.0.1") as guesser:
         other = guesser.beside("10.0.0.2", authorization=f"Bearer {here.writer}")
@@ -244,7 +244,7 @@ def test_names_cannot_hold_markup_and_errors_do_not_repeat_it(here: World, clien
 @pytest.fixture
 def url(here: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(Patient, "seconds", 0.3)
-    settings = Settings(clock=lambda: NOW, body_seconds=0.3, max_bytes=100_000)
+    settings = ServerSettings(clock=lambda: NOW, body_seconds=0.3, max_bytes=100_000)
     with running(create_app(*here[:2], settings)) as url:
         yield url
 

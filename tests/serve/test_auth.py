@@ -21,7 +21,7 @@ from streammetrics.serve.api.auth import OWNER, READER, digest_of, issue
 from streammetrics.serve.api.limits import Rate
 from streammetrics.serve.app import create_app
 from streammetrics.serve.dashboard import dashboard
-from streammetrics.serve.settings import Settings
+from streammetrics.serve.settings import ServerSettings
 from streammetrics.serve.store import open_store
 
 STATES = f"/v1/experiments/rank/states?hour={HOUR}&source=job"
@@ -61,7 +61,7 @@ def opened(here: World, clock: Clock) -> Iterator[Open]:
     with ExitStack() as stack:
 
         def client(peer: str = "127.0.0.1", headers: dict[str, str] | None = None, **settings: Any) -> Client:
-            app = create_app(*here[:2], Settings(clock=clock, **settings), pages)
+            app = create_app(*here[:2], ServerSettings(clock=clock, **settings), pages)
             return stack.enter_context(Client(app, peer, **(headers or {})))
 
         yield client
@@ -342,7 +342,7 @@ def test_forms_of_other_sites_are_refused(here: World, opened: Open, head: dict[
 
 @pytest.mark.slow
 def test_an_owner_accepts_a_conflict_on_the_page(clock: Clock, tmp_path: Path) -> None:
-    with open_store(tmp_path / "a.db") as store, Client(dashboard(store, Settings(clock=clock))) as client:
+    with open_store(tmp_path / "a.db") as store, Client(dashboard(store, ServerSettings(clock=clock))) as client:
         owner, reader = (issue(store, whose, "x", by="test", at=0.0) for whose in (OWNER, READER))
         head = bearer(owner)
         client.post("/v1/experiments/rank", json=DEFINITION, headers=head)

@@ -17,7 +17,7 @@ from streammetrics.serve.evaluation.board import Board
 from streammetrics.serve.evaluation.evaluate import looks_of
 from streammetrics.serve.evaluation.evaluation import Evaluation, Row, Told
 from streammetrics.serve.evaluation.look_history import looks_of_json, looks_to_json
-from streammetrics.serve.evaluation.reading import Reading
+from streammetrics.serve.evaluation.reading import ExperimentReading
 
 HOUR = 3600.0
 
@@ -38,7 +38,7 @@ class Readings:
     def start(self) -> None:
         self.hold.wait(10)
 
-    def read(self, experiment: str, now: float) -> Reading:
+    def read(self, experiment: str, now: float) -> ExperimentReading:
         self.threads.add(threading.get_ident())
         self.hold.wait(10)
         self.count[experiment] = self.count.get(experiment, 0) + 1
@@ -47,7 +47,7 @@ class Readings:
         row = Row("new", "ctr", "primary", "high", None, 1.0, 1.1, 0.1, 0.0, 0.2, None, None, None, "better", "", 9, {})
         told = Told("new", self.decision, "a sentence")
         parts = self.count[experiment]
-        return Reading(
+        return ExperimentReading(
             Evaluation(experiment, experiment, 1, now, "running", parts=parts, verdicts=[told], table=[row], users=50.0)
         )
 

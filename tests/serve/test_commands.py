@@ -24,7 +24,7 @@ from streammetrics.cli.serve import read_auth
 from streammetrics.serve.api.auth import issue
 from streammetrics.serve.dashboard import dashboard
 from streammetrics.serve.evaluation.totals import Totals
-from streammetrics.serve.settings import Settings
+from streammetrics.serve.settings import ServerSettings
 from streammetrics.serve.store import open_store
 
 HOUR = "2026-06-01T09"
@@ -165,7 +165,7 @@ OPTIONS = (
 @pytest.mark.slow
 def test_eval_pushes(tmp_path: Path, log: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_store(tmp_path / "a.db") as store:
-        app = dashboard(store, Settings(clock=lambda: NOW, public_read=True), every=0.05)
+        app = dashboard(store, ServerSettings(clock=lambda: NOW, public_read=True), every=0.05)
         monkeypatch.setenv("STREAMMETRICS_TOKEN", issue(store, "rank", "job", by="test", at=0.0))
         app.state.definitions.load(str(_folder(tmp_path)), {})
         with running(app) as url:

@@ -22,7 +22,7 @@ import streammetrics as sm
 from streammetrics.serve.api.auth import READER, issue
 from streammetrics.serve.dashboard import dashboard
 from streammetrics.serve.evaluation.evaluation import Evaluation
-from streammetrics.serve.settings import Settings
+from streammetrics.serve.settings import ServerSettings
 from streammetrics.serve.simulated import DAY, Simulation
 from streammetrics.serve.store import Store, open_store
 from streammetrics.serve.store.part_keys import HOUR
@@ -109,7 +109,9 @@ def site(tmp_path: Path) -> Iterator[Site]:
         store.define(SIMULATED.id, json.dumps(definition), by="test", at=SIMULATED.start * HOUR)
         writer, reader = (issue(store, whose, "test", by="test", at=0.0) for whose in (SIMULATED.id, READER))
         here: list[Site] = []
-        app = dashboard(store, Settings(clock=lambda: here[0].clock if here else SIMULATED.start * HOUR), every=0.1)
+        app = dashboard(
+            store, ServerSettings(clock=lambda: here[0].clock if here else SIMULATED.start * HOUR), every=0.1
+        )
         with running(app) as url:
             here.append(Site(url, store, app.state.board, writer, reader, alerts))
             yield here[0]

@@ -9,18 +9,18 @@ from experiments import DAY, START, Entry, counted, empty, entries, experiment, 
 import streammetrics as sm
 from streammetrics.serve.evaluation.card import adjusted
 from streammetrics.serve.evaluation.evaluate import evaluate, looks_of, thinned
-from streammetrics.serve.evaluation.evaluation import Evaluation, Look
+from streammetrics.serve.evaluation.evaluation import Evaluation, ShownLook
 from streammetrics.serve.evaluation.part_index import Posted
 from streammetrics.serve.evaluation.series import Series
-from streammetrics.serve.evaluation.windows import Window
-from streammetrics.serve.store.part_keys import HOUR, Key, hour_text
+from streammetrics.serve.evaluation.windows import ExperimentWindow
+from streammetrics.serve.store.part_keys import HOUR, PartKey, hour_text
 
 END = START + 8 * DAY
 NOW = (END + 1) * HOUR
 
 
 def evaluated(table, one=None, total=None, *, now=NOW, folds=(), **more):
-    hours, days = ({start: Window.of(one) for start, one in some.items()} for some in folds or ({}, {}))
+    hours, days = ({start: ExperimentWindow.of(one) for start, one in some.items()} for some in folds or ({}, {}))
     total = counted(table) if total is None else total
     given = {"version": 1, "now": now, "hours": hours, "days": days, "posted": Posted().add(entries(table))} | more
     found = evaluate(one or experiment(), total, **given)
@@ -379,7 +379,7 @@ def test_nothing_yet():
 
 
 def test_a_part_without_rows():
-    part = [Entry(Key("e", "web", START), START * HOUR)]
+    part = [Entry(PartKey("e", "web", START), START * HOUR)]
     found = evaluate(experiment(), empty(), version=1, now=NOW, hours={}, days={}, posted=Posted().add(part))
     assert (found.state, found.withheld, found.parts) == ("no data", "nothing was counted yet", 1)
 
@@ -477,10 +477,10 @@ def test_parts_that_cannot_be_compared(table):
 def test_sources():
     one = experiment(sources={"web": 1.0, "app": 2.0, "tv": 1.0})
     now = START + 10
-    ledger = [Entry(Key("e", "web", START + i), (START + i + 1.5) * HOUR) for i in range(9)]
-    ledger += [Entry(Key("e", "app", START + i), (START + i + 4) * HOUR) for i in (0, 1, 3, 4, 5)]
-    ledger += [Entry(Key("e", "app", START + 1), (START + 7) * HOUR, "conflict")]
-    ledger += [Entry(Key("e", "other", START + 8), (START + 9.1) * HOUR, "refused")]
+    ledger = [Entry(PartKey("e", "web", START + i), (START + i + 1.5) * HOUR) for i in range(9)]
+    ledger += [Entry(PartKey("e", "app", START + i), (START + i + 4) * HOUR) for i in (0, 1, 3, 4, 5)]
+    ledger += [Entry(PartKey("e", "app", START + 1), (START + 7) * HOUR, "conflict")]
+    ledger += [Entry(PartKey("e", "other", START + 8), (START + 9.1) * HOUR, "refused")]
     found = evaluate(one, None, version=1, now=now * HOUR, hours={}, days={}, posted=Posted().add(ledger))
     app, other, tv, web = found.sources
     assert (web.state, web.counted_to, web.behind, web.late, web.missing) == ("fresh", START + 8, 0.0, 0, [])
@@ -510,7 +510,7 @@ def test_looks_are_logged_and_thinned(table):
     row = rowed(found.table, role="primary")[0]
     users = {arm: len(set(table["user"][table["arm"] == arm])) for arm in ("new", "old")}
     shares = {arm: count / sum(users.values()) for arm, count in users.items()}
-    assert look == Look(NOW, "new", found.verdicts[0].decision, row.change, row.low, row.high, 2_000.0, shares)
+    assert look == ShownLook(NOW, "new", found.verdicts[0].decision, row.change, row.low, row.high, 2_000.0, shares)
     many = [look._replace(at=float(i)) for i in range(1_000)]
     assert [x.at for x in thinned(many)[-2:]] == [994.0, 999.0]
     assert len(thinned(many)) <= 240

@@ -9,10 +9,10 @@ from experiments import START, experiment
 from benchmarks.experiments import HOURLY, LOOKS, NARROW, WIDE, Hour, decided, effect, hours, so_far, watched
 from streammetrics.inference.pairs import at_cells
 from streammetrics.inference.verdict import Progress
-from streammetrics.serve.evaluation.card import Side
+from streammetrics.serve.evaluation.card import TreatmentSide
 
 
-def sides(hour: Hour, treatments: int, run: int, progress: Progress, margin: float) -> list[Side]:
+def sides(hour: Hour, treatments: int, run: int, progress: Progress, margin: float) -> list[TreatmentSide]:
     """The sides of one of the runs, as an evaluation makes them."""
     names = ["old", *(f"new{i}" for i in range(treatments))]
     one = experiment(
@@ -26,7 +26,7 @@ def sides(hour: Hour, treatments: int, run: int, progress: Progress, margin: flo
     at = np.array([run])
     cells = [[at_cells(s, at) for s in arm.values()] for arm in hour.arms]
     arms = dict(zip(names, cells, strict=True))
-    return [Side(one, name, arms, progress) for name in names[1:]]
+    return [TreatmentSide(one, name, arms, progress) for name in names[1:]]
 
 
 @pytest.mark.slow

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 import streammetrics as sm
-from streammetrics.serve.evaluation.windows import IDLE, Fold, Folds
+from streammetrics.serve.evaluation.windows import IDLE, Folds, WindowTotal
 
 COUNT = 40
 
 
 def fold(i):
-    return Fold(frozenset([i]), sm.AUC().update([0, 1] * 50, [j / (100 + i) for j in range(100)]))
+    return WindowTotal(frozenset([i]), sm.AUC().update([0, 1] * 50, [j / (100 + i) for j in range(100)]))
 
 
 def place(i):
@@ -67,7 +67,7 @@ def test_without_room_the_last_one_is_kept(made):
 def test_the_newer_one_is_taken(made):
     """Another thread may make a fold anew while the old one is packed."""
     folds = Folds(1 << 26)
-    folds._packed.hold(place(0), Fold(made[0].names, made[0].made.to_bytes()), 1)
+    folds._packed.hold(place(0), WindowTotal(made[0].names, made[0].made.to_bytes()), 1)
     folds.hold(place(0), made[1])
     assert folds.take(place(0)) is made[1]
     assert len(folds) == 0

@@ -25,16 +25,16 @@ from streammetrics.format import frame
 from streammetrics.format.frame import Frame
 from streammetrics.serve.api import ingest
 from streammetrics.serve.api.decoder import Decode, InThread
-from streammetrics.serve.api.ingest import BusyError, Ingest
+from streammetrics.serve.api.ingest import Ingest, NoRoomError
 from streammetrics.serve.api.part_check import Checker
 from streammetrics.serve.api.reader_process import DecoderApart
 from streammetrics.serve.api.summary import summaries
 from streammetrics.serve.app import create_app
 from streammetrics.serve.evaluation.experiment import Experiment
 from streammetrics.serve.evaluation.merge_parts import added_up
-from streammetrics.serve.settings import Settings
+from streammetrics.serve.settings import ServerSettings
 from streammetrics.serve.store import StoreDownError, StoreFullError, open_store
-from streammetrics.serve.store.part_keys import Key, Part, Seen
+from streammetrics.serve.store.part_keys import PartKey, PostedPart, RowCounts
 
 STATES = "/v1/experiments/rank/states"
 
@@ -49,7 +49,7 @@ DecoderOf = Callable[[Any], Decode]
 
 @pytest.fixture
 def client(here: World, decoder_of: DecoderOf) -> Iterator[Client]:
-    settings = Settings(clock=lambda: NOW, max_bytes=200_000, failures=1000)
+    settings = ServerSettings(clock=lambda: NOW, max_bytes=200_000, failures=1000)
     with Client(create_app(*here[:2], settings, decoder=decoder_of(here.store))) as client:
         client.headers["authorization"] = f"Bearer {here.writer}"
         yield client
@@ -66,12 +66,12 @@ def test_a_part_is_stored_once(here: World, client: Client) -> None:
     assert [post(client, frame.to_bytes()).json()["state"] for _ in range(3)] == ["same"] * 3
     (part,) = here.store.kept.values()
     assert (part.key, part.digest, part.data, part.received) == (
-        Key("rank", "job", 494529, 0),
+        PartKey("rank", "job", 494529, 0),
         frame.digest(),
         frame.to_bytes(),
         NOW,
     )
-    assert part.seen == Seen(60, "{}")
+    assert part.seen == RowCounts(60, "{}")
     assert here.board.told.wait(5)
     assert here.counted().digest() == frame.digest()
 
@@ -81,7 +81,7 @@ def test_rows_left_out_are_noted(here: World, client: Client) -> None:
     lenient.update([0, 1, 1], [0.5, float("nan"), 0.25], arm=["A", "B", "B"], country=["br", "de", "br"])
     assert post(client, lenient.to_bytes()).status_code == 201
     (part,) = here.store.kept.values()
-    assert part.seen == Seen(3, '{"y_score": 1}')
+    assert part.seen == RowCounts(3, '{"y_score": 1}')
 
 
 def test_other_content_is_a_conflict(here: World, client: Client) -> None:
@@ -192,8 +192,8 @@ def test_more_metrics_are_welcome(here: World, client: Client) -> None:
 
 def test_the_plan_outlives_the_server(here: World) -> None:
     first = arms()
-    here.store.put([Part(Key("rank", "job", 494529, 7), first.to_bytes(), first.digest(), NOW)])
-    with Client(create_app(*here[:2], Settings(clock=lambda: NOW))) as client:
+    here.store.put([PostedPart(PartKey("rank", "job", 494529, 7), first.to_bytes(), first.digest(), NOW)])
+    with Client(create_app(*here[:2], ServerSettings(clock=lambda: NOW))) as client:
         client.headers["authorization"] = f"Bearer {here.writer}"
         assert post(client, arms(1, metrics=[sm.CTR(), sm.AUC(bits=9)]).to_bytes()).status_code == 422
         assert post(client, arms(1).to_bytes()).status_code == 201
@@ -276,7 +276,7 @@ def experiment(here: World) -> Experiment:
     return Experiment.of_dict(json.loads(here.store.defined["rank"][-1]))
 
 
-async def working(here: World, settings: Settings, decoder: Decode) -> tuple[Ingest, asyncio.Task[None]]:
+async def working(here: World, settings: ServerSettings, decoder: Decode) -> tuple[Ingest, asyncio.Task[None]]:
     queue = Ingest(here.store, here.board.changed, settings, decoder)
     return queue, asyncio.create_task(queue.run())
 
@@ -284,15 +284,15 @@ async def working(here: World, settings: Settings, decoder: Decode) -> tuple[Ing
 @pytest.mark.slow
 def test_waiting_frames_are_stored_together(here: World, decoder_of: DecoderOf) -> None:
     async def many() -> list[str]:
-        queue, task = await working(here, Settings(), decoder_of(here.store))
+        queue, task = await working(here, ServerSettings(), decoder_of(here.store))
         one = experiment(here)
         here.store.open.clear()
-        first = asyncio.create_task(queue.take(Key("rank", "a", 494529), arms(0).to_bytes(), one))
+        first = asyncio.create_task(queue.take(PartKey("rank", "a", 494529), arms(0).to_bytes(), one))
         await asyncio.sleep(0)
         while queue.waiting:
             await asyncio.sleep(0)
         rest = [
-            asyncio.create_task(queue.take(Key("rank", "b", 494529, i), arms(i).to_bytes(), one)) for i in range(20)
+            asyncio.create_task(queue.take(PartKey("rank", "b", 494529, i), arms(i).to_bytes(), one)) for i in range(20)
         ]
         while queue.waiting < 20:
             await asyncio.sleep(0)
@@ -309,11 +309,11 @@ def test_who_waits_is_told_that_the_server_stops(here: World, decoder_of: Decode
     """Those whose parts are just being stored, too: they send them again."""
 
     async def stopped() -> None:
-        queue, task = await working(here, Settings(), decoder_of(here.store))
+        queue, task = await working(here, ServerSettings(), decoder_of(here.store))
         one = experiment(here)
 
         def take(seq: int) -> asyncio.Task[str]:
-            return asyncio.create_task(queue.take(Key("rank", "a", 494529, seq), arms(seq).to_bytes(), one))
+            return asyncio.create_task(queue.take(PartKey("rank", "a", 494529, seq), arms(seq).to_bytes(), one))
 
         here.store.open.clear()
         first = take(0)
@@ -325,7 +325,7 @@ def test_who_waits_is_told_that_the_server_stops(here: World, decoder_of: Decode
         found = await asyncio.gather(*waiting, return_exceptions=True)
         found.append(*await asyncio.gather(take(3), return_exceptions=True))
         here.store.open.set()
-        assert [(type(error), str(error)) for error in found] == [(BusyError, ingest.STOPS)] * 4
+        assert [(type(error), str(error)) for error in found] == [(NoRoomError, ingest.STOPS)] * 4
 
     asyncio.run(stopped())
 
@@ -335,11 +335,11 @@ def test_where_many_post_groups_gather(here: World, decoder_of: DecoderOf, monke
     monkeypatch.setattr(ingest, "APART", 3600.0)
 
     async def many() -> None:
-        queue, task = await working(here, Settings(), decoder_of(here.store))
+        queue, task = await working(here, ServerSettings(), decoder_of(here.store))
         one, numbers = experiment(here), itertools.count()
 
         def take() -> asyncio.Task[str]:
-            key = Key("rank", "a", 494529, next(numbers))
+            key = PartKey("rank", "a", 494529, next(numbers))
             return asyncio.create_task(queue.take(key, arms(key.seq).to_bytes(), one))
 
         await take()
@@ -359,17 +359,17 @@ def test_where_many_post_groups_gather(here: World, decoder_of: DecoderOf, monke
 def test_a_full_queue_says_so_and_recovers(here: World, decoder_of: DecoderOf, limit: str) -> None:
     async def full() -> None:
         one, data = experiment(here), arms().to_bytes()
-        settings = Settings(waiting=3) if limit == "parts" else Settings(waiting_bytes=3 * len(data))
+        settings = ServerSettings(waiting=3) if limit == "parts" else ServerSettings(waiting_bytes=3 * len(data))
         queue, task = await working(here, settings, decoder_of(here.store))
-        posts = [asyncio.create_task(queue.take(Key("rank", "a", 494529, i), data, one)) for i in range(3)]
+        posts = [asyncio.create_task(queue.take(PartKey("rank", "a", 494529, i), data, one)) for i in range(3)]
         await asyncio.sleep(0)
-        with pytest.raises(BusyError, match="parts wait"):
-            await queue.take(Key("rank", "a", 494529, 3), data, one)
+        with pytest.raises(NoRoomError, match="parts wait"):
+            await queue.take(PartKey("rank", "a", 494529, 3), data, one)
         assert await asyncio.gather(*posts) == ["stored"] * 3
         while queue.waiting:
             await asyncio.sleep(0.001)
         assert queue._bytes == 0
-        assert await queue.take(Key("rank", "a", 494529, 3), data, one) == "stored"
+        assert await queue.take(PartKey("rank", "a", 494529, 3), data, one) == "stored"
         task.cancel()
 
     asyncio.run(full())
@@ -389,10 +389,10 @@ def all_of(here: World, decoder: Decode, *rounds: Sequence[bytes], seconds: floa
     """What becomes of frames of which those of a round are posted at once."""
 
     async def some() -> list[Any]:
-        queue, task = await working(here, Settings(decode_seconds=seconds), decoder)
+        queue, task = await working(here, ServerSettings(decode_seconds=seconds), decoder)
         found, one, numbers = list[Any](), experiment(here), itertools.count()
         for frames in rounds:
-            posts = [queue.take(Key("rank", "a", 494529, next(numbers)), data, one) for data in frames]
+            posts = [queue.take(PartKey("rank", "a", 494529, next(numbers)), data, one) for data in frames]
             found += await asyncio.gather(*posts, return_exceptions=True)
         while queue.waiting or queue._bytes > 0:
             await asyncio.sleep(0.001)
@@ -424,7 +424,7 @@ def test_what_was_late_fixes_no_plan(here: World, slow: Decode) -> None:
 def test_a_frame_that_there_is_no_memory_for_may_be_sent_again(here: World, slow: Decode) -> None:
     first, second, third = all_of(here, slow, [arms(0).to_bytes(), frames_with_trouble()["huge"], arms(1).to_bytes()])
     assert (first, third) == ("stored", "stored")
-    assert isinstance(second, BusyError)
+    assert isinstance(second, NoRoomError)
     assert "there is no memory" in str(second)
 
 
@@ -434,7 +434,7 @@ def test_a_frame_that_what_decodes_dies_of_is_left_alone(here: World, tmp_path: 
     frames = [arms(0).to_bytes(), frames_with_trouble()["deadly"], arms(1).to_bytes()]
     first, second, third = all_of(here, DecoderApart(str(tmp_path / "a.db"), Slow), frames)
     assert (first, third) == ("stored", "stored")
-    assert isinstance(second, BusyError)
+    assert isinstance(second, NoRoomError)
     assert "another is started; send it again later" in str(second)
 
 
@@ -452,7 +452,7 @@ def test_threads_that_are_all_stuck_are_said(here: World) -> None:
         found = all_of(here, decoder, [frames_with_trouble()["endless"]] * 4, seconds=0.1)
     finally:
         Slow.free.set()
-    assert [type(error) for error in found] == [sm.StateFormatError] * 2 + [BusyError] * 2
+    assert [type(error) for error in found] == [sm.StateFormatError] * 2 + [NoRoomError] * 2
     Slow.free.clear()
 
 
@@ -462,7 +462,7 @@ def test_threads_that_are_all_stuck_are_said(here: World) -> None:
 @pytest.mark.slow
 def test_a_process_that_is_killed_while_it_decodes(here: World, tmp_path: Path) -> None:
     decoder = DecoderApart(str(tmp_path / "a.db"), Slow)
-    app = create_app(*here[:2], Settings(clock=lambda: NOW), decoder=decoder)
+    app = create_app(*here[:2], ServerSettings(clock=lambda: NOW), decoder=decoder)
     with Client(app, authorization=f"Bearer {here.writer}") as client, ThreadPoolExecutor() as pool:
         while client.get("/readyz").status_code != 200:
             pass
@@ -484,7 +484,7 @@ def test_a_process_finds_the_plan_in_the_store(here: World, tmp_path: Path) -> N
     decoder = DecoderApart(url)
     with open_store(url) as store:
         store.define("rank", here.store.defined["rank"][-1], by="test", at=0.0)
-        store.put([Part(Key("rank", "job", 494529, 7), first.to_bytes(), first.digest(), NOW)])
+        store.put([PostedPart(PartKey("rank", "job", 494529, 7), first.to_bytes(), first.digest(), NOW)])
         found = decoder.decode([other.to_bytes(), first.to_bytes()], [one, one], 1 << 20, 20.0)
     decoder.close()
     assert isinstance(found[0].error, sm.IncompatibleStateError)

@@ -22,14 +22,14 @@ import pytest
 
 from streammetrics.serve.evaluation.totals import Totals
 from streammetrics.serve.store import Store, StoreDownError, open_store
-from streammetrics.serve.store.part_keys import Key
+from streammetrics.serve.store.part_keys import PartKey
 
 KILLS, RESTARTS = min(draws.tries(3), 50), min(draws.tries(2), 20)
 CONTENTS = 97
 
 PUTTING = """
 import itertools, os, pickle, random, sys, threading
-from streammetrics.serve.store.part_keys import HOUR, Key, Part
+from streammetrics.serve.store.part_keys import HOUR, PartKey, PostedPart
 from streammetrics.serve.store import open_store
 from streammetrics.serve.evaluation.totals import Totals
 
@@ -38,7 +38,7 @@ store, numbers = open_store(url), itertools.count(first)
 totals = Totals(store)
 
 def part(n):
-    return Part(Key("e", "eu", hour + n % 48, n), *frames[n % len(frames)], 0.0)
+    return PostedPart(PartKey("e", "eu", hour + n % 48, n), *frames[n % len(frames)], 0.0)
 
 def put():
     rng = random.Random()
@@ -120,7 +120,7 @@ def test_postgres_restarted_under_load(postgres: Any) -> None:
     def put(first: int) -> None:
         n = first
         while not stop.is_set():
-            some = [posted.plain(Key("e", "eu", posted.FIRST, n), n)]
+            some = [posted.plain(PartKey("e", "eu", posted.FIRST, n), n)]
             try:
                 answers = store.put(some)
             except StoreDownError:

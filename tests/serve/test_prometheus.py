@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from streammetrics.serve.evaluation.evaluation import Arm, Evaluation, Ratio, Row, Source, Told
+from streammetrics.serve.evaluation.evaluation import Arm, Evaluation, RatioCheck, Row, SourceStatus, Told
 from streammetrics.serve.grafana import recipe
 from streammetrics.serve.prometheus import GAUGES, exposed
 
@@ -42,8 +42,8 @@ FOUND = Evaluation(
         Arm("b", 0.25, 50.0, 0.25, 500, 40, 0.55),
         Arm("c", 0.25, None, None, 499, 1, 0.6),
     ],
-    ratio=Ratio(3.0, False, "as planned", {}, {}),
-    sources=[Source("web", 200, 7200.0, 30, 2, ["2026-06-01T09"], 1, 1000, {}, "silent")],
+    ratio=RatioCheck(3.0, False, "as planned", {}, {}),
+    sources=[SourceStatus("web", 200, 7200.0, 30, 2, ["2026-06-01T09"], 1, 1000, {}, "silent")],
 )
 
 

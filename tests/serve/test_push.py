@@ -19,7 +19,7 @@ from serve.running import running
 import streammetrics as sm
 from streammetrics.serve import push as pushing
 from streammetrics.serve.app import create_app
-from streammetrics.serve.settings import Settings
+from streammetrics.serve.settings import ServerSettings
 
 WHERE = {"experiment": "rank", "source": "job", "hour": HOUR}
 
@@ -91,7 +91,7 @@ def here() -> World:
 
 @pytest.fixture
 def server(here: World) -> Iterator[str]:
-    with running(create_app(*here[:2], Settings(clock=lambda: NOW))) as url:
+    with running(create_app(*here[:2], ServerSettings(clock=lambda: NOW))) as url:
         yield url
 
 
@@ -136,7 +136,7 @@ def test_hours_are_what_they_are(here: World, server: str) -> None:
 
 def test_a_large_body_hears_why(here: World) -> None:
     """The answer arrives although the server does not read to the end."""
-    with running(create_app(*here[:2], Settings(clock=lambda: NOW, max_bytes=1 << 20))) as url:
+    with running(create_app(*here[:2], ServerSettings(clock=lambda: NOW, max_bytes=1 << 20))) as url:
         with pytest.raises(sm.PushError, match="larger than 1,048,576 bytes") as error:
             sm.push(url, b"x" * (1 << 20) + b"y" * 1000, **WHERE, token=here.writer, retries=0)
         assert error.value.status == 413

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from streammetrics.serve.api.reader_process import Apart
 from streammetrics.serve.api.worker import EndedError
 from streammetrics.serve.evaluation.part_index import Posted
-from streammetrics.serve.evaluation.reading import Reader
+from streammetrics.serve.evaluation.reading import ExperimentReader
 from streammetrics.serve.evaluation.totals import Totals
 from streammetrics.serve.simulated import Simulation
 from streammetrics.serve.store import Store, open_store
-from streammetrics.serve.store.part_keys import HOUR, Key, Part, Seen
+from streammetrics.serve.store.part_keys import HOUR, PartKey, PostedPart, RowCounts
 
 SMALL = Simulation(days=2, users=100, rows=20, countries=1, sources=("web",))
 HOURS = range(SMALL.start, SMALL.start + 12)
@@ -29,14 +29,14 @@ HOURS = range(SMALL.start, SMALL.start + 12)
 def put(store: Store, hours: Any, name: str = SMALL.id) -> None:
     store.define(name, json.dumps(SMALL.definition() | {"id": name}), by="test", at=0.0)
     parts = [(hour, SMALL.part("web", hour)) for hour in hours]
-    store.put([Part(Key(name, "web", h), p.to_bytes(), p.digest(), (h + 1.0) * HOUR) for h, p in parts])
+    store.put([PostedPart(PartKey(name, "web", h), p.to_bytes(), p.digest(), (h + 1.0) * HOUR) for h, p in parts])
 
 
 @pytest.mark.slow
 def test_in_a_process_of_its_own(tmp_path: Path) -> None:
     path, now = str(tmp_path / "a.db"), HOURS[-1] * HOUR + 0.5 * HOUR
     with open_store(path) as store:
-        apart, here = Apart(path), Reader(store)
+        apart, here = Apart(path), ExperimentReader(store)
         put(store, HOURS[:6])
         assert apart.read(SMALL.id, now) == here.read(SMALL.id, now)
         put(store, HOURS[6:])
@@ -66,7 +66,7 @@ def test_an_error_of_the_other_process_is_that_of_this(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_was_read_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_store(tmp_path / "a.db") as store:
-        reader, now = Reader(store), (HOURS[-1] + 1.0) * HOUR
+        reader, now = ExperimentReader(store), (HOURS[-1] + 1.0) * HOUR
         put(store, HOURS[:6])
         first = reader.read(SMALL.id, now).evaluation
         posted, asked = store.posted, list[int]()
@@ -77,7 +77,7 @@ def test_what_was_read_is_not_read_again(tmp_path: Path, monkeypatch: pytest.Mon
         assert asked == [6]
         monkeypatch.undo()
         assert (first.parts, found.parts) == (6, 12)
-        assert found == Reader(store).read(SMALL.id, now).evaluation
+        assert found == ExperimentReader(store).read(SMALL.id, now).evaluation
 
 
 @pytest.mark.slow
@@ -99,14 +99,14 @@ def test_totals_make_room(tmp_path: Path) -> None:
 
 
 class Entry(NamedTuple):
-    key: Key
+    key: PartKey
     received: float
     state: str
-    seen: Seen = Seen(7, '{"y_true": 2}')
+    seen: RowCounts = RowCounts(7, '{"y_true": 2}')
 
 
 ENTRIES = st.builds(
-    lambda source, hour, delay, state: Entry(Key("e", source, hour), (hour + 1 + delay) * HOUR, state),
+    lambda source, hour, delay, state: Entry(PartKey("e", source, hour), (hour + 1 + delay) * HOUR, state),
     st.sampled_from("ab"),
     st.integers(0, 12),
     st.sampled_from([0.0, 0.5, 3.0]),

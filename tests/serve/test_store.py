@@ -18,20 +18,20 @@ import pytest
 
 from streammetrics.errors import InvalidInputError, StreamMetricsError
 from streammetrics.serve.store import Store, StoreDownError, StoreFullError, open_store, parts
-from streammetrics.serve.store.part_keys import Key
+from streammetrics.serve.store.part_keys import PartKey
 from streammetrics.serve.store.parts import ASIDE, DAY, Settled
 
-ONE = Key("checkout", "eu", posted.FIRST)
+ONE = PartKey("checkout", "eu", posted.FIRST)
 
 
 class Oracle:
     """What a store does, by a dict."""
 
     def __init__(self) -> None:
-        self.counted: dict[Key, int] = {}
-        self.aside: dict[Key, set[int]] = {}
+        self.counted: dict[PartKey, int] = {}
+        self.aside: dict[PartKey, set[int]] = {}
 
-    def put(self, key: Key, content: int) -> str:
+    def put(self, key: PartKey, content: int) -> str:
         if key not in self.counted:
             self.counted[key] = content
             return "stored"
@@ -41,22 +41,22 @@ class Oracle:
             self.aside[key].add(content)
         return "conflict"
 
-    def accept(self, key: Key, content: int) -> None:
+    def accept(self, key: PartKey, content: int) -> None:
         self.aside[key] ^= {content, self.counted[key]}
         self.counted[key] = content
 
 
-def posts(n: int) -> Iterator[tuple[Key, int]]:
+def posts(n: int) -> Iterator[tuple[PartKey, int]]:
     """Duplicates, reordered and conflicting, of few experiments, sources and hours."""
     rng = random.Random(5)
     for _ in range(n):
-        key = Key(rng.choice("ab"), rng.choice(["eu", "us"]), posted.FIRST + rng.randrange(20), rng.randrange(3))
+        key = PartKey(rng.choice("ab"), rng.choice(["eu", "us"]), posted.FIRST + rng.randrange(20), rng.randrange(3))
         content = 1 + sum(map(ord, "".join(map(str, key)))) * 100 + (rng.randrange(12) if rng.random() < 0.4 else 0)
         yield key, content
 
 
-def contents(store: Store, experiment: str, *states: str) -> dict[Key, set[int]]:
-    found: dict[Key, set[int]] = {}
+def contents(store: Store, experiment: str, *states: str) -> dict[PartKey, set[int]]:
+    found: dict[PartKey, set[int]] = {}
     for entry in store.ledger(experiment):
         if entry.state in states:
             found.setdefault(entry.key, set()).add(int(entry.digest, 16))
@@ -94,7 +94,7 @@ def pages(store: Store, experiment: str) -> Iterator[Any]:
 @pytest.mark.slow
 def test_many_threads_put_at_once(store: Store) -> None:
     """Each content is stored by one of those that bring it."""
-    todo = [posted.plain(Key("e", "eu", h), h) for h in range(60)] * 4
+    todo = [posted.plain(PartKey("e", "eu", h), h) for h in range(60)] * 4
     random.Random(0).shuffle(todo)
     with ThreadPoolExecutor(12) as pool:
         answers = list(pool.map(lambda i: store.put(todo[i : i + 5]), range(0, len(todo), 5)))
@@ -106,7 +106,7 @@ def test_many_threads_put_at_once(store: Store) -> None:
 def test_two_stores_on_one_database_are_as_one(url: str) -> None:
     """Two servers: each sees what the other has put, and no number is given twice."""
     with open_store(url) as one, open_store(url) as other, ThreadPoolExecutor(8) as pool:
-        shares = [(s, posted.plain(Key("e", "eu", h), h)) for h in range(40) for s in (one, other)]
+        shares = [(s, posted.plain(PartKey("e", "eu", h), h)) for h in range(40) for s in (one, other)]
         answers = list(pool.map(lambda given: given[0].put([given[1]]), shares))
         assert sorted(chain(*answers)) == ["same"] * 40 + ["stored"] * 40
         assert one.ledger("e") == other.ledger("e")
@@ -125,7 +125,7 @@ def test_numbers_come_in_the_order_of_commits(url: str) -> None:
                 seen.extend(number for number, _ in reader.parts("e", seen[-1] if seen else 0))
 
         reading = pool.submit(read)
-        list(pool.map(lambda h: store.put([posted.plain(Key("e", "eu", h), h)] * 2), range(80)))
+        list(pool.map(lambda h: store.put([posted.plain(PartKey("e", "eu", h), h)] * 2), range(80)))
         stop.set()
         reading.result(60)
     assert seen == list(range(1, 81))
@@ -180,7 +180,7 @@ def test_folding_keeps_the_ledger(store: Store) -> None:
 def test_what_was_folded_is_deleted_some_at_a_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """And at last, where that was interrupted."""
     monkeypatch.setattr(parts, "SWEPT", 3)
-    store.put([posted.plain(Key("checkout", "eu", posted.FIRST + hour), hour) for hour in range(12)])
+    store.put([posted.plain(PartKey("checkout", "eu", posted.FIRST + hour), hour) for hour in range(12)])
     writing, times = store.database.writing, count()
 
     def writing_thrice() -> Any:

@@ -10,10 +10,10 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.serve.evaluation.experiment import Experiment
-from streammetrics.serve.evaluation.reading import Reader
+from streammetrics.serve.evaluation.reading import ExperimentReader
 from streammetrics.serve.simulated import DAY, Simulation
 from streammetrics.serve.store import open_store
-from streammetrics.serve.store.part_keys import HOUR, Key, Part
+from streammetrics.serve.store.part_keys import HOUR, PartKey, PostedPart
 
 SMALL = Simulation(days=5, users=100, rows=20, countries=1, sources=("web",))
 
@@ -26,12 +26,12 @@ def test_parts_grow_old(tmp_path: Path) -> None:
     now = float(SMALL.end * HOUR)
     with open_store(tmp_path / "a.db") as store:
         put = [
-            Part(Key(SMALL.id, "web", hour), part.to_bytes(), part.digest(), (hour + 1.0) * HOUR)
+            PostedPart(PartKey(SMALL.id, "web", hour), part.to_bytes(), part.digest(), (hour + 1.0) * HOUR)
             for hour, part in parts.items()
         ]
         store.put(put)
         store.define(SMALL.id, json.dumps(kept.to_dict()), by="test", at=now)
-        reader = Reader(store)
+        reader = ExperimentReader(store)
         totals = reader.totals
 
         def states() -> list[str]:

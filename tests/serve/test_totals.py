@@ -23,7 +23,7 @@ from streammetrics.serve.evaluation.merge_parts import added_up
 from streammetrics.serve.evaluation.totals import Totals
 from streammetrics.serve.evaluation.windows import MovedError
 from streammetrics.serve.store import Store, StoreFullError, open_store
-from streammetrics.serve.store.part_keys import HOUR, Key, Part
+from streammetrics.serve.store.part_keys import HOUR, PartKey, PostedPart
 from streammetrics.serve.store.parts import DAY
 
 FIRST = posted.FIRST
@@ -31,11 +31,11 @@ END = (FIRST + 30 * DAY) * HOUR
 """Long after all: three days and more after the days of these tests."""
 
 
-def key(hour: int, source: str = "eu", seq: int = 0, experiment: str = "e") -> Key:
-    return Key(experiment, source, FIRST + hour, seq)
+def key(hour: int, source: str = "eu", seq: int = 0, experiment: str = "e") -> PartKey:
+    return PartKey(experiment, source, FIRST + hour, seq)
 
 
-def month(days: int = 2) -> list[Part]:
+def month(days: int = 2) -> list[PostedPart]:
     """A part every six hours from each of two sources."""
     keys = [key(hour, source) for hour in range(0, days * DAY, 6) for source in ("eu", "us")]
     return [posted.part(one, seed) for seed, one in enumerate(keys)]
@@ -339,7 +339,7 @@ def test_forgetting(store: Store) -> None:
 def test_many_threads_add_and_read(store: Store) -> None:
     totals, parts = Totals(store), month(4)
 
-    def work(part: Part) -> None:
+    def work(part: PostedPart) -> None:
         store.put([part])
         totals.total("e")
         days(totals), totals.compact("e", now=END)
@@ -395,10 +395,10 @@ class Model:
     """What totals are, by a dict of what counts under each key."""
 
     def __init__(self) -> None:
-        self.counted: dict[Key, int] = {}
-        self.folded: set[Key] = set()
+        self.counted: dict[PartKey, int] = {}
+        self.folded: set[PartKey] = set()
 
-    def put(self, one: Key, seed: int) -> str:
+    def put(self, one: PartKey, seed: int) -> str:
         held = self.counted.setdefault(one, seed)
         return "same" if held == seed else "conflict"
 

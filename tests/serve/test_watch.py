@@ -19,10 +19,10 @@ from streammetrics.serve.api.decoder import InThread
 from streammetrics.serve.api.ingest import Ingest
 from streammetrics.serve.app import create_app
 from streammetrics.serve.evaluation.definitions import Definitions
-from streammetrics.serve.settings import Settings
+from streammetrics.serve.settings import ServerSettings
 from streammetrics.serve.store import StoreDownError
 from streammetrics.serve.store.folder_watcher import Watch, key_of_path
-from streammetrics.serve.store.part_keys import Key
+from streammetrics.serve.store.part_keys import PartKey
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def here() -> World:
 
 @asynccontextmanager
 async def watching(here: World, url: str, **given: Any) -> Any:
-    settings = Settings(clock=lambda: NOW, **given)
+    settings = ServerSettings(clock=lambda: NOW, **given)
     queue = Ingest(here.store, here.board.changed, settings, InThread(here.store))
     task = asyncio.create_task(queue.run())
     yield Watch(url, queue, Definitions(here.store, settings.clock), here.store, settings)
@@ -68,7 +68,7 @@ def test_parts_are_taken_as_if_posted(here: World, tmp_path: Path) -> None:
     drop(tmp_path)
     drop(tmp_path, f"rank/{HOUR}/spark-job-12.smet", arms(1).to_bytes())
     looks(here, tmp_path, nothing, nothing)
-    assert sorted(here.store.kept) == [Key("rank", "job", 494529, 0), Key("rank", "spark-job", 494529, 12)]
+    assert sorted(here.store.kept) == [PartKey("rank", "job", 494529, 0), PartKey("rank", "spark-job", 494529, 12)]
     assert sum(here.store.groups) == 2  # and read once
     looks(here, tmp_path)
     assert len(here.store.kept) == 2
@@ -261,7 +261,7 @@ def test_a_folder_must_be_there(here: World, tmp_path: Path) -> None:
 
 
 def test_paths_are_keys() -> None:
-    assert key_of_path(f"rank/{HOUR}/a.b_c-3.smet") == Key("rank", "a.b_c", 494529, 3)
+    assert key_of_path(f"rank/{HOUR}/a.b_c-3.smet") == PartKey("rank", "a.b_c", 494529, 3)
     for path in (f"../{HOUR}/a-0.smet", f"rank/{HOUR}/..-0.smet"):
         with pytest.raises(sm.InvalidInputError):
             key_of_path(path)
@@ -269,7 +269,7 @@ def test_paths_are_keys() -> None:
 
 @pytest.fixture
 def client(here: World, tmp_path: Path) -> Iterator[Client]:
-    settings = Settings(clock=lambda: NOW, watch=str(tmp_path), watch_seconds=0.01)
+    settings = ServerSettings(clock=lambda: NOW, watch=str(tmp_path), watch_seconds=0.01)
     with Client(create_app(*here[:2], settings)) as client:
         yield client
 

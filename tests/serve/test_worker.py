@@ -17,8 +17,8 @@ import pytest
 
 import streammetrics as sm
 from streammetrics import errors
-from streammetrics.serve.api.decoder import BusyError
-from streammetrics.serve.api.worker import EndedError, LateError, Worker
+from streammetrics.serve.api.decoder import NoRoomError
+from streammetrics.serve.api.worker import EndedError, LateError, WorkerProcess
 from streammetrics.serve.store import StoreDownError, StoreFullError
 
 
@@ -61,13 +61,13 @@ class Clerk:
 
 
 @pytest.fixture(scope="module")
-def clerk() -> Iterator[Worker]:
-    worker = Worker("counts", Clerk, nice=1)
+def clerk() -> Iterator[WorkerProcess]:
+    worker = WorkerProcess("counts", Clerk, nice=1)
     yield worker
     worker.end()
 
 
-def killed(worker: Worker) -> None:
+def killed(worker: WorkerProcess) -> None:
     assert worker.pid is not None
     os.kill(worker.pid, signal.SIGKILL)
 
@@ -85,14 +85,14 @@ def gone(pid: int) -> bool:
     return False
 
 
-def test_it_answers_and_remembers(clerk: Worker) -> None:
+def test_it_answers_and_remembers(clerk: WorkerProcess) -> None:
     clerk.start()
     pid, before = clerk.pid, clerk.ask("count")
     assert [clerk.ask("count") for _ in range(3)] == [before + 1, before + 2, before + 3]
     assert (clerk.pid, clerk.ask("nice")) == (pid, os.nice(0) + 1)
 
 
-def test_signals_are_for_the_server(clerk: Worker) -> None:
+def test_signals_are_for_the_server(clerk: WorkerProcess) -> None:
     before = clerk.ask("count")
     for one in (signal.SIGINT, signal.SIGTERM):
         assert clerk.pid is not None
@@ -100,9 +100,9 @@ def test_signals_are_for_the_server(clerk: Worker) -> None:
     assert clerk.ask("count") == before + 1
 
 
-def test_errors_come_as_they_are(clerk: Worker) -> None:
+def test_errors_come_as_they_are(clerk: WorkerProcess) -> None:
     kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
-    others = [StoreDownError, StoreFullError, BusyError, EndedError, LateError, MemoryError, KeyError]
+    others = [StoreDownError, StoreFullError, NoRoomError, EndedError, LateError, MemoryError, KeyError]
     before = clerk.ask("count")
     for kind in [*kinds, *others]:
         given = kind("a", "b", "c") if kind is sm.PartitionConflictError else kind("what is wrong")
@@ -115,14 +115,14 @@ def test_errors_come_as_they_are(clerk: Worker) -> None:
     assert clerk.ask("count") == before + 1
 
 
-def test_where_an_error_was_raised_is_noted(clerk: Worker) -> None:
+def test_where_an_error_was_raised_is_noted(clerk: WorkerProcess) -> None:
     with pytest.raises(KeyError) as raised:
         clerk.ask("fail", KeyError("x"))
     assert "in fail" in raised.value.__notes__[0]
 
 
 @pytest.mark.slow
-def test_one_that_is_killed_while_it_works(clerk: Worker) -> None:
+def test_one_that_is_killed_while_it_works(clerk: WorkerProcess) -> None:
     clerk.start()
     timer = threading.Timer(0.3, killed, [clerk])
     timer.start()
@@ -132,7 +132,7 @@ def test_one_that_is_killed_while_it_works(clerk: Worker) -> None:
 
 
 @pytest.mark.slow
-def test_one_that_is_killed_while_it_rests_is_not_missed(clerk: Worker) -> None:
+def test_one_that_is_killed_while_it_rests_is_not_missed(clerk: WorkerProcess) -> None:
     clerk.start()
     killed(clerk)
     assert clerk._child is not None
@@ -141,7 +141,7 @@ def test_one_that_is_killed_while_it_rests_is_not_missed(clerk: Worker) -> None:
 
 
 @pytest.mark.slow
-def test_one_that_takes_too_long_is_ended(clerk: Worker) -> None:
+def test_one_that_takes_too_long_is_ended(clerk: WorkerProcess) -> None:
     assert clerk.ask("rest", 0.01, seconds=5.0) == 0.01
     pid = clerk.pid or 0
     with pytest.raises(LateError, match=r"longer than 0.1 s"):
@@ -152,7 +152,7 @@ def test_one_that_takes_too_long_is_ended(clerk: Worker) -> None:
 
 @pytest.mark.slow
 def test_one_that_cannot_begin_says_why() -> None:
-    worker = Worker("counts", Clerk, True)
+    worker = WorkerProcess("counts", Clerk, True)
     for _ in range(2):
         with pytest.raises(StoreDownError, match="it is away"):
             worker.ask("count")
@@ -161,7 +161,7 @@ def test_one_that_cannot_begin_says_why() -> None:
 
 @pytest.mark.slow
 def test_it_is_ended_whatever_it_does() -> None:
-    worker, found = Worker("counts", Clerk), list[Any]()
+    worker, found = WorkerProcess("counts", Clerk), list[Any]()
 
     def ask() -> None:
         try:
@@ -182,8 +182,8 @@ def test_it_is_ended_whatever_it_does() -> None:
 
 PARENT = """
 import sys, threading, time
-from streammetrics.serve.api.worker import Worker
-worker = Worker("waits", {made})
+from streammetrics.serve.api.worker import WorkerProcess
+worker = WorkerProcess("waits", {made})
 worker.start()
 print(worker.pid, flush=True)
 {then}
@@ -219,7 +219,7 @@ def test_it_ends_with_a_parent_that_forgot_it() -> None:
 
 @pytest.mark.slow
 def test_who_is_in_a_hurry_ends_what_is_being_done() -> None:
-    worker, ended = Worker("counts", Clerk), []
+    worker, ended = WorkerProcess("counts", Clerk), []
 
     def wait() -> None:
         try:
@@ -241,8 +241,8 @@ def test_who_is_in_a_hurry_ends_what_is_being_done() -> None:
 
 
 @pytest.mark.slow
-def test_a_hurry_is_over_when_it_is_closed(clerk: Worker) -> None:
-    worker = Worker("counts", Clerk)
+def test_a_hurry_is_over_when_it_is_closed(clerk: WorkerProcess) -> None:
+    worker = WorkerProcess("counts", Clerk)
     worker.start()
     worker.hurry(0.3)
     worker.close("close")

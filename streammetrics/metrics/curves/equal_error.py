@@ -54,14 +54,14 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
     def _cut(self, state: ScoresByLabel) -> int:
         return self._crossing(state)[2].at
 
-    def _crossing(self, state: ScoresByLabel) -> tuple[Point, Point, Point]:
+    def _crossing(self, state: ScoresByLabel) -> tuple[ROCPoint, ROCPoint, ROCPoint]:
         """Return the last point with FPR < FNR, the one after it, and that of both where they are nearer."""
         cells = occupied(state)
         tp, fp = (Mass(m.digits[:, cells]).through() for m in (state.positives, state.negatives))
         P, N = state.positives.total(), state.negatives.total()
 
-        def point(i: int) -> Point:
-            return Point(i, tp.cell(i - 1), fp.cell(i - 1), P, N) if i else Point(0, 0, 0, P, N)
+        def point(i: int) -> ROCPoint:
+            return ROCPoint(i, tp.cell(i - 1), fp.cell(i - 1), P, N) if i else ROCPoint(0, 0, 0, P, N)
 
         low, high = 0, len(cells)
         while high - low > 1:
@@ -71,7 +71,7 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
         return before, after, before if abs(before.imbalance()) <= after.imbalance() else after
 
 
-class Point(NamedTuple):
+class ROCPoint(NamedTuple):
     """A point of the ROC curve, in integers."""
 
     at: int
@@ -84,6 +84,6 @@ class Point(NamedTuple):
         """FPR - FNR, times P N."""
         return self.fp * self.P - (self.P - self.tp) * self.N
 
-    def errors(self, other: Point) -> Fraction:
+    def errors(self, other: ROCPoint) -> Fraction:
         """The mean of this FPR and the FNR of another point."""
         return (Fraction(self.fp, self.N) + Fraction(self.P - other.tp, self.P)) / 2

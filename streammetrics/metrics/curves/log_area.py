@@ -14,7 +14,7 @@ from ...numerics.exact import Limits
 from ...numerics.settings import setting
 from ...reading.about import About, about_of
 from ...statistics.scores import ScoresByLabel
-from .points import Steps, from_none
+from .points import ScoreSteps, from_none
 from .scored import ScoredValue
 
 __all__ = ["LogAUC"]
@@ -71,7 +71,7 @@ class LogAUC(ScoredValue, tag="log_auc"):
     def of(self, state: ScoresByLabel) -> Limits | None:
         if self.reason(state) is not None:
             return None
-        tpr, fpr = map(from_none, Steps.of(state).shares())
+        tpr, fpr = map(from_none, ScoreSteps.of(state).shares())
         rates = np.array([self.min_fpr, self.max_fpr])
         at = np.clip(np.searchsorted(fpr, rates, side="right") - 1, 0, len(fpr) - 2)
         inside = np.flatnonzero((fpr > rates[0]) & (fpr <= rates[1]))

@@ -111,7 +111,7 @@ class PerClass(tuple[Any, ...]):
         return super().__new__(cls, curves)
 
 
-class Steps(NamedTuple):
+class ScoreSteps(NamedTuple):
     """What lies at and above each occupied cell of scores, from the highest down; each quotient of it rounded once."""
 
     tp: Mass
@@ -119,7 +119,7 @@ class Steps(NamedTuple):
     cells: NDArray[np.int64]
 
     @classmethod
-    def of(cls, state: ScoresByLabel) -> Steps:
+    def of(cls, state: ScoresByLabel) -> ScoreSteps:
         """Read a state."""
         cells = occupied(state)
         tp, fp = (Mass(m.digits[:, cells]).through() for m in (state.positives, state.negatives))
@@ -194,7 +194,7 @@ def gap_of(state: ScoresByLabel) -> float:
     """Return how far a curve can be from the line between two points."""
     if state.is_exact or one_class(state) is not None:
         return 0.0
-    a, c = (np.diff(v, prepend=0.0) for v in Steps.of(state).shares())
+    a, c = (np.diff(v, prepend=0.0) for v in ScoreSteps.of(state).shares())
     return float(np.minimum(a, c).max(initial=0.0))
 
 
@@ -229,7 +229,7 @@ class ROCCurve(Curve, tag="roc_curve"):
     about = About(formula="(FP / N, TP / P) over all thresholds")
 
     def of(self, state: ScoresByLabel) -> ROCPoints:
-        steps = Steps.of(state)
+        steps = ScoreSteps.of(state)
         tpr, fpr = map(from_none, steps.shares())
         thresholds = np.r_[np.inf, state.thresholds(steps.cells)]
         keep = corners(fpr, tpr, self.tolerance)
@@ -264,7 +264,7 @@ class PRCurve(Curve, tag="pr_curve"):
     about = About(formula="(TP / P, TP / (TP + FP)) over all thresholds")
 
     def of(self, state: ScoresByLabel) -> PRPoints:
-        steps = Steps.of(state)
+        steps = ScoreSteps.of(state)
         recall, _ = steps.shares()
         precision = ratios(steps.tp, steps.tp.plus(steps.fp))
         keep = corners(np.r_[0.0, recall], np.r_[1.0, precision], self.tolerance)
@@ -303,7 +303,7 @@ class DETCurve(Curve, tag="det_curve"):
     about = About(formula="(FP / N, FN / P) over all thresholds")
 
     def of(self, state: ScoresByLabel) -> DETPoints:
-        steps = Steps.of(state)
+        steps = ScoreSteps.of(state)
         tpr, fpr = map(from_none, steps.shares())
         fnr = from_none(steps.missed())
         fnr[0] = tpr[0] + 1  # all are missed; NaN without positives
@@ -341,7 +341,7 @@ class GainCurve(Curve, tag="gain_curve"):
     about = About(formula="((TP + FP) / (P + N), TP / P) over all thresholds")
 
     def of(self, state: ScoresByLabel) -> GainPoints:
-        steps = Steps.of(state)
+        steps = ScoreSteps.of(state)
         above, (found, _) = steps.tp.plus(steps.fp), steps.shares()
         fraction, gain = from_none(ratios(above, above[-1:]) if len(steps.cells) else found), from_none(found)
         keep = corners(fraction, gain, self.tolerance)

@@ -129,13 +129,13 @@ def difference_slack(products: int, divisor: Fraction, found: Limits, rounding: 
     return rounding * (4 * products / divisor + 8 * max(abs(found.low), abs(found.high)))
 
 
-class Share(Agreement):
+class DecisionShare(Agreement):
     """A share of all decisions."""
 
     about = About(read_cells=read_decisions_side_by_side, interval_methods=("wilson", "delta"))
 
 
-class Accuracy(Share, tag="accuracy"):
+class Accuracy(DecisionShare, tag="accuracy"):
     """Accuracy: the share of decisions that are right, (TP + TN) / all; of classes the share predicted rightly.
 
     Parameters
@@ -164,7 +164,7 @@ class Accuracy(Share, tag="accuracy"):
         return Quotient(sum(margins.right), margins.total)
 
 
-class ErrorRate(Share, tag="error_rate"):
+class ErrorRate(DecisionShare, tag="error_rate"):
     """Error rate: the share of decisions that are wrong, (FP + FN) / all.
 
     Parameters

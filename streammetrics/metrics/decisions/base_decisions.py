@@ -19,7 +19,7 @@ from ...reading.interval import Estimate, side_by_side
 from ...reading.reading import NAN, UNKNOWN, OwnReading, Quotient, Reading, estimate_of, read_side_by_side
 from ...state.state import State
 from ...statistics.by_label import by_label
-from ...statistics.classes import ClassCounts, Table
+from ...statistics.classes import ClassCounts, ClassTable
 from ...statistics.found_classes import FoundPairs
 from ...statistics.labels import DecisionCounts
 from ..averages import OfClasses, Several, T
@@ -274,11 +274,11 @@ class DecisionRatio(AveragedDecision):
     _by_class = True
     zero_division: float = setting(default=NAN, choices=(NAN, 0.0, 1.0))
 
-    def _view(self, state: Any) -> Table:
-        return Table(*state.cells_at(self._cut))
+    def _view(self, state: Any) -> ClassTable:
+        return ClassTable(*state.cells_at(self._cut))
 
     def estimate(self, found: Any, method: str) -> Estimate:
         if "wilson" in about_of(self).interval_methods:
             return share(self.of(found.view).denominator, found.value, method)
-        each = [self.of(Table(*(int(i == j) for j in range(4)))) for i in range(4)]  # both are sums over the cells
+        each = [self.of(ClassTable(*(int(i == j) for j in range(4)))) for i in range(4)]  # both are sums over the cells
         return from_shares(found.value, found.view, each, about_of(self).interval_scale)

@@ -11,7 +11,7 @@ from ...numerics.exact import Limits
 from ...reading.about import About, about_of
 from ...reading.interval import Estimate
 from ...reading.reading import Quotient
-from ...statistics.classes import Table
+from ...statistics.classes import ClassTable
 from .base_decisions import DecisionRatio
 
 __all__ = [
@@ -39,16 +39,16 @@ class CombinedRates(DecisionRatio):
         return Estimate(found.value, error, about_of(self).interval_scale)
 
 
-class Contrast(CombinedRates):
+class SumOfShares(CombinedRates):
     """The sum of two shares, less 1: (TP TN - FP FN) over the product of the divisors of both."""
 
     about = About(value_range=(-1, 1), interval_scale="fisher")
 
-    def slack(self, cells: Table, found: Limits, rounding: Fraction) -> Fraction:
+    def slack(self, cells: ClassTable, found: Limits, rounding: Fraction) -> Fraction:
         return 16 * rounding  # of each of both products over the divisors, which are 1 at most
 
 
-class Informedness(Contrast, tag="informedness"):
+class Informedness(SumOfShares, tag="informedness"):
     """Informedness, or Youden's J: recall plus specificity less 1, from -1 to 1; 0 by chance.
 
     Formula: TP / (TP + FN) + TN / (TN + FP) - 1 = (TP TN - FP FN) / ((TP + FN)(TN + FP)).
@@ -72,14 +72,14 @@ class Informedness(Contrast, tag="informedness"):
 
     about = About(formula="TP / (TP + FN) + TN / (TN + FP) - 1")
 
-    def of(self, cells: Table) -> Quotient:
+    def of(self, cells: ClassTable) -> Quotient:
         return Quotient(cells.tp * cells.tn - cells.fp * cells.fn, (cells.tp + cells.fn) * (cells.tn + cells.fp))
 
     def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
         return np.sqrt(_variance(tp, fn) + _variance(tn, fp))
 
 
-class Markedness(Contrast, tag="markedness"):
+class Markedness(SumOfShares, tag="markedness"):
     """Markedness: precision plus negative predictive value less 1, from -1 to 1; 0 by chance.
 
     Formula: TP / (TP + FP) + TN / (TN + FN) - 1 = (TP TN - FP FN) / ((TP + FP)(TN + FN)).
@@ -103,7 +103,7 @@ class Markedness(Contrast, tag="markedness"):
 
     about = About(formula="TP / (TP + FP) + TN / (TN + FN) - 1")
 
-    def of(self, cells: Table) -> Quotient:
+    def of(self, cells: ClassTable) -> Quotient:
         return Quotient(cells.tp * cells.tn - cells.fp * cells.fn, (cells.tp + cells.fp) * (cells.tn + cells.fn))
 
     def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
@@ -148,7 +148,7 @@ class PositiveLikelihoodRatio(Odds, tag="positive_likelihood_ratio"):
 
     about = About(formula="recall / false positive rate")
 
-    def of(self, cells: Table) -> Quotient:
+    def of(self, cells: ClassTable) -> Quotient:
         return Quotient(cells.tp * (cells.fp + cells.tn), cells.fp * (cells.tp + cells.fn))
 
     def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
@@ -179,7 +179,7 @@ class NegativeLikelihoodRatio(Odds, tag="negative_likelihood_ratio"):
 
     about = About(best="low", formula="false negative rate / specificity")
 
-    def of(self, cells: Table) -> Quotient:
+    def of(self, cells: ClassTable) -> Quotient:
         return Quotient(cells.fn * (cells.fp + cells.tn), cells.tn * (cells.tp + cells.fn))
 
     def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
@@ -210,7 +210,7 @@ class DiagnosticOddsRatio(Odds, tag="diagnostic_odds_ratio"):
 
     about = About(formula="TP TN / (FP FN)")
 
-    def of(self, cells: Table) -> Quotient:
+    def of(self, cells: ClassTable) -> Quotient:
         return Quotient(cells.tp * cells.tn, cells.fp * cells.fn)
 
     def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:

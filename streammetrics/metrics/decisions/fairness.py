@@ -11,13 +11,13 @@ from ...numerics.exact import to_float
 from ...numerics.settings import setting
 from ...reading.about import About
 from ...reading.reading import NAN, OwnReading, Reading
-from ...statistics.classes import Table
+from ...statistics.classes import ClassTable
 from ...statistics.group_decisions import GroupDecisions
 from .base_decisions import HARD
 
 __all__ = ["DemographicParityRatio", "EqualOpportunityRatio", "EqualizedOddsRatio"]
 
-Rate = Callable[[Table], tuple[int, int]]
+Rate = Callable[[ClassTable], tuple[int, int]]
 """Numerator and denominator of a rate of a group."""
 
 RATES: dict[str, Rate] = {

@@ -21,7 +21,7 @@ from .agreement import Agreement, crossed, difference_slack
 __all__ = ["CohenKappa"]
 
 
-class Steps(NamedTuple):
+class ClassSteps(NamedTuple):
     """How far decisions are off, where classes are steps on a scale.
 
     Parameters
@@ -40,7 +40,7 @@ class Steps(NamedTuple):
     by_chance: int
 
     @classmethod
-    def of(cls, state: PairCounts, how: str) -> Steps:
+    def of(cls, state: PairCounts, how: str) -> ClassSteps:
         """Read a state; steps are "linear" or "quadratic"."""
         cells = weights(*state.square())
         every = np.arange(len(cells))
@@ -103,20 +103,20 @@ class CohenKappa(Agreement, tag="cohen_kappa"):
         return super().name + (f"_{self.weights}" if self.weights else "")
 
     def _view(self, state: Any) -> Any:
-        return Steps.of(state, str(self.weights)) if self._has_steps(state) else super()._view(state)
+        return ClassSteps.of(state, str(self.weights)) if self._has_steps(state) else super()._view(state)
 
     def _has_steps(self, state: Any) -> bool:
         """Return whether classes are steps on a scale; of two classes there is one step."""
         return self.weights is not None and isinstance(state, PairCounts)
 
-    def of(self, margins: Margins | Steps) -> Quotient:
-        if isinstance(margins, Steps):
+    def of(self, margins: Margins | ClassSteps) -> Quotient:
+        if isinstance(margins, ClassSteps):
             return Quotient(margins.by_chance - margins.off, margins.by_chance)
         total, chance = margins.total, crossed(margins)
         return Quotient(total * sum(margins.right) - chance, total * total - chance)
 
-    def slack(self, margins: Margins | Steps, found: Limits, rounding: Fraction) -> Fraction:
-        if isinstance(margins, Steps):
+    def slack(self, margins: Margins | ClassSteps, found: Limits, rounding: Fraction) -> Fraction:
+        if isinstance(margins, ClassSteps):
             return 8 * rounding * Fraction(margins.off, margins.by_chance or 1)
         total, chance = margins.total, crossed(margins)
         products, divisor = total * sum(margins.right) + chance, Fraction(total * total - chance or 1)
@@ -130,7 +130,7 @@ class CohenKappa(Agreement, tag="cohen_kappa"):
 
     def estimate(self, found: Any, method: str) -> Estimate:
         steps = found.view
-        if not isinstance(steps, Steps):
+        if not isinstance(steps, ClassSteps):
             return super().estimate(found, method)
         with np.errstate(divide="ignore", invalid="ignore"):
             return from_counts(

@@ -11,7 +11,7 @@ from ...numerics.exact import to_float
 from ...reading.about import About, about_of
 from ...reading.interval import Estimate
 from ...reading.reading import Reading
-from ...statistics.classes import PairCounts, Table
+from ...statistics.classes import ClassTable, PairCounts
 from ..standard_errors import from_counts, share
 from .base_decisions import AveragedDecision
 
@@ -46,7 +46,7 @@ class WholeMatrix(AveragedDecision):
         raise NotImplementedError
 
     def _view(self, state: Any) -> Any:
-        return state.margins() if isinstance(state, PairCounts) else Table(*state.cells_at(self._cut)).margins()
+        return state.margins() if isinstance(state, PairCounts) else ClassTable(*state.cells_at(self._cut)).margins()
 
     def estimate(self, found: Any, method: str) -> Estimate:
         state, margins = found.state, found.view

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...numerics.exact import Limits
 from ...reading.about import About
-from ...statistics.classes import Table
+from ...statistics.classes import ClassTable
 from .combined import CombinedRates
 
 __all__ = ["FowlkesMallows", "PrevalenceThreshold"]
@@ -46,7 +46,7 @@ class FowlkesMallows(Rooted, tag="fowlkes_mallows"):
 
     about = About(formula="TP / sqrt((TP + FP)(TP + FN))")
 
-    def of(self, cells: Table) -> Limits | None:
+    def of(self, cells: ClassTable) -> Limits | None:
         _, fp, fn, tp = cells
         both = (tp + fp) * (tp + fn)
         return Limits.root(Fraction(tp * tp, both)) if both else None
@@ -81,7 +81,7 @@ class PrevalenceThreshold(Rooted, tag="prevalence_threshold"):
 
     about = About(best="low", formula="sqrt(FPR) / (sqrt(TPR) + sqrt(FPR))")
 
-    def of(self, cells: Table) -> Limits | None:
+    def of(self, cells: ClassTable) -> Limits | None:
         tn, fp, fn, tp = cells
         negatives, positives = tn + fp, fn + tp
         if not negatives or not positives or not fp + tp:

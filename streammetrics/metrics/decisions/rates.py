@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...reading.about import About
 from ...reading.reading import Quotient
-from ...statistics.classes import Table
+from ...statistics.classes import ClassTable
 from .base_decisions import DecisionRatio
 
 __all__ = [
@@ -38,7 +38,7 @@ class NegativePredictiveValue(DecisionRatio, tag="negative_predictive_value"):
 
     about = About(formula="TN / (TN + FN)")
 
-    def of(self, cells: Table) -> Quotient:
+    def of(self, cells: ClassTable) -> Quotient:
         return Quotient(cells.tn, cells.tn + cells.fn)
 
 
@@ -63,7 +63,7 @@ class FalseDiscoveryRate(DecisionRatio, tag="false_discovery_rate"):
 
     about = About(best="low", formula="FP / (FP + TP)")
 
-    def of(self, cells: Table) -> Quotient:
+    def of(self, cells: ClassTable) -> Quotient:
         return Quotient(cells.fp, cells.fp + cells.tp)
 
 
@@ -88,7 +88,7 @@ class FalseOmissionRate(DecisionRatio, tag="false_omission_rate"):
 
     about = About(best="low", formula="FN / (FN + TN)")
 
-    def of(self, cells: Table) -> Quotient:
+    def of(self, cells: ClassTable) -> Quotient:
         return Quotient(cells.fn, cells.fn + cells.tn)
 
 
@@ -113,7 +113,7 @@ class FalseNegativeRate(DecisionRatio, tag="false_negative_rate"):
 
     about = About(best="low", formula="FN / (FN + TP)")
 
-    def of(self, cells: Table) -> Quotient:
+    def of(self, cells: ClassTable) -> Quotient:
         return Quotient(cells.fn, cells.fn + cells.tp)
 
 
@@ -139,7 +139,7 @@ class Prevalence(DecisionRatio, tag="prevalence"):
 
     about = About(best=None, formula="(TP + FN) / all")
 
-    def of(self, cells: Table) -> Quotient:
+    def of(self, cells: ClassTable) -> Quotient:
         return Quotient(cells.tp + cells.fn, sum(cells))
 
 
@@ -165,5 +165,5 @@ class SelectionRate(DecisionRatio, tag="selection_rate"):
 
     about = About(best=None, formula="(TP + FP) / all")
 
-    def of(self, cells: Table) -> Quotient:
+    def of(self, cells: ClassTable) -> Quotient:
         return Quotient(cells.tp + cells.fp, sum(cells))

@@ -11,7 +11,7 @@ from ...numerics.settings import setting
 from ...reading.about import About, about_of
 from ...reading.interval import Estimate
 from ...reading.reading import Quotient, Reading
-from ...statistics.classes import Table
+from ...statistics.classes import ClassTable
 from ...statistics.covariance import spread
 from ...statistics.row_means import LabelRows, cut_term
 from ..averages import AVERAGES
@@ -133,7 +133,7 @@ class Precision(SampledRatio, tag="precision"):
 
     row_beta = 0.0
 
-    def of(self, cells: Table) -> Quotient:
+    def of(self, cells: ClassTable) -> Quotient:
         return Quotient(cells.tp, cells.tp + cells.fp)
 
 
@@ -160,7 +160,7 @@ class Recall(SampledRatio, tag="recall"):
 
     row_beta = math.inf
 
-    def of(self, cells: Table) -> Quotient:
+    def of(self, cells: ClassTable) -> Quotient:
         return Quotient(cells.tp, cells.tp + cells.fn)
 
 
@@ -195,7 +195,7 @@ class FBeta(SampledRatio, tag="fbeta"):
     def name(self) -> str:
         return super().name.replace("fbeta", f"f{self.beta:g}")
 
-    def of(self, cells: Table) -> Quotient:
+    def of(self, cells: ClassTable) -> Quotient:
         square = Fraction(self.beta) ** 2
         return Quotient((1 + square) * cells.tp, (1 + square) * cells.tp + square * cells.fn + cells.fp)
 
@@ -222,7 +222,7 @@ class F1(SampledRatio, tag="f1"):
 
     about = About(interval_methods=("delta",), formula="2 TP / (2 TP + FP + FN)")
 
-    def of(self, cells: Table) -> Quotient:
+    def of(self, cells: ClassTable) -> Quotient:
         return Quotient(2 * cells.tp, 2 * cells.tp + cells.fp + cells.fn)
 
 
@@ -247,7 +247,7 @@ class FalsePositiveRate(DecisionRatio, tag="false_positive_rate"):
 
     about = About(best="low", formula="FP / (FP + TN)")
 
-    def of(self, cells: Table) -> Quotient:
+    def of(self, cells: ClassTable) -> Quotient:
         return Quotient(cells.fp, cells.fp + cells.tn)
 
 
@@ -272,7 +272,7 @@ class Specificity(DecisionRatio, tag="specificity"):
 
     about = About(formula="TN / (TN + FP)")
 
-    def of(self, cells: Table) -> Quotient:
+    def of(self, cells: ClassTable) -> Quotient:
         return Quotient(cells.tn, cells.tn + cells.fp)
 
 
@@ -300,5 +300,5 @@ class Jaccard(SampledRatio, tag="jaccard"):
 
     row_term = "row_jaccard"
 
-    def of(self, cells: Table) -> Quotient:
+    def of(self, cells: ClassTable) -> Quotient:
         return Quotient(cells.tp, cells.tp + cells.fp + cells.fn)

@@ -32,7 +32,7 @@ ROUNDING = 2.0**-50
 PAD = 2.0**-48  # more than a logit is off, relatively to 1 and itself
 
 
-class Scored(NamedTuple):
+class ScoreRungs(NamedTuple):
     """What the rungs of a histogram weigh, by label, and their logits, and between which they lie."""
 
     positives: Floats
@@ -70,7 +70,7 @@ def total(values: Floats) -> float:
     return float(np.cumsum(values)[-1]) if len(values) else 0.0
 
 
-def scored(state: ScoreHistogram) -> Scored:
+def scored(state: ScoreHistogram) -> ScoreRungs:
     """What is known of the logits in a state of one cell; a little more than their rounding apart."""
     a, c = state.positives.floats(), state.negatives.floats()
     some = a + c > 0
@@ -82,10 +82,10 @@ def scored(state: ScoreHistogram) -> Scored:
         low, _, high = (np.asarray(log(p) - log(1 - p)) for p in inside)
     middle = (low + high) / 2
     pad = PAD * (1 + np.abs(middle))
-    return Scored(a[some], c[some], low - pad, middle, high + pad)
+    return ScoreRungs(a[some], c[some], low - pad, middle, high + pad)
 
 
-def undefined(rows: Scored, free: bool) -> str | None:
+def undefined(rows: ScoreRungs, free: bool) -> str | None:
     """Why there is no finite fit, with a slope that is free or not, if there is none."""
     if not len(rows.both):
         return "no rows"
@@ -96,13 +96,13 @@ def undefined(rows: Scored, free: bool) -> str | None:
     return "the scores tell the classes apart: the slope is infinite" if apart else None
 
 
-def likelihood(rows: Scored, a: float, b: float) -> float:
+def likelihood(rows: ScoreRungs, a: float, b: float) -> float:
     """The log-likelihood of a + b x."""
     t = a + b * rows.middle
     return -total(rows.positives * softplus(-t) + rows.negatives * softplus(t))
 
 
-def derivatives(rows: Scored, a: float, b: float) -> tuple[Floats, Floats]:
+def derivatives(rows: ScoreRungs, a: float, b: float) -> tuple[Floats, Floats]:
     """The sums over rows of the gradient and of the curvature, as powers of x: x^0, x^1 (and x^2)."""
     t, x = a + b * rows.middle, rows.middle
     p, q = sigmoid(t), sigmoid(-t)
@@ -120,7 +120,7 @@ def solved(g: Floats, h: Floats, free: bool) -> tuple[float, float]:
     return float((h[2] * g[0] - h[1] * g[1]) / determinant), float((h[0] * g[1] - h[1] * g[0]) / determinant)
 
 
-def fitted(rows: Scored, free: bool, slip: float) -> Fit:
+def fitted(rows: ScoreRungs, free: bool, slip: float) -> Fit:
     """Find the maximum by Newton's method, with steps halved while they do not climb."""
     a, b = 0.0, 1.0
     best = likelihood(rows, a, b)
@@ -141,7 +141,7 @@ def fitted(rows: Scored, free: bool, slip: float) -> Fit:
     return Fit(*(Coefficient(*one) for one in each))
 
 
-def errors(rows: Scored, a: float, b: float, free: bool) -> tuple[float, float]:
+def errors(rows: ScoreRungs, a: float, b: float, free: bool) -> tuple[float, float]:
     """Standard errors of both, whether or not the model is right (White 1980): H^-1 (sum of squared gradients) H^-1."""
     t, x = a + b * rows.middle, rows.middle
     squares = rows.positives * sigmoid(-t) ** 2 + rows.negatives * sigmoid(t) ** 2
@@ -154,7 +154,7 @@ def errors(rows: Scored, a: float, b: float, free: bool) -> tuple[float, float]:
     return out[0], out[1]
 
 
-def radius(rows: Scored, a: float, b: float, free: bool, slip: float) -> tuple[float, float]:
+def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tuple[float, float]:
     """How far a and b are at most from the maximum for any scores between the ends: infinity if that is not shown.
 
     In logits z of mean 0 and spread 1: on a circle about the fit the likelihood falls outward, if the gradient in its
@@ -190,7 +190,7 @@ def radius(rows: Scored, a: float, b: float, free: bool, slip: float) -> tuple[f
     return math.inf, math.inf if free else 0.0
 
 
-def _reach(rows: Scored, p: Floats, q: Floats, low: Floats, high: Floats) -> float:
+def _reach(rows: ScoreRungs, p: Floats, q: Floats, low: Floats, high: Floats) -> float:
     """The most that the sum of z (y - p) can be in size, with z and p between limits."""
 
     def product(of: Floats) -> Floats:

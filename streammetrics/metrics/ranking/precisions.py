@@ -139,7 +139,7 @@ class QMeasure(RankingMetric, tag="q_measure"):
         return ((self.measure, self.k, self.beta),)
 
 
-class GeometricMean(RelevanceMetric):
+class GeometricQueryMean(RelevanceMetric):
     """A geometric mean over queries of a measure, no less than a floor."""
 
     about = About(bound="exact sums of logs; then an exponential, 2 ulp", interval_scale="log", read_cells=None)
@@ -182,7 +182,7 @@ class OfLogs(OwnReading):
         return value * (1 - off), value * (1 + off)
 
 
-class GeometricMAP(GeometricMean, tag="geometric_map"):
+class GeometricMAP(GeometricQueryMean, tag="geometric_map"):
     """Geometric mean average precision: what queries that fail pull down; each counts no less than a floor.
 
     Formula: exp(mean over queries of log(max(AP, floor))), with AP divided by all relevant documents.
@@ -212,7 +212,7 @@ class GeometricMAP(GeometricMean, tag="geometric_map"):
     measure = "log_ap"
 
 
-class GeometricBPref(OneOrder, GeometricMean, tag="geometric_bpref"):
+class GeometricBPref(OneOrder, GeometricQueryMean, tag="geometric_bpref"):
     """Geometric mean of binary preference: queries that fail pull it down; each counts no less than a floor.
 
     Formula: exp(mean over queries of log(max(bpref, floor))).

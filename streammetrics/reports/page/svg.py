@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..charts import Area, Band, Chart, Line, Rule, Whiskers
+from ..charts import Area, Band, Chart, ChartLine, Rule, Whiskers
 
 __all__ = ["COLOURS", "heat", "marker", "spark", "svg"]
 
@@ -77,7 +77,7 @@ class Paper:
 
     def drawn(self, layer: Any) -> Iterator[str]:
         """One layer."""
-        if isinstance(layer, Line):
+        if isinstance(layer, ChartLine):
             yield from self._line(layer)
         elif isinstance(layer, Whiskers):
             yield from self._whiskers(layer)
@@ -93,7 +93,7 @@ class Paper:
             path = self.path([x[0], *x, x[-1]], [floor, *y, floor]) if len(x) else ""
             yield f'<path class="{"area" if layer.number is None else f"a{layer.number}"}" d="{path}"/>'
 
-    def _line(self, layer: Line) -> Iterator[str]:
+    def _line(self, layer: ChartLine) -> Iterator[str]:
         x, y = _stairs(layer.x, layer.y) if layer.steps else (layer.x, layer.y)
         kind = "strong" if layer.number is None else f"c{layer.number}"
         dash = " dash" if layer.number in DASHED else ""

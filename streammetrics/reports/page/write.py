@@ -10,7 +10,7 @@ from typing import Any
 from ... import __version__
 from ...collect.files import atomic_write
 from ..assemble import assemble
-from ..page_model import Figures, Page, Side
+from ..page_model import Figures, NamedSide, Page
 from .templates import environment, safe
 
 __all__ = ["render", "report"]
@@ -99,7 +99,7 @@ def render(objects: Any, title: str, **settings: Any) -> str:
     return made
 
 
-def _sides_of(page: Page) -> tuple[Side, ...]:
+def _sides_of(page: Page) -> tuple[NamedSide, ...]:
     """The new side and the old one of what the page says first."""
     for part in page.parts:
         if part.kind == "scorecard":

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..evaluation.definitions import Definitions
-from ..settings import LOOPBACK, Settings
+from ..settings import LOOPBACK, ServerSettings
 from .auth import Accounts, Person
 from .headers import client_of, is_https, peer_of, same_origin, values_of
 from .limits import BodyError, Rate, read_body
@@ -41,7 +41,7 @@ class Access:
         What the operator allows.
     """
 
-    def __init__(self, accounts: Accounts, definitions: Definitions, settings: Settings) -> None:
+    def __init__(self, accounts: Accounts, definitions: Definitions, settings: ServerSettings) -> None:
         self.accounts, self.definitions, self.settings = accounts, definitions, settings
         self.requests = Rate(settings.rate, settings.burst)
         self.failures = Rate(settings.failures / 60, settings.failures)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ...errors import StreamMetricsError
 from ...format.frame import Frame
-from ..store.part_keys import Seen
+from ..store.part_keys import RowCounts
 from .summary import Summary, summaries
 
 __all__ = ["Decoded", "decoded"]
@@ -19,7 +19,7 @@ class Decoded(NamedTuple):
     """The digest of what a frame holds, as `MetricLike.digest` has it, and its rows; or what is wrong with it."""
 
     digest: str = ""
-    seen: Seen = Seen()
+    seen: RowCounts = RowCounts()
     error: Exception | None = None
 
 
@@ -84,4 +84,4 @@ def _checked(found: Summary | Exception, frame: Frame, checks: Sequence[Callable
     sha = hashlib.sha256(frame.kind.about.encode())
     for section in range(len(frame)):
         sha.update(bytes.fromhex(frame.digest(section)))
-    return Decoded(sha.hexdigest(), Seen(found.rows, json.dumps(found.dropped, sort_keys=True)))
+    return Decoded(sha.hexdigest(), RowCounts(found.rows, json.dumps(found.dropped, sort_keys=True)))

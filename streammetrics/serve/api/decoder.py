@@ -16,13 +16,13 @@ from .decode import Decoded, decoded
 from .part_check import Checker
 from .worker import LateError
 
-__all__ = ["BusyError", "Decode", "Decoder", "InThread"]
+__all__ = ["Decode", "Decoder", "InThread", "NoRoomError"]
 
 STUCK = 2
 """Threads that may be in a frame for ever: one more decodes."""
 
 
-class BusyError(StreamMetricsError):
+class NoRoomError(StreamMetricsError):
     """There is no room for more now; the same may be sent again later."""
 
 
@@ -105,7 +105,7 @@ class InThread:
         if not wait([work], seconds).done:
             self._decoder = self._make()  # the other one may go on, and what it finds is nobody's
             if work.cancel():
-                raise BusyError("all that decode are busy; send it again later")
+                raise NoRoomError("all that decode are busy; send it again later")
             raise LateError(f"it took longer than {seconds:g} s")
         return work.result()
 

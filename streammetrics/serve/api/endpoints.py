@@ -14,8 +14,8 @@ from starlette.routing import Route
 from ...errors import InvalidInputError
 from ..evaluation.definitions import LARGEST, Definitions
 from ..evaluation.experiment import HIDDEN, Experiment
-from ..settings import Settings
-from ..store.part_keys import Key, key_of
+from ..settings import ServerSettings
+from ..store.part_keys import PartKey, key_of
 from .access import Access, bearer, refused
 from .auth import OWNER, READER
 from .ingest import Ingest
@@ -50,7 +50,7 @@ class Api(NamedTuple):
     ingest: Ingest
     access: Access
     definitions: Definitions
-    settings: Settings
+    settings: ServerSettings
 
     def routes(self) -> list[Route]:
         """Return the addresses."""
@@ -86,7 +86,7 @@ class Api(NamedTuple):
             )
         return JSONResponse(said, CODES[word])
 
-    def _key(self, request: Request, experiment: Experiment) -> Key:
+    def _key(self, request: Request, experiment: Experiment) -> PartKey:
         """The key that the address says."""
         query = request.query_params
         if unknown := sorted(set(query) - {"hour", "source", "seq"}):

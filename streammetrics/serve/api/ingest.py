@@ -15,13 +15,13 @@ from typing import Any
 from ...errors import StateFormatError, StreamMetricsError
 from ...format.frame import head_of
 from ..evaluation.experiment import Experiment
-from ..settings import Settings
-from ..store.part_keys import Key, Part
+from ..settings import ServerSettings
+from ..store.part_keys import PartKey, PostedPart
 from .decode import Decoded
-from .decoder import BusyError, Decode
+from .decoder import Decode, NoRoomError
 from .worker import EndedError, LateError
 
-__all__ = ["BusyError", "Ingest"]
+__all__ = ["Ingest", "NoRoomError"]
 
 log = logging.getLogger(__name__)
 STOPS = "the server stops; send it again later"
@@ -33,10 +33,10 @@ alone, none waits."""
 
 
 @dataclass(eq=False)
-class Waiting:
+class WaitingFrame:
     """A frame, and who waits for what becomes of it."""
 
-    key: Key
+    key: PartKey
     data: bytes
     experiment: Experiment
     received: float
@@ -84,11 +84,11 @@ class Ingest:
     It is `ready` once the decoder has started.
     """
 
-    def __init__(self, store: Any, changed: Callable[[str], Any], settings: Settings, decoder: Decode) -> None:
+    def __init__(self, store: Any, changed: Callable[[str], Any], settings: ServerSettings, decoder: Decode) -> None:
         self.store, self.changed, self.settings, self.decoder = store, changed, settings, decoder
         self.counts, self.ready = Counts(), False
-        self._queue: deque[Waiting] = deque()
-        self._group: list[Waiting] = []
+        self._queue: deque[WaitingFrame] = deque()
+        self._group: list[WaitingFrame] = []
         self._bytes, self._stopped = 0, False
         self._more = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "ingest")  # waits for the decoder
@@ -98,7 +98,7 @@ class Ingest:
         """How many parts wait to be stored."""
         return len(self._queue)
 
-    async def take(self, key: Key, data: bytes, experiment: Experiment) -> str:
+    async def take(self, key: PartKey, data: bytes, experiment: Experiment) -> str:
         """Return "stored", "same" or "conflict" once that is on the disk.
 
         Raises
@@ -109,11 +109,11 @@ class Ingest:
             What is wrong with the frame, or with the store; nothing of it was kept.
         """
         if self._stopped:
-            raise BusyError(STOPS)
+            raise NoRoomError(STOPS)
         if self.waiting >= self.settings.waiting or self._bytes + len(data) > self.settings.waiting_bytes:
-            raise BusyError(f"{self.waiting:,} parts wait to be stored; send it again later")
+            raise NoRoomError(f"{self.waiting:,} parts wait to be stored; send it again later")
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._queue.append(Waiting(key, data, experiment, self.settings.clock(), answer))
+        self._queue.append(WaitingFrame(key, data, experiment, self.settings.clock(), answer))
         self._bytes += len(data)
         self._more.set()
         return await answer
@@ -134,7 +134,7 @@ class Ingest:
             self.decoder.close()
             self._stopped = True
             for one in [*self._group, *self._queue]:
-                one.refuse(BusyError(STOPS))
+                one.refuse(NoRoomError(STOPS))
 
     async def _start(self) -> None:
         """Start the decoder before it is asked; where that fails, the first that is posted tries again and says why."""
@@ -147,7 +147,7 @@ class Ingest:
     async def _run(self, call: Callable[..., Any], *given: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *given)
 
-    async def _take_group(self, group: list[Waiting]) -> None:
+    async def _take_group(self, group: list[WaitingFrame]) -> None:
         try:
             await self._store(await self._decode(group))
         except Exception as error:  # who waits is told, and the others go on
@@ -159,8 +159,8 @@ class Ingest:
                 one.refuse(error)
         self._bytes -= sum(len(one.data) for one in group if one.answer.done())
 
-    def _next_group(self) -> list[Waiting]:
-        group: list[Waiting] = []
+    def _next_group(self) -> list[WaitingFrame]:
+        group: list[WaitingFrame] = []
         size = 0
         while self._queue and len(group) < GROUP and (not group or size + len(self._queue[0].data) <= GROUP_BYTES):
             group.append(self._queue.popleft())
@@ -169,7 +169,7 @@ class Ingest:
             self._more.clear()
         return group
 
-    async def _decode(self, group: list[Waiting]) -> list[tuple[Waiting, Decoded]]:
+    async def _decode(self, group: list[WaitingFrame]) -> list[tuple[WaitingFrame, Decoded]]:
         """Those of a group that are sound, with their digests; the others are told, or wait again."""
         sound, runs, settings = [], _alike(group), self.settings
         for i, run in enumerate(runs):
@@ -188,7 +188,7 @@ class Ingest:
                     self._refuse(one, _busy() if isinstance(what.error, MemoryError) else what.error)
         return sound
 
-    def _put_off(self, runs: Sequence[Sequence[Waiting]], error: Exception) -> None:
+    def _put_off(self, runs: Sequence[Sequence[WaitingFrame]], error: Exception) -> None:
         """Refuse the frame that cannot be decoded, or look for it, one by one; those behind it wait again, in front."""
         first = runs[0]
         for one in first:
@@ -204,18 +204,18 @@ class Ingest:
         """What is wrong with a frame that was decoded alone; of one that something ended with, nobody knows."""
         if isinstance(error, LateError):
             return StateFormatError(f"the frame could not be decoded within {self.settings.decode_seconds:g} s")
-        return BusyError(f"{error}; send it again later")
+        return NoRoomError(f"{error}; send it again later")
 
-    def _refuse(self, one: Waiting, error: Exception) -> None:
+    def _refuse(self, one: WaitingFrame, error: Exception) -> None:
         name = type(error).__name__
         self.counts.refused += 1
         self.counts.reasons[name] = self.counts.reasons.get(name, 0) + 1
         one.refuse(error)
 
-    async def _store(self, sound: Sequence[tuple[Waiting, Decoded]]) -> None:
+    async def _store(self, sound: Sequence[tuple[WaitingFrame, Decoded]]) -> None:
         if not sound:
             return
-        parts = [Part(one.key, one.data, found.digest, one.received, found.seen) for one, found in sound]
+        parts = [PostedPart(one.key, one.data, found.digest, one.received, found.seen) for one, found in sound]
         words = await asyncio.to_thread(self.store.put, parts)
         changed = set()
         for (one, _), part, word in zip(sound, parts, words, strict=True):
@@ -227,13 +227,13 @@ class Ingest:
             self.changed(experiment)
 
 
-def _busy() -> BusyError:
-    return BusyError("there is no memory to decode it now; send it again later")
+def _busy() -> NoRoomError:
+    return NoRoomError("there is no memory to decode it now; send it again later")
 
 
-def _alike(group: Sequence[Waiting]) -> list[list[Waiting]]:
+def _alike(group: Sequence[WaitingFrame]) -> list[list[WaitingFrame]]:
     """Frames that are decoded together: those of one kind, unless one of them may take too long."""
-    runs: dict[Any, list[Waiting]] = {}
+    runs: dict[Any, list[WaitingFrame]] = {}
     for one in group:
         runs.setdefault(id(one) if one.alone else head_of(one.data), []).append(one)
     return list(runs.values())

@@ -50,7 +50,7 @@ def _metric(number: str, known: Iterable[str]) -> str | None:
     return max(found, key=len, default=None)
 
 
-class Plan(NamedTuple):
+class PartPlan(NamedTuple):
     """What parts have to agree on: metrics that have seen nothing, and what keys of each column are."""
 
     metrics: Any
@@ -85,7 +85,7 @@ class Checker:
 
     def __init__(self, held: Callable[[str], MetricLike | None]) -> None:
         self._held = held
-        self._plans: dict[str, Plan] = {}
+        self._plans: dict[str, PartPlan] = {}
         self._fits: dict[str, _Fits] = {}
         self._lock = threading.Lock()
 
@@ -105,7 +105,7 @@ class Checker:
         with self._lock:
             plan, fits = self._plans.get(experiment.id), self._fits.get(experiment.id)
             if plan is None and (held := self._held(experiment.id)) is not None:
-                plan = Plan(held, kinds_of(held))
+                plan = PartPlan(held, kinds_of(held))
             if plan is not None and fits is not None and fits.again(experiment, plan.metrics, header):
                 made = _added(experiment, plan, part.kinds, [])
             else:
@@ -163,10 +163,10 @@ def _told(thing: Any) -> str:
     return f"a {type(thing).__name__}" + (f" by {', '.join(thing.by)}" if isinstance(thing, Sliced) else "")
 
 
-def _agreed(experiment: Experiment, plan: Plan | None, part: Any, kinds: dict[str, str]) -> Plan:
+def _agreed(experiment: Experiment, plan: PartPlan | None, part: Any, kinds: dict[str, str]) -> PartPlan:
     """The plan of all before and this part, which may be the first of a metric; raise where they differ."""
     if plan is None:
-        return Plan(empty_copy(part), kinds)
+        return PartPlan(empty_copy(part), kinds)
     common = [name for name in plan.metrics.names if name in part.names]
     if not common:
         raise IncompatibleStateError(
@@ -179,7 +179,7 @@ def _agreed(experiment: Experiment, plan: Plan | None, part: Any, kinds: dict[st
     return made if set(part.names) <= set(plan.metrics.names) else made._replace(metrics=empty_copy(part))
 
 
-def _added(experiment: Experiment, plan: Plan, kinds: dict[str, str], differences: list[str]) -> Plan:
+def _added(experiment: Experiment, plan: PartPlan, kinds: dict[str, str], differences: list[str]) -> PartPlan:
     """The plan with the kinds of keys of a part; raise if there are differences, or kinds are others."""
     if found := [*differences, *plan.unlike(kinds)]:
         raise IncompatibleStateError(

@@ -8,11 +8,11 @@ from typing import Any
 
 from ...errors import StreamMetricsError
 from ..evaluation.experiment import Experiment
-from ..evaluation.reading import Reader, Reading
+from ..evaluation.reading import ExperimentReader, ExperimentReading
 from ..store import open_store
 from .decode import Decoded
 from .decoder import Decoder
-from .worker import Worker
+from .worker import WorkerProcess
 
 __all__ = ["Apart", "DecoderApart"]
 
@@ -30,15 +30,15 @@ class Apart:
     """
 
     def __init__(self, url: str) -> None:
-        self.worker = Worker("reads experiments", _Reader, url, nice=NICE)
+        self.worker = WorkerProcess("reads experiments", _Reader, url, nice=NICE)
 
     def start(self) -> None:
         """Return once the process is there."""
         self.worker.start()
 
-    def read(self, experiment: str, now: float) -> Reading:
+    def read(self, experiment: str, now: float) -> ExperimentReading:
         """Read an experiment."""
-        found: Reading = self.worker.ask("read", experiment, now)
+        found: ExperimentReading = self.worker.ask("read", experiment, now)
         return found
 
     def tidy(self, experiment: str, now: float) -> None:
@@ -71,7 +71,7 @@ class DecoderApart:
     """
 
     def __init__(self, url: str, make: Callable[[Any], Decoder] = Decoder) -> None:
-        self.worker = Worker("decodes", _with_store, make, url)
+        self.worker = WorkerProcess("decodes", _with_store, make, url)
 
     def start(self) -> None:
         """Return once the process is there."""
@@ -97,7 +97,7 @@ class DecoderApart:
 # -- in the other process ------------------------------------------------------------------------------------------------
 
 
-class _Reader(Reader):
+class _Reader(ExperimentReader):
     """One with a store of its own."""
 
     def __init__(self, url: str) -> None:

@@ -14,7 +14,7 @@ from ...collect.accumulator import accumulate, definition_of
 from ...collect.definition import described, inconsistent
 from ...compose.sliced import Sliced
 from ...errors import StateFormatError
-from ...format.frame import Frame, Kind, read_together
+from ...format.frame import Frame, FrameKind, read_together
 from ...format.unpack import Sections
 from ...state.axes import OTHER, Vocabulary
 
@@ -76,10 +76,10 @@ def summaries(frames: Sequence[Frame]) -> Iterator[Summary]:
         yield from _each(thing, sections)
 
 
-_known: WeakKeyDictionary[Kind, Any] = WeakKeyDictionary()
+_known: WeakKeyDictionary[FrameKind, Any] = WeakKeyDictionary()
 
 
-def _described(kind: Kind) -> Any:
+def _described(kind: FrameKind) -> Any:
     """Return the empty object of frames of a kind; it is kept, because to make it takes as long as to read a frame."""
     if kind not in _known:
         about = json.loads(kind.about)

@@ -18,7 +18,7 @@ from typing import Any
 from ...errors import StreamMetricsError
 from .malloc_trim import Spare
 
-__all__ = ["EndedError", "LateError", "Worker"]
+__all__ = ["EndedError", "LateError", "WorkerProcess"]
 
 FIRST = "500"
 """Where memory is short, the system ends such a process before it ends the server."""
@@ -32,7 +32,7 @@ class LateError(StreamMetricsError, TimeoutError):
     """It took longer than it may; what it would have found is lost."""
 
 
-class Worker:
+class WorkerProcess:
     """A process that is started when it is asked, and again if it died; it ends with this one.
 
     Parameters

@@ -17,9 +17,9 @@ from ..alerts import Alerts
 from ..store import Store, StoreDownError, StoreFullError
 from ..store.part_keys import HOUR, hour_text
 from .evaluate import looks_of
-from .evaluation import Evaluation, Look
+from .evaluation import Evaluation, ShownLook
 from .look_history import looks_of_json, looks_to_json, same_look
-from .reading import Read
+from .reading import ExperimentSource
 
 __all__ = ["Board"]
 
@@ -37,7 +37,7 @@ class _Shown:
     evaluation: Evaluation | None = None
     read: Evaluation | None = None  # the last one without a fault
     kept: float = 0.0  # when the one in the store was read
-    looks: list[Look] | None = None  # the last in the store
+    looks: list[ShownLook] | None = None  # the last in the store
     tidied: float = float("-inf")
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     news: asyncio.Event = field(default_factory=asyncio.Event)  # set once; the next news is another
@@ -71,7 +71,7 @@ class Board:
     def __init__(
         self,
         store: Store,
-        reader: Read,
+        reader: ExperimentSource,
         *,
         every: float = 5.0,
         clock: Callable[[], float] = time.time,

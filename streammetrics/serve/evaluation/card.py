@@ -15,14 +15,14 @@ from ...inference.multiple import benjamini_hochberg
 from ...inference.pairs import paired
 from ...inference.power import days_to_go, smallest_effect, users_needed
 from ...inference.sample_ratio import SampleRatio
-from ...inference.scorecard import Asked, Question, Scorecard, question_of
+from ...inference.scorecard import Question, Scorecard, ScorecardOptions, question_of
 from ...inference.verdict import Progress
 from ...reading.replicates import Sample
 from .cells import Samples
 from .evaluation import Power, Row, Told
 from .experiment import Experiment
 
-__all__ = ["ALPHA", "Side", "adjusted", "number", "share_of"]
+__all__ = ["ALPHA", "TreatmentSide", "adjusted", "number", "share_of"]
 
 ALPHA = 0.05
 """Of all treatments together."""
@@ -44,7 +44,7 @@ def share_of(experiment: Experiment) -> float:
     return 1.0 - ALPHA / len(experiment.treatments)
 
 
-class Missing(NamedTuple):
+class MissingMetric(NamedTuple):
     """A metric that cannot be compared, and why."""
 
     metric: str
@@ -52,7 +52,7 @@ class Missing(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Side:
+class TreatmentSide:
     """A treatment beside the control.
 
     Parameters
@@ -130,20 +130,20 @@ class Side:
     # -- what can be asked --------------------------------------------------------------------------------------------
 
     @cached_property
-    def questions(self) -> tuple[tuple[Question, ...], list[Missing]]:
+    def questions(self) -> tuple[tuple[Question, ...], list[MissingMetric]]:
         """Return what both arms can answer, and what not."""
         there = [{s.name: s.metric for s in self._samples(arm) if s.keys} for arm in self._both()]
         found, missing = [], []
         for name, role in self.experiment.metrics.items():
             lacking = [arm for arm, metrics in zip(self._both(), there, strict=True) if name not in metrics]
             if lacking:
-                missing.append(Missing(name, f"there are no rows of it in {' and '.join(reversed(lacking))}"))
+                missing.append(MissingMetric(name, f"there are no rows of it in {' and '.join(reversed(lacking))}"))
                 continue
             try:
                 margin = self.experiment.guardrails.get(name)
                 found.append(question_of(name, role, there[0], self.experiment.better, margin))
             except InvalidInputError as error:  # it is said of the metric
-                missing.append(Missing(name, str(error)))
+                missing.append(MissingMetric(name, str(error)))
         return tuple(found), missing
 
     def _both(self) -> tuple[str, str]:
@@ -154,7 +154,7 @@ class Side:
 
     def _card(self, questions: tuple[Question, ...], progress: Progress) -> Scorecard:
         totals = {arm: [s for s in self._samples(arm) if s.keys] for arm in self._both()}
-        asked = Asked(questions, self.share, True, False, len(self.experiment.guardrails))
+        asked = ScorecardOptions(questions, self.share, True, False, len(self.experiment.guardrails))
         return Scorecard({}, self.experiment.control, asked, {self.treatment: progress}, self.ratio, totals)
 
     # -- rows ---------------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class Side:
                 always = list(self._card(questions, self.progress).tabled(by, samples))
             found = [(self._row(by, a, b, whole), b["p_word"]) for a, b in zip(once, always, strict=True)]
         except StreamMetricsError as error:  # it is said of the metrics
-            missing = [Missing(name, str(error)) for name in self.experiment.metrics]
+            missing = [MissingMetric(name, str(error)) for name in self.experiment.metrics]
         alone = (self._alone(lacking, by, samples, whole) for lacking in missing)
         return [*found, *((row, math.nan) for rows in alone for row in rows)]
 
@@ -190,7 +190,9 @@ class Side:
             reason=self._spelled(reason),
         )
 
-    def _alone(self, lacking: Missing, by: tuple[str, ...], samples: Samples, whole: Mapping[str, int]) -> list[Row]:
+    def _alone(
+        self, lacking: MissingMetric, by: tuple[str, ...], samples: Samples, whole: Mapping[str, int]
+    ) -> list[Row]:
         """The values of a metric that cannot be compared."""
         sides = [{k: i for s in samples[a] if s.name == lacking.metric for i, k in enumerate(s.keys)} for a in samples]
         named = [next((s for s in samples[a] if s.name == lacking.metric), None) for a in samples]

@@ -15,19 +15,19 @@ from ...inference.drift import population_stability_index
 from ...inference.sample_ratio import SampleRatio, sample_ratio_mismatch
 from ...inference.verdict import Progress
 from ..store.part_keys import HOUR, hour_text
-from .card import Side, adjusted, number
+from .card import TreatmentSide, adjusted, number
 from .cells import Samples, by_arm, by_slice, in_phase, last_phase, left_out, narrowed, only, phases, positives
-from .evaluation import Arm, Drift, Evaluation, Look, Ratio, Row, Source
+from .evaluation import Arm, Evaluation, RatioCheck, Row, ScoreDrift, ShownLook, SourceStatus
 from .experiment import Experiment, shares_changed
 from .part_index import OfSource, Posted
 from .series import DAY, Series
-from .windows import Window
+from .windows import ExperimentWindow
 
 __all__ = ["evaluate", "looks_of"]
 
 
 @dataclass(frozen=True)
-class Seen:
+class EvaluationInput:
     """What is read of an experiment.
 
     Parameters
@@ -96,10 +96,11 @@ class Seen:
         """Return new users a day, on average since the start."""
         return users / self.days if self.days else None
 
-    def sides(self) -> list[Side]:
+    def sides(self) -> list[TreatmentSide]:
         """Return each treatment beside the control."""
         return [
-            Side(self.experiment, arm, self.final, self.progress(arm), self.ratio) for arm in self.experiment.treatments
+            TreatmentSide(self.experiment, arm, self.final, self.progress(arm), self.ratio)
+            for arm in self.experiment.treatments
         ]
 
 
@@ -109,7 +110,7 @@ SILENT = 3 * HOUR
 LISTED = 24
 
 
-def sources_of(experiment: Experiment, posted: Posted, now: float) -> list[Source]:
+def sources_of(experiment: Experiment, posted: Posted, now: float) -> list[SourceStatus]:
     """Return how every source does that is expected, or has posted, in the order of their names.
 
     An hour is due its source's delay after its end. A source is late from then on, silent three hours later.
@@ -118,7 +119,7 @@ def sources_of(experiment: Experiment, posted: Posted, now: float) -> list[Sourc
     return [_source(experiment, name, posted.sources.get(name, OfSource()), now) for name in names]
 
 
-def _source(experiment: Experiment, name: str, mine: OfSource, now: float) -> Source:
+def _source(experiment: Experiment, name: str, mine: OfSource, now: float) -> SourceStatus:
     delay = experiment.sources.get(name, UNLISTED)
     span = mine.hours.span
     first = experiment.start if name in experiment.sources or span is None else span[0]
@@ -127,7 +128,7 @@ def _source(experiment: Experiment, name: str, mine: OfSource, now: float) -> So
         due = min(due, experiment.end)
     awaited = first if span is None else max(span[1] + 1, first)
     behind = max(0.0, now - (awaited + 1 + delay) * HOUR) if awaited < due else 0.0
-    return Source(
+    return SourceStatus(
         name,
         None if span is None else span[1],
         behind,
@@ -141,7 +142,7 @@ def _source(experiment: Experiment, name: str, mine: OfSource, now: float) -> So
     )
 
 
-def drift_of(experiment: Experiment, arms: Any) -> list[Drift]:
+def drift_of(experiment: Experiment, arms: Any) -> list[ScoreDrift]:
     """Return how far the scores of each treatment are from those of the control, of slices by arm.
 
     Metrics of the same scores are told once, by the first of them.
@@ -149,7 +150,7 @@ def drift_of(experiment: Experiment, arms: Any) -> list[Drift]:
     keys = {str(key): key for key in arms}
     if experiment.control not in keys:
         return []
-    found: dict[Any, Drift] = {}
+    found: dict[Any, ScoreDrift] = {}
     for metric in experiment.metrics:
         try:
             scores = only(arms, metric)
@@ -158,7 +159,7 @@ def drift_of(experiment: Experiment, arms: Any) -> list[Drift]:
                 if arm in keys:
                     one = population_stability_index(scores[keys[arm]], reference)
                     same = arm, one.shares, one.reference, one.edges
-                    found.setdefault(same, Drift(metric, arm, number(one.value), one.word))
+                    found.setdefault(same, ScoreDrift(metric, arm, number(one.value), one.word))
         except InvalidInputError:  # no metric of scores
             continue
     return list(found.values())
@@ -175,10 +176,10 @@ def evaluate(
     *,
     version: int,
     now: float,
-    hours: Mapping[int, Window],
-    days: Mapping[int, Window],
+    hours: Mapping[int, ExperimentWindow],
+    days: Mapping[int, ExperimentWindow],
     posted: Posted,
-    looks: Sequence[Look] = (),
+    looks: Sequence[ShownLook] = (),
     changes: Sequence[str] = (),
     shared_at: Sequence[float] = (),
     series: Series | None = None,
@@ -246,7 +247,7 @@ def evaluate(
 
 def _without(made: Evaluation, experiment: Experiment, reason: str) -> Evaluation:
     """An evaluation of what cannot be read."""
-    told = [Side(experiment, arm, {}, None).withheld(reason) for arm in experiment.treatments]
+    told = [TreatmentSide(experiment, arm, {}, None).withheld(reason) for arm in experiment.treatments]
     return replace(made, withheld=reason, verdicts=told)
 
 
@@ -254,8 +255,8 @@ def _read(
     made: Evaluation,
     experiment: Experiment,
     total: Any,
-    hours: Mapping[int, Window],
-    days: Mapping[int, Window],
+    hours: Mapping[int, ExperimentWindow],
+    days: Mapping[int, ExperimentWindow],
     changes: Sequence[str],
     shared_at: Sequence[float],
     series: Series,
@@ -282,7 +283,7 @@ def _read(
     samples = {} if final is None else arms if whole else by_arm(final, experiment)
     begins = [math.floor(at / HOUR) for at in shared_at] if experiment.phase is not None else []
     since = max([experiment.start, *begins])
-    seen = Seen(experiment, made.at, arms, samples, ratio, decided, counted, closed, since)
+    seen = EvaluationInput(experiment, made.at, arms, samples, ratio, decided, counted, closed, since)
     withheld = early or seen.withheld(changes) or ("" if samples else "no hour is final yet")
     sides = seen.sides()
     per_day = seen.per_day(math.fsum(decided.values()))
@@ -322,7 +323,7 @@ def _early(experiment: Experiment, total: Any, shared_at: Sequence[float]) -> st
     return "planned shares were changed, and there are no rows yet of the phase that has them"
 
 
-def _span(hours: Mapping[int, Window], days: Mapping[int, Window]) -> tuple[int, int] | None:
+def _span(hours: Mapping[int, ExperimentWindow], days: Mapping[int, ExperimentWindow]) -> tuple[int, int] | None:
     """The first and the last hour of folds, where there is no ledger."""
     if not hours and not days:
         return None
@@ -357,9 +358,9 @@ def _users(experiment: Experiment, arms: Any, notes: list[str]) -> tuple[dict[st
     return {str(arm): count for arm, count in found.users.items()}, found
 
 
-def _ratio(experiment: Experiment, found: SampleRatio) -> Ratio:
+def _ratio(experiment: Experiment, found: SampleRatio) -> RatioCheck:
     users = {str(arm): count for arm, count in found.users.items()}
-    return Ratio(min(found.e_value, LARGEST), found.alarm, found.sentence, users, dict(experiment.arms))
+    return RatioCheck(min(found.e_value, LARGEST), found.alarm, found.sentence, users, dict(experiment.arms))
 
 
 def _arms(experiment: Experiment, of_arms: Any, arms: Samples, users: dict[str, float]) -> list[Arm]:
@@ -378,7 +379,7 @@ def _arms(experiment: Experiment, of_arms: Any, arms: Samples, users: dict[str, 
     return found
 
 
-def _slices(experiment: Experiment, final: Any, sides: Sequence[Side], notes: list[str]) -> list[Row]:
+def _slices(experiment: Experiment, final: Any, sides: Sequence[TreatmentSide], notes: list[str]) -> list[Row]:
     """Every metric by the keys of each slice column; words hold for all rows of a treatment together."""
     read: dict[str, Samples] = {}
     for column in experiment.slices:
@@ -393,15 +394,15 @@ def _slices(experiment: Experiment, final: Any, sides: Sequence[Side], notes: li
     return found
 
 
-def thinned(looks: Sequence[Look]) -> list[Look]:
+def thinned(looks: Sequence[ShownLook]) -> list[ShownLook]:
     """Return so many looks of each treatment at most, the last among them."""
-    of: dict[str, list[Look]] = {}
+    of: dict[str, list[ShownLook]] = {}
     for look in looks:
         of.setdefault(look.treatment, []).append(look)
     return [look for some in of.values() for look in some[:: -max(1, math.ceil(len(some) / LOOKS))][::-1]]
 
 
-def looks_of(found: Evaluation) -> list[Look]:
+def looks_of(found: Evaluation) -> list[ShownLook]:
     """Return what an evaluation shows of the primary metric, and of who is in which arm, for the log of looks."""
     rows = {row.treatment: row for row in found.table if row.role == "primary"}
     shares = {arm.arm: arm.share for arm in found.arms if arm.share is not None} or None
@@ -409,5 +410,5 @@ def looks_of(found: Evaluation) -> list[Look]:
     for told in found.verdicts:
         row = rows.get(told.treatment)
         figures = (None, None, None) if row is None else (row.change, row.low, row.high)
-        made.append(Look(found.at, told.treatment, told.decision, *figures, found.users, shares))
+        made.append(ShownLook(found.at, told.treatment, told.decision, *figures, found.users, shares))
     return made

@@ -9,7 +9,18 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple, Self
 
-__all__ = ["Arm", "Drift", "Evaluation", "Look", "Point", "Power", "Ratio", "Row", "Source", "Told"]
+__all__ = [
+    "Arm",
+    "Evaluation",
+    "Power",
+    "RatioCheck",
+    "Row",
+    "ScoreDrift",
+    "ShownLook",
+    "SourceStatus",
+    "Told",
+    "WindowPoint",
+]
 
 
 class Told(NamedTuple):
@@ -94,7 +105,7 @@ class Row(NamedTuple):
     tag: str = ""
 
 
-class Ratio(NamedTuple):
+class RatioCheck(NamedTuple):
     """Whether users fell to arms as planned: the e-value, whether it alarms, the sentence, users and shares by arm."""
 
     e_value: float
@@ -116,7 +127,7 @@ class Arm(NamedTuple):
     value: float | None
 
 
-class Look(NamedTuple):
+class ShownLook(NamedTuple):
     """What was shown at an earlier evaluation of the primary metric of a treatment, and the shares of users by arm."""
 
     at: float
@@ -129,7 +140,7 @@ class Look(NamedTuple):
     shares: dict[str, float] | None = None
 
 
-class Point(NamedTuple):
+class WindowPoint(NamedTuple):
     """A metric in one window, an hour or a day, which begins at `hour`.
 
     The value of an arm, and, of a treatment beside the control, the relative difference of this window alone, with the
@@ -147,7 +158,7 @@ class Point(NamedTuple):
     provisional: bool = False
 
 
-class Source(NamedTuple):
+class SourceStatus(NamedTuple):
     """A source, whose state is "fresh", "late" or "silent".
 
     The last hour counted, seconds behind what was expected, parts, late ones, hours missing (written as in a key, the last
@@ -166,7 +177,7 @@ class Source(NamedTuple):
     state: str
 
 
-class Drift(NamedTuple):
+class ScoreDrift(NamedTuple):
     """How far the scores of an arm are from those of the control: the population stability index, and its word."""
 
     metric: str
@@ -228,11 +239,11 @@ class Evaluation:
     table: list[Row] = field(default_factory=list)
     slices: list[Row] = field(default_factory=list)
     arms: list[Arm] = field(default_factory=list)
-    ratio: Ratio | None = None
-    series: list[Point] = field(default_factory=list)
-    days: list[Point] = field(default_factory=list)
-    sources: list[Source] = field(default_factory=list)
-    drift: list[Drift] = field(default_factory=list)
+    ratio: RatioCheck | None = None
+    series: list[WindowPoint] = field(default_factory=list)
+    days: list[WindowPoint] = field(default_factory=list)
+    sources: list[SourceStatus] = field(default_factory=list)
+    drift: list[ScoreDrift] = field(default_factory=list)
     users: float | None = None
     planned: float | None = None
     per_day: float | None = None
@@ -240,7 +251,7 @@ class Evaluation:
     changes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     power: list[Power] = field(default_factory=list)
-    looks: list[Look] = field(default_factory=list)
+    looks: list[ShownLook] = field(default_factory=list)
     dropped: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> str:
@@ -255,7 +266,7 @@ class Evaluation:
         given: dict[str, Any] = json.loads(text)
         for name, kind in LISTS.items():
             given[name] = [kind(**row) for row in given[name]]
-        given["ratio"] = None if given["ratio"] is None else Ratio(**given["ratio"])
+        given["ratio"] = None if given["ratio"] is None else RatioCheck(**given["ratio"])
         given["hours"] = None if given["hours"] is None else tuple(given["hours"])
         return cls(**given)
 
@@ -265,10 +276,10 @@ LISTS: dict[str, Any] = {
     "table": Row,
     "slices": Row,
     "arms": Arm,
-    "series": Point,
-    "days": Point,
-    "sources": Source,
-    "drift": Drift,
+    "series": WindowPoint,
+    "days": WindowPoint,
+    "sources": SourceStatus,
+    "drift": ScoreDrift,
     "power": Power,
-    "looks": Look,
+    "looks": ShownLook,
 }

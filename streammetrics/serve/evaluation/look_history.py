@@ -6,29 +6,29 @@ import json
 from collections.abc import Iterable
 
 from ..store.part_keys import HOUR
-from .evaluation import Look
+from .evaluation import ShownLook
 
 __all__ = ["looks_of_json", "looks_to_json", "same_look"]
 
 
-def looks_to_json(looks: Iterable[Look]) -> str:
+def looks_to_json(looks: Iterable[ShownLook]) -> str:
     """Return looks as text."""
     return json.dumps([look._asdict() for look in looks], allow_nan=False)
 
 
-def looks_of_json(text: str) -> list[Look]:
+def looks_of_json(text: str) -> list[ShownLook]:
     """Return what `looks_to_json` wrote.
 
     Examples
     --------
-    >>> look = Look(3600.0, "new", "ship", 0.1, 0.05, 0.15, 1000.0)
+    >>> look = ShownLook(3600.0, "new", "ship", 0.1, 0.05, 0.15, 1000.0)
     >>> looks_of_json(looks_to_json([look])) == [look]
     True
     """
-    return [Look(**look) for look in json.loads(text)]
+    return [ShownLook(**look) for look in json.loads(text)]
 
 
-def same_look(one: Iterable[Look], other: Iterable[Look]) -> bool:
+def same_look(one: Iterable[ShownLook], other: Iterable[ShownLook]) -> bool:
     """Whether both are of the same hour, and decide the same."""
     first, second = ([(look.at // HOUR, look.treatment, look.decision) for look in looks] for looks in (one, other))
     return first == second

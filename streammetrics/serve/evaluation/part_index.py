@@ -10,18 +10,18 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from ..store.part_keys import HOUR, Key, Seen
+from ..store.part_keys import HOUR, PartKey, RowCounts
 
-__all__ = ["Entry", "OfSource", "Posted"]
+__all__ = ["IndexedPart", "OfSource", "Posted"]
 
 COUNTED = ("current", "folded", "forgotten")
 
 
-class Entry(Protocol):
+class IndexedPart(Protocol):
     """A part as the ledger has it; its state is "current", "folded", "forgotten", "conflict" or "refused"."""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> PartKey:
         """What it is called."""
 
     @property
@@ -33,7 +33,7 @@ class Entry(Protocol):
         """What became of it."""
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> RowCounts:
         """The rows in it."""
 
 
@@ -93,7 +93,7 @@ class OfSource:
         """How many of those that count came so many hours after the end of theirs, or later."""
         return int((np.frombuffer(self._after) > delay).sum()) if self._after else 0
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: IndexedPart) -> None:
         """Add one."""
         if entry.state in COUNTED:
             self.hours.add(entry.key.hour)
@@ -109,9 +109,10 @@ class Posted:
 
     Examples
     --------
-    >>> from streammetrics.serve.store import Entry
-    >>> key = Key("checkout", "eu", 494529)
-    >>> posted = Posted().add([Entry(1, key, "", 494530.5 * HOUR, "current"), Entry(2, key, "", 0.0, "conflict")])
+    >>> from streammetrics.serve.store import StoredPart
+    >>> key = PartKey("checkout", "eu", 494529)
+    >>> parts = StoredPart(1, key, "", 494530.5 * HOUR, "current"), StoredPart(2, key, "", 0.0, "conflict")
+    >>> posted = Posted().add(parts)
     >>> posted.parts, posted.span, posted.sources["eu"].conflicts, posted.sources["eu"].later_than(0.25)
     (1, (494529, 494529), 1, 1)
     """
@@ -119,7 +120,7 @@ class Posted:
     def __init__(self) -> None:
         self.sources: dict[str, OfSource] = {}
 
-    def add(self, entries: Iterable[Entry]) -> Self:
+    def add(self, entries: Iterable[IndexedPart]) -> Self:
         """Add what has come."""
         for entry in entries:
             self.sources.setdefault(entry.key.source, OfSource()).add(entry)

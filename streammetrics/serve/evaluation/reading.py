@@ -11,7 +11,7 @@ from ..store import Store
 from ..store.part_keys import HOUR
 from ..store.parts import DAY
 from .evaluate import evaluate
-from .evaluation import Evaluation, Look
+from .evaluation import Evaluation, ShownLook
 from .experiment import Experiment, changes
 from .look_history import looks_of_json
 from .part_index import Posted
@@ -19,23 +19,23 @@ from .series import Series
 from .totals import Totals
 from .windows import asked
 
-__all__ = ["Read", "Reader", "Reading"]
+__all__ = ["ExperimentReader", "ExperimentReading", "ExperimentSource"]
 
 
-class Reading(NamedTuple):
+class ExperimentReading(NamedTuple):
     """What was read of an experiment, and how it was defined then."""
 
     evaluation: Evaluation
     experiment: Experiment | None = None
 
 
-class Read(Protocol):
+class ExperimentSource(Protocol):
     """Who reads experiments, here or in another process."""
 
     def start(self) -> None:
         """Be there before the first is to be read."""
 
-    def read(self, experiment: str, now: float) -> Reading:
+    def read(self, experiment: str, now: float) -> ExperimentReading:
         """Read one."""
 
     def tidy(self, experiment: str, now: float) -> None:
@@ -59,10 +59,10 @@ class _Known:
     at: tuple[int, int] = (0, 0)
     posted: Posted = field(default_factory=Posted)
     looked: int = 0
-    looks: list[Look] = field(default_factory=list)
+    looks: list[ShownLook] = field(default_factory=list)
 
 
-class Reader:
+class ExperimentReader:
     """Reads experiments of a store: what has come since the last time, and no more; it has no lock.
 
     Parameters
@@ -78,7 +78,7 @@ class Reader:
     >>> definition = json.dumps(Simulation().definition())
     >>> with tempfile.TemporaryDirectory() as folder, open_store(os.path.join(folder, "a.db")) as store:
     ...     version = store.define("checkout", definition, by="ann", at=0.0)
-    ...     Reader(store).read("checkout", now=0.0).evaluation.state
+    ...     ExperimentReader(store).read("checkout", now=0.0).evaluation.state
     'no data'
     """
 
@@ -89,11 +89,11 @@ class Reader:
     def start(self) -> None:
         """Nothing: it is where it is asked."""
 
-    def read(self, experiment: str, now: float) -> Reading:
+    def read(self, experiment: str, now: float) -> ExperimentReading:
         """Read an experiment."""
         return asked(partial(self._read, experiment, now))
 
-    def _read(self, experiment: str, now: float) -> Reading:
+    def _read(self, experiment: str, now: float) -> ExperimentReading:
         versions = self.store.history(experiment)
         defined = [Experiment.of_dict(json.loads(version.text)) for version in versions]
         one = defined[-1]
@@ -116,7 +116,7 @@ class Reader:
         )
         if found.state == "ended":
             del self._known[experiment]  # it is read seldom from now on, and there will be many
-        return Reading(found, one)
+        return ExperimentReading(found, one)
 
     def _list(self, experiment: str, known: _Known) -> None:
         """Add what was posted and shown since the last time."""

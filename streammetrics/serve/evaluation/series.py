@@ -12,14 +12,14 @@ from ...errors import StreamMetricsError
 from ...inference.compare import samples_of
 from ...inference.differences import changes_of
 from ...inference.estimates import each
-from ...inference.interpretation import Settings, read
+from ...inference.interpretation import ComparisonSettings, read
 from ...inference.pairs import paired
 from .card import number, share_of
 from .cells import Samples, in_phase, narrowed, split
-from .evaluation import Point
+from .evaluation import WindowPoint
 from .experiment import Experiment
 from .merge_parts import added_up
-from .windows import Names, Window
+from .windows import ExperimentWindow, Names
 
 __all__ = ["Series"]
 
@@ -29,11 +29,11 @@ TOGETHER = 8
 Found = tuple[float | None, float | None, float | None]
 
 
-class Kept(NamedTuple):
+class KeptWindow(NamedTuple):
     """What was read of a window."""
 
     names: Names
-    points: list[Point]
+    points: list[WindowPoint]
 
 
 class Series:
@@ -44,12 +44,12 @@ class Series:
 
     def __init__(self) -> None:
         self._asked: Any = None
-        self._kept: dict[tuple[str, int], Kept] = {}
-        self._days, self._hours = Sum(), Sum()
+        self._kept: dict[tuple[str, int], KeptWindow] = {}
+        self._days, self._hours = GrowingSum(), GrowingSum()
 
     def points(
-        self, experiment: Experiment, phase: Any, kind: str, windows: Mapping[int, Window], final: int
-    ) -> list[Point]:
+        self, experiment: Experiment, phase: Any, kind: str, windows: Mapping[int, ExperimentWindow], final: int
+    ) -> list[WindowPoint]:
         """Return what windows say, in their order.
 
         Parameters
@@ -77,12 +77,12 @@ class Series:
         for some in runs(stale):
             counted = {hour: stale[hour].made() for hour in some}
             for hour, points in points_of(experiment, phase, counted).items():
-                self._kept[kind, hour] = Kept(stale[hour].names, points)
+                self._kept[kind, hour] = KeptWindow(stale[hour].names, points)
         length = 1 if kind == "hour" else DAY
         known = (point for hour in sorted(windows) for point in self._kept[kind, hour].points)
         return [point._replace(provisional=point.hour + length > final) for point in known]
 
-    def final(self, hours: Mapping[int, Window], days: Mapping[int, Window], before: int) -> Any:
+    def final(self, hours: Mapping[int, ExperimentWindow], days: Mapping[int, ExperimentWindow], before: int) -> Any:
         """Return the sum of the windows before an hour: whole days, then hours; None without any."""
         day = before - before % DAY
         whole = self._days.of([days[h] for h in sorted(days) if h + DAY <= day])
@@ -91,14 +91,14 @@ class Series:
         return None if found is None else found.made()
 
 
-class Sum:
+class GrowingSum:
     """A sum of windows that mostly grows: what is added behind those that were there is added to what was their sum."""
 
     def __init__(self) -> None:
         self._parts: list[Names] = []
         self._total: Any = None
 
-    def of(self, windows: Sequence[Window]) -> Window | None:
+    def of(self, windows: Sequence[ExperimentWindow]) -> ExperimentWindow | None:
         """Return the sum; None of nothing."""
         if self._parts != [window.names for window in windows[: len(self._parts)]]:
             self._parts, self._total = [], None
@@ -106,7 +106,7 @@ class Sum:
             self._total = window.made() if self._total is None else added_up([self._total, window.made()])
             self._parts.append(window.names)
         total = self._total
-        return Window(frozenset(self._parts), lambda: total) if self._parts else None
+        return ExperimentWindow(frozenset(self._parts), lambda: total) if self._parts else None
 
 
 def runs(hours: Iterable[int]) -> Iterator[list[int]]:
@@ -116,9 +116,9 @@ def runs(hours: Iterable[int]) -> Iterator[list[int]]:
         yield some
 
 
-def points_of(experiment: Experiment, phase: Any, windows: Mapping[int, MetricLike]) -> dict[int, list[Point]]:
+def points_of(experiment: Experiment, phase: Any, windows: Mapping[int, MetricLike]) -> dict[int, list[WindowPoint]]:
     """Return what windows say, with intervals of one look: all read side by side; nothing where one cannot be read."""
-    found: dict[int, list[Point]] = {hour: [] for hour in windows}
+    found: dict[int, list[WindowPoint]] = {hour: [] for hour in windows}
     for arms in _alike(experiment, phase, windows):
         for arm in experiment.arms:
             changes = {} if arm == experiment.control else changes_in(experiment, arms, arm)
@@ -127,7 +127,7 @@ def points_of(experiment: Experiment, phase: Any, windows: Mapping[int, MetricLi
                     cells = zip(sample.keys, sample.values.tolist(), sample.rows.tolist(), strict=True)
                     for (hour,), value, rows in cells:
                         change, low, high = changes.get((sample.name, hour), (None, None, None))
-                        found[hour].append(Point(hour, sample.name, arm, number(value), rows, change, low, high))
+                        found[hour].append(WindowPoint(hour, sample.name, arm, number(value), rows, change, low, high))
     return found
 
 
@@ -149,7 +149,7 @@ def _alike(experiment: Experiment, phase: Any, windows: Mapping[int, MetricLike]
 def changes_in(experiment: Experiment, arms: Samples, treatment: str) -> dict[tuple[str, int], Found]:
     """Return the relative difference of each metric in each window, with the ends of its interval of one look."""
     pairs, _ = paired(*(arms.get(arm, []) for arm in (treatment, experiment.control)))
-    settings = Settings(share_of(experiment), relative=True)
+    settings = ComparisonSettings(share_of(experiment), relative=True)
     found: dict[tuple[str, int], Found] = {}
     for pair in pairs:
         if pair.name in experiment.metrics:

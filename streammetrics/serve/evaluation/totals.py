@@ -13,9 +13,9 @@ from typing import Any
 from ...collect.metric_like import nbytes
 from ...collect.serialization import from_bytes
 from ..store import Store, StoreDownError, StoreFullError
-from ..store.part_keys import HOUR, Part
+from ..store.part_keys import HOUR, PostedPart
 from .merge_parts import added_up, added_up_by
-from .windows import MovedError, Window, Windows, asked
+from .windows import ExperimentWindow, MovedError, Windows, asked
 
 __all__ = ["Totals"]
 
@@ -66,11 +66,11 @@ class Totals:
     --------
     >>> import os, tempfile
     >>> import streammetrics as sm
-    >>> from streammetrics.serve.store.part_keys import Part, key_of
+    >>> from streammetrics.serve.store.part_keys import PostedPart, key_of
     >>> from streammetrics.serve.store import open_store
     >>> frame = sm.CTR().update([0, 1])
     >>> with tempfile.TemporaryDirectory() as folder, open_store(os.path.join(folder, "a.db")) as store:
-    ...     put = store.put([Part(key_of("checkout", "eu", 494529), frame.to_bytes(), frame.digest(), 0.0)])
+    ...     put = store.put([PostedPart(key_of("checkout", "eu", 494529), frame.to_bytes(), frame.digest(), 0.0)])
     ...     Totals(store).total("checkout").compute()
     0.5
     """
@@ -99,7 +99,7 @@ class Totals:
                 held.digest = held.made.digest()
             return held.digest or ""
 
-    def whole(self, experiment: str) -> tuple[Any, dict[int, Window], dict[int, Window]]:
+    def whole(self, experiment: str) -> tuple[Any, dict[int, ExperimentWindow], dict[int, ExperimentWindow]]:
         """The total, and the windows of the parts that are in it, without those that came meanwhile.
 
         Raises
@@ -118,7 +118,7 @@ class Totals:
         outline = outline.until(at[0])
         return made, self._windows.hours(experiment, outline), self._windows.days(experiment, outline)
 
-    def windows(self, experiment: str) -> tuple[dict[int, Window], dict[int, Window]]:
+    def windows(self, experiment: str) -> tuple[dict[int, ExperimentWindow], dict[int, ExperimentWindow]]:
         """What counts of each hour, of days whose parts are kept, and of each day (UTC), by its first hour."""
         outline = self.store.outline(experiment)
         return self._windows.hours(experiment, outline), self._windows.days(experiment, outline)
@@ -200,7 +200,7 @@ class Totals:
             held.at = last, epoch
         return last
 
-    def _with(self, experiment: str, made: Any, parts: Sequence[tuple[int, Part]]) -> Any:
+    def _with(self, experiment: str, made: Any, parts: Sequence[tuple[int, PostedPart]]) -> Any:
         """The total with some parts; their hours and days have them, too."""
         came = added_up_by([part.key.hour for _, part in parts], [part.data for _, part in parts])
         numbers: dict[int, list[int]] = {hour: [] for hour in came}

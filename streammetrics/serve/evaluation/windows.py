@@ -14,10 +14,10 @@ from ...collect.metric_like import nbytes
 from ...collect.serialization import from_bytes
 from ...errors import StateFormatError, StreamMetricsError
 from ..store import Store
-from ..store.parts import DAY, Entry, Outline, Settled
+from ..store.parts import DAY, Outline, Settled, StoredPart
 from .merge_parts import added_up
 
-__all__ = ["MovedError", "Names", "Window", "Windows", "asked"]
+__all__ = ["ExperimentWindow", "MovedError", "Names", "Windows", "asked"]
 
 IDLE = 4
 """Folds as they are may take this part of the room, and frames the rest: one takes a tenth, and 10 ms to read."""
@@ -26,7 +26,7 @@ Place = tuple[str, str, int]
 Names = frozenset[Hashable]
 
 
-class Fold(NamedTuple):
+class WindowTotal(NamedTuple):
     """What was counted in a window, and what it is of."""
 
     names: Names
@@ -45,7 +45,7 @@ class Folds:
     --------
     >>> import streammetrics as sm
     >>> folds, place = Folds(1 << 20), ("checkout", "hour", 494529)
-    >>> folds.hold(place, Fold(frozenset([1]), sm.CTR().update([0, 1])))
+    >>> folds.hold(place, WindowTotal(frozenset([1]), sm.CTR().update([0, 1])))
     >>> folds.take(place).made.compute()
     0.5
     >>> folds.take(place) is None
@@ -59,20 +59,20 @@ class Folds:
     def __len__(self) -> int:
         return len(self._ready) + len(self._packed)
 
-    def take(self, place: Place) -> Fold | None:
+    def take(self, place: Place) -> WindowTotal | None:
         """Take a fold away, where it is kept."""
         with self._lock:
             packed, ready = self._packed.take(place), self._ready.take(place)
-        return Fold(packed.names, from_bytes(packed.made)) if packed and not ready else ready
+        return WindowTotal(packed.names, from_bytes(packed.made)) if packed and not ready else ready
 
-    def hold(self, place: Place, fold: Fold) -> None:
+    def hold(self, place: Place, fold: WindowTotal) -> None:
         """Keep a fold, in place of those not asked for longest."""
         with self._lock:
             idle = self._ready.hold(place, fold, nbytes(fold.made))
         for there, (names, made) in idle:
             packed = bytes(made.to_bytes())
             with self._lock:
-                self._packed.hold(there, Fold(names, packed), len(packed))
+                self._packed.hold(there, WindowTotal(names, packed), len(packed))
 
 
 class _Kept:
@@ -80,17 +80,17 @@ class _Kept:
 
     def __init__(self, room: int, least: int = 0) -> None:
         self._room, self._least, self._size = room, least, 0
-        self._folds: OrderedDict[Place, tuple[Fold, int]] = OrderedDict()
+        self._folds: OrderedDict[Place, tuple[WindowTotal, int]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._folds)
 
-    def take(self, place: Place) -> Fold | None:
+    def take(self, place: Place) -> WindowTotal | None:
         fold, size = self._folds.pop(place, (None, 0))
         self._size -= size
         return fold
 
-    def hold(self, place: Place, fold: Fold, size: int) -> list[tuple[Place, Fold]]:
+    def hold(self, place: Place, fold: WindowTotal, size: int) -> list[tuple[Place, WindowTotal]]:
         """Keep one; return those that have no room any more, the oldest first."""
         self.take(place)
         self._folds[place] = fold, size
@@ -122,7 +122,7 @@ def asked(ask: Callable[[], T]) -> T:
     return ask()
 
 
-class Window(NamedTuple):
+class ExperimentWindow(NamedTuple):
     """An hour or a day of an experiment.
 
     Parameters
@@ -137,7 +137,7 @@ class Window(NamedTuple):
     made: Callable[[], Any]
 
     @classmethod
-    def of(cls, counted: Any) -> Window:
+    def of(cls, counted: Any) -> ExperimentWindow:
         """Return the window of metrics that are in memory already."""
         return cls(frozenset([counted.digest()]), lambda: counted)
 
@@ -161,7 +161,7 @@ class Windows:
         self._folds = Folds(room)
         self._busy: dict[str, threading.RLock] = {}
 
-    def hours(self, experiment: str, outline: Outline) -> dict[int, Window]:
+    def hours(self, experiment: str, outline: Outline) -> dict[int, ExperimentWindow]:
         """Every hour of the days that are not folded: of a day that is, late parts are no whole hour."""
         found: dict[int, list[int]] = {}
         for entry in outline.current:
@@ -169,12 +169,12 @@ class Windows:
                 found.setdefault(entry.key.hour, []).append(entry.number)
         return {hour: self._window((experiment, "hour", hour), frozenset(found[hour])) for hour in sorted(found)}
 
-    def days(self, experiment: str, outline: Outline) -> dict[int, Window]:
+    def days(self, experiment: str, outline: Outline) -> dict[int, ExperimentWindow]:
         """Every day, by the hour that it begins with."""
         found: dict[int, set[Hashable]] = {day: {digest} for day, digest in outline.days.items()}
         for entry in outline.current:
             found.setdefault(day_of(entry), set()).add(entry.number)
-        hours: dict[int, list[Window]] = {}
+        hours: dict[int, list[ExperimentWindow]] = {}
         for hour, window in self.hours(experiment, outline).items():
             hours.setdefault(hour // DAY * DAY, []).append(window)
         return {
@@ -197,8 +197,8 @@ class Windows:
     def _add(self, place: Place, names: Names, made: Any) -> None:
         known = self._folds.take(place)
         if known is not None and not known.names & names:
-            known = Fold(known.names | names, added_up([known.made, made]))
-        self._folds.hold(place, known or Fold(names, made))  # if it has them, somebody asked for it meanwhile
+            known = WindowTotal(known.names | names, added_up([known.made, made]))
+        self._folds.hold(place, known or WindowTotal(names, made))  # if it has them, somebody asked for it meanwhile
 
     def settled(self, experiment: str, outline: Outline, before: float) -> Iterator[Settled]:
         """Yield the folds of days that were over, of all parts of them that had been received, at a time."""
@@ -223,10 +223,10 @@ class Windows:
 
     # -- folds --------------------------------------------------------------------------------------------------------
 
-    def _window(self, place: Place, names: Names, whole: Sequence[Window] = ()) -> Window:
-        return Window(names, partial(self._made, place, names, whole))
+    def _window(self, place: Place, names: Names, whole: Sequence[ExperimentWindow] = ()) -> ExperimentWindow:
+        return ExperimentWindow(names, partial(self._made, place, names, whole))
 
-    def _made(self, place: Place, names: Names, whole: Sequence[Window] = ()) -> Any:
+    def _made(self, place: Place, names: Names, whole: Sequence[ExperimentWindow] = ()) -> Any:
         """The fold that is of these; `whole` adds up to it, if it is all of it."""
         with self._alone(place[0]):
             known = self._folds.take(place)
@@ -239,7 +239,7 @@ class Windows:
             else:
                 made = self._with(None, place, names)
             if not all(isinstance(name, str) for name in names):
-                self._folds.hold(place, Fold(names, made))
+                self._folds.hold(place, WindowTotal(names, made))
         return made
 
     def _alone(self, experiment: str) -> threading.RLock:
@@ -267,6 +267,6 @@ class Windows:
                 yield found
 
 
-def day_of(entry: Entry) -> int:
+def day_of(entry: StoredPart) -> int:
     """The hour with which the UTC day of a part begins."""
     return entry.key.hour // DAY * DAY

@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..evaluation.evaluation import Look
+from ..evaluation.evaluation import ShownLook
 from ..evaluation.experiment import HIDDEN
 from ..store.part_keys import HOUR, hour_text
 from .times import day, end_of, moment
 
-__all__ = ["Change", "Conflict", "Known", "known_of"]
+__all__ = ["Conflict", "DefinitionChange", "Known", "known_of"]
 
 UNSAID: tuple[Any, ...] = (None, "", [], {}, False)
 SHORT = 16  # digits of a digest
 
 
-class Change(NamedTuple):
+class DefinitionChange(NamedTuple):
     """A version of the definition: when it came, from whom, and what is other than before."""
 
     version: int
@@ -41,8 +41,8 @@ class Known:
     """What the store knows of an experiment beside its evaluation."""
 
     definition: Mapping[str, Any] = field(default_factory=dict)
-    changes: Sequence[Change] = ()
-    looks: Sequence[Look] = ()
+    changes: Sequence[DefinitionChange] = ()
+    looks: Sequence[ShownLook] = ()
     conflicts: Sequence[Conflict] = ()
 
     def terms(self) -> list[tuple[str, str]]:
@@ -68,10 +68,10 @@ def known_of(store: Any, experiment: str, changes: Callable[[str, str], list[str
     """
     versions = store.history(experiment)
     told = [
-        Change(new.version, moment(new.at), new.by, changes(old.text, new.text) if old else ["defined"])
+        DefinitionChange(new.version, moment(new.at), new.by, changes(old.text, new.text) if old else ["defined"])
         for old, new in zip([None, *versions], versions, strict=False)
     ]
-    looks = [Look(**one) for _, text in store.looks(experiment) for one in json.loads(text)]
+    looks = [ShownLook(**one) for _, text in store.looks(experiment) for one in json.loads(text)]
     conflicts = [
         Conflict(e.number, f"{hour_text(e.key.hour)} {e.key.source}-{e.key.seq}", e.digest[:SHORT], moment(e.received))
         for e in store.conflicts(experiment)

@@ -9,11 +9,11 @@ from functools import lru_cache
 from typing import Any
 
 from ...inference.sample_ratio import ALARM, sample_ratio_mismatch
-from ...reports.charts import Band, Chart, Key, Line, Rule, Scale, Whiskers, linear, stations
+from ...reports.charts import Band, Chart, ChartAxis, ChartLine, ColourKey, Rule, Whiskers, linear, stations
 from ...reports.numbers import count, decimals_of, fixed, share, signed
-from ...reports.page_model import Side
+from ...reports.page_model import NamedSide
 from ...reports.series import DOTS, names_of, unit_of
-from ..evaluation.evaluation import Look, Point
+from ..evaluation.evaluation import ShownLook, WindowPoint
 from ..store.part_keys import HOUR
 from .rows import Arms
 from .times import moment, when
@@ -27,7 +27,7 @@ DAY = 24
 LETTERS = 28  # of a name over a picture
 
 
-def band_of(looks: Sequence[Look], metric: str, view: View) -> Chart | None:
+def band_of(looks: Sequence[ShownLook], metric: str, view: View) -> Chart | None:
     """Return the picture of what was shown at every look: the difference of all rows, with its interval."""
     seen = [one for one in looks if one.change is not None and view.holds(int(one.at // HOUR))]
     if len(seen) < 2:
@@ -39,7 +39,7 @@ def band_of(looks: Sequence[Look], metric: str, view: View) -> Chart | None:
     room = (max(*reach, 0.0) - min(*reach, 0.0)) * 0.15 or 0.01
     y = linear(min(*reach, 0.0) - room, max(*reach, 0.0) + room, percent=True, sign=True)
     ends = x[0], x[-1]
-    layers: list[Any] = [Band(x, low, high), Rule(ends, (0.0, 0.0), "no difference", solid=True), Line(x, value)]
+    layers: list[Any] = [Band(x, low, high), Rule(ends, (0.0, 0.0), "no difference", solid=True), ChartLine(x, value)]
     readings = [(one.at / HOUR, f"{moment(one.at)}: {_between(one)}") for one in _thinned(some, READ)]
     says = f"{count(len(seen))} looks so far. The band is right at all of them together."
     last = [v for v in (value[-1], low[-1], high[-1]) if math.isfinite(v) and y.low <= v <= y.high]
@@ -48,7 +48,9 @@ def band_of(looks: Sequence[Look], metric: str, view: View) -> Chart | None:
                  layers, right=right, readings=readings)  # fmt: skip
 
 
-def by_window(points: Sequence[Point], whole: float | None, metric: str, side: Side, by: str) -> Chart | None:
+def by_window(
+    points: Sequence[WindowPoint], whole: float | None, metric: str, side: NamedSide, by: str
+) -> Chart | None:
     """Return the picture of the difference in each window alone."""
     mine = {p.hour: p for p in points if p.arm == side.name and p.change is not None}
     if not mine:
@@ -64,7 +66,9 @@ def by_window(points: Sequence[Point], whole: float | None, metric: str, side: S
     if whole is not None:
         layers.append(Rule(ends, (whole, whole), "all rows"))
     quiet = [p is not None and p.provisional for p in rows]
-    drawn = [Whiskers(x, value, low, high, None, quiet)] if len(x) <= DOTS else [Band(x, low, high), Line(x, value)]
+    drawn = (
+        [Whiskers(x, value, low, high, None, quiet)] if len(x) <= DOTS else [Band(x, low, high), ChartLine(x, value)]
+    )
     readings = [
         (x[i], f"{names[i]}: {_between(p)}{PROVISIONAL if p.provisional else ''}")
         for i, p in enumerate(rows)
@@ -77,9 +81,9 @@ def by_window(points: Sequence[Point], whole: float | None, metric: str, side: S
                  f"difference in {_cut(metric)}", [*layers, *drawn], readings=readings)  # fmt: skip
 
 
-def by_arm(points: Sequence[Point], metric: str, arms: Arms, by: str, *, percent: bool) -> Chart | None:
+def by_arm(points: Sequence[WindowPoint], metric: str, arms: Arms, by: str, *, percent: bool) -> Chart | None:
     """Return the picture of the level of each arm in each window."""
-    mine: dict[str, dict[int, Point]] = {}
+    mine: dict[str, dict[int, WindowPoint]] = {}
     for p in points:
         if p.arm in arms and p.value is not None:
             mine.setdefault(p.arm, {})[p.hour] = p
@@ -92,18 +96,18 @@ def by_arm(points: Sequence[Point], metric: str, arms: Arms, by: str, *, percent
     decimals = decimals_of(room * (100 if percent else 1)) or 0
     x = [float(i) for i in range(len(hours))]
     marks = range(len(x)) if len(x) <= DOTS else range(len(x) // 8, len(x), max(len(x) // 4, 1))
-    layers = [Line(x, line, arms[arm].number, [*marks]) for arm, line in lines.items()]
+    layers = [ChartLine(x, line, arms[arm].number, [*marks]) for arm, line in lines.items()]
     told = [
         ", ".join(f"{arm} {fixed(line[i], decimals, percent)}" for arm, line in lines.items()) for i in range(len(x))
     ]
     return Chart("By arm", "The level of each arm.", f"Lowest {fixed(min(known), decimals, percent)}, highest "
                  f"{fixed(max(known), decimals, percent)}, in {len(hours)} {by}s.", stations(names),
                  linear(min(known) - room, max(known) + room, percent=percent), unit, f"{_cut(metric)}, by {by}", layers,
-                 [Key(arms[arm].number, arm) for arm in lines],
+                 [ColourKey(arms[arm].number, arm) for arm in lines],
                  readings=[(at, f"{names[i]}: {told[i]}") for i, at in enumerate(x) if i % _every(x) == 0])  # fmt: skip
 
 
-def ratio_of(looks: Sequence[Look], side: Side, planned: float, arms: int) -> Chart | None:
+def ratio_of(looks: Sequence[ShownLook], side: NamedSide, planned: float, arms: int) -> Chart | None:
     """Return the picture of the share of users in an arm; of two arms, also where there would be no alarm."""
     seen = [one for one in looks if one.shares and side.name in one.shares and one.users]
     if len(seen) < 2:
@@ -114,7 +118,7 @@ def ratio_of(looks: Sequence[Look], side: Side, planned: float, arms: int) -> Ch
     half = max([abs(v - planned) for v in value[-len(value) // 2 :]] + [w for w in widths[-1:] if w == w]) * 1.6 or 0.01
     ends = x[0], x[-1]
     band = [Band(x, [planned - w for w in widths], [planned + w for w in widths])] if arms == 2 else []
-    layers = [*band, Rule(ends, (planned, planned), "planned", solid=True), Line(x, value)]
+    layers = [*band, Rule(ends, (planned, planned), "planned", solid=True), ChartLine(x, value)]
     readings = [(at, f"{moment(at * HOUR)}: {share(v, 2)} in {side.name}") for at, v in zip(x, value, strict=True)]
     shaded = " Shaded: no alarm." if band else ""
     return Chart("Sample ratio", f"Share of users so far.{shaded}", f"An alarm needs e = {ALARM:g}, at any look.",
@@ -150,15 +154,15 @@ def _windows(hours: Iterable[int], by: str) -> tuple[list[int], list[str], str]:
     return every, names_of(times), unit_of(times)
 
 
-def _days(first: float, last: float) -> Scale:
+def _days(first: float, last: float) -> ChartAxis:
     """Return an axis of time, in hours since 1970, with ticks at days."""
     midnights = [h for h in range(int(first // DAY) * DAY, int(last) + 1, DAY) if h >= first]
     every = max(1, math.ceil(len(midnights) / 6))
     chosen = [(float(h), when(h)) for h in midnights[::every]] or [(first, when(int(first)))]
-    return Scale(first, max(last, first + 1e-3), False, tuple((h, f"{t.day} {t:%b}") for h, t in chosen))
+    return ChartAxis(first, max(last, first + 1e-3), False, tuple((h, f"{t.day} {t:%b}") for h, t in chosen))
 
 
-def _between(one: Look | Point) -> str:
+def _between(one: ShownLook | WindowPoint) -> str:
     """A difference with its interval, and what was counted."""
     if one.change is None:
         return ""
@@ -166,12 +170,12 @@ def _between(one: Look | Point) -> str:
     decimals = decimals_of((_known(one.high) - _known(one.low)) * 50) if known else None
     decimals = 1 if decimals is None else decimals
     ends = f", {signed(one.low, decimals, True)} to {signed(one.high, decimals, True)}" if known else ""
-    many = f"; {count(one.users)} users" if isinstance(one, Look) and one.users else ""
-    many = f"; {count(one.rows)} rows" if isinstance(one, Point) else many
+    many = f"; {count(one.users)} users" if isinstance(one, ShownLook) and one.users else ""
+    many = f"; {count(one.rows)} rows" if isinstance(one, WindowPoint) else many
     return f"{signed(one.change, decimals, True)}{ends}{many}"
 
 
-def _thinned(some: Sequence[Look], most: int) -> list[Look]:
+def _thinned(some: Sequence[ShownLook], most: int) -> list[ShownLook]:
     """Return so many of them, evenly, with the last; mostly the same when there is one more."""
     every = 1 << max(0, math.ceil(math.log2(max(len(some), 1) / most)))
     return [*some[:-1:every], some[-1]]

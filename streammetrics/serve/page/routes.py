@@ -27,7 +27,7 @@ from .known import known_of
 from .scene import Scene, arms_table, glance_of, scene_of, source_rows
 from .view import View
 
-__all__ = ["Reader", "page_routes"]
+__all__ = ["PageReader", "page_routes"]
 
 HERE = "streammetrics.serve.page.static"
 KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
@@ -36,7 +36,7 @@ FOREVER = "public, max-age=31536000, immutable"
 DIGITS = 12
 
 
-class File(NamedTuple):
+class SentFile(NamedTuple):
     """What is sent, as what."""
 
     text: str
@@ -44,14 +44,14 @@ class File(NamedTuple):
 
 
 @cache
-def files() -> dict[str, File]:
+def files() -> dict[str, SentFile]:
     """Return every file by the name that it has in addresses."""
     found = {}
     for name, package in FILES.items():
         text = read(name, package) if package else read(name)
         stem, _, ending = name.partition(".")
         digest = hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
-        found[f"{stem}-{digest}.{ending}"] = File(text, KINDS[ending])
+        found[f"{stem}-{digest}.{ending}"] = SentFile(text, KINDS[ending])
     return found
 
 
@@ -125,7 +125,7 @@ FRAGMENTS = 64  # that are kept, while many pages ask for the same
 Handler = Callable[[Request, Any], Response]
 
 
-class Reader(Protocol):
+class PageReader(Protocol):
     """Who reads: a name, "reader" or "owner", and what forms of this session carry (empty: it may send none)."""
 
     @property
@@ -147,7 +147,7 @@ class Reader(Protocol):
 def page_routes(
     board: Any,
     store: Any,
-    reader: Callable[[Request, str], Reader | Response],
+    reader: Callable[[Request, str], PageReader | Response],
     *,
     total: Callable[[str], bytes | None],
     accept: Callable[[str, int, str], None],
@@ -231,7 +231,7 @@ class _Pages:
                 self._made.popitem(last=False)
             return _page(self._made[key])
 
-    def _text(self, name: str, request: Request, who: Reader, at: float, **given: Any) -> str:
+    def _text(self, name: str, request: Request, who: PageReader, at: float, **given: Any) -> str:
         owner, root = who.role == OWNER and bool(who.form), request.scope.get("root_path", "")
         made: str = self._templates.get_template(name).render(root=root, who=who, owner=owner, at=repr(at), **given)
         return made
@@ -313,7 +313,7 @@ class _Pages:
         found = [self._board.evaluation(e) for e in known]
         return [one for one in found if one is not None]
 
-    def _found(self, request: Request) -> tuple[Reader | Response, Any]:
+    def _found(self, request: Request) -> tuple[PageReader | Response, Any]:
         """Who reads, and the evaluation; or what is answered."""
         experiment = request.path_params["id"]
         who = self._reader(request, experiment)

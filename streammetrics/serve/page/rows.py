@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from ...reports.families import COLOURS
 from ...reports.figures import common_decimals, forest, in_percent, key_text
 from ...reports.headline import interval_name
-from ...reports.page_model import Figure, Figures, Forest, Side
-from ...reports.scorecard_rows import MODEL, Answer, card_of, row_of
+from ...reports.page_model import Figure, Figures, Forest, NamedSide
+from ...reports.scorecard_rows import MODEL, ScorecardRow, card_of, row_of
 from ..evaluation.evaluation import Evaluation, Row
 
 __all__ = ["Arms", "badge_of", "figures_of", "forest_of", "is_rate", "scorecard_of"]
@@ -17,7 +17,7 @@ __all__ = ["Arms", "badge_of", "figures_of", "forest_of", "is_rate", "scorecard_
 CONFIDENCE = 0.95
 PLENTY = 60  # slices that a page shows of a column
 OWN = "own traffic"
-Arms = dict[str, Side]
+Arms = dict[str, NamedSide]
 
 
 def arms_of(evaluation: Evaluation, definition_arms: Sequence[str] = ()) -> Arms:
@@ -25,7 +25,7 @@ def arms_of(evaluation: Evaluation, definition_arms: Sequence[str] = ()) -> Arms
     treatments = treatments_of(evaluation)
     names = list(dict.fromkeys([*(a.arm for a in evaluation.arms), *definition_arms, *treatments]))
     ordered = [n for n in names if n not in treatments] + treatments
-    return {name: Side(name, i % COLOURS) for i, name in enumerate(ordered)}
+    return {name: NamedSide(name, i % COLOURS) for i, name in enumerate(ordered)}
 
 
 def treatments_of(evaluation: Evaluation) -> list[str]:
@@ -47,13 +47,13 @@ def figures_of(evaluation: Evaluation, treatment: str, *, withheld: bool) -> lis
     ]
 
 
-def scorecard_of(rows: Sequence[tuple[str, Figure]], sides: tuple[Side, Side], badge: str) -> Figures:
+def scorecard_of(rows: Sequence[tuple[str, Figure]], sides: tuple[NamedSide, NamedSide], badge: str) -> Figures:
     """Return the scorecard of a treatment."""
     return card_of(rows, sides, badge, relative=True)
 
 
 def forest_of(
-    rows: Sequence[Row], whole: Row | None, sides: tuple[Side, Side], badge: str, *, withheld: bool
+    rows: Sequence[Row], whole: Row | None, sides: tuple[NamedSide, NamedSide], badge: str, *, withheld: bool
 ) -> Forest | None:
     """Return the slices of one metric, by column."""
     if not rows:
@@ -70,10 +70,10 @@ def forest_of(
                   best=rows[0].better, first=True, plenty=PLENTY)  # fmt: skip
 
 
-def _answer(row: Row, name: str, role: str) -> Answer:
+def _answer(row: Row, name: str, role: str) -> ScorecardRow:
     numbers = (row.control_value, row.value, row.change, row.low, row.high, row.bound)
     before, after, change, low, high, bound = map(_known, numbers)
-    return Answer(
+    return ScorecardRow(
         name,
         role,
         row.better,

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from ...reports.charts import Chart
 from ...reports.figures import hero_of
 from ...reports.numbers import count, fixed, share, typeset
-from ...reports.page_model import Axis, Fact, Figure, Figures, Forest, Side, Words
+from ...reports.page_model import Fact, Figure, Figures, Forest, Headline, NamedSide, RowAxis
 from ...reports.scorecard_rows import FOREST
-from ..evaluation.evaluation import Evaluation, Row, Source, Told
+from ..evaluation.evaluation import Evaluation, Row, SourceStatus, Told
 from ..store.part_keys import HOUR, hour_of
 from . import over_time
 from .known import Known
@@ -41,15 +41,15 @@ class Scene:
     evaluation: Evaluation
     view: View
     known: Known
-    words: Words
+    words: Headline
     badge: str
     arms: Arms
-    sides: tuple[Side, Side] | None = None
+    sides: tuple[NamedSide, NamedSide] | None = None
     stale: tuple[str, str] | None = None
     fresh: str = ""
     behind: float | None = None
     told: list[tuple[Told, int, str]] = field(default_factory=list)
-    hero: tuple[Figure, Axis] | None = None
+    hero: tuple[Figure, RowAxis] | None = None
     band: Chart | None = None
     card: Figures | None = None
     charts: list[Chart] = field(default_factory=list)
@@ -123,7 +123,7 @@ def _compared(scene: Scene, rows: Sequence[tuple[str, Figure]], arm: str) -> Non
     scene.choices = _choices(scene, metric, metrics, columns, column)
 
 
-def _charts(scene: Scene, metric: str, row: Row | None, sides: tuple[Side, Side]) -> Iterator[Chart]:
+def _charts(scene: Scene, metric: str, row: Row | None, sides: tuple[NamedSide, NamedSide]) -> Iterator[Chart]:
     evaluation, view = scene.evaluation, scene.view
     kept = evaluation.series if view.by == "hour" else evaluation.days
     points = [p for p in kept if p.metric == metric and view.holds(p.hour)]
@@ -245,7 +245,7 @@ def _behind(source: str, seconds: float | None) -> str:
     return f"{source}, by {ago(seconds)}" if seconds else source
 
 
-def arms_table(scene: Scene) -> tuple[str, list[tuple[Side, list[str]]]]:
+def arms_table(scene: Scene) -> tuple[str, list[tuple[NamedSide, list[str]]]]:
     """Return the name of the primary metric, and the arms: planned, users, share, rows, positives and that metric."""
     evaluation = scene.evaluation
     metric = next((r.metric for r in evaluation.table if r.role == "primary"), "")
@@ -260,7 +260,7 @@ def arms_table(scene: Scene) -> tuple[str, list[tuple[Side, list[str]]]]:
     ]  # fmt: skip
 
 
-def source_rows(scene: Scene) -> list[tuple[Source, list[str]]]:
+def source_rows(scene: Scene) -> list[tuple[SourceStatus, list[str]]]:
     """Return the sources: to where each is counted, how far behind, parts, late ones, missing hours, and rows left out."""
     return [
         (s, ["–" if s.counted_to is None else end_of(s.counted_to), ago(s.behind) if s.behind else "–", count(s.parts),

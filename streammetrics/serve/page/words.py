@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from ...reports.headline import bounds, coloured, guardrails, next_step
 from ...reports.numbers import count, decimals_of, fixed, share, typeset
-from ...reports.page_model import Fact, Figure, Words
-from ..evaluation.evaluation import Evaluation, Look, Row, Told
+from ...reports.page_model import Fact, Figure, Headline
+from ..evaluation.evaluation import Evaluation, Row, ShownLook, Told
 from .rows import Arms
 from .times import ago, end_of, moment
 
@@ -19,25 +19,32 @@ UNSAFE = "Numbers are shown so that the fault can be found, not to decide by."
 
 
 def words_of(
-    evaluation: Evaluation, told: Told | None, rows: Sequence[Figure], arms: Arms, looks: Sequence[Look], badge: str
-) -> Words:
+    evaluation: Evaluation,
+    told: Told | None,
+    rows: Sequence[Figure],
+    arms: Arms,
+    looks: Sequence[ShownLook],
+    badge: str,
+) -> Headline:
     """Return what is said first of one treatment."""
     ratio = evaluation.ratio
     if ratio is not None and ratio.alarm:
         health = Fact("but", "health", f"{_ratio(evaluation)} {_sources(evaluation)}".strip())
         alert = typeset(ratio.sentence[:1].upper() + ratio.sentence[1:]).rstrip(".") + "."
-        return Words([("No verdict: the arms are not comparable.", None)], UNSAFE, [health, *next_step()], alert)
+        return Headline([("No verdict: the arms are not comparable.", None)], UNSAFE, [health, *next_step()], alert)
     if evaluation.state == "no data":
-        return Words(
+        return Headline(
             [("No data yet.", None)], "No part has come. Workers post one an hour; this page fills by itself.", []
         )
     facts = [*_looks(evaluation, told, looks, badge), *bounds(rows), *guardrails({"": rows}), *_health(evaluation)]
     if evaluation.withheld or told is None:
         said = typeset(evaluation.withheld)
-        return Words([("No verdict yet.", None)], said[:1].upper() + said[1:].rstrip(".") + "." if said else "", facts)
+        return Headline(
+            [("No verdict yet.", None)], said[:1].upper() + said[1:].rstrip(".") + "." if said else "", facts
+        )
     head, lead = split(typeset(told.sentence))
     lead = " ".join(part for part in (lead, _levels(rows)) if part)
-    return Words(coloured(head, {name: one.number for name, one in arms.items()}), lead, facts)
+    return Headline(coloured(head, {name: one.number for name, one in arms.items()}), lead, facts)
 
 
 def split(sentence: str) -> tuple[str, str]:
@@ -65,7 +72,7 @@ def _levels(rows: Sequence[Figure]) -> str:
     return f"{rows[0].name} went from {rows[0].b} to {rows[0].a}, {rows[0].change}."
 
 
-def _looks(evaluation: Evaluation, told: Told | None, looks: Sequence[Look], badge: str) -> list[Fact]:
+def _looks(evaluation: Evaluation, told: Told | None, looks: Sequence[ShownLook], badge: str) -> list[Fact]:
     """What the interval holds, and since when it leaves zero out."""
     row = next((r for r in evaluation.table if told and r.treatment == told.treatment and r.role == "primary"), None)
     if row is None or row.low is None or row.high is None:
@@ -80,7 +87,7 @@ def _looks(evaluation: Evaluation, told: Told | None, looks: Sequence[Look], bad
     return [Fact("ci", badge, " ".join(parts))]
 
 
-def excluded_since(looks: Sequence[Look]) -> float | None:
+def excluded_since(looks: Sequence[ShownLook]) -> float | None:
     """Return the time of the first of those last looks whose interval leaves zero out; None if the last does not."""
     since = None
     for look in looks:

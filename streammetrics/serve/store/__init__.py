@@ -2,7 +2,16 @@
 
 from .failures import StoreDownError, StoreFullError
 from .open import Store, open_store
-from .parts import Entry
-from .records import Audit, Definition, Token
+from .parts import StoredPart
+from .records import Audit, DefinitionVersion, Token
 
-__all__ = ["Audit", "Definition", "Entry", "Store", "StoreDownError", "StoreFullError", "Token", "open_store"]
+__all__ = [
+    "Audit",
+    "DefinitionVersion",
+    "Store",
+    "StoreDownError",
+    "StoreFullError",
+    "StoredPart",
+    "Token",
+    "open_store",
+]

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from ...errors import InvalidInputError, StateFormatError, StreamMetricsError
-from ..api.ingest import BusyError, Ingest
+from ..api.ingest import Ingest, NoRoomError
 from ..evaluation.definitions import Definitions
-from ..settings import Settings
+from ..settings import ServerSettings
 from . import StoreDownError, StoreFullError
-from .part_keys import Key, key_of
+from .part_keys import PartKey, key_of
 
 __all__ = ["Watch", "key_of_path"]
 
@@ -24,7 +24,7 @@ SUFFIX = ".smet"
 DEPTH = 3
 
 
-class File(NamedTuple):
+class DroppedFile(NamedTuple):
     """A file: its path within the folder, its size, and what is other when it is written again."""
 
     path: str
@@ -35,11 +35,11 @@ class File(NamedTuple):
 class Folder(Protocol):
     """Where files are dropped. Calls block."""
 
-    def files(self) -> Iterator[File]:
+    def files(self) -> Iterator[DroppedFile]:
         """List those that are three deep, and no links."""
         ...
 
-    def read(self, file: File) -> bytes:
+    def read(self, file: DroppedFile) -> bytes:
         """Read one."""
         ...
 
@@ -57,10 +57,10 @@ class Here:
         if not os.path.isdir(path):
             raise InvalidInputError(f"there is no folder {path!r} to be watched")
 
-    def files(self) -> Iterator[File]:
+    def files(self) -> Iterator[DroppedFile]:
         yield from _within(self.path, "", DEPTH)
 
-    def read(self, file: File) -> bytes:
+    def read(self, file: DroppedFile) -> bytes:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # it may have become a link, or a pipe, since it was listed
         handle = os.open(os.path.join(self.path, file.path), flags)
         with open(handle, "rb") as opened:
@@ -70,7 +70,7 @@ class Here:
             return opened.read(file.size + 1)
 
 
-def _within(folder: str, above: str, depth: int) -> Iterator[File]:
+def _within(folder: str, above: str, depth: int) -> Iterator[DroppedFile]:
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda e: e.name):
             name = f"{above}{entry.name}"
@@ -83,7 +83,7 @@ def _within(folder: str, above: str, depth: int) -> Iterator[File]:
                     log.warning("%s cannot be looked at: %s", entry.path, error)
             elif depth == 1 and entry.name.endswith(SUFFIX) and entry.is_file(follow_symlinks=False):
                 found = entry.stat(follow_symlinks=False)
-                yield File(name, found.st_size, f"{found.st_mtime_ns} {found.st_ino}")
+                yield DroppedFile(name, found.st_size, f"{found.st_mtime_ns} {found.st_ino}")
 
 
 class Elsewhere:
@@ -98,7 +98,7 @@ class Elsewhere:
         self.system, path = url_to_fs(url)
         self.path = path.rstrip("/")
 
-    def files(self) -> Iterator[File]:
+    def files(self) -> Iterator[DroppedFile]:
         self.system.invalidate_cache()
         for name, info in sorted(self.system.find(self.path, maxdepth=DEPTH, detail=True).items()):
             path = name.removeprefix(self.path).lstrip("/")
@@ -108,35 +108,35 @@ class Elsewhere:
                     for k in ("ETag", "etag", "md5Hash", "LastModified", "mtime", "created")
                     if k in info
                 )
-                yield File(path, int(info.get("size") or 0), next(stamps, ""))
+                yield DroppedFile(path, int(info.get("size") or 0), next(stamps, ""))
 
-    def read(self, file: File) -> bytes:
+    def read(self, file: DroppedFile) -> bytes:
         with self.system.open(f"{self.path}/{file.path}", "rb") as opened:
             found: bytes = opened.read(file.size + 1)
         return found
 
 
 log = logging.getLogger(__name__)
-LATER = (BusyError, StoreDownError, StoreFullError)
+LATER = (NoRoomError, StoreDownError, StoreFullError)
 """What passes by itself: then the file is taken at the next look."""
 
 
 @dataclass
-class Seen:
+class FileStatus:
     """What is known of a file: as it was at the last look, whether nothing is left to do, and what is wrong with it."""
 
-    file: File
+    file: DroppedFile
     done: bool = False
     wrong: str = ""
 
 
-def key_of_path(path: str) -> Key:
+def key_of_path(path: str) -> PartKey:
     """Return the key of a file within the folder.
 
     Examples
     --------
     >>> key_of_path("new-rank/2026-06-01T09/job-7-0.smet")
-    Key(experiment='new-rank', source='job-7', hour=494529, seq=0)
+    PartKey(experiment='new-rank', source='job-7', hour=494529, seq=0)
     """
     experiment, hour, name = path.split("/")
     source, dash, seq = name.removesuffix(SUFFIX).rpartition("-")
@@ -169,10 +169,12 @@ class Watch:
     which changes nothing.
     """
 
-    def __init__(self, url: str, ingest: Ingest, definitions: Definitions, store: Any, settings: Settings) -> None:
+    def __init__(
+        self, url: str, ingest: Ingest, definitions: Definitions, store: Any, settings: ServerSettings
+    ) -> None:
         self.folder = open_folder(url)
         self.url, self.ingest, self.definitions, self.store, self.settings = url, ingest, definitions, store, settings
-        self.seen: dict[str, Seen] = {}
+        self.seen: dict[str, FileStatus] = {}
 
     async def run(self) -> None:
         """Look until it is cancelled."""
@@ -191,14 +193,14 @@ class Watch:
         for file in files:
             seen = self.seen.get(file.path)
             if seen is None or seen.file != file:
-                self.seen[file.path] = seen = Seen(file)
+                self.seen[file.path] = seen = FileStatus(file)
                 rests = False
             else:
                 rests = True
             if not seen.done:
                 await self._take(seen, rests)
 
-    async def _take(self, seen: Seen, rests: bool) -> None:
+    async def _take(self, seen: FileStatus, rests: bool) -> None:
         """Take a file; leave it for the next look where that may help."""
         try:
             key = key_of_path(seen.file.path)
@@ -225,7 +227,7 @@ class Watch:
             if word == "conflict":
                 log.warning("%s was there before with other content; it is kept aside", seen.file.path)
 
-    def _read(self, file: File) -> bytes:
+    def _read(self, file: DroppedFile) -> bytes:
         most = self.settings.max_bytes
         if file.size > most:
             raise InvalidInputError(
@@ -238,17 +240,17 @@ class Watch:
             )
         return data
 
-    async def _refuse(self, seen: Seen, key: Key, error: Exception) -> None:
+    async def _refuse(self, seen: FileStatus, key: PartKey, error: Exception) -> None:
         """Say it where people look, once."""
         self._refuse_quietly(seen, str(error))
         what = f"refused the file {key.text}{SUFFIX}: {error}"
         await asyncio.to_thread(self.store.audit, key.experiment, what, by="watch", at=self.settings.clock())
 
-    def _refuse_quietly(self, seen: Seen, wrong: str) -> None:
+    def _refuse_quietly(self, seen: FileStatus, wrong: str) -> None:
         self._warn(seen, wrong)
         seen.done = True
 
-    def _warn(self, seen: Seen, wrong: str) -> None:
+    def _warn(self, seen: FileStatus, wrong: str) -> None:
         if seen.wrong != wrong:
             log.warning("%s: %s", seen.file.path, wrong)
         seen.wrong = wrong

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from ...errors import InvalidInputError
 
-__all__ = ["HOUR", "Key", "Part", "Seen", "hour_of", "hour_text", "key_of"]
+__all__ = ["HOUR", "PartKey", "PostedPart", "RowCounts", "hour_of", "hour_text", "key_of"]
 
 HOUR = 3600
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """Of experiments and sources: what is safe in a path, a URL and a label of Prometheus."""
 
 
-class Key(NamedTuple):
+class PartKey(NamedTuple):
     """What a source posts once: retries have the same key.
 
     Parameters
@@ -39,14 +39,14 @@ class Key(NamedTuple):
         return f"{self.experiment}/{hour_text(self.hour)}/{self.source}-{self.seq}"
 
 
-class Seen(NamedTuple):
+class RowCounts(NamedTuple):
     """Rows that were counted, and those that were left out, by reason, as JSON."""
 
     rows: int = 0
     dropped: str = "{}"
 
 
-class Part(NamedTuple):
+class PostedPart(NamedTuple):
     """What was posted under a key.
 
     Parameters
@@ -63,14 +63,14 @@ class Part(NamedTuple):
         The rows in it.
     """
 
-    key: Key
+    key: PartKey
     data: bytes
     digest: str
     received: float
-    seen: Seen = Seen()
+    seen: RowCounts = RowCounts()
 
 
-def key_of(experiment: str, source: str, hour: str | int, seq: str | int = 0) -> Key:
+def key_of(experiment: str, source: str, hour: str | int, seq: str | int = 0) -> PartKey:
     """Return the key of what a sender says; raise where it says it wrongly."""
     for what, name in (("experiment", experiment), ("source", source)):
         if not NAME.fullmatch(name):
@@ -80,7 +80,7 @@ def key_of(experiment: str, source: str, hour: str | int, seq: str | int = 0) ->
     number = str(seq)
     if not re.fullmatch(r"[0-9]{1,9}", number):
         raise InvalidInputError(f"seq must be a number from 0 to 999999999, not {seq!r}")
-    return Key(experiment, source, hour_of(hour), int(number))
+    return PartKey(experiment, source, hour_of(hour), int(number))
 
 
 def hour_of(given: str | int) -> int:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from ...errors import InvalidInputError
 from .database import Database, Run
-from .part_keys import Key, Part, Seen
+from .part_keys import PartKey, PostedPart, RowCounts
 from .streams import Position, lock, note, position
 
-__all__ = ["DAY", "Entry", "News", "Outline", "Parts", "Settled"]
+__all__ = ["DAY", "News", "Outline", "Parts", "Settled", "StoredPart"]
 
 DAY = 24
 COUNTED = ("current", "folded", "forgotten")
@@ -23,7 +23,7 @@ SWEPT, PAUSE, SWEEPING = 64, 0.01, 5.0
 how many seconds the rest is left for later."""
 
 
-class Entry(NamedTuple):
+class StoredPart(NamedTuple):
     """A part as the ledger has it.
 
     The state is "current" (counted, and kept), "folded" (counted, in the fold of its day), "forgotten" (no longer
@@ -31,18 +31,18 @@ class Entry(NamedTuple):
     """
 
     number: int
-    key: Key
+    key: PartKey
     digest: str
     received: float
     state: str
-    seen: Seen = Seen()
+    seen: RowCounts = RowCounts()
 
 
 class News(NamedTuple):
     """Where an experiment is, and the parts since a number: `whole` unless some of them are not there any more."""
 
     at: Position
-    parts: list[tuple[int, Part]]
+    parts: list[tuple[int, PostedPart]]
     whole: bool
 
 
@@ -51,7 +51,7 @@ class Outline(NamedTuple):
 
     at: Position
     days: dict[int, str]
-    current: list[Entry]
+    current: list[StoredPart]
 
     def until(self, number: int) -> Outline:
         """The same without parts that came behind a number."""
@@ -73,7 +73,7 @@ class Parts:
 
     database: Database
 
-    def put(self, parts: Sequence[Part]) -> list[str]:
+    def put(self, parts: Sequence[PostedPart]) -> list[str]:
         """Keep parts, on disk when this returns.
 
         Returns
@@ -94,7 +94,7 @@ class Parts:
                 run("UPDATE streams SET last = ? WHERE experiment = ?", number, name)
         return answers
 
-    def parts(self, experiment: str, after: int = 0) -> list[tuple[int, Part]]:
+    def parts(self, experiment: str, after: int = 0) -> list[tuple[int, PostedPart]]:
         """At most 256 parts that are current, after a number, in order of their numbers."""
         return self.since(experiment, after).parts
 
@@ -110,7 +110,7 @@ class Parts:
                 after,
             )
         found = [
-            (number, Part(Key(experiment, source, hour, seq), data, digest, received))
+            (number, PostedPart(PartKey(experiment, source, hour, seq), data, digest, received))
             for number, hour, source, seq, digest, received, state, data in rows
             if state == "current"
         ]
@@ -118,16 +118,16 @@ class Parts:
 
     # -- what there is ------------------------------------------------------------------------------------------------
 
-    def ledger(self, experiment: str) -> list[Entry]:
+    def ledger(self, experiment: str) -> list[StoredPart]:
         """Everything that was posted, in order."""
         return self.posted(experiment, 0)[1]
 
-    def posted(self, experiment: str, after: int) -> tuple[Position, list[Entry]]:
+    def posted(self, experiment: str, after: int) -> tuple[Position, list[StoredPart]]:
         """Where an experiment is, and what was posted since a number; of another epoch if older ones changed."""
         with self.database.reading() as run:
             return position(run, experiment), _entries(run, experiment, " AND number > ?", after)
 
-    def conflicts(self, experiment: str) -> list[Entry]:
+    def conflicts(self, experiment: str) -> list[StoredPart]:
         """What is kept aside, in order."""
         with self.database.reading() as run:
             return _entries(run, experiment, " AND state = 'conflict'")
@@ -161,7 +161,7 @@ class Parts:
 
     # -- what is changed ----------------------------------------------------------------------------------------------
 
-    def accept(self, experiment: str, number: int, *, by: str, at: float) -> Key:
+    def accept(self, experiment: str, number: int, *, by: str, at: float) -> PartKey:
         """Count what was kept aside in place of what is counted under its key, whose turn it is to be kept aside.
 
         Raises
@@ -280,7 +280,7 @@ class Parts:
         return ((found[0][0], found[0][1]), found[0][2]) if found else None
 
 
-def _put(run: Run, part: Part, last: dict[str, int]) -> str:
+def _put(run: Run, part: PostedPart, last: dict[str, int]) -> str:
     key = part.key
     known = run(
         "SELECT digest, state FROM parts WHERE experiment = ? AND hour = ? AND source = ? AND seq = ?",
@@ -305,7 +305,7 @@ def _put(run: Run, part: Part, last: dict[str, int]) -> str:
     return "stored" if counted is None else "conflict"
 
 
-def _entries(run: Run, experiment: str, where: str, *given: object) -> list[Entry]:
+def _entries(run: Run, experiment: str, where: str, *given: object) -> list[StoredPart]:
     rows = run(
         "SELECT number, hour, source, seq, digest, received, state, rows, dropped FROM parts "
         f"WHERE experiment = ?{where} ORDER BY number",
@@ -313,6 +313,6 @@ def _entries(run: Run, experiment: str, where: str, *given: object) -> list[Entr
         *given,
     )
     return [
-        Entry(number, Key(experiment, source, hour, seq), digest, received, state, Seen(counted, dropped))
+        StoredPart(number, PartKey(experiment, source, hour, seq), digest, received, state, RowCounts(counted, dropped))
         for number, hour, source, seq, digest, received, state, counted, dropped in rows
     ]

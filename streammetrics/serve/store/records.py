@@ -7,12 +7,12 @@ from typing import NamedTuple
 from .database import Database
 from .streams import lock, note
 
-__all__ = ["Audit", "Definition", "Records", "Token"]
+__all__ = ["Audit", "DefinitionVersion", "Records", "Token"]
 
 DEFINED = "SELECT version, definition, author, at FROM definitions"
 
 
-class Definition(NamedTuple):
+class DefinitionVersion(NamedTuple):
     """A version of what an experiment is, as JSON, and who made it so."""
 
     version: int
@@ -48,26 +48,28 @@ class Records:
         with self.database.writing() as run:
             lock(run, experiment)
             found = run(f"{DEFINED} WHERE experiment = ? ORDER BY version DESC LIMIT 1", experiment)
-            last = Definition(*found[0]) if found else Definition(0, "", "", 0.0)
+            last = DefinitionVersion(*found[0]) if found else DefinitionVersion(0, "", "", 0.0)
             if last.text == text:
                 return last.version
             run("INSERT INTO definitions VALUES (?, ?, ?, ?, ?)", experiment, last.version + 1, text, by, at)
             note(run, experiment, f"defined version {last.version + 1}", by=by, at=at)
         return last.version + 1
 
-    def definitions(self) -> dict[str, Definition]:
+    def definitions(self) -> dict[str, DefinitionVersion]:
         """The last definition of every experiment, by id."""
         with self.database.reading() as run:
             rows = run(
                 f"SELECT experiment, {DEFINED.removeprefix('SELECT ')} d WHERE version = "
                 "(SELECT MAX(version) FROM definitions WHERE experiment = d.experiment) ORDER BY experiment"
             )
-        return {experiment: Definition(*rest) for experiment, *rest in rows}
+        return {experiment: DefinitionVersion(*rest) for experiment, *rest in rows}
 
-    def history(self, experiment: str) -> list[Definition]:
+    def history(self, experiment: str) -> list[DefinitionVersion]:
         """All definitions of an experiment, the first one first."""
         with self.database.reading() as run:
-            return [Definition(*row) for row in run(f"{DEFINED} WHERE experiment = ? ORDER BY version", experiment)]
+            return [
+                DefinitionVersion(*row) for row in run(f"{DEFINED} WHERE experiment = ? ORDER BY version", experiment)
+            ]
 
     # -- what was shown -----------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from ...errors import IncompatibleStateError, InvalidInputError, StateFormatErro
 from ...numerics import kernel_registry as compiled
 from ...numerics.exact import CHUNK_BASE, CHUNKS, carry_exact, exact_to_fraction
 from ...numerics.settings import setting
-from ...state.consistency import Weight, all_within
+from ...state.consistency import RowWeight, all_within
 from ...state.declare import Flat
 from ...state.state import State
 
@@ -91,7 +91,7 @@ class ClosedSums(State):
         super().check()
         groups, rows = self.flat("groups"), self.flat("rows")
         sums, weights, lone, moments = (self.flat(n) for n in ("sums", "weights", "lone", "moments"))
-        both, one = (Weight(groups[:, i, None]) for i in (0, 1))
+        both, one = (RowWeight(groups[:, i, None]) for i in (0, 1))
         squares, products, square_weights, square_lone = (moments[:, i] for i in range(4))
         good = (groups.astype(np.uint64).sum(axis=1) <= rows.astype(np.uint64).sum(axis=1)).all()  # which do not wrap
         good &= not (both.fall_short(weights, HEAVIEST) or one.fall_short(lone, HEAVIEST))
@@ -99,7 +99,7 @@ class ClosedSums(State):
         ordered = (sums, weights), (squares, products), (products, square_weights)  # by terms: no AUC is beyond 1
         good &= all(all_within(*pair, rounded=False) for pair in ordered)
         for i, counted in ((0, (weights, square_weights)), (1, (lone, square_lone))):
-            ones = Weight(groups[:, i])
+            ones = RowWeight(groups[:, i])
             good &= all(np.array_equal(c[:, UNIFORM], ones.exact()) for c in counted)
         if not good:
             raise StateFormatError(f"{type(self).__name__} holds sums that no groups have")

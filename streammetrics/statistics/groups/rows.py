@@ -28,7 +28,7 @@ from .scored import ScoredGroups
 from .solve import SHARE, Raw, halves, hashes_of, in_threads, processors, solve, weights_of, widened
 from .spill import Spill, split, written
 
-__all__ = ["ADVICE", "GROUP_WEIGHTS", "SAMPLE", "GroupRows", "Waiting", "entries_of", "level_of"]
+__all__ = ["ADVICE", "GROUP_WEIGHTS", "SAMPLE", "GroupRows", "WaitingRows", "entries_of", "level_of"]
 
 Ints = NDArray[np.int64]
 
@@ -44,7 +44,7 @@ ADVICE = (
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingRows:
     """Rows that wait to be asked for, as they came.
 
     Parameters
@@ -97,10 +97,10 @@ class Waiting:
         held += sum(s.positives for s in self.spilled)
         return held + sum(int(s.facts()["positives"]) for s in self.settled)
 
-    def joined(self, other: Waiting) -> Waiting:
+    def joined(self, other: WaitingRows) -> WaitingRows:
         """Rows of both."""
         gone = [d for d in (self.dropped, other.dropped) if d is not None]
-        return Waiting(
+        return WaitingRows(
             self.raws + other.raws,
             np.maximum(self.kinds, other.kinds),
             np.sum(gone, axis=0, dtype=np.int64) if gone else None,
@@ -152,7 +152,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
 
     # -- rows that wait -----------------------------------------------------------------------------------------------
 
-    def awaiting(self, waiting: Waiting) -> Self:
+    def awaiting(self, waiting: WaitingRows) -> Self:
         """Return a state of rows that wait; entries are made of them when they are asked for."""
         new = super().holding(self.no_cells(()))
         del new.__dict__["cells"]
@@ -160,7 +160,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         return new
 
     @property
-    def waiting(self) -> Waiting | None:
+    def waiting(self) -> WaitingRows | None:
         """The rows, if they still are as they came."""
         return self.__dict__.get("waiting")
 
@@ -179,7 +179,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         made = self.of_rows(inner, entries, held)
         return (fold([made, *held.settled]) if held.settled else made).cells
 
-    def of_rows(self, inner: Ints, entries: Entries, held: Waiting) -> Self:
+    def of_rows(self, inner: Ints, entries: Entries, held: WaitingRows) -> Self:
         """Return a state without axes of such entries."""
         flats: dict[str, Any] = {"kinds": held.kinds[None]}
         if held.level:
@@ -253,16 +253,16 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
             raise IncompatibleStateError("rows cannot be taken away from a sample: who is in it depends on all of them")
         return super().subtract(other)
 
-    def as_waiting(self) -> Waiting:
+    def as_waiting(self) -> WaitingRows:
         """What a state without axes holds, to go on from."""
         if self.waiting is not None:
             return self.waiting
         flats = self.cells.flats
         if not len(self):
-            return Waiting((), np.zeros(len(KINDS), np.uint8))
+            return WaitingRows((), np.zeros(len(KINDS), np.uint8))
         dropped = flats["dropped"][0] if "dropped" in flats else None
         level = int(flats["level"][0]) if "level" in flats else 0
-        return Waiting((), flats["kinds"][0], dropped, "rounded" in flats, level, (), (self.bare(),))
+        return WaitingRows((), flats["kinds"][0], dropped, "rounded" in flats, level, (), (self.bare(),))
 
     def bare(self) -> Self:
         """Its groups, and their kind, without what else front cells have."""

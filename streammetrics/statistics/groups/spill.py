@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from ...errors import MemoryLimitError, StateFormatError
 from .solve import Raw, hashes_of, partitioned
 
-__all__ = ["Run", "Spill", "SpillFile", "joined", "kind_of_rows", "written"]
+__all__ = ["Spill", "SpillFile", "SpilledRows", "joined", "kind_of_rows", "written"]
 
 Array = NDArray[Any]
 SALT = 0x5350494C4C000001  # for ever
@@ -140,7 +140,7 @@ class _refused:  # noqa: N801 - a context
             ) from error
 
 
-class Run(NamedTuple):
+class SpilledRows(NamedTuple):
     """Rows that were written together: column after column, each by partition.
 
     Parameters
@@ -192,7 +192,7 @@ class Spill:
     """
 
     folder: str
-    runs: tuple[Run, ...] = ()
+    runs: tuple[SpilledRows, ...] = ()
     rows: int = 0
     positives: int = 0
     weight: float = 0.0
@@ -222,7 +222,7 @@ class Spill:
                     yield list(ordered.values())
 
         runs = [
-            Run(file, dtypes, dict(zip(dtypes, places, strict=True)), starts, sums)
+            SpilledRows(file, dtypes, dict(zip(dtypes, places, strict=True)), starts, sums)
             for places, (dtypes, starts, sums) in zip(file.write(batches()), layouts, strict=True)
         ]
         return replace(
