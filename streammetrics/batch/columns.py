@@ -256,7 +256,7 @@ class Batch:
         )
 
     def _readable(self, names: Iterable[Any]) -> list[Array]:
-        """Return those of some columns that are columns at all."""
+        """Return the columns of these names that can be read as arrays."""
         found = []
         for name in names:
             with contextlib.suppress(InvalidInputError):

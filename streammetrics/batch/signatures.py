@@ -64,9 +64,9 @@ def likeness(ndims: tuple[int, ...]) -> Callable[..., Callable[..., bool]]:
 
 
 def as_plain(given: Any, name: str) -> Any:
-    """A plain array of what says that it is one; of a pandas column without the four protocols it is asked for first.
+    """Return a column as a plain array where that is quick, such as a pandas column or a tensor; else as it was given.
 
-    A tensor is copied here, if it lies on a device, and not again.
+    A tensor on a device is copied here, and not again.
     """
     how = _plain_by(type(given))  # type: ignore[arg-type]  # a class can be hashed
     return given if how is None else how(given, name)

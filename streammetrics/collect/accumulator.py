@@ -51,7 +51,7 @@ class Accumulator:
         feed: Feed | None = held.get("_feed")
         if feed is None:
             definition = self.definition
-            # A metric may have a memory limit of its own that is left open.
+            # A metric may have a memory_limit setting that is None.
             limit = MEMORY_LIMIT if definition.memory_limit is None else definition.memory_limit
             made = Feed(definition.reads, memory_limit=limit, on_invalid=definition.on_invalid)
             # One call, because several threads may bring the first rows.

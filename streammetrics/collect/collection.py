@@ -13,9 +13,7 @@ from ..count.reads import Read
 from ..errors import IncompatibleStateError
 from ..numerics.canonical import canonical_json
 from ..reading.answers import Answer, NamedAnswers
-from ..reading.interval import DEFAULT_CONFIDENCE, check_confidence
 from ..reading.replicates import Sample
-from ..reading.table import Table, values_table
 from ..state.state import State
 from .accumulator import accumulate
 from .definition import Definition, MetricRead, definition_of_header
@@ -23,11 +21,11 @@ from .metric import MetricDefinition
 from .metric_container import MetricContainer
 from .task import Metrics, agreed, flatten
 
-__all__ = ["CollectionDefinition", "CollectionEntry", "MetricCollection", "contents_of", "table_of"]
+__all__ = ["CollectionDefinition", "CollectionEntry", "MetricCollection", "contents_of"]
 
 
 class PlanEntry(NamedTuple):
-    """A definition of a collection, and the places of its states among those of the collection."""
+    """A definition in a collection, and the places of its states in the list of all states of the collection."""
 
     definition: Any
     units: tuple[int, ...]
@@ -74,7 +72,7 @@ class StatePlan:
         return self.entries[name]
 
     def of(self, entry: PlanEntry, states: Sequence[State]) -> list[State]:
-        """Return the states of an entry among those of all units, narrowed to what it asks for."""
+        """Return the states of an entry, without the parts that only other entries read."""
         wanted = [read.state for read in entry.definition.reads]
         return [s.narrow(w) for s, w in zip(self.wide(entry, states), wanted, strict=True)]
 
@@ -87,7 +85,7 @@ class StatePlan:
         return [(n, e.definition, self.binding(e)) for n, e in self.entries.items()]
 
     def binding(self, entry: PlanEntry) -> Binding:
-        """The columns that an entry is bound to by a task: all that it reads, or, as it has tasks of its own, none."""
+        """Return the binding of the task of an entry; an entry that has its own tasks has a plain binding."""
         own = [read.binding for read in entry.definition.reads]
         return PLAIN if any(b != PLAIN for b in own) else self.units[entry.units[0]].binding
 
@@ -362,18 +360,6 @@ class MetricCollection(MetricContainer):
         how = agreed(on_invalid, (definition for _, definition, _ in named))
         self._accumulator = accumulate(CollectionDefinition(StatePlan(named), how))
 
-    def table(self, *, confidence: float | None = DEFAULT_CONFIDENCE) -> Table:
-        """Return values, bounds, intervals and counts as one table.
-
-        Parameters
-        ----------
-        confidence : float or None
-            Confidence level of the intervals. If you pass one, the table prints every interval, or the reason why there is
-            none. By default it prints only intervals that come from `Sharded`, because rows of one user are correlated.
-            None omits intervals.
-        """
-        return table_of(self, confidence)
-
     def plan(self) -> list[dict[str, Any]]:
         """Return which metrics share which state, which columns it reads, and the bytes that it takes."""
         definition: Any = self._accumulator.definition
@@ -429,13 +415,6 @@ def contents_of(collection: MetricCollection) -> list[CollectionEntry]:
         )
         for n, e in plan.entries.items()
     ]
-
-
-def table_of(thing: Any, confidence: float | None) -> Table:
-    """Return the table of an object with metrics by name."""
-    accumulator = thing._accumulator
-    records = accumulator.answer().records(check_confidence(confidence))
-    return values_table(accumulator.definition.levels, records, confidence, stacklevel=3)
 
 
 def _definition(named: Sequence[tuple[str, Definition, Binding]], on_invalid: str) -> CollectionDefinition:

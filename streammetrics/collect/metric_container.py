@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 from ..numerics.settings import check_several
+from ..reading.interval import DEFAULT_CONFIDENCE, check_confidence
+from ..reading.table import Table, values_table
 from .accumulator import select
 from .metric_like import MetricLike
 
@@ -24,6 +26,20 @@ class MetricContainer(MetricLike):
     def names(self) -> list[str]:
         """The names of the metrics."""
         return self._accumulator.definition.names
+
+    def table(self, *, confidence: float | None = DEFAULT_CONFIDENCE) -> Table:
+        """Return values, bounds, intervals and counts as one table.
+
+        Parameters
+        ----------
+        confidence : float or None
+            Confidence level of the intervals. If you pass one, the table prints every interval, or the reason why there is
+            none. By default it prints only intervals that come from `Sharded`, because rows of one user are correlated.
+            None omits intervals.
+        """
+        accumulator = self._accumulator
+        records = accumulator.answer().records(check_confidence(confidence))
+        return values_table(accumulator.definition.levels, records, confidence)
 
     def only(self, names: Iterable[str]) -> Self:
         """Return the same with some of the metrics of a collection, and what they have counted.

@@ -8,13 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..collect.collection import table_of
-from ..reading.answers import Answer
-from ..reading.flatten import Named
-from ..reading.interval import DEFAULT_CONFIDENCE
+from ..reading.answers import InnerAnswer
 from ..reading.replicates import Sample
-from ..reading.table import Table
-from ..reading.wide_bounds import WideValue
 from ..state.retention import settled
 from ..state.state import State
 from .axis_wrapper import AxisDefinition, AxisWrapper
@@ -24,7 +19,7 @@ __all__ = ["PooledAnswer", "PooledDefinition", "PooledWrapper", "alone", "mapped
 Ints = NDArray[np.int64]
 
 
-class PooledAnswer(Answer):
+class PooledAnswer(InnerAnswer):
     """The answer of what is in the cells, about the states that `pooled` makes of all cells.
 
     Parameters
@@ -36,33 +31,7 @@ class PooledAnswer(Answer):
     """
 
     def __init__(self, definition: Any, states: Sequence[State]) -> None:
-        self.definition, self.states = definition, states
-        self.answer: Answer = definition.inner.read(definition.pooled(states))
-
-    @property
-    def value(self) -> Any:
-        return self.answer.value
-
-    @property
-    def bounds(self) -> Any:
-        return self.answer.bounds
-
-    @property
-    def explanation(self) -> Any:
-        return self.answer.explanation
-
-    @property
-    def wide(self) -> list[WideValue]:
-        return self.answer.wide
-
-    def numbers(self) -> Named:
-        return self.answer.numbers()
-
-    def intervals(self, confidence: float, method: str | None = None) -> Any:
-        return self.answer.intervals(confidence, method)
-
-    def records(self, confidence: float | None = 0.95) -> list[dict[str, Any]]:
-        return self.answer.records(confidence)
+        super().__init__(definition, states, definition.inner.read(definition.pooled(states)))
 
 
 class PooledDefinition(AxisDefinition):
@@ -99,18 +68,6 @@ class PooledDefinition(AxisDefinition):
 
 class PooledWrapper(AxisWrapper):
     """A metric, a collection or a wrapper whose cells along one axis are read as one."""
-
-    def table(self, *, confidence: float | None = DEFAULT_CONFIDENCE) -> Table:
-        """Return values, bounds, intervals and counts as one table.
-
-        Parameters
-        ----------
-        confidence : float or None
-            Confidence level of the intervals. If you pass one, the table prints every interval, or the reason why there is
-            none. By default it prints only intervals that come from `Sharded`, because rows of one user are correlated.
-            None omits intervals.
-        """
-        return table_of(self, confidence)
 
 
 def alone(state: State, cells: Ints) -> State:

@@ -12,7 +12,7 @@ import numpy as np
 from ..batch.column_binding import Unit
 from ..batch.ids import Ids
 from ..collect.accumulator import accumulate, definition_of
-from ..collect.collection import CollectionDefinition, table_of
+from ..collect.collection import CollectionDefinition
 from ..collect.definition import Definition, MetricRead, coarsened, definition_of_header, number_of_states
 from ..collect.metric import MetricDefinition
 from ..collect.metric_container import MetricContainer
@@ -22,14 +22,12 @@ from ..inference.estimates import each
 from ..inference.shard_intervals import intervals_of
 from ..numerics.settings import as_int, check_missing, decode_setting, encode_setting
 from ..reading.about import about_of, sharded_refusal_of
-from ..reading.answers import Answer
-from ..reading.flatten import Named, named_numbers
-from ..reading.interval import DEFAULT_CONFIDENCE, Interval, refused
+from ..reading.answers import InnerAnswer
+from ..reading.flatten import named_numbers
+from ..reading.interval import Interval, refused
 from ..reading.reading import CellReadings
 from ..reading.records import chance
 from ..reading.replicates import Sample, Shards
-from ..reading.table import Table
-from ..reading.wide_bounds import WideValue
 from ..state.axes import Axis
 from ..state.state import State
 from ..state.unknown_state import OpaqueState
@@ -42,7 +40,7 @@ __all__ = ["Sharded", "ShardedDefinition"]
 FEWEST, MOST = 8, 4096
 
 
-class ShardedAnswer(Answer):
+class ShardedAnswer(InnerAnswer):
     """The answer of the metrics about the whole states, with intervals from the shards.
 
     Parameters
@@ -54,27 +52,7 @@ class ShardedAnswer(Answer):
     """
 
     def __init__(self, definition: Any, states: Sequence[State]) -> None:
-        self.definition, self.states = definition, states
-        self.answer: Answer = definition.inner.read(states[: len(states) // 2])
-
-    @property
-    def value(self) -> Any:
-        return self.answer.value
-
-    @property
-    def bounds(self) -> Any:
-        return self.answer.bounds
-
-    @property
-    def explanation(self) -> Any:
-        return self.answer.explanation
-
-    @property
-    def wide(self) -> list[WideValue]:
-        return self.answer.wide
-
-    def numbers(self) -> Named:
-        return self.answer.numbers()
+        super().__init__(definition, states, definition.inner.read(states[: len(states) // 2]))
 
     def intervals(self, confidence: float, method: str | None = None) -> Any:
         if method not in (None, "jackknife"):
@@ -380,18 +358,6 @@ class Sharded(MetricContainer):
         inner = definition_of(self).inner.with_on_invalid(definition_of(self).on_invalid)
         states = self._accumulator.states
         return inner.wrap(accumulate(inner, states[: len(states) // 2]))
-
-    def table(self, *, confidence: float | None = DEFAULT_CONFIDENCE) -> Table:
-        """Return values, bounds, intervals and counts as one table.
-
-        Parameters
-        ----------
-        confidence : float or None
-            Confidence level of the intervals. If you pass one, the table prints every interval, or the reason why there is
-            none. By default it prints only intervals that come from `Sharded`, because rows of one user are correlated.
-            None omits intervals.
-        """
-        return table_of(self, confidence)
 
     def __getitem__(self, name: str) -> Any:
         """Return a metric of a collection, or all below a name, such as those of a model, with its shards."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..state.state import State
@@ -13,7 +13,7 @@ from .reading import Reading, interval_of
 from .records import explanation_of, record
 from .wide_bounds import WideValue, may_be_wide, wide_of
 
-__all__ = ["Answer", "MetricAnswer", "NamedAnswers", "identity_of", "reading_of"]
+__all__ = ["Answer", "InnerAnswer", "MetricAnswer", "NamedAnswers", "identity_of", "reading_of"]
 
 
 class Answer:
@@ -181,3 +181,45 @@ class NamedAnswers(Answer):
             for name, answer in self.answers.items()
             for row in answer.records(confidence)
         ]
+
+
+class InnerAnswer(Answer):
+    """The answer of what is inside a wrapper; subclasses change the parts that the wrapper adds to.
+
+    Parameters
+    ----------
+    definition : Definition
+        The definition of the wrapper.
+    states : sequence of State
+        The states of the wrapper.
+    answer : Answer
+        The answer of what is inside.
+    """
+
+    def __init__(self, definition: Any, states: Sequence[State], answer: Answer) -> None:
+        self.definition, self.states, self.answer = definition, states, answer
+
+    @property
+    def value(self) -> Any:
+        return self.answer.value
+
+    @property
+    def bounds(self) -> Any:
+        return self.answer.bounds
+
+    @property
+    def explanation(self) -> Any:
+        return self.answer.explanation
+
+    @property
+    def wide(self) -> list[WideValue]:
+        return self.answer.wide
+
+    def numbers(self) -> Named:
+        return self.answer.numbers()
+
+    def intervals(self, confidence: float, method: str | None = None) -> Any:
+        return self.answer.intervals(confidence, method)
+
+    def records(self, confidence: float | None = 0.95) -> list[dict[str, Any]]:
+        return self.answer.records(confidence)

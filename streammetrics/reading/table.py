@@ -178,14 +178,12 @@ class Table:
         return [name not in words for name in head]
 
 
-def values_table(
-    by: Sequence[str], records: Sequence[dict[str, Any]], confidence: float | None, stacklevel: int = 2
-) -> Table:
+def values_table(by: Sequence[str], records: Sequence[dict[str, Any]], confidence: float | None) -> Table:
     """Return the table of values; with every interval that there is, or why there is none, if a confidence was given.
 
-    A warning of wide bounds is shown at the caller of the caller, or as many calls further up as `stacklevel` is above 2.
+    A warning about wide bounds points to the caller of the function that calls this one.
     """
-    warn_of_table(records, by, stacklevel=stacklevel + 1)
+    warn_of_table(records, by, stacklevel=3)
     asked = confidence is not None and not isinstance(confidence, DefaultConfidence)
     return Table(by, records, INTERVALS if asked else VALUES)
 
